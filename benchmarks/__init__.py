@@ -1,0 +1,1 @@
+"""Measurements behind the numbers in the documentation; each module prints a table."""

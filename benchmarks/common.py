@@ -1,0 +1,86 @@
+"""What the benchmarks share: low-level runs, digits split into small clusters, a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+
+from unsplit.data import VectorRows, vector_rows
+from unsplit.ensemble import Network
+from unsplit.estimation import build_network, heldout_scores
+from unsplit.sampling import Fold
+from unsplit.scores import HeldoutScores
+from unsplit.training import History, TrainConfig
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A low-level estimate, with its networks."""
+
+    rows: VectorRows
+    networks: list[Network]
+    scores: HeldoutScores
+    history: History
+
+
+def run(
+    X: NDArray[Any],
+    clusters: NDArray[np.int64],
+    folds: Sequence[Fold],
+    seed: int,
+    config: TrainConfig | None = None,
+    loss: str = "softmax",
+) -> Run:
+    """Train on given folds: what `pairwise_tvd` does after choosing them."""
+    rows = vector_rows(X, CPU)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        k = int(clusters.max()) + 1
+        networks = [build_network(rows, fold, "auto", k, loss) for fold in folds]
+        scores, history = heldout_scores(
+            networks, rows, clusters, folds, config or TrainConfig(), np.random.default_rng(seed)
+        )
+    return Run(rows, networks, scores, history)
+
+
+def split_digits(
+    size: int, noise: float, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """scikit-learn's digits in random clusters of ``size`` within each digit.
+
+    As in the paper, a share ``noise`` of all observations is then moved to a random cluster of
+    another digit.  Returns the observations, their clusters and their digits.
+    """
+    X, digit = load_digits(return_X_y=True)
+    rng = np.random.default_rng(seed)
+    clusters = np.full(len(digit), -1)
+    home: list[int] = []
+    for d in range(10):
+        members = rng.permutation(np.flatnonzero(digit == d))
+        for start in range(0, len(members) - size + 1, size):
+            clusters[members[start : start + size]] = len(home)
+            home.append(d)
+    used = clusters >= 0
+    X, digit, clusters = X[used], digit[used], clusters[used]
+    for row in rng.permutation(len(clusters))[: round(noise * len(clusters))]:
+        clusters[row] = rng.choice(np.flatnonzero(np.array(home) != digit[row]))
+    return X, clusters, digit
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A Markdown table, ready for the docs."""
+    print(f"\n**{title}**\n")
+    print("| " + " | ".join(header) + " |")
+    print("|" + "---|" * len(header))
+    for row in rows:
+        print("| " + " | ".join(_text(cell) for cell in row) + " |")
+
+
+def _text(cell: Any) -> str:
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)

@@ -1,0 +1,173 @@
+"""Every divergence from the same scores.
+
+Score differences estimate log density ratios, so a mean of a function of the margin over held-out
+observations of two clusters, each cluster weighing one half, is an f-divergence of the pair.
+All results are symmetric (k, k) arrays in [0, 1] with a zero diagonal.
+
+A cluster with nothing held out counts as if every margin were zero: no evidence either way.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from unsplit.ensemble import BLOCK_ELEMENTS
+from unsplit.errors import InputError
+from unsplit.scores import HeldoutScores
+
+Matrix = NDArray[np.float64]
+
+
+def hit(margin: Tensor) -> Tensor:
+    """1 where the own cluster wins, 1/2 for a tie: its mean is balanced accuracy."""
+    return (margin > 0).float() + (margin == 0).float() / 2
+
+
+def _log2_sigmoid(margin: Tensor) -> Tensor:
+    return F.logsigmoid(margin) / math.log(2)
+
+
+def _sech_of_half(margin: Tensor) -> Tensor:
+    return 1 / torch.cosh(margin / 2)
+
+
+# name: (function of the margin, its balanced mean to the divergence)
+_OF_MARGINS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Matrix], Any]]] = {
+    # Total variation: sup |P(Z) − Q(Z)|.
+    "tv": (hit, lambda mean: 2 * mean - 1),
+    # Le Cam / triangular: ½∫(p − q)²/(p + q), from soft accuracy.
+    "lecam": (torch.sigmoid, lambda mean: 2 * mean - 1),
+    # Jensen–Shannon in bits, from the logistic loss.
+    "js": (_log2_sigmoid, lambda mean: 1 + mean),
+    # Hellinger: √(1 − ∫√(pq)); bounded terms, since √(pq)/((p+q)/2) = sech of half the log ratio.
+    "hellinger": (_sech_of_half, lambda mean: np.sqrt(np.clip(1 - mean, 0, 1))),
+}
+
+NAMES = (*_OF_MARGINS, "overlap", "auc")
+"""The divergences there are."""
+
+
+def divergence(scores: HeldoutScores, name: str, device: torch.device) -> Matrix:
+    """The divergence called ``name`` for every pair."""
+    if name in _OF_MARGINS:
+        function, transform = _OF_MARGINS[name]
+        directed = directed_means(scores, function, device)
+        return _as_distance(transform((directed + directed.T) / 2))
+    if name == "overlap":
+        return _as_distance(1 - _cosine(inner_products(scores, device)))
+    if name == "auc":
+        return _as_distance(2 * _area(scores, device) - 1)
+    raise InputError(f"there is no divergence {name!r}; choose one of {', '.join(NAMES)}.")
+
+
+def directed_means(
+    scores: HeldoutScores, function: Callable[[Tensor], Tensor], device: torch.device
+) -> Matrix:
+    """Mean over the held-out observations of cluster i of function(z_i − z_j), at [i, j]."""
+    k = scores.n_clusters
+    sums = torch.zeros(k, k, dtype=torch.float64, device=device)
+    for block, clusters in scores.blocks(device):
+        own = block.gather(1, clusters[:, None])
+        # Rows come ordered by cluster: summing runs, unlike index_add, is exact and repeatable
+        # on a GPU too.
+        present, lengths = torch.unique_consecutive(clusters, return_counts=True)
+        sums[present] += torch.segment_reduce(function(own - block), "sum", lengths=lengths)
+    counts = scores.counts.sum(axis=0)[:, None]
+    at_zero = float(function(torch.zeros(())))
+    return np.where(counts > 0, sums.cpu().numpy() / np.maximum(counts, 1), at_zero)
+
+
+def inner_products(scores: HeldoutScores, device: torch.device) -> Matrix:
+    """⟨p_i, p_j⟩ over all held-out observations, each cluster weighing the same.
+
+    With π the softmax of the scores this is the mean of π_i π_j.  It uses every observation, not
+    only those of clusters i and j.
+    """
+    k = scores.n_clusters
+    total = torch.zeros(k, k, dtype=torch.float64, device=device)
+    counts = torch.from_numpy(scores.counts.sum(axis=0)).to(device)
+    for block, clusters in scores.blocks(device):
+        share = torch.softmax(block, dim=1)
+        total += (share / counts[clusters][:, None]).T @ share
+    return total.cpu().numpy()
+
+
+def rank_sums(scores: HeldoutScores, device: torch.device) -> Matrix:
+    """Mann–Whitney U of z_i − z_j between the clusters of each pair, summed over the folds.
+
+    Within a fold, U counts the pairs (a of i, b of j) with a above b, ties one half.
+    """
+    k = scores.n_clusters
+    U = torch.zeros(k, k, dtype=torch.float64)
+    for fold in range(scores.n_folds):
+        rows = scores.fold_rows(fold)
+        if rows.start == rows.stop:
+            continue
+        clusters = torch.from_numpy(scores.clusters[rows]).to(device)
+        step = max(1, BLOCK_ELEMENTS // (8 * max(k, len(clusters))))
+        own = torch.cat(
+            [z.gather(1, c[:, None]).squeeze(1) for z, c in scores.fold_blocks(fold, device)]
+        )
+        for first in range(0, k, step):
+            some = slice(first, min(first + step, k))
+            U[some] += _fold_rank_sums(scores, rows, some, clusters, own, device).cpu()
+    return ((U + U.T) / 2).numpy()
+
+
+def _fold_rank_sums(
+    scores: HeldoutScores,
+    rows: slice,
+    some: slice,
+    clusters: Tensor,
+    own: Tensor,
+    device: torch.device,
+) -> Tensor:
+    """U between clusters ``some`` and all clusters, in one fold."""
+    k, n_some = scores.n_clusters, some.stop - some.start
+    local = clusters - some.start
+    mine = torch.nonzero((local >= 0) & (local < n_some)).squeeze(1)
+    result = torch.zeros(n_some, k, dtype=torch.float64, device=device)
+    if len(mine) == 0:
+        return result
+    span = slice(rows.start + int(mine[0]), rows.start + int(mine[-1]) + 1)
+    # z_i − z_j of the observations of j (below), and of those of i (above), for i in some.
+    below = scores.of(rows, some, device).T - own
+    above = own[mine][:, None] - scores.of(span, slice(None), device)
+    pair_below = torch.arange(n_some, device=device)[:, None] * k + clusters
+    pair_above = local[mine][:, None] * k + torch.arange(k, device=device)
+    # Order by pair, then value, in one integer key, so that all pairs are counted by one search.
+    values = torch.cat([below.flatten(), above.flatten()])
+    _, rank = torch.unique(values, return_inverse=True)
+    key = torch.cat([pair_below.flatten(), pair_above.flatten()]) * len(values) + rank
+    key_below, key_above = key.split([below.numel(), above.numel()])
+    key_below = key_below.sort().values
+    start = torch.searchsorted(key_below, pair_above.flatten() * len(values))
+    lower = torch.searchsorted(key_below, key_above) - start
+    upper = torch.searchsorted(key_below, key_above, right=True) - start
+    won = ((lower + upper).double() / 2).view(len(mine), k)
+    present, lengths = torch.unique_consecutive(local[mine], return_counts=True)
+    result[present] = torch.segment_reduce(won, "sum", lengths=lengths)
+    return result
+
+
+def _area(scores: HeldoutScores, device: torch.device) -> Matrix:
+    n_pairs = np.einsum("fi,fj->ij", scores.counts, scores.counts).astype(float)
+    U = rank_sums(scores, device)
+    return np.where(n_pairs > 0, U / np.maximum(n_pairs, 1), 0.5)
+
+
+def _cosine(inner: Matrix) -> Matrix:
+    length = np.sqrt(np.maximum(np.diag(inner), np.finfo(float).tiny))
+    return inner / length / length[:, None]
+
+
+def _as_distance(values: Matrix) -> Matrix:
+    values = np.clip((values + values.T) / 2, 0.0, 1.0)
+    np.fill_diagonal(values, 0.0)
+    return values

@@ -1,0 +1,9 @@
+"""What Unsplit says when something is wrong."""
+
+
+class InputError(ValueError):
+    """The input cannot be used; the message says what is wrong and what to do."""
+
+
+class SmallClusterWarning(UserWarning):
+    """Some clusters are too small to hold anything out; their pairs are flagged."""

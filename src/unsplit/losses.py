@@ -1,0 +1,112 @@
+"""Losses over the scores of all clusters at once.
+
+Every function takes scores of shape (..., n, k) and the cluster index of each observation,
+(..., n), and returns one value per leading index, so that the networks of several folds can
+share one call.  With ``sizes`` the result is the balanced loss of exactly these observations;
+without, it is the mean over observations, which estimates the same quantity without bias when
+clusters were drawn evenly (:func:`unsplit.sampling.balanced_draws`).
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def margins(scores: Tensor, clusters: Tensor) -> Tensor:
+    """Score of the own cluster minus the score of every cluster, shape (..., n, k).
+
+    The own column is zero.  Half precision is widened first, because the difference of two
+    large bfloat16 numbers keeps almost nothing.
+
+    Examples
+    --------
+    >>> margins(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([0]))
+    tensor([[0., 2., 1.]])
+    """
+    scores = _at_least_float32(scores)
+    return scores.gather(-1, clusters.unsqueeze(-1)) - scores
+
+
+def pairwise_logistic_loss(scores: Tensor, clusters: Tensor, sizes: Tensor | None = None) -> Tensor:
+    r"""The paper's balanced total loss in its collapsed form.
+
+    .. math:: L = \frac{1}{k(k-1)} \sum_i \frac{1}{|S_i|}
+              \sum_{x \in S_i} \sum_{j \ne i} \log(1 + e^{z_j(x) - z_i(x)})
+
+    The row term and the column term of the paper's formula are the same number with the same
+    weight (docs/method.md), so k scores do the work of k² outputs.
+
+    Parameters
+    ----------
+    scores : Tensor of shape (..., n, k)
+    clusters : integer Tensor of shape (..., n)
+    sizes : Tensor of shape (k,), optional
+        Number of observations of each cluster.
+
+    Examples
+    --------
+    >>> scores = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
+    >>> pairwise_logistic_loss(scores, torch.tensor([0, 1])).item()  # log(1 + e**-2)
+    0.126928...
+    """
+    k = scores.shape[-1]
+    per_pair = -F.logsigmoid(margins(scores, clusters))
+    return _balanced((_sum_of_others(per_pair, clusters)) / (k - 1), clusters, sizes, k)
+
+
+def softmax_loss(scores: Tensor, clusters: Tensor, sizes: Tensor | None = None) -> Tensor:
+    """Class-balanced softmax cross-entropy: the same minimiser, a different road to it.
+
+    Examples
+    --------
+    >>> scores = torch.zeros(2, 4)
+    >>> softmax_loss(scores, torch.tensor([0, 3])).item()  # log(4)
+    1.386294...
+    """
+    log_softmax = F.log_softmax(_at_least_float32(scores), dim=-1)
+    per_observation = -log_softmax.gather(-1, clusters.unsqueeze(-1)).squeeze(-1)
+    return _balanced(per_observation, clusters, sizes, scores.shape[-1])
+
+
+def pair_matrix_loss(logits: Tensor, clusters: Tensor, sizes: Tensor | None = None) -> Tensor:
+    """The paper's total loss for the naive head with one output per ordered pair.
+
+    An observation of cluster i counts with label 0 in row i and with label 1 in column i; all
+    other outputs are masked.  ``logits`` has shape (..., n, k, k).
+    """
+    k = logits.shape[-1]
+    row, column = own_row_and_column(logits, clusters)
+    per_pair = -(F.logsigmoid(-row) + F.logsigmoid(column)) / 2
+    return _balanced(_sum_of_others(per_pair, clusters) / (k - 1), clusters, sizes, k)
+
+
+def own_row_and_column(logits: Tensor, clusters: Tensor) -> tuple[Tensor, Tensor]:
+    """Row i and column i of each observation's (k, k) outputs, i its own cluster."""
+    logits = _at_least_float32(logits)
+    own = clusters[..., None, None]
+    row = logits.take_along_dim(own, dim=-2).squeeze(-2)
+    column = logits.take_along_dim(own, dim=-1).squeeze(-1)
+    return row, column
+
+
+def _at_least_float32(scores: Tensor) -> Tensor:
+    return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
+
+
+def _sum_of_others(per_pair: Tensor, clusters: Tensor) -> Tensor:
+    return per_pair.scatter(-1, clusters.unsqueeze(-1), 0.0).sum(-1)
+
+
+def _balanced(per_observation: Tensor, clusters: Tensor, sizes: Tensor | None, k: int) -> Tensor:
+    if sizes is None:
+        return per_observation.mean(-1)
+    return (per_observation / sizes.to(per_observation)[clusters]).sum(-1) / k
+
+
+LOSSES = {"pairwise": pairwise_logistic_loss, "softmax": softmax_loss}
+"""Losses for k scores by name."""
+
+LOG2 = math.log(2.0)
+"""Pairwise loss of a network that knows nothing."""

@@ -1,0 +1,238 @@
+"""The waist of the hourglass: what is known about every pair of clusters."""
+
+import contextlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsplit import stats
+from unsplit.devices import choose_device
+from unsplit.divergences import Matrix, divergence, rank_sums
+from unsplit.errors import InputError
+from unsplit.sampling import Index
+from unsplit.scores import HeldoutScores
+from unsplit.training import History
+
+FORMAT = "unsplit.PairwiseTVD/1"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairwiseTVD:
+    """Total variation distances between all pairs of clusters, and how sure we are of them.
+
+    TVD here lies in [0, 1]: 0 for clusters that cannot be told apart, 1 for clusters that do not
+    overlap.  It is *half* the δ of Reiser et al. (2019), who let it run to 2.
+
+    Parameters
+    ----------
+    cluster_ids : ndarray of shape (k,)
+        The clusters' names as given, sorted.  All (k, k) arrays are in this order.
+    sizes, n_heldout : ndarrays of shape (k,)
+        Observations of each cluster, and how many of them were held out and counted.
+    hit_rate : ndarray of shape (k, k)
+        At [i, j] the share of held-out observations of i that the network scores higher for i
+        than for j; ties count one half.
+    scores : HeldoutScores
+        The held-out scores; every divergence and test is computed from them when asked for.
+    history : History
+        The course of training.
+    n_noise : int
+        Observations left out because their label was −1 or missing.
+    """
+
+    cluster_ids: NDArray[Any]
+    sizes: Index
+    n_heldout: Index
+    hit_rate: Matrix
+    scores: HeldoutScores
+    history: History
+    n_noise: int = 0
+
+    def __post_init__(self) -> None:
+        for array in (self.cluster_ids, self.sizes, self.n_heldout, self.hit_rate):
+            array.flags.writeable = False
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters, k."""
+        return len(self.cluster_ids)
+
+    @property
+    def method(self) -> str:
+        """How observations were held out: ``"holdout"`` or ``"crossfit"``."""
+        return "holdout" if self.scores.n_folds == 1 else "crossfit"
+
+    @property
+    def too_small(self) -> NDArray[np.bool_]:
+        """Clusters that could not hold anything out, shape (k,).
+
+        Their side of each pair counts as a coin toss, their intervals span all that is possible
+        and their p-values are 1.
+        """
+        return self.n_heldout == 0
+
+    @cached_property
+    def balanced_accuracy(self) -> Matrix:
+        """Held-out balanced accuracy of every pair's classifier, 1/2 on the diagonal."""
+        accuracy = (self.hit_rate + self.hit_rate.T) / 2
+        np.fill_diagonal(accuracy, 0.5)
+        return _frozen(accuracy)
+
+    @cached_property
+    def tvd(self) -> Matrix:
+        """Total variation distance, 2·BA − 1, cut off below zero."""
+        return _frozen(np.clip(2 * self.balanced_accuracy - 1, 0.0, 1.0))
+
+    @cached_property
+    def stderr(self) -> Matrix:
+        """Standard error of ``tvd``, zero on the diagonal."""
+        stderr = stats.tvd_stderr(self.hit_rate, self.n_heldout, self.scores.n_folds)
+        np.fill_diagonal(stderr, 0.0)
+        return _frozen(stderr)
+
+    @cached_property
+    def p_value(self) -> Matrix:
+        """One-sided p-value of "same distribution" (rank-sum test on the score difference)."""
+        U = rank_sums(self.scores, choose_device("auto"))
+        return _frozen(stats.rank_sum_p_value(U, self.scores.counts))
+
+    @cached_property
+    def p_adjusted(self) -> Matrix:
+        """``p_value`` adjusted for all pairs by Benjamini and Hochberg."""
+        return _frozen(stats.adjust_for_pairs(self.p_value))
+
+    @cached_property
+    def mean_accuracy(self) -> float:
+        """A(D): balanced accuracy averaged over all pairs.  Needs no ground truth."""
+        upper = np.triu_indices(self.n_clusters, 1)
+        return float(self.balanced_accuracy[upper].mean())
+
+    def divergence(self, name: str = "tv") -> Matrix:
+        """A distance in [0, 1] for every pair, from the same scores.
+
+        Parameters
+        ----------
+        name : {"tv", "lecam", "js", "hellinger", "overlap", "auc"}
+        """
+        if name == "tv":
+            return self.tvd
+        computed: dict[str, Matrix] = self.__dict__.setdefault("_divergences", {})
+        if name not in computed:
+            computed[name] = _frozen(divergence(self.scores, name, choose_device("auto")))
+        return computed[name]
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[Matrix, Matrix]:
+        """Lower and upper ends of an interval for the TVD the classifiers attain.
+
+        The classifiers can only be worse than the best possible ones, so the true TVD may lie
+        above, and is below the lower end no more often than the level says.
+        """
+        if not 0 < level < 1:
+            raise InputError(f"level must lie between 0 and 1, got {level}; 0.95 is usual.")
+        n_folds = self.scores.n_folds
+        low, high = stats.accuracy_interval(self.hit_rate, self.n_heldout, level, n_folds)
+        ends = [np.clip(2 * end - 1, 0.0, 1.0) for end in (low, high)]
+        for end in ends:
+            np.fill_diagonal(end, 0.0)
+        return ends[0], ends[1]
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """One row per pair as a pandas DataFrame, closest pair first."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("to_frame needs pandas: pip install unsplit[pandas]") from None
+        i, j = np.triu_indices(self.n_clusters, 1)
+        low, high = self.confidence_interval(level)
+        columns = {
+            "cluster_a": self.cluster_ids[i],
+            "cluster_b": self.cluster_ids[j],
+            "tvd": self.tvd[i, j],
+            "low": low[i, j],
+            "high": high[i, j],
+            "stderr": self.stderr[i, j],
+            "balanced_accuracy": self.balanced_accuracy[i, j],
+            "p_value": self.p_value[i, j],
+            "p_adjusted": self.p_adjusted[i, j],
+            "n_a": self.n_heldout[i],
+            "n_b": self.n_heldout[j],
+            "too_small": self.too_small[i] | self.too_small[j],
+        }
+        order = np.argsort(self.balanced_accuracy[i, j], kind="stable")
+        return pd.DataFrame(columns).iloc[order].reset_index(drop=True)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one .npz file, without pickle; an older file is replaced whole."""
+        arrays = {name: getattr(self, name) for name in _OWN}
+        arrays |= {f"scores.{name}": getattr(self.scores, name) for name in _SCORES}
+        arrays |= {f"history.{name}": getattr(self.history, name) for name in _HISTORY}
+        meta = json.dumps({"format": FORMAT, "n_noise": self.n_noise})
+        path = Path(path)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez_compressed(file, meta=np.array(meta), **arrays)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "PairwiseTVD":
+        """Read what :meth:`save` wrote."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                content = {name: file[name] for name in file.files}
+            meta = json.loads(str(content.pop("meta")))
+        except (ValueError, KeyError, OSError, EOFError) as error:
+            if isinstance(error, FileNotFoundError):
+                raise
+            raise InputError(f"{path} was not written by PairwiseTVD.save.") from None
+        if meta.get("format") != FORMAT:
+            raise InputError(
+                f"{path} has format {meta.get('format')!r}, this version reads {FORMAT!r}; "
+                "compute the distances again or use the version that wrote the file."
+            )
+        return cls(
+            **{name: content[name] for name in _OWN},
+            scores=HeldoutScores(**{name: content[f"scores.{name}"] for name in _SCORES}),
+            history=History(**{name: content[f"history.{name}"] for name in _HISTORY}),
+            n_noise=meta["n_noise"],
+        )
+
+    def __repr__(self) -> str:
+        k = self.n_clusters
+        i, j = np.triu_indices(k, 1)
+        closest = np.argsort(self.balanced_accuracy[i, j], kind="stable")[:3]
+        pairs = ", ".join(
+            f"{self.cluster_ids[i[c]]}–{self.cluster_ids[j[c]]} {self.tvd[i[c], j[c]]:.2f}"
+            for c in closest
+        )
+        held_out = f"{int(self.n_heldout.sum()):,} of {int(self.sizes.sum()):,} held out"
+        folds = f" in {self.scores.n_folds} folds" if self.method == "crossfit" else ""
+        extras = f", {self.n_noise:,} noise left out" if self.n_noise else ""
+        small = int(self.too_small.sum())
+        extras += f", {small} clusters too small to hold out" if small else ""
+        return (
+            f"PairwiseTVD: {k:,} clusters, {len(i):,} pairs, {held_out}{folds}{extras}\n"
+            f"  mean accuracy A {self.mean_accuracy:.3f}, median TVD "
+            f"{np.median(self.tvd[i, j]):.2f}, closest {pairs}"
+        )
+
+
+_OWN = ("cluster_ids", "sizes", "n_heldout", "hit_rate")
+_SCORES = ("features", "weights", "bias", "clusters", "folds", "rows")
+_HISTORY = ("epoch", "loss", "accuracy", "seconds", "kept_epoch")
+
+
+def _frozen(array: Matrix) -> Matrix:
+    array.flags.writeable = False
+    return array

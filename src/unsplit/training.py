@@ -1,0 +1,175 @@
+"""The one training loop.
+
+Networks for all folds advance epoch by epoch together.  After every epoch each is tried on the
+observations it does not train on; the mean accuracy over all pairs of clusters, A, says whether
+training still helps.  No ground truth exists here.
+
+**Which epoch is kept.**  With several folds, a fold's weights are chosen by the mean A of the
+*other* folds, never by the observations its own estimate is later counted on; with one fold, by
+observations set aside for it.  docs/statistics.md has the bias this avoids.
+
+**Small networks are one network.**  Where ``torch.func`` can batch them, the K networks are
+stacked and trained as one, so five folds cost far less than five times one.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unsplit.ensemble import Group, Network, Rows, can_be_stacked
+from unsplit.sampling import Fold, epoch_batches
+
+# A rise of A smaller than this is not worth another round of patience.
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train.  The defaults are meant to be left alone.
+
+    Parameters
+    ----------
+    epochs : int
+        The most passes over the training data; A usually stops training much earlier.
+    patience : int
+        Epochs without a new best A before training ends.
+    learning_rate, weight_decay : float
+        Of Adam, with decoupled decay.
+    batch_size : int
+        Observations per step and fold.
+    averaging : float
+        Decay of the running mean of the weights; the mean is what is tried and kept.
+    batch_folds : bool or None
+        Train the folds as one stacked network.  None: where the network allows it and is small.
+    """
+
+    epochs: int = 200
+    patience: int = 10
+    learning_rate: float = 5e-4
+    weight_decay: float = 4.0
+    batch_size: int = 256
+    averaging: float = 0.99
+    batch_folds: bool | None = None
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """What one epoch brought: mean loss, mean A over the folds, seconds since the start."""
+
+    epoch: int
+    loss: float
+    accuracy: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class History:
+    """The course of training, one entry per epoch, and the epoch kept for each fold."""
+
+    epoch: NDArray[np.int64]
+    loss: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    kept_epoch: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, records: Sequence[EpochRecord], kept: NDArray[np.int64]) -> "History":
+        """Collect the records of a run."""
+        columns = np.array([[r.epoch, r.loss, r.accuracy, r.seconds] for r in records]).T
+        return cls(columns[0].astype(np.int64), columns[1], columns[2], columns[3], kept)
+
+
+class Stopping:
+    """Remembers each fold's best A and when it came."""
+
+    def __init__(self, n_folds: int, patience: int) -> None:
+        self.best = np.full(n_folds, -np.inf)
+        self.kept_epoch = np.zeros(n_folds, np.int64)
+        self.patience = patience
+        self.epoch = -1
+
+    def step(self, accuracy: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Take the folds' A after one more epoch; which folds should keep their weights?"""
+        self.epoch += 1
+        n_folds = len(accuracy)
+        judged = accuracy if n_folds == 1 else (accuracy.sum() - accuracy) / (n_folds - 1)
+        better = judged > self.best + TOLERANCE
+        self.best[better] = judged[better]
+        self.kept_epoch[better] = self.epoch
+        return better
+
+    @property
+    def finished(self) -> bool:
+        """Whether no fold has improved for ``patience`` epochs."""
+        return bool((self.epoch - self.kept_epoch >= self.patience).all())
+
+
+def train(
+    networks: Sequence[Network],
+    rows: Rows,
+    clusters: Tensor,
+    folds: Sequence[Fold],
+    config: TrainConfig,
+    rng: np.random.Generator,
+    on_epoch: Callable[[EpochRecord], None] | None = None,
+) -> History:
+    """Train one network per fold in place, each on its fold's ``train`` rows.
+
+    Parameters
+    ----------
+    networks : sequence of Network
+        All on the device of ``clusters``.
+    rows : Rows
+    clusters : integer Tensor of shape (n,)
+        Cluster of every row, on the training device.
+    folds : sequence of Fold
+    config : TrainConfig
+    rng : numpy.random.Generator
+        Draws the batches.
+    on_epoch : callable, optional
+        Told after every epoch.
+    """
+    groups = _groups(networks, folds, rows, config)
+    stopping = Stopping(len(folds), config.patience)
+    records: list[EpochRecord] = []
+    cluster_of = clusters.cpu().numpy()
+    start = time.perf_counter()
+    for epoch in range(config.epochs):
+        loss = []
+        for group in groups:
+            train_rows = [fold.train for fold in group.folds]
+            batches = epoch_batches(train_rows, cluster_of, config.batch_size, rng)
+            loss.append(group.run(batches, rows, clusters, config.averaging))
+        accuracy = np.concatenate([group.watched_accuracy(rows, clusters) for group in groups])
+        better = stopping.step(accuracy)
+        for group, mask in zip(groups, np.split(better, len(groups)), strict=True):
+            group.keep(mask)
+        seconds = time.perf_counter() - start
+        records.append(EpochRecord(epoch, float(np.mean(loss)), float(accuracy.mean()), seconds))
+        if on_epoch is not None:
+            on_epoch(records[-1])
+        if stopping.finished:
+            break
+    for group in groups:
+        group.restore()
+    return History.of(records, stopping.kept_epoch)
+
+
+def _groups(
+    networks: Sequence[Network], folds: Sequence[Fold], rows: Rows, config: TrainConfig
+) -> list[Group]:
+    """All folds in one stacked group, or each in a group of its own."""
+    stack = config.batch_folds
+    if stack is None:
+        stack = can_be_stacked(networks, rows)
+    size = len(networks) if stack else 1
+    return [
+        Group(
+            networks[i : i + size], folds[i : i + size], config.learning_rate, config.weight_decay
+        )
+        for i in range(0, len(networks), size)
+    ]

@@ -1,0 +1,150 @@
+"""Who may import whom."""
+
+import ast
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import unsplit
+
+ROOT = Path(unsplit.__file__).parent
+
+# Module: the modules of ours it may import.  From the ground up; nothing imports upwards.
+MAY_IMPORT = {
+    "errors": set(),
+    "stats": set(),
+    "datasets": set(),
+    "losses": set(),
+    "sampling": set(),
+    "devices": {"errors"},
+    "labels": {"errors", "sampling"},
+    "data.arrays": {"errors", "sampling"},
+    "data": {"data.arrays"},
+    "backbones.vectors": set(),
+    "backbones": {"backbones.vectors"},
+    "heads": {"losses"},
+    "ensemble": {"heads", "sampling"},
+    "training": {"ensemble", "sampling"},
+    "scores": {"ensemble", "sampling"},
+    "divergences": {"ensemble", "errors", "scores"},
+    "result": {
+        "devices", "divergences", "errors", "sampling", "scores", "stats", "training",
+    },
+    "estimation": {
+        "backbones", "data", "devices", "divergences", "ensemble", "errors", "heads", "labels",
+        "losses", "result", "sampling", "scores", "training",
+    },
+    "metrics": {"errors", "labels"},
+    "unsplit": {"datasets", "errors", "estimation", "metrics", "result", "training"},
+}  # fmt: skip
+
+
+def short_name(path):
+    parts = list(path.relative_to(ROOT).with_suffix("").parts)
+    if parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(parts) or "unsplit"
+
+
+FILES = {short_name(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def imported_names(source):
+    """Full names of everything a source text imports, also inside functions."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are written in full"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def our_modules(names):
+    """The modules of ours among the names; ``unsplit.stats.f`` is module ``stats``."""
+    for name in names:
+        top, *parts = name.split(".")
+        if top != "unsplit":
+            continue
+        while parts and ".".join(parts) not in FILES:
+            parts.pop()
+        yield ".".join(parts) or "unsplit"
+
+
+def imports_of(module):
+    return list(imported_names(FILES[module].read_text(encoding="utf-8")))
+
+
+def test_every_module_is_in_the_table_and_every_entry_is_a_module():
+    assert set(MAY_IMPORT) == set(FILES)
+
+
+@pytest.mark.parametrize("module", sorted(FILES))
+def test_module_imports_only_what_the_table_allows(module):
+    assert set(our_modules(imports_of(module))) <= MAY_IMPORT.get(module, set())
+
+
+def test_table_has_no_circle():
+    order = list(TopologicalSorter(MAY_IMPORT).static_order())
+    assert set(order) == set(MAY_IMPORT)
+
+
+def test_only_the_package_itself_imports_metrics():
+    # Nothing that trains, estimates or merges may see the ground truth.
+    users = {module for module in FILES if "metrics" in our_modules(imports_of(module))}
+    assert users == {"unsplit"}
+
+
+def test_stats_imports_no_torch_and_nothing_that_could():
+    top_level = {name.split(".")[0] for name in imports_of("stats")}
+    assert "torch" not in top_level
+    assert "unsplit" not in top_level
+
+
+def test_the_walk_sees_every_way_to_import():
+    source = """
+import unsplit.stats as s
+from unsplit import metrics
+from unsplit.data.arrays import VectorRows
+from unsplit import __version__
+def later():
+    from unsplit.labels import encode_labels
+    import torch.nn
+"""
+    names = list(imported_names(source))
+    expected = {"stats", "metrics", "data.arrays", "unsplit", "labels"}
+    assert set(our_modules(names)) == expected
+    assert "torch.nn" in names
+
+
+def run_on_import(tree):
+    """The nodes that run when a module is imported: all but the bodies of functions."""
+    for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node
+            yield from run_on_import(node)
+
+
+@pytest.mark.parametrize("module", sorted(FILES))
+def test_optional_packages_are_imported_only_inside_functions(module):
+    tree = ast.parse(FILES[module].read_text(encoding="utf-8"))
+    imports = [n for n in run_on_import(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
+    names = imported_names("\n".join(ast.unparse(node) for node in imports))
+    assert not {name.split(".")[0] for name in names} & {"pandas", "matplotlib"}
+
+
+def test_import_works_without_the_optional_packages():
+    # Asking whether pandas was loaded would say nothing: scikit-learn loads it where it can.
+    program = """
+import sys
+sys.modules["pandas"] = sys.modules["matplotlib"] = None  # importing them is now an error
+import unsplit
+print(unsplit.pairwise_tvd.__name__)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "pairwise_tvd"

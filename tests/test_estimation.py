@@ -1,0 +1,311 @@
+"""The front door: known truth, invariances, small clusters, bad input."""
+
+import io
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import unsplit
+from tests import reference
+from unsplit import InputError, PairwiseTVD, SmallClusterWarning, pairwise_tvd
+from unsplit.datasets import gaussians
+
+
+def quick(X, labels, **settings):
+    return pairwise_tvd(X, labels, **{"epochs": 3, "random_state": 0, "device": "cpu"} | settings)
+
+
+@pytest.fixture(scope="module")
+def three():
+    """Two pieces of one Gaussian and a different one."""
+    X, labels = gaussians([[0, 0], [0, 0], [3, 0]], 100)
+    return X, labels, pairwise_tvd(X, labels, random_state=0)
+
+
+def test_tells_same_from_different(three):
+    _, _, result = three
+    assert result.tvd[0, 1] < 0.15
+    assert result.tvd[0, 2] > 0.75
+    assert result.p_value[0, 1] > 0.05
+    assert result.p_adjusted[0, 2] < 1e-6
+    low, high = result.confidence_interval()
+    exact = unsplit.datasets.gaussians_tvd([[0, 0], [3, 0]])[0, 1]
+    assert low[0, 2] < exact < high[0, 2]
+
+
+def test_hit_rates_are_those_of_the_kept_scores(three):
+    _, _, result = three
+    expected = reference.hit_rates(result.scores.dense(), result.scores.clusters, 3)
+    np.testing.assert_allclose(result.hit_rate, expected, atol=1e-12)
+    np.testing.assert_allclose(result.divergence("tv"), result.tvd)
+
+
+def test_every_observation_is_scored_once(three):
+    X, labels, result = three
+    assert np.array_equal(np.sort(result.scores.rows), np.arange(len(X)))
+    assert np.array_equal(labels[result.scores.rows], result.scores.clusters)
+    assert result.n_heldout.tolist() == [100, 100, 100]
+
+
+def test_holdout_counts_only_its_share(three):
+    X, labels, _ = three
+    result = quick(X, labels, holdout=0.2)
+    assert result.method == "holdout"
+    assert result.n_heldout.tolist() == [20, 20, 20]
+    assert result.stderr[0, 1] > three[2].stderr[0, 1]
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 10**6), k=st.integers(2, 5), loss=st.sampled_from(["softmax", "pairwise"])
+)
+def test_symmetry_range_and_invariance(seed, k, loss):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, 12, k)
+    labels = np.repeat(np.arange(k), sizes)
+    X = rng.standard_normal((len(labels), 3)) + labels[:, None]
+    result = quick(X, labels, loss=loss)
+    for matrix in (result.tvd, result.p_value, result.divergence("lecam"), result.stderr):
+        assert np.array_equal(matrix, matrix.T)
+        assert matrix.min() >= 0
+        assert matrix.max() <= 1
+    assert (np.diag(result.tvd) == 0).all()
+    # Other names, other order of the names, other order of the rows: the same numbers.
+    names = np.array([f"cluster {c}" for c in rng.permutation(k)])
+    shuffled = rng.permutation(len(labels))
+    other = quick(X[shuffled], names[labels[shuffled]], loss=loss)
+    where = np.searchsorted(other.cluster_ids, names)
+    assert np.array_equal(other.tvd[np.ix_(where, where)], result.tvd)
+    assert np.array_equal(other.p_value[np.ix_(where, where)], result.p_value)
+    assert np.array_equal(np.sort(shuffled[other.scores.rows]), np.sort(result.scores.rows))
+
+
+def test_global_random_state_is_left_alone(three):
+    X, labels, _ = three
+    torch.manual_seed(7)
+    np.random.seed(7)  # noqa: NPY002
+    before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    quick(X, labels)
+    quick(X, labels, random_state=None)
+    assert torch.equal(torch.random.get_rng_state(), before[0])
+    assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
+
+
+def test_random_state_kinds(three):
+    X, labels, _ = three
+    same = [quick(X, labels, random_state=np.random.default_rng(3)).hit_rate for _ in range(2)]
+    assert np.array_equal(*same)
+    legacy = [quick(X, labels, random_state=np.random.RandomState(3)).hit_rate for _ in range(2)]
+    assert np.array_equal(*legacy)
+
+
+def test_noise_and_missing_labels_are_left_out_and_reported():
+    X, labels = gaussians([[0, 0], [3, 0]], 20)
+    named = np.array(["a", "b"], object)[labels]
+    named[:3], named[3] = "-1", None
+    result = quick(X, named)
+    assert result.n_noise == 4
+    assert result.sizes.tolist() == [16, 20]
+    assert result.cluster_ids.tolist() == ["a", "b"]
+    assert not np.isin(result.scores.rows, [0, 1, 2, 3]).any()
+    assert "4 noise left out" in repr(result)
+
+
+def test_cluster_of_one_is_flagged_not_fatal():
+    X, labels = gaussians([[0, 0], [3, 0], [9, 9]], 30)
+    keep = np.r_[:61]
+    with pytest.warns(SmallClusterWarning, match=r"1 of 3 clusters have one observation \(2\)"):
+        result = quick(X[keep], labels[keep])
+    assert result.too_small.tolist() == [False, False, True]
+    assert np.isfinite(result.tvd).all()
+    assert np.isfinite(result.stderr).all()
+    assert (result.p_value[2] == 1).all()
+    low, high = result.confidence_interval()
+    # Its own side is unknown, so half of the accuracy may be anything.
+    assert (high - low)[2, 0] >= 0.5
+    assert result.hit_rate[2, 0] == 0.5
+    assert "1 clusters too small" in repr(result)
+
+
+def test_all_clusters_of_one_still_give_an_answer_without_evidence():
+    X, _ = gaussians([[0, 0]], 6)
+    with pytest.warns(SmallClusterWarning):
+        result = quick(X, np.arange(6))
+    assert (result.tvd == 0).all()
+    assert (result.p_value == 1).all()
+
+
+@pytest.mark.parametrize("holdout", [None, 0.2])
+def test_clusters_of_two_and_three(holdout):
+    X, labels = gaussians([[0, 0], [5, 0], [0, 5]], 3)
+    result = quick(X[1:], labels[1:], holdout=holdout)
+    assert np.isfinite(result.tvd).all()
+    assert not result.too_small.any()
+
+
+def test_sparse_input_gives_what_dense_input_gives():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], 60)
+    X = rng.poisson(np.array([[0.2, 1, 2], [2, 0.2, 1], [1, 2, 0.2]])[labels]).astype(float)
+    dense = pairwise_tvd(X, labels, random_state=0)
+    sparse = pairwise_tvd(scipy.sparse.csr_matrix(X), labels, random_state=0)
+    np.testing.assert_allclose(sparse.tvd, dense.tvd, atol=0.05)
+
+
+def test_large_common_offset_does_not_matter():
+    X, labels = gaussians([[0, 0], [3, 0]], 100)
+    plain = pairwise_tvd(X, labels, random_state=0)
+    moved = pairwise_tvd(X + 1e9, labels, random_state=0)
+    np.testing.assert_allclose(moved.tvd, plain.tvd, atol=0.05)
+
+
+def test_own_module_is_copied_not_trained(three):
+    X, labels, _ = three
+    module = nn.Sequential(nn.Linear(2, 16), nn.Tanh())
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    result = quick(X, labels, backbone=module, epochs=20)
+    assert result.tvd[0, 2] > 0.7
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_progress_callback_and_bar(three, monkeypatch):
+    X, labels, _ = three
+    seen = []
+    quick(X, labels, progress=seen.append)
+    assert [record.epoch for record in seen] == [0, 1, 2]
+    shown = io.StringIO()
+    monkeypatch.setattr("sys.stderr", shown)
+    quick(X, labels, progress=True)
+    assert "training" in shown.getvalue()
+
+
+def test_the_library_is_silent_by_default(three, capsys):
+    quick(three[0], three[1])
+    captured = capsys.readouterr()
+    assert captured.out == captured.err == ""
+
+
+BAD = {
+    "lengths that differ": (
+        lambda X, y: (X, y[:-1]),
+        {},
+        "X has 300 observations but labels has 299; pass one label for each row of X",
+    ),
+    "NaN": (lambda X, y: (np.where(X > 2, np.nan, X), y), {}, "values that are NaN or infinite"),
+    "infinity": (lambda X, y: (np.where(X > 2, np.inf, X), y), {}, "NaN or infinite"),
+    "one cluster": (lambda X, y: (X, y * 0), {}, r"labels hold only one cluster \(0\)"),
+    "all noise": (lambda X, y: (X, y * 0 - 1), {}, "every label is noise"),
+    "empty array": (lambda X, y: (X[:0], y[:0]), {}, r"X is empty \(shape \(0, 2\)\)"),
+    "text": (lambda X, y: (np.full(X.shape, "a"), y), {}, "X must hold numbers, got values of"),
+    "one-dimensional": (lambda X, y: (X[:, 0], y), {}, r"got shape \(300,\); reshape it"),
+    "cv": (lambda X, y: (X, y), {"cv": 1}, "cv must be a whole number of at least 2, got 1"),
+    "holdout": (lambda X, y: (X, y), {"holdout": 1.5}, "holdout must be a share .* got 1.5"),
+    "loss": (lambda X, y: (X, y), {"loss": "hinge"}, "loss must be one of pairwise, softmax"),
+    "epochs": (lambda X, y: (X, y), {"epochs": 0}, "epochs must be a whole number .* got 0"),
+    "backbone": (lambda X, y: (X, y), {"backbone": "vgg"}, "backbone must be .* got 'vgg'"),
+    "device": (lambda X, y: (X, y), {"device": "tpu9"}, "device='tpu9' cannot be used here"),
+    "random_state": (lambda X, y: (X, y), {"random_state": "x"}, "random_state must be .* got 'x'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_gets_one_clear_sentence(case, three):
+    change, arguments, message = BAD[case]
+    X, labels = change(three[0], three[1])
+    with pytest.raises(InputError, match=message) as caught:
+        quick(X, labels, **arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_backbone_of_the_wrong_shape_is_refused(three):
+    with pytest.raises(InputError, match=r"turned \(2, 2\) into \(2, 1, 2\); flatten"):
+        quick(three[0], three[1], backbone=nn.Unflatten(1, (1, 2)))
+
+
+def test_too_many_clusters_say_how_much_memory_they_need():
+    n = 400_000
+    with pytest.raises(InputError, match=r"400,000 clusters .* would need about [\d,.]+ GiB"):
+        quick(np.arange(n, dtype=float)[:, None], np.arange(n))
+
+
+def test_result_is_frozen(three):
+    _, _, result = three
+    with pytest.raises(ValueError, match="read-only"):
+        result.tvd[0, 1] = 0.5
+    with pytest.raises(AttributeError):
+        result.n_noise = 3
+
+
+def test_save_and_load_give_the_same_result(three, tmp_path):
+    _, _, result = three
+    path = tmp_path / "pairs.npz"
+    result.save(path)
+    again = PairwiseTVD.load(path)
+    for name in ("cluster_ids", "tvd", "stderr", "p_value", "p_adjusted", "n_heldout"):
+        assert np.array_equal(getattr(again, name), getattr(result, name)), name
+    assert np.array_equal(again.divergence("overlap"), result.divergence("overlap"))
+    assert np.array_equal(again.history.accuracy, result.history.accuracy)
+    assert repr(again) == repr(result)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_failed_save_leaves_the_old_file(three, tmp_path, monkeypatch):
+    path = tmp_path / "pairs.npz"
+    path.write_text("precious")
+
+    def broken(*args, **kwargs):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez_compressed", broken)
+    with pytest.raises(OSError, match="disk full"):
+        three[2].save(path)
+    assert path.read_text() == "precious"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_load_refuses_other_files(tmp_path):
+    other = tmp_path / "other.npz"
+    np.savez(other, a=np.arange(3))
+    text = tmp_path / "text.npz"
+    text.write_text("hello")
+    for path in (other, text):
+        with pytest.raises(InputError, match=r"was not written by PairwiseTVD\.save"):
+            PairwiseTVD.load(path)
+    with pytest.raises(FileNotFoundError):
+        PairwiseTVD.load(tmp_path / "missing.npz")
+
+
+def test_frame_has_one_row_per_pair_closest_first(three):
+    _, _, result = three
+    frame = result.to_frame()
+    assert isinstance(frame, pd.DataFrame)
+    assert len(frame) == 3
+    assert frame.loc[0, ["cluster_a", "cluster_b"]].tolist() == [0, 1]
+    assert frame["tvd"].is_monotonic_increasing
+    assert (frame["low"] <= frame["tvd"]).all()
+    assert (frame["tvd"] <= frame["high"]).all()
+
+
+def test_interval_level_is_checked(three):
+    with pytest.raises(InputError, match="level must lie between 0 and 1, got 95"):
+        three[2].confidence_interval(95)
+
+
+def test_mean_accuracy_is_the_metric(three):
+    _, _, result = three
+    expected = unsplit.metrics.mean_accuracy(result.balanced_accuracy)
+    assert result.mean_accuracy == pytest.approx(expected)
+
+
+def test_no_warnings_on_ordinary_data(three):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quick(three[0].astype(np.float32), three[1].astype(str))

@@ -1,0 +1,248 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unsplit.sampling import (
+    MIN_STEPS,
+    balanced_draws,
+    crossfit_folds,
+    epoch_batches,
+    holdout_fold,
+)
+
+quick = settings(deadline=None, max_examples=30, derandomize=True)
+sizes_of_clusters = st.lists(st.integers(1, 12), min_size=2, max_size=8)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def shuffled_clusters(sizes, seed=0):
+    clusters = np.repeat(np.arange(len(sizes)), sizes)
+    return np.random.default_rng(seed).permutation(clusters)
+
+
+def counts_of(clusters, rows):
+    return np.bincount(clusters[rows], minlength=clusters.max() + 1)
+
+
+@quick
+@given(sizes_of_clusters, st.integers(2, 7), seeds)
+def test_crossfit_tests_everything_once_except_clusters_of_one(sizes, n_folds, seed):
+    clusters = shuffled_clusters(sizes, seed)
+    folds = crossfit_folds(clusters, n_folds, np.random.default_rng(seed))
+    assert len(folds) == n_folds
+    tested = np.bincount(np.concatenate([f.test for f in folds]), minlength=len(clusters))
+    alone = np.array(sizes)[clusters] == 1
+    np.testing.assert_array_equal(tested, np.where(alone, 0, 1))
+    for fold in folds:
+        assert np.isin(np.flatnonzero(alone), fold.train).all()
+
+
+@quick
+@given(sizes_of_clusters, st.integers(2, 7), seeds)
+def test_crossfit_train_and_test_are_disjoint_and_complete(sizes, n_folds, seed):
+    clusters = shuffled_clusters(sizes, seed)
+    for fold in crossfit_folds(clusters, n_folds, np.random.default_rng(seed)):
+        together = np.sort(np.concatenate([fold.train, fold.test]))
+        np.testing.assert_array_equal(together, np.arange(len(clusters)))
+        np.testing.assert_array_equal(fold.watch, fold.test)
+
+
+@quick
+@given(sizes_of_clusters, st.integers(2, 7), seeds)
+def test_crossfit_is_stratified(sizes, n_folds, seed):
+    clusters = shuffled_clusters(sizes, seed)
+    folds = crossfit_folds(clusters, n_folds, np.random.default_rng(seed))
+    per_fold = np.stack([counts_of(clusters, f.test) for f in folds])
+    assert (np.ptp(per_fold, axis=0) <= 1).all()
+
+
+@quick
+@given(st.lists(st.integers(2, 12), min_size=2, max_size=8), st.integers(2, 7), seeds)
+def test_crossfit_fold_sizes_differ_by_at_most_one(sizes, n_folds, seed):
+    clusters = shuffled_clusters(sizes, seed)
+    folds = crossfit_folds(clusters, n_folds, np.random.default_rng(seed))
+    assert np.ptp([len(f.test) for f in folds]) <= 1
+
+
+@quick
+@given(sizes_of_clusters, st.integers(2, 7), seeds)
+def test_crossfit_always_trains_on_every_cluster(sizes, n_folds, seed):
+    clusters = shuffled_clusters(sizes, seed)
+    for fold in crossfit_folds(clusters, n_folds, np.random.default_rng(seed)):
+        assert counts_of(clusters, fold.train).min() >= 1
+
+
+def test_crossfit_cluster_smaller_than_the_folds_is_tested_in_as_many_folds_as_it_has_members():
+    clusters = np.repeat([0, 1], [3, 40])
+    folds = crossfit_folds(clusters, 5, np.random.default_rng(0))
+    assert sorted(counts_of(clusters, f.test)[0] for f in folds) == [0, 0, 1, 1, 1]
+
+
+def test_crossfit_depends_on_the_seed_alone():
+    clusters = shuffled_clusters([9, 8, 13])
+
+    def fold_of(seed):
+        return [f.test.tolist() for f in crossfit_folds(clusters, 3, np.random.default_rng(seed))]
+
+    assert fold_of(1) == fold_of(1)
+    assert fold_of(1) != fold_of(2)
+
+
+@quick
+@given(sizes_of_clusters, st.floats(0.05, 0.6), seeds)
+def test_holdout_parts_are_disjoint_and_complete(sizes, fraction, seed):
+    clusters = shuffled_clusters(sizes, seed)
+    fold = holdout_fold(clusters, fraction, np.random.default_rng(seed))
+    together = np.sort(np.concatenate([fold.train, fold.watch, fold.test]))
+    np.testing.assert_array_equal(together, np.arange(len(clusters)))
+
+
+@quick
+@given(sizes_of_clusters, st.floats(0.01, 0.99), seeds)
+def test_holdout_trains_on_every_cluster_and_tests_all_but_clusters_of_one(sizes, fraction, seed):
+    clusters = shuffled_clusters(sizes, seed)
+    fold = holdout_fold(clusters, fraction, np.random.default_rng(seed))
+    assert counts_of(clusters, fold.train).min() >= 1
+    np.testing.assert_array_equal(counts_of(clusters, fold.test) >= 1, np.array(sizes) >= 2)
+
+
+@pytest.mark.parametrize(
+    ("size", "train", "watch", "test"),
+    [(1, 1, 0, 0), (2, 1, 0, 1), (3, 1, 1, 1), (4, 2, 1, 1), (10, 6, 2, 2)],
+)
+def test_holdout_of_small_clusters_fills_train_then_test_then_watch(size, train, watch, test):
+    # A second cluster, because the first number must not depend on what comes before.
+    clusters = np.repeat([0, 1], [7, size])
+    fold = holdout_fold(clusters, 0.2, np.random.default_rng(0))
+    counts = [counts_of(clusters, part)[1] for part in (fold.train, fold.watch, fold.test)]
+    assert counts == [train, watch, test]
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.2, 0.25, 0.5])
+def test_holdout_fraction_is_met_in_large_clusters(fraction):
+    sizes = np.array([1000, 2000])
+    clusters = np.repeat([0, 1], sizes)
+    fold = holdout_fold(clusters, fraction, np.random.default_rng(0))
+    np.testing.assert_array_equal(counts_of(clusters, fold.test), sizes * fraction)
+    # As much of what is left is watched.
+    left = sizes * (1 - fraction)
+    np.testing.assert_allclose(counts_of(clusters, fold.watch), left * fraction, atol=0.5)
+
+
+def test_holdout_depends_on_the_seed_alone():
+    clusters = shuffled_clusters([9, 8, 13])
+
+    def split(seed):
+        fold = holdout_fold(clusters, 0.3, np.random.default_rng(seed))
+        return [fold.train.tolist(), fold.watch.tolist(), fold.test.tolist()]
+
+    assert split(1) == split(1)
+    assert split(1) != split(2)
+
+
+@quick
+@given(sizes_of_clusters, st.integers(1, 60), seeds)
+def test_each_run_of_k_draws_has_each_cluster_once(sizes, n_draws, seed):
+    clusters = shuffled_clusters(sizes, seed)
+    drawn = balanced_draws(clusters, n_draws, np.random.default_rng(seed))
+    assert drawn.shape == (n_draws,)
+    k = len(sizes)
+    for start in range(0, n_draws, k):
+        run = clusters[drawn[start : start + k]]
+        assert len(set(run)) == len(run)
+
+
+@quick
+@given(sizes_of_clusters, st.integers(1, 120), seeds)
+def test_no_member_comes_again_before_all_have_come(sizes, n_draws, seed):
+    clusters = shuffled_clusters(sizes, seed)
+    drawn = balanced_draws(clusters, n_draws, np.random.default_rng(seed))
+    for cluster, size in enumerate(sizes):
+        visits = drawn[clusters[drawn] == cluster]
+        for start in range(0, len(visits), size):
+            one_pass = visits[start : start + size]
+            assert len(set(one_pass)) == len(one_pass)
+
+
+@quick
+@given(st.integers(2, 8), st.integers(1, 10), seeds)
+def test_clusters_of_one_size_give_a_permutation(k, size, seed):
+    clusters = shuffled_clusters([size] * k, seed)
+    drawn = balanced_draws(clusters, len(clusters), np.random.default_rng(seed))
+    np.testing.assert_array_equal(np.sort(drawn), np.arange(len(clusters)))
+
+
+def test_draws_are_even_for_very_unequal_clusters():
+    clusters = shuffled_clusters([1, 10, 5000])
+    drawn = balanced_draws(clusters, 3000, np.random.default_rng(0))
+    assert counts_of(clusters, drawn).tolist() == [1000, 1000, 1000]
+    times = np.bincount(drawn, minlength=len(clusters))
+    assert set(times[clusters == 0]) == {1000}
+    assert set(times[clusters == 1]) == {100}
+    assert set(times[clusters == 2]) == {0, 1}
+
+
+def test_draws_skip_cluster_numbers_nobody_has():
+    clusters = np.array([7, 2, 7, 2, 11])
+    drawn = balanced_draws(clusters, 6, np.random.default_rng(0))
+    assert sorted(clusters[drawn[:3]]) == [2, 7, 11]
+    assert sorted(clusters[drawn[3:]]) == [2, 7, 11]
+    assert sorted(drawn[clusters[drawn] == 7]) == [0, 2]
+
+
+def test_order_of_clusters_and_members_is_random():
+    clusters = np.repeat([0, 1], 50)
+    drawn = balanced_draws(clusters, 100, np.random.default_rng(0))
+    first_of_each_run = clusters[drawn[::2]]
+    assert 10 < first_of_each_run.sum() < 40
+    members = drawn[clusters[drawn] == 0]
+    assert abs(np.corrcoef(members, np.arange(50))[0, 1]) < 0.5
+
+
+@quick
+@given(sizes_of_clusters, st.integers(1, 60), seeds)
+def test_same_seed_same_draws(sizes, n_draws, seed):
+    clusters = shuffled_clusters(sizes)
+    first, second = (
+        balanced_draws(clusters, n_draws, np.random.default_rng(seed)) for _ in range(2)
+    )
+    np.testing.assert_array_equal(first, second)
+
+
+def test_other_seed_other_draws():
+    clusters = np.repeat([0, 1], 50)
+    first, second = (balanced_draws(clusters, 100, np.random.default_rng(s)) for s in (0, 1))
+    assert (first != second).any()
+
+
+def test_epoch_has_enough_batches_for_the_longest_list_of_rows():
+    clusters = np.repeat([0, 1], 500)
+    train = [np.arange(0, 1000, 2), np.arange(1000)]
+    batches = epoch_batches(train, clusters, 32, np.random.default_rng(0))
+    assert batches.shape == (32, 2, 32)
+    assert batches.dtype == torch.int64
+
+
+def test_batch_is_no_larger_than_the_data_and_a_small_epoch_has_the_least_steps():
+    clusters = np.repeat([0, 1], 6)
+    batches = epoch_batches([np.arange(12)], clusters, 256, np.random.default_rng(0))
+    assert batches.shape == (MIN_STEPS, 1, 12)
+
+
+def test_each_network_draws_only_its_own_rows_and_evenly():
+    clusters = np.tile([0, 1, 1, 1], 100)
+    train = [np.arange(0, 200), np.arange(200, 400)]
+    batches = epoch_batches(train, clusters, 20, np.random.default_rng(0)).numpy()
+    for network, rows in enumerate(train):
+        drawn = batches[:, network].ravel()
+        assert np.isin(drawn, rows).all()
+        assert np.ptp(np.bincount(clusters[drawn])) <= 1
+
+
+def test_same_seed_same_batches():
+    clusters = np.repeat([0, 1], 30)
+    train = [np.arange(40), np.arange(20, 60)]
+    first, second = (epoch_batches(train, clusters, 8, np.random.default_rng(5)) for _ in range(2))
+    assert torch.equal(first, second)

@@ -1,0 +1,259 @@
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unsplit import stats
+
+quick = settings(deadline=None, max_examples=30, derandomize=True)
+
+
+def rates(p, q):
+    """Hit rates of one pair: p of cluster 0, q of cluster 1."""
+    return np.array([[0.5, p], [q, 0.5]])
+
+
+def pair_matrix(value):
+    return np.array([[0.0, value], [value, 0.0]])
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95, 0.999])
+@pytest.mark.parametrize(("hits", "n"), [(0, 1), (1, 1), (0, 20), (7, 20), (20, 20), (999, 1000)])
+def test_wilson_interval_against_scipy(hits, n, level):
+    low, high = stats.wilson_interval(np.array([hits / n]), np.array([n]), level)
+    expected = scipy.stats.binomtest(hits, n).proportion_ci(level, method="wilson")
+    assert low[0] == pytest.approx(expected.low, abs=1e-12)
+    assert high[0] == pytest.approx(expected.high, abs=1e-12)
+
+
+def test_wilson_interval_of_nothing_is_everything():
+    low, high = stats.wilson_interval(np.array([0.5, 0.5]), np.array([0, 10]), 0.95)
+    assert (low[0], high[0]) == (0.0, 1.0)
+    assert 0 < low[1] < high[1] < 1
+
+
+def exact_coverage(p, n_p, q, n_q, level):
+    """How often the interval holds (p + q)/2, summed over every outcome of the two binomials."""
+    hits_p, hits_q = np.arange(n_p + 1), np.arange(n_q + 1)
+    # One cluster per outcome: the block [outcome of p, outcome of q] has all combinations.
+    own = np.concatenate([hits_p / n_p, hits_q / n_q])
+    n = np.repeat([n_p, n_q], [n_p + 1, n_q + 1])
+    ends = stats.accuracy_interval(np.tile(own[:, None], len(own)), n, level)
+    low, high = (end[: n_p + 1, n_p + 1 :] for end in ends)
+    assert (low >= 0).all()
+    assert (high <= 1).all()
+    truth = (p + q) / 2
+    chance = np.outer(scipy.stats.binom.pmf(hits_p, n_p, p), scipy.stats.binom.pmf(hits_q, n_q, q))
+    return chance[(low <= truth) & (truth <= high)].sum()
+
+
+PAIRS_OF_RATES = [(0.5, 0.5), (0.5, 0.7), (0.9, 0.3), (0.9, 0.9), (0.6, 0.95), (0.98, 0.98)]
+
+
+@pytest.mark.parametrize(("p", "q"), PAIRS_OF_RATES)
+@pytest.mark.parametrize(("n_p", "n_q"), [(50, 50), (50, 200), (300, 400)])
+def test_accuracy_interval_holds_its_level(p, q, n_p, n_q):
+    assert 0.93 <= exact_coverage(p, n_p, q, n_q, 0.95) <= 0.98
+
+
+def test_accuracy_interval_holds_its_level_in_a_simulation():
+    rng = np.random.default_rng(0)
+    for p, q, n in [(0.5, 0.5, 50), (0.8, 0.6, 80), (0.95, 0.9, 200)]:
+        hits = rng.binomial(n, [p, q], size=(1500, 2)) / n
+        intervals = [stats.accuracy_interval(rates(*h), np.array([n, n]), 0.95) for h in hits]
+        held = [low[0, 1] <= (p + q) / 2 <= high[0, 1] for low, high in intervals]
+        assert 0.93 <= np.mean(held) <= 0.98
+
+
+def test_other_levels_are_held_too():
+    assert exact_coverage(0.7, 200, 0.8, 150, 0.8) == pytest.approx(0.8, abs=0.02)
+    assert exact_coverage(0.7, 200, 0.8, 150, 0.99) == pytest.approx(0.99, abs=0.005)
+
+
+@quick
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(0, 50), st.integers(0, 50))
+def test_accuracy_interval_is_symmetric_and_inside_the_unit_interval(p, q, n_p, n_q):
+    low, high = stats.accuracy_interval(rates(p, q), np.array([n_p, n_q]), 0.95)
+    np.testing.assert_array_equal(low, low.T)
+    np.testing.assert_array_equal(high, high.T)
+    # The Wilson ends of 0 and 1 are right up to rounding.
+    assert 0 <= low[0, 1] <= (p + q) / 2 + 1e-12
+    assert (p + q) / 2 - 1e-12 <= high[0, 1] <= 1
+
+
+def test_accuracy_interval_of_nothing_leaves_the_empty_side_open():
+    low, high = stats.accuracy_interval(rates(0.5, 0.5), np.array([0, 0]), 0.95)
+    half_width = np.sqrt(0.5) / 2
+    assert low[0, 1] == pytest.approx(0.5 - half_width)
+    assert high[0, 1] == pytest.approx(0.5 + half_width)
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.5), (0.7, 0.9), (0.95, 0.6)])
+def test_stderr_is_the_standard_deviation_of_the_tvd(p, q):
+    rng = np.random.default_rng(0)
+    hits = rng.binomial(200, [p, q], size=(2000, 2)) / 200
+    simulated = (hits.sum(axis=1) - 1).std()
+    n = np.array([200, 200])
+    claimed = np.mean([stats.tvd_stderr(rates(*h), n)[0, 1] for h in hits])
+    assert claimed == pytest.approx(simulated, rel=0.05)
+
+
+def test_stderr_of_a_perfect_score_is_positive_and_shrinks():
+    few, many = (stats.tvd_stderr(rates(1.0, 1.0), np.array([n, n]))[0, 1] for n in (10, 1000))
+    assert 0 < many < few
+
+
+def test_stderr_by_hand():
+    # Posterior Beta(4, 3) and Beta(3, 1): variances 12/392 and 3/80.
+    stderr = stats.tvd_stderr(rates(3 / 5, 2 / 2), np.array([5, 2]))
+    assert stderr[0, 1] == pytest.approx(np.sqrt(12 / 392 + 3 / 80))
+
+
+def test_stderr_of_nothing_is_that_of_two_uniform_variables():
+    stderr = stats.tvd_stderr(rates(0.5, 0.5), np.array([0, 0]))
+    assert stderr[0, 1] == pytest.approx(np.sqrt(2 / 12))
+
+
+def test_stderr_is_symmetric_when_sizes_and_rates_are_not():
+    rng = np.random.default_rng(0)
+    stderr = stats.tvd_stderr(rng.random((5, 5)), np.array([0, 3, 50, 7, 1000]))
+    np.testing.assert_array_equal(stderr, stderr.T)
+    assert (stderr > 0).all()
+
+
+def samples_with_statistic(a, b, u):
+    """Two samples, of a and b, in which ``u`` pairs have the first above the second."""
+    below = np.arange(b, dtype=float)
+    full, rest = divmod(u, b)
+    x = [b + 0.5] * full + ([rest - 0.5] if full < a else []) + [-0.5] * (a - full - 1)
+    # Spread equal values a little: the exact distribution is for samples without ties.
+    return np.array(x) + np.arange(a) * 1e-6, below
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 1), (1, 7), (2, 2), (3, 5), (5, 3), (8, 8), (12, 4)])
+def test_rank_sum_survival_against_scipy(a, b):
+    expected = []
+    for u in range(a * b + 1):
+        x, y = samples_with_statistic(a, b, u)
+        found = scipy.stats.mannwhitneyu(x, y, alternative="greater", method="exact")
+        assert found.statistic == u
+        expected.append(found.pvalue)
+    np.testing.assert_allclose(stats.rank_sum_survival(a, b), expected, rtol=1e-10)
+
+
+def test_rank_sum_survival_at_the_ends():
+    survival = stats.rank_sum_survival(20, 20)
+    assert len(survival) == 401
+    assert survival[0] == 1.0
+    # All of one above all of the other: one order in 40 choose 20.
+    assert survival[-1] == pytest.approx(1 / 137_846_528_820, rel=1e-12)
+    assert (np.diff(survival) <= 0).all()
+
+
+def test_rank_sum_survival_is_the_same_either_way_round():
+    np.testing.assert_allclose(
+        stats.rank_sum_survival(4, 9), stats.rank_sum_survival(9, 4), rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "method"),
+    [
+        (2, 3, "exact"),
+        (6, 9, "exact"),
+        (20, 20, "exact"),
+        (1, 400, "exact"),
+        (20, 21, "asymptotic"),
+        (150, 80, "asymptotic"),
+    ],
+)
+@pytest.mark.parametrize("shift", [-0.5, 0.0, 0.5, 3.0])
+def test_p_value_of_one_fold_against_scipy(a, b, method, shift):
+    rng = np.random.default_rng(a * b)
+    x, y = rng.standard_normal(a) + shift, rng.standard_normal(b)
+    expected = scipy.stats.mannwhitneyu(x, y, alternative="greater", method=method)
+    p = stats.rank_sum_p_value(pair_matrix(expected.statistic), np.array([[a, b]]))
+    assert p[0, 1] == pytest.approx(expected.pvalue, rel=1e-9)
+    assert p[1, 0] == p[0, 1]
+
+
+def test_half_a_pair_counts_as_none_in_the_exact_test():
+    counts = np.array([[3, 4]])
+    with_tie, without = (stats.rank_sum_p_value(pair_matrix(u), counts) for u in (9.5, 9.0))
+    assert with_tie[0, 1] == without[0, 1]
+
+
+def test_p_value_of_several_folds_uses_twice_the_variance_by_hand():
+    counts = np.array([[4, 6], [5, 5]])
+    p = stats.rank_sum_p_value(pair_matrix(40.0), counts)
+    # Per fold: mean a·b/2, variance a·b·(a + b + 1)/12; doubled for folds that share data.
+    mean = (4 * 6 + 5 * 5) / 2
+    variance = 2 * (4 * 6 * 11 + 5 * 5 * 11) / 12
+    assert p[0, 1] == pytest.approx(scipy.stats.norm.sf((40 - mean - 0.5) / np.sqrt(variance)))
+
+
+def test_fold_with_one_side_empty_adds_nothing():
+    U = pair_matrix(40.0)
+    two = stats.rank_sum_p_value(U, np.array([[4, 6], [5, 5]]))
+    three = stats.rank_sum_p_value(U, np.array([[4, 6], [5, 5], [0, 9]]))
+    np.testing.assert_array_equal(two, three)
+
+
+@quick
+@given(
+    st.integers(1, 4),
+    st.lists(st.integers(0, 30), min_size=2, max_size=5),
+    st.integers(0, 2**32 - 1),
+)
+def test_p_values_are_probabilities_and_one_on_the_diagonal_and_for_empty_clusters(
+    n_folds, sizes, seed
+):
+    rng = np.random.default_rng(seed)
+    counts = rng.permuted(np.tile(sizes, (n_folds, 1)), axis=1)
+    n_pairs = counts.T @ counts
+    U = np.floor(rng.random(n_pairs.shape) * (2 * n_pairs + 1)) / 2
+    p = stats.rank_sum_p_value(np.triu(U, 1) + np.triu(U, 1).T, counts)
+    assert not np.isnan(p).any()
+    assert ((p >= 0) & (p <= 1)).all()
+    np.testing.assert_array_equal(np.diag(p), 1.0)
+    np.testing.assert_array_equal(p[n_pairs == 0], 1.0)
+    np.testing.assert_array_equal(p, p.T)
+
+
+def test_p_values_of_clusters_of_many_sizes_are_those_of_their_pairs_alone():
+    sizes = np.array([0, 3, 8, 50, 3])
+    upper = np.triu(np.floor(0.7 * np.outer(sizes, sizes)), 1)
+    U = upper + upper.T
+    p = stats.rank_sum_p_value(U, sizes[None])
+    for i, j in zip(*np.triu_indices(5, 1), strict=True):
+        alone = stats.rank_sum_p_value(pair_matrix(U[i, j]), sizes[None, [i, j]])
+        assert p[i, j] == alone[0, 1]
+
+
+def symmetric_p_values(k, seed=0):
+    upper = np.triu(np.random.default_rng(seed).random((k, k)) ** 3, 1)
+    return upper + upper.T + np.eye(k)
+
+
+@pytest.mark.parametrize("k", [2, 3, 10])
+def test_adjusted_p_values_are_those_of_scipy_on_the_upper_triangle(k):
+    p = symmetric_p_values(k)
+    adjusted = stats.adjust_for_pairs(p)
+    upper = np.triu_indices(k, 1)
+    np.testing.assert_array_equal(adjusted[upper], scipy.stats.false_discovery_control(p[upper]))
+    np.testing.assert_array_equal(adjusted, adjusted.T)
+    np.testing.assert_array_equal(np.diag(adjusted), 1.0)
+
+
+def test_adjusted_p_values_by_hand():
+    p = np.array([[1.0, 0.01, 0.04], [0.01, 1.0, 0.03], [0.04, 0.03, 1.0]])
+    # 3·0.01; 3/2·0.03 = 0.045 is more than the next, 3/3·0.04, and takes its value.
+    expected = [[1.0, 0.03, 0.04], [0.03, 1.0, 0.04], [0.04, 0.04, 1.0]]
+    np.testing.assert_allclose(stats.adjust_for_pairs(p), expected, rtol=1e-12)
+
+
+def test_adjusting_leaves_the_input_alone():
+    p = symmetric_p_values(4)
+    stats.adjust_for_pairs(p)
+    np.testing.assert_array_equal(p, symmetric_p_values(4))

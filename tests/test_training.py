@@ -1,0 +1,190 @@
+"""The training loop: stopping, stacking folds, balance, determinism."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from unsplit.data import vector_rows
+from unsplit.datasets import gaussians
+from unsplit.ensemble import Network, can_be_stacked, mean_hit
+from unsplit.estimation import build_network, heldout_scores
+from unsplit.heads import PairMatrixHead, ScoreHead
+from unsplit.sampling import Fold, crossfit_folds
+from unsplit.training import Stopping, TrainConfig, train
+
+CPU = torch.device("cpu")
+
+
+def small_problem(n_folds=3, seed=0):
+    X, y = gaussians([[0, 0], [3, 0], [0, 3]], 40, random_state=seed)
+    return vector_rows(X, CPU), y, crossfit_folds(y, n_folds, np.random.default_rng(seed))
+
+
+def networks_for(rows, folds, k=3, seed=0):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return [build_network(rows, fold, "auto", k, "softmax") for fold in folds]
+
+
+def fit(batch_folds, seed=0, **settings):
+    rows, y, folds = small_problem()
+    networks = networks_for(rows, folds)
+    config = TrainConfig(batch_folds=batch_folds, **settings)
+    rng = np.random.default_rng(seed)
+    return heldout_scores(networks, rows, y, folds, config, rng)
+
+
+def test_stopping_judges_a_fold_by_the_other_folds():
+    stopping = Stopping(3, patience=2)
+    assert stopping.step(np.array([0.6, 0.6, 0.6])).all()
+    # Only fold 0 got better, so folds 1 and 2 keep this epoch and fold 0 does not.
+    assert stopping.step(np.array([0.9, 0.6, 0.6])).tolist() == [False, True, True]
+    assert stopping.kept_epoch.tolist() == [0, 1, 1]
+
+
+def test_stopping_with_one_fold_judges_it_by_what_it_watches():
+    stopping = Stopping(1, patience=2)
+    curve = [0.6, 0.8, 0.7, 0.8, 0.9]
+    kept = [bool(stopping.step(np.array([a]))[0]) for a in curve]
+    assert kept == [True, True, False, False, True]
+
+
+def test_stopping_ends_after_patience_without_improvement():
+    stopping = Stopping(2, patience=2)
+    ends = []
+    for accuracy in (0.6, 0.7, 0.7, 0.7):
+        stopping.step(np.array([accuracy, accuracy]))
+        ends.append(stopping.finished)
+    assert ends == [False, False, False, True]
+
+
+def test_mean_hit_counts_ties_half_and_leaves_the_own_column_out():
+    margins = torch.tensor([[0.0, 1.0, -1.0, 0.0]])  # own, won, lost, tied
+    assert mean_hit(margins).item() == pytest.approx(0.5)
+
+
+def test_history_has_one_entry_per_epoch_and_ends_early():
+    _, history = fit(batch_folds=True)
+    n = len(history.epoch)
+    assert n < TrainConfig.epochs
+    assert history.epoch.tolist() == list(range(n))
+    assert len(history.loss) == len(history.accuracy) == len(history.seconds) == n
+    assert (np.diff(history.seconds) > 0).all()
+    assert history.loss[-1] < history.loss[0]
+    assert (history.kept_epoch < n).all()
+
+
+def test_stacked_folds_train_like_separate_ones():
+    # Few epochs: rounding differences of the two paths grow with training.
+    together, history_together = fit(batch_folds=True, epochs=2)
+    apart, history_apart = fit(batch_folds=False, epochs=2)
+    # The separate path draws its batches in another order, so compare what was learned.
+    assert history_together.accuracy[-1] == pytest.approx(history_apart.accuracy[-1], abs=0.03)
+    assert np.array_equal(together.rows, apart.rows)
+
+
+def test_stacked_step_equals_separate_steps():
+    rows, y, folds = small_problem()
+    results = []
+    for stacked in (True, False):
+        networks = networks_for(rows, folds)
+        clusters = torch.from_numpy(y)
+        # One epoch, each group drawing from a generator that hands every fold the same batches.
+        config = TrainConfig(epochs=1, batch_folds=stacked)
+        train(networks, rows, clusters, folds, config, np.random.default_rng(0))
+        results.append([n.state_dict() for n in networks])
+    for one, other in zip(*results, strict=True):
+        for name in one:
+            torch.testing.assert_close(one[name], other[name], rtol=1e-4, atol=1e-5)
+
+
+def test_same_seed_same_result_other_seed_other_result():
+    first, again, other = fit(True, seed=1)[0], fit(True, seed=1)[0], fit(True, seed=2)[0]
+    assert np.array_equal(first.features, again.features)
+    assert not np.array_equal(first.features, other.features)
+
+
+def test_best_weights_are_kept_not_the_last():
+    rows, y, folds = small_problem()
+    networks = networks_for(rows, folds)
+    clusters = torch.from_numpy(y)
+    history = train(
+        networks, rows, clusters, folds, TrainConfig(patience=8), np.random.default_rng(0)
+    )
+    kept = int(history.kept_epoch[0])
+    assert kept < len(history.epoch) - 1
+    short = networks_for(rows, folds)
+    train(short, rows, clusters, folds, TrainConfig(epochs=kept + 1), np.random.default_rng(0))
+    for name, value in networks[0].state_dict().items():
+        torch.testing.assert_close(value, short[0].state_dict()[name], rtol=1e-5, atol=1e-6)
+
+
+def test_training_never_reads_the_test_rows():
+    rows, y, folds = small_problem()
+    asked = []
+
+    class Spy:
+        def __len__(self):
+            return len(rows)
+
+        def take(self, index):
+            asked.append(index.flatten().clone())
+            return rows.take(index)
+
+    fold = Fold(folds[0].train[10:], folds[0].train[:10], folds[0].test)
+    networks = networks_for(rows, [fold])
+    config = TrainConfig(epochs=2)
+    train(networks, Spy(), torch.from_numpy(y), [fold], config, np.random.default_rng(0))
+    assert not np.isin(torch.cat(asked).numpy(), fold.test).any()
+
+
+def test_unequal_clusters_are_balanced():
+    # 20 against 1,000: an unbalanced network would call everything the large cluster.
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.standard_normal((20, 2)), 1 + rng.standard_normal((1000, 2))])
+    y = np.repeat([0, 1], [20, 1000])
+    rows = vector_rows(X, CPU)
+    folds = crossfit_folds(y, 5, rng)
+    networks = networks_for(rows, folds, k=2)
+    scores, _ = heldout_scores(networks, rows, y, folds, TrainConfig(), rng)
+    dense = scores.dense()
+    predicted_small = (dense[:, 0] > dense[:, 1])[scores.clusters == 1].mean()
+    hit_small = (dense[:, 0] > dense[:, 1])[scores.clusters == 0].mean()
+    assert hit_small > 0.5
+    assert predicted_small < 0.5
+
+
+def test_naive_head_can_be_trained_by_the_same_loop():
+    rows, y, folds = small_problem()
+    networks = [
+        Network(n.backbone, PairMatrixHead(n.head.in_features, 3))
+        for n in networks_for(rows, folds)
+    ]
+    history = train(
+        networks, rows, torch.from_numpy(y), folds, TrainConfig(), np.random.default_rng(0)
+    )
+    assert history.accuracy.max() > 0.85
+
+
+@pytest.mark.parametrize(
+    ("extra", "expected"),
+    [(nn.Identity(), True), (nn.Dropout(0.5), True), (nn.BatchNorm1d(2), False)],
+)
+def test_only_networks_that_torch_can_batch_are_stacked(extra, expected):
+    rows, _, folds = small_problem()
+    networks = [Network(nn.Sequential(extra, nn.Linear(2, 4)), ScoreHead(4, 3)) for _ in folds]
+    assert can_be_stacked(networks, rows) is expected
+
+
+def test_batch_normalisation_trains_fold_by_fold():
+    rows, y, folds = small_problem()
+    networks = [
+        Network(nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU()), ScoreHead(8, 3))
+        for _ in folds
+    ]
+    history = train(
+        networks, rows, torch.from_numpy(y), folds, TrainConfig(), np.random.default_rng(0)
+    )
+    assert history.accuracy.max() > 0.85
+    assert int(networks[0].backbone[1].num_batches_tracked) > 0
