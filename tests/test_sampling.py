@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unsplit.sampling import (
+    FEW_CLUSTERS,
     MIN_STEPS,
     balanced_draws,
     crossfit_folds,
@@ -41,12 +42,24 @@ def test_crossfit_tests_everything_once_except_clusters_of_one(sizes, n_folds, s
 
 @quick
 @given(sizes_of_clusters, st.integers(2, 7), seeds)
-def test_crossfit_train_and_test_are_disjoint_and_complete(sizes, n_folds, seed):
+def test_crossfit_parts_are_disjoint_and_complete(sizes, n_folds, seed):
     clusters = shuffled_clusters(sizes, seed)
     for fold in crossfit_folds(clusters, n_folds, np.random.default_rng(seed)):
-        together = np.sort(np.concatenate([fold.train, fold.test]))
+        parts = [fold.train, fold.test]
+        if len(sizes) < FEW_CLUSTERS and min(sizes) >= 2 * n_folds:
+            assert not fold.watches_test
+            parts.append(fold.watch)
+        else:
+            assert fold.watches_test
+        together = np.sort(np.concatenate(parts))
         np.testing.assert_array_equal(together, np.arange(len(clusters)))
-        np.testing.assert_array_equal(fold.watch, fold.test)
+
+
+def test_few_large_clusters_watch_a_fifth_of_their_training_rows():
+    clusters = np.repeat([0, 1], 100)
+    for fold in crossfit_folds(clusters, 5, np.random.default_rng(0)):
+        counts = [np.bincount(clusters[part]).tolist() for part in (fold.train, fold.watch)]
+        assert counts == [[64, 64], [16, 16]]
 
 
 @quick

@@ -16,12 +16,12 @@ from unsplit.training import Stopping, TrainConfig, train
 CPU = torch.device("cpu")
 
 
-def small_problem(n_folds=3, seed=0):
-    X, y = gaussians([[0, 0], [3, 0], [0, 3]], 40, random_state=seed)
+def small_problem(n_folds=4, seed=0):
+    X, y = gaussians([[0, 0], [3, 0], [0, 3], [3, 3]], 40, random_state=seed)
     return vector_rows(X, CPU), y, crossfit_folds(y, n_folds, np.random.default_rng(seed))
 
 
-def networks_for(rows, folds, k=3, seed=0):
+def networks_for(rows, folds, k=4, seed=0):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return [build_network(rows, fold, "auto", k, "softmax") for fold in folds]
@@ -36,22 +36,22 @@ def fit(batch_folds, seed=0, **settings):
 
 
 def test_stopping_judges_a_fold_by_the_other_folds():
-    stopping = Stopping(3, patience=2)
+    stopping = Stopping(3, patience=2, by_others=True)
     assert stopping.step(np.array([0.6, 0.6, 0.6])).all()
     # Only fold 0 got better, so folds 1 and 2 keep this epoch and fold 0 does not.
     assert stopping.step(np.array([0.9, 0.6, 0.6])).tolist() == [False, True, True]
     assert stopping.kept_epoch.tolist() == [0, 1, 1]
 
 
-def test_stopping_with_one_fold_judges_it_by_what_it_watches():
-    stopping = Stopping(1, patience=2)
+def test_stopping_can_judge_a_fold_by_what_it_watches():
+    stopping = Stopping(1, patience=2, by_others=False)
     curve = [0.6, 0.8, 0.7, 0.8, 0.9]
     kept = [bool(stopping.step(np.array([a]))[0]) for a in curve]
     assert kept == [True, True, False, False, True]
 
 
 def test_stopping_ends_after_patience_without_improvement():
-    stopping = Stopping(2, patience=2)
+    stopping = Stopping(2, patience=2, by_others=True)
     ends = []
     for accuracy in (0.6, 0.7, 0.7, 0.7):
         stopping.step(np.array([accuracy, accuracy]))
@@ -76,27 +76,13 @@ def test_history_has_one_entry_per_epoch_and_ends_early():
 
 
 def test_stacked_folds_train_like_separate_ones():
-    # Few epochs: rounding differences of the two paths grow with training.
-    together, history_together = fit(batch_folds=True, epochs=2)
-    apart, history_apart = fit(batch_folds=False, epochs=2)
-    # The separate path draws its batches in another order, so compare what was learned.
-    assert history_together.accuracy[-1] == pytest.approx(history_apart.accuracy[-1], abs=0.03)
+    # Folds of one size draw the same batches in the first epoch.  Rounding differs, and Adam
+    # magnifies it where a gradient is almost zero, so the scores are compared, not the weights.
+    together, _ = fit(batch_folds=True, epochs=1)
+    apart, _ = fit(batch_folds=False, epochs=1)
     assert np.array_equal(together.rows, apart.rows)
-
-
-def test_stacked_step_equals_separate_steps():
-    rows, y, folds = small_problem()
-    results = []
-    for stacked in (True, False):
-        networks = networks_for(rows, folds)
-        clusters = torch.from_numpy(y)
-        # One epoch, each group drawing from a generator that hands every fold the same batches.
-        config = TrainConfig(epochs=1, batch_folds=stacked)
-        train(networks, rows, clusters, folds, config, np.random.default_rng(0))
-        results.append([n.state_dict() for n in networks])
-    for one, other in zip(*results, strict=True):
-        for name in one:
-            torch.testing.assert_close(one[name], other[name], rtol=1e-4, atol=1e-5)
+    one, other = together.dense(), apart.dense()
+    assert np.abs(one - other).max() < 0.02 * one.std()
 
 
 def test_same_seed_same_result_other_seed_other_result():
@@ -158,7 +144,7 @@ def test_unequal_clusters_are_balanced():
 def test_naive_head_can_be_trained_by_the_same_loop():
     rows, y, folds = small_problem()
     networks = [
-        Network(n.backbone, PairMatrixHead(n.head.in_features, 3))
+        Network(n.backbone, PairMatrixHead(n.head.in_features, 4))
         for n in networks_for(rows, folds)
     ]
     history = train(
@@ -173,14 +159,14 @@ def test_naive_head_can_be_trained_by_the_same_loop():
 )
 def test_only_networks_that_torch_can_batch_are_stacked(extra, expected):
     rows, _, folds = small_problem()
-    networks = [Network(nn.Sequential(extra, nn.Linear(2, 4)), ScoreHead(4, 3)) for _ in folds]
+    networks = [Network(nn.Sequential(extra, nn.Linear(2, 4)), ScoreHead(4, 4)) for _ in folds]
     assert can_be_stacked(networks, rows) is expected
 
 
 def test_batch_normalisation_trains_fold_by_fold():
     rows, y, folds = small_problem()
     networks = [
-        Network(nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU()), ScoreHead(8, 3))
+        Network(nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU()), ScoreHead(8, 4))
         for _ in folds
     ]
     history = train(
@@ -188,3 +174,10 @@ def test_batch_normalisation_trains_fold_by_fold():
     )
     assert history.accuracy.max() > 0.85
     assert int(networks[0].backbone[1].num_batches_tracked) > 0
+
+
+def test_folds_without_watched_rows_are_judged_by_the_rest():
+    stopping = Stopping(3, patience=2, by_others=True)
+    nothing = float("nan")
+    assert stopping.step(np.array([0.6, nothing, nothing])).all()
+    assert stopping.step(np.array([0.5, nothing, nothing])).tolist() == [True, False, False]

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from unsplit.ensemble import BLOCK_ELEMENTS
 from unsplit.errors import InputError
-from unsplit.scores import HeldoutScores
+from unsplit.scores import FoldScores, HeldoutScores
 
 Matrix = NDArray[np.float64]
 
@@ -104,54 +104,42 @@ def rank_sums(scores: HeldoutScores, device: torch.device) -> Matrix:
     Within a fold, U counts the pairs (a of i, b of j) with a above b, ties one half.
     """
     k = scores.n_clusters
-    U = torch.zeros(k, k, dtype=torch.float64)
-    for fold in range(scores.n_folds):
-        rows = scores.fold_rows(fold)
-        if rows.start == rows.stop:
-            continue
-        clusters = torch.from_numpy(scores.clusters[rows]).to(device)
-        step = max(1, BLOCK_ELEMENTS // (8 * max(k, len(clusters))))
-        own = torch.cat(
-            [z.gather(1, c[:, None]).squeeze(1) for z, c in scores.fold_blocks(fold, device)]
-        )
+    U = torch.zeros(k, k, dtype=torch.float64, device=device)
+    for fold in scores.on(device):
+        own = torch.cat([z.gather(1, c[:, None]).squeeze(1) for z, c in fold.blocks()])
+        step = max(1, BLOCK_ELEMENTS // (8 * max(k, len(own))))
         for first in range(0, k, step):
             some = slice(first, min(first + step, k))
-            U[some] += _fold_rank_sums(scores, rows, some, clusters, own, device).cpu()
-    return ((U + U.T) / 2).numpy()
+            U[some] += _fold_rank_sums(fold, own, some)
+    return ((U + U.T) / 2).cpu().numpy()
 
 
-def _fold_rank_sums(
-    scores: HeldoutScores,
-    rows: slice,
-    some: slice,
-    clusters: Tensor,
-    own: Tensor,
-    device: torch.device,
-) -> Tensor:
+def _fold_rank_sums(fold: FoldScores, own: Tensor, some: slice) -> Tensor:
     """U between clusters ``some`` and all clusters, in one fold."""
-    k, n_some = scores.n_clusters, some.stop - some.start
-    local = clusters - some.start
-    mine = torch.nonzero((local >= 0) & (local < n_some)).squeeze(1)
+    k, n_some, device = len(fold.bias), some.stop - some.start, own.device
     result = torch.zeros(n_some, k, dtype=torch.float64, device=device)
-    if len(mine) == 0:
+    bounds = torch.tensor([some.start, some.stop], device=device)
+    start, stop = torch.searchsorted(fold.clusters, bounds).tolist()
+    if start == stop:
         return result
-    span = slice(rows.start + int(mine[0]), rows.start + int(mine[-1]) + 1)
+    mine = slice(start, stop)
+    local = fold.clusters[mine] - some.start
     # z_i − z_j of the observations of j (below), and of those of i (above), for i in some.
-    below = scores.of(rows, some, device).T - own
-    above = own[mine][:, None] - scores.of(span, slice(None), device)
-    pair_below = torch.arange(n_some, device=device)[:, None] * k + clusters
-    pair_above = local[mine][:, None] * k + torch.arange(k, device=device)
+    below = fold.of(slice(None), some).T - own
+    above = own[mine][:, None] - fold.of(mine, slice(None))
+    pair_below = torch.arange(n_some, device=device)[:, None] * k + fold.clusters
+    pair_above = local[:, None] * k + torch.arange(k, device=device)
     # Order by pair, then value, in one integer key, so that all pairs are counted by one search.
     values = torch.cat([below.flatten(), above.flatten()])
     _, rank = torch.unique(values, return_inverse=True)
     key = torch.cat([pair_below.flatten(), pair_above.flatten()]) * len(values) + rank
     key_below, key_above = key.split([below.numel(), above.numel()])
     key_below = key_below.sort().values
-    start = torch.searchsorted(key_below, pair_above.flatten() * len(values))
-    lower = torch.searchsorted(key_below, key_above) - start
-    upper = torch.searchsorted(key_below, key_above, right=True) - start
-    won = ((lower + upper).double() / 2).view(len(mine), k)
-    present, lengths = torch.unique_consecutive(local[mine], return_counts=True)
+    first = torch.searchsorted(key_below, pair_above.flatten() * len(values))
+    lower = torch.searchsorted(key_below, key_above) - first
+    upper = torch.searchsorted(key_below, key_above, right=True) - first
+    won = ((lower + upper).double() / 2).view(stop - start, k)
+    present, lengths = torch.unique_consecutive(local, return_counts=True)
     result[present] = torch.segment_reduce(won, "sum", lengths=lengths)
     return result
 

@@ -121,7 +121,7 @@ class Group:
 
     @torch.no_grad()
     def watched_accuracy(self, rows: Rows, clusters: Tensor) -> NDArray[np.float64]:
-        """A of each network's mean weights on its fold's ``watch`` rows."""
+        """A of each network's mean weights on its fold's ``watch`` rows; NaN if there are none."""
         self.skeleton.eval()
         k = self.head.n_clusters
         hits = torch.zeros(len(self.networks), k, dtype=torch.float64)
@@ -189,7 +189,7 @@ def _member(state: State, i: int) -> State:
 def _mean_of_nonempty(
     sums: NDArray[np.float64], counts: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Mean over clusters of the clusters' means, leaving out those with no observation."""
+    """Mean over clusters of the clusters' means, leaving out empty ones; NaN if all are."""
     means = sums / np.maximum(counts, 1)
-    n_seen = np.maximum((counts > 0).sum(axis=1), 1)
-    return means.sum(axis=1) / n_seen
+    n_seen = (counts > 0).sum(axis=1)
+    return np.where(n_seen > 0, means.sum(axis=1) / np.maximum(n_seen, 1), np.nan)

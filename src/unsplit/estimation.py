@@ -97,7 +97,7 @@ def pairwise_tvd(
     folds = [Fold(order[f.train], order[f.watch], order[f.test]) for f in folds]
     config = TrainConfig(epochs=epochs)
     k = len(encoded.cluster_ids)
-    with _private_randomness(int(rng.integers(2**63)), where), _reporter(progress, epochs) as tell:
+    with _private_randomness(int(rng.integers(2**63)), where), _reporter(progress) as tell:
         networks = [build_network(rows, fold, backbone, k, loss) for fold in folds]
         scores, history = heldout_scores(networks, rows, clusters, folds, config, rng, tell)
     new_index = np.zeros(k, np.int64)
@@ -276,14 +276,15 @@ def _private_randomness(seed: int, device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
-def _reporter(progress: bool | Progress, epochs: int) -> Iterator[Progress | None]:
+def _reporter(progress: bool | Progress) -> Iterator[Progress | None]:
     if callable(progress):
         yield progress
         return
     if not progress:
         yield None
         return
-    with tqdm(total=epochs, desc="training", unit="epoch") as bar:
+    # No total: A decides when training ends.
+    with tqdm(desc="training", unit=" epochs") as bar:
 
         def tell(record: EpochRecord) -> None:
             bar.set_postfix_str(f"A {record.accuracy:.3f}", refresh=False)

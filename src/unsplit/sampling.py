@@ -10,6 +10,9 @@ from torch import Tensor
 
 Index = NDArray[np.int64]
 
+# With fewer clusters than this, cross-fitting sets rows aside for choosing the epoch.
+FEW_CLUSTERS = 4
+
 # A pass over very few rows is too little to see A move.
 MIN_STEPS = 10
 
@@ -25,6 +28,11 @@ class Fold:
     watch: Index
     test: Index
 
+    @property
+    def watches_test(self) -> bool:
+        """Whether the counted rows are the watched ones."""
+        return np.array_equal(self.watch, self.test)
+
 
 def crossfit_folds(clusters: Index, n_folds: int, rng: np.random.Generator) -> list[Fold]:
     """K folds stratified by cluster; every observation is tested once.
@@ -34,8 +42,9 @@ def crossfit_folds(clusters: Index, n_folds: int, rng: np.random.Generator) -> l
     in as many folds as it has members.  A cluster of one is always trained on, never tested: its
     score would come from a network that never saw it.
 
-    A fold's network is watched on its own test rows, but *its* epoch is chosen by the other
-    folds' curves (see :mod:`unsplit.training`).
+    A network is watched on its fold's test rows, because *its* epoch is chosen by the other folds
+    (:class:`unsplit.training.Stopping`).  With few clusters that would still favour the pairs that
+    are counted, so, if they are large enough, a share of the training rows is watched instead.
     """
     order = _shuffled_by_cluster(clusters, rng)
     order = order[np.bincount(clusters)[clusters[order]] > 1]
@@ -43,9 +52,19 @@ def crossfit_folds(clusters: Index, n_folds: int, rng: np.random.Generator) -> l
     fold_of[order] = np.arange(len(order)) % n_folds
     folds = []
     for fold in range(n_folds):
-        test = np.flatnonzero(fold_of == fold)
-        folds.append(Fold(train=np.flatnonzero(fold_of != fold), watch=test, test=test))
+        train, test = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+        folds.append(Fold(train=train, watch=test, test=test))
+    sizes = np.bincount(clusters)
+    if len(sizes) < FEW_CLUSTERS and sizes.min() >= 2 * n_folds:
+        folds = [watch_inside(fold, clusters, rng) for fold in folds]
     return folds
+
+
+def watch_inside(fold: Fold, clusters: Index, rng: np.random.Generator) -> Fold:
+    """The same test rows, but a fifth of the training rows watched instead of them."""
+    inner = holdout_fold(clusters[fold.train], 0.2, rng)
+    kept = np.concatenate([inner.train, inner.watch])
+    return Fold(train=fold.train[kept], watch=fold.train[inner.test], test=fold.test)
 
 
 def holdout_fold(clusters: Index, fraction: float, rng: np.random.Generator) -> Fold:

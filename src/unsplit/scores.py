@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -58,37 +60,23 @@ class HeldoutScores:
         )
         return flat.reshape(self.n_folds, self.n_clusters)
 
-    def fold_rows(self, fold: int) -> slice:
-        """Where a fold's observations stand."""
-        start, stop = np.searchsorted(self.folds, [fold, fold + 1])
-        return slice(int(start), int(stop))
-
-    def of(self, rows: slice, clusters: slice, device: torch.device) -> Tensor:
-        """Scores of some rows of one fold for some clusters."""
-        fold = int(self.folds[rows.start])
-        features, weights, bias = (
-            torch.from_numpy(part).to(device)
-            for part in (
-                self.features[rows],
-                self.weights[fold, clusters],
-                self.bias[fold, clusters],
-            )
-        )
-        return torch.addmm(bias, features, weights.T)
-
-    def fold_blocks(self, fold: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-        """Scores (b, k) and cluster indices (b,) of one fold, a bounded number at a time."""
-        rows = self.fold_rows(fold)
-        step = max(1, BLOCK_ELEMENTS // self.n_clusters)
-        for start in range(rows.start, rows.stop, step):
-            block = slice(start, min(start + step, rows.stop))
-            scores = self.of(block, slice(None), device)
-            yield scores, torch.from_numpy(self.clusters[block]).to(device)
+    def on(self, device: torch.device) -> Iterator["FoldScores"]:
+        """The folds that have observations, one at a time on ``device``."""
+        ends = np.searchsorted(self.folds, np.arange(self.n_folds + 1))
+        for fold, (start, stop) in enumerate(pairwise(ends)):
+            if start < stop:
+                parts = (
+                    self.features[start:stop],
+                    self.weights[fold],
+                    self.bias[fold],
+                    self.clusters[start:stop],
+                )
+                yield FoldScores(*(torch.from_numpy(part).to(device) for part in parts))
 
     def blocks(self, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-        """The blocks of all folds."""
-        for fold in range(self.n_folds):
-            yield from self.fold_blocks(fold, device)
+        """Scores (b, k) and cluster indices (b,), a bounded number of rows at a time."""
+        for fold in self.on(device):
+            yield from fold.blocks()
 
     def dense(self) -> Floats:
         """All scores, shape (m, k)."""
@@ -107,3 +95,23 @@ class HeldoutScores:
             folds=self.folds[order],
             rows=self.rows[order],
         )
+
+
+class FoldScores(NamedTuple):
+    """One fold's share of :class:`HeldoutScores` as tensors; rows are ordered by cluster."""
+
+    features: Tensor
+    weights: Tensor
+    bias: Tensor
+    clusters: Tensor
+
+    def of(self, rows: slice, clusters: slice) -> Tensor:
+        """Scores of some rows for some clusters."""
+        return torch.addmm(self.bias[clusters], self.features[rows], self.weights[clusters].T)
+
+    def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Scores (b, k) and cluster indices (b,), a bounded number of rows at a time."""
+        step = max(1, BLOCK_ELEMENTS // len(self.bias))
+        for start in range(0, len(self.clusters), step):
+            rows = slice(start, start + step)
+            yield self.of(rows, slice(None)), self.clusters[rows]

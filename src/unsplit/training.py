@@ -4,9 +4,9 @@ Networks for all folds advance epoch by epoch together.  After every epoch each 
 observations it does not train on; the mean accuracy over all pairs of clusters, A, says whether
 training still helps.  No ground truth exists here.
 
-**Which epoch is kept.**  With several folds, a fold's weights are chosen by the mean A of the
-*other* folds, never by the observations its own estimate is later counted on; with one fold, by
-observations set aside for it.  docs/statistics.md has the bias this avoids.
+**Which epoch is kept.**  Never the one that looks best on the observations that are later counted:
+a fold's weights are chosen by the mean A of the *other* folds, or by observations set aside for it.
+docs/statistics.md has the bias this avoids.
 
 **Small networks are one network.**  Where ``torch.func`` can batch them, the K networks are
 stacked and trained as one, so five folds cost far less than five times one.
@@ -84,20 +84,24 @@ class History:
 
 
 class Stopping:
-    """Remembers each fold's best A and when it came."""
+    """Remembers each fold's best A and when it came.
 
-    def __init__(self, n_folds: int, patience: int) -> None:
+    With ``by_others`` a fold is judged by the mean A of the other folds, else by its own.
+    """
+
+    def __init__(self, n_folds: int, patience: int, by_others: bool) -> None:
         self.best = np.full(n_folds, -np.inf)
         self.kept_epoch = np.zeros(n_folds, np.int64)
         self.patience = patience
+        self.by_others = by_others
         self.epoch = -1
 
     def step(self, accuracy: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Take the folds' A after one more epoch; which folds should keep their weights?"""
         self.epoch += 1
-        n_folds = len(accuracy)
-        judged = accuracy if n_folds == 1 else (accuracy.sum() - accuracy) / (n_folds - 1)
-        better = judged > self.best + TOLERANCE
+        judged = _mean_of_others(accuracy) if self.by_others else accuracy
+        # Where nothing can be watched (NaN) the latest weights are kept.
+        better = ~(judged <= self.best + TOLERANCE)
         self.best[better] = judged[better]
         self.kept_epoch[better] = self.epoch
         return better
@@ -134,7 +138,8 @@ def train(
         Told after every epoch.
     """
     groups = _groups(networks, folds, rows, config)
-    stopping = Stopping(len(folds), config.patience)
+    by_others = len(folds) > 1 and all(fold.watches_test for fold in folds)
+    stopping = Stopping(len(folds), config.patience, by_others)
     records: list[EpochRecord] = []
     cluster_of = clusters.cpu().numpy()
     start = time.perf_counter()
@@ -149,7 +154,9 @@ def train(
         for group, mask in zip(groups, np.split(better, len(groups)), strict=True):
             group.keep(mask)
         seconds = time.perf_counter() - start
-        records.append(EpochRecord(epoch, float(np.mean(loss)), float(accuracy.mean()), seconds))
+        watched = accuracy[np.isfinite(accuracy)]
+        mean = float(watched.mean()) if len(watched) else float("nan")
+        records.append(EpochRecord(epoch, float(np.mean(loss)), mean, seconds))
         if on_epoch is not None:
             on_epoch(records[-1])
         if stopping.finished:
@@ -157,6 +164,14 @@ def train(
     for group in groups:
         group.restore()
     return History.of(records, stopping.kept_epoch)
+
+
+def _mean_of_others(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For each entry the mean of the others that are known; NaN if none is."""
+    known = np.isfinite(values)
+    filled = np.where(known, values, 0.0)
+    n_others = known.sum() - known
+    return np.where(n_others > 0, (filled.sum() - filled) / np.maximum(n_others, 1), np.nan)
 
 
 def _groups(
