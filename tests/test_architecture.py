@@ -35,8 +35,9 @@ MAY_IMPORT = {
     },
     "estimation": {
         "backbones", "data", "devices", "divergences", "ensemble", "errors", "heads", "labels",
-        "losses", "result", "sampling", "scores", "training",
+        "losses", "randomness", "result", "sampling", "scores", "training",
     },
+    "randomness": {"errors"},
     "metrics": {"errors", "labels"},
     "unsplit": {"datasets", "errors", "estimation", "metrics", "result", "training"},
 }  # fmt: skip

@@ -30,6 +30,11 @@ def choose_device(device: str | torch.device) -> torch.device:
     return chosen
 
 
+def device_for_sums() -> torch.device:
+    """Where to sum over pairs: CUDA or the CPU, because MPS has no float64."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def available_memory() -> int:
     """Bytes of main memory that can still be had, as nearly as the system tells."""
     try:

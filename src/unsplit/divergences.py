@@ -78,9 +78,10 @@ def directed_means(
         # on a GPU too.
         present, lengths = torch.unique_consecutive(clusters, return_counts=True)
         sums[present] += torch.segment_reduce(function(own - block), "sum", lengths=lengths)
-    counts = scores.counts.sum(axis=0)[:, None]
-    at_zero = float(function(torch.zeros(())))
-    return np.where(counts > 0, sums.cpu().numpy() / np.maximum(counts, 1), at_zero)
+    counts = torch.from_numpy(scores.counts.sum(axis=0)).to(device)
+    sums /= counts.clamp(min=1)[:, None]
+    sums[counts == 0] = function(torch.zeros((), device=device)).double()
+    return sums.cpu().numpy()
 
 
 def inner_products(scores: HeldoutScores, device: torch.device) -> Matrix:

@@ -4,7 +4,6 @@ import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,13 +13,14 @@ from tqdm.auto import tqdm
 
 from unsplit.backbones import MLP, Standardize
 from unsplit.data import VectorRows, vector_rows
-from unsplit.devices import available_memory, choose_device, require_memory
+from unsplit.devices import available_memory, choose_device, device_for_sums, require_memory
 from unsplit.divergences import directed_means, hit
 from unsplit.ensemble import BLOCK_ELEMENTS, Network, Rows
 from unsplit.errors import InputError, SmallClusterWarning
 from unsplit.heads import ScoreHead
 from unsplit.labels import EncodedLabels, encode_labels
 from unsplit.losses import LOSSES
+from unsplit.randomness import generator_of, private_randomness
 from unsplit.result import PairwiseTVD
 from unsplit.sampling import Fold, Index, crossfit_folds, holdout_fold
 from unsplit.scores import HeldoutScores
@@ -88,7 +88,7 @@ def pairwise_tvd(
     encoded = encode_labels(labels, len(rows))
     _check_sizes(encoded, len(rows), rows, backbone, cv if holdout is None else 1, where)
     order, clusters = canonical_order(rows.keys(), encoded.clusters)
-    rng = _generator(random_state)
+    rng = generator_of(random_state)
     in_order = clusters[order]
     if holdout is None:
         folds = crossfit_folds(in_order, cv, rng)
@@ -97,12 +97,12 @@ def pairwise_tvd(
     folds = [Fold(order[f.train], order[f.watch], order[f.test]) for f in folds]
     config = TrainConfig(epochs=epochs)
     k = len(encoded.cluster_ids)
-    with _private_randomness(int(rng.integers(2**63)), where), _reporter(progress) as tell:
+    with private_randomness(int(rng.integers(2**63)), where), _reporter(progress) as tell:
         networks = [build_network(rows, fold, backbone, k, loss) for fold in folds]
         scores, history = heldout_scores(networks, rows, clusters, folds, config, rng, tell)
     new_index = np.zeros(k, np.int64)
     new_index[clusters[encoded.clusters >= 0]] = encoded.clusters[encoded.clusters >= 0]
-    return summarize(scores.renamed(new_index), history, encoded, where)
+    return summarize(scores.renamed(new_index), history, encoded)
 
 
 def canonical_order(keys: np.typing.NDArray[np.uint64], clusters: Index) -> tuple[Index, Index]:
@@ -165,15 +165,13 @@ def heldout_scores(
     return scores, history
 
 
-def summarize(
-    scores: HeldoutScores, history: History, labels: EncodedLabels, device: torch.device
-) -> PairwiseTVD:
+def summarize(scores: HeldoutScores, history: History, labels: EncodedLabels) -> PairwiseTVD:
     """Count the hits of all pairs."""
     return PairwiseTVD(
         cluster_ids=labels.cluster_ids,
         sizes=np.bincount(labels.clusters[labels.clusters >= 0]),
         n_heldout=scores.counts.sum(axis=0),
-        hit_rate=directed_means(scores, hit, device),
+        hit_rate=directed_means(scores, hit, device_for_sums()),
         scores=scores,
         history=history,
         n_noise=labels.n_noise,
@@ -248,31 +246,6 @@ def _check_sizes(
             SmallClusterWarning,
             stacklevel=3,
         )
-
-
-def _generator(random_state: Any) -> np.random.Generator:
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(2**31 - 1))
-    if random_state is None or isinstance(random_state, (int, np.integer)):
-        return np.random.default_rng(random_state)
-    raise InputError(
-        "random_state must be a whole number, a numpy Generator or RandomState, or None, got "
-        f"{random_state!r}."
-    )
-
-
-@contextmanager
-def _private_randomness(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch for the work inside and give the caller's state back afterwards."""
-    cuda = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda):
-        torch.default_generator.manual_seed(seed)
-        if cuda:
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        yield
 
 
 @contextmanager

@@ -7,8 +7,6 @@ without, it is the mean over observations, which estimates the same quantity wit
 clusters were drawn evenly (:func:`unsplit.sampling.balanced_draws`).
 """
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -107,6 +105,3 @@ def _balanced(per_observation: Tensor, clusters: Tensor, sizes: Tensor | None, k
 
 LOSSES = {"pairwise": pairwise_logistic_loss, "softmax": softmax_loss}
 """Losses for k scores by name."""
-
-LOG2 = math.log(2.0)
-"""Pairwise loss of a network that knows nothing."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit import stats
-from unsplit.devices import choose_device
+from unsplit.devices import device_for_sums
 from unsplit.divergences import Matrix, divergence, rank_sums
 from unsplit.errors import InputError
 from unsplit.sampling import Index
@@ -100,7 +100,7 @@ class PairwiseTVD:
     @cached_property
     def p_value(self) -> Matrix:
         """One-sided p-value of "same distribution" (rank-sum test on the score difference)."""
-        U = rank_sums(self.scores, choose_device("auto"))
+        U = rank_sums(self.scores, device_for_sums())
         return _frozen(stats.rank_sum_p_value(U, self.scores.counts))
 
     @cached_property
@@ -125,7 +125,7 @@ class PairwiseTVD:
             return self.tvd
         computed: dict[str, Matrix] = self.__dict__.setdefault("_divergences", {})
         if name not in computed:
-            computed[name] = _frozen(divergence(self.scores, name, choose_device("auto")))
+            computed[name] = _frozen(divergence(self.scores, name, device_for_sums()))
         return computed[name]
 
     def confidence_interval(self, level: float = 0.95) -> tuple[Matrix, Matrix]:

@@ -1,0 +1,41 @@
+"""Random numbers that touch nobody else's."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from unsplit.errors import InputError
+
+
+def generator_of(random_state: object) -> np.random.Generator:
+    """A generator of our own from whatever people call a random state; None means fresh entropy.
+
+    Examples
+    --------
+    >>> bool(generator_of(3).random() == generator_of(3).random())
+    True
+    """
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31 - 1))
+    if random_state is None or isinstance(random_state, (int, np.integer)):
+        return np.random.default_rng(random_state)
+    raise InputError(
+        "random_state must be a whole number, a numpy Generator or RandomState, or None, got "
+        f"{random_state!r}."
+    )
+
+
+@contextmanager
+def private_randomness(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch for the work inside and give the caller's state back afterwards."""
+    cuda = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda):
+        torch.default_generator.manual_seed(seed)
+        if cuda:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield
