@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 from unsplit.data import VectorRows, vector_rows
 from unsplit.ensemble import Network
 from unsplit.estimation import build_network, heldout_scores
+from unsplit.randomness import private_randomness
 from unsplit.sampling import Fold
 from unsplit.scores import HeldoutScores
 from unsplit.training import History, TrainConfig
@@ -35,14 +36,13 @@ def run(
     folds: Sequence[Fold],
     seed: int,
     config: TrainConfig | None = None,
-    loss: str = "softmax",
+    device: torch.device = CPU,
 ) -> Run:
     """Train on given folds: what `pairwise_tvd` does after choosing them."""
-    rows = vector_rows(X, CPU)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    rows = vector_rows(X, device)
+    with private_randomness(seed, device):
         k = int(clusters.max()) + 1
-        networks = [build_network(rows, fold, "auto", k, loss) for fold in folds]
+        networks = [build_network(rows, fold, "auto", k, "softmax") for fold in folds]
         scores, history = heldout_scores(
             networks, rows, clusters, folds, config or TrainConfig(), np.random.default_rng(seed)
         )

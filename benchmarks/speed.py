@@ -1,10 +1,11 @@
 """One network against a loop over pairs, and folds together against folds one by one.
 
-    python -m benchmarks.speed
+    python -m benchmarks.speed [--device cuda] [--only-folds]
 
 The loops are timed on a sample of pairs and extrapolated to all of them.
 """
 
+import argparse
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,7 @@ from benchmarks.common import print_table, run, split_digits
 from benchmarks.known_truth import spread_means
 from unsplit import pairwise_tvd
 from unsplit.datasets import gaussians
+from unsplit.devices import choose_device
 from unsplit.metrics import majority_categories, quality
 from unsplit.sampling import crossfit_folds
 from unsplit.training import TrainConfig
@@ -93,7 +95,7 @@ def one_network_against_all_pairs() -> None:
     print(f"\nQ of ours over all pairs: {quality(result.tvd, majority):.4f}")
 
 
-def folds_together() -> None:
+def folds_together(device: torch.device) -> None:
     digits = split_digits(10, 0.0, 0)[:2]
     blobs = gaussians(spread_means(10), 500)
     table = []
@@ -103,7 +105,7 @@ def folds_together() -> None:
             seconds = {}
             for together in (True, False):
                 config = TrainConfig(epochs=8, batch_size=batch_size, batch_folds=together)
-                history = run(X, y, folds, 0, config).history
+                history = run(X, y, folds, 0, config, device).history
                 seconds[together] = history.seconds[-1] - history.seconds[0]
             table.append(
                 (
@@ -115,12 +117,21 @@ def folds_together() -> None:
                 )
             )
     print_table(
-        f"Five folds stacked against one by one, seven epochs, {torch.get_num_threads()} threads",
+        f"Five folds stacked against one by one, seven epochs, on {device.type}",
         ("data", "batch", "stacked, s", "one by one, s", "ratio"),
         table,
     )
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu", help="for the folds; pairs are on the CPU")
+    parser.add_argument("--only-folds", action="store_true")
+    arguments = parser.parse_args()
+    if not arguments.only_folds:
+        one_network_against_all_pairs()
+    folds_together(choose_device(arguments.device))
+
+
 if __name__ == "__main__":
-    one_network_against_all_pairs()
-    folds_together()
+    main()

@@ -79,8 +79,8 @@ def mean_accuracy(balanced_accuracy: ArrayLike) -> float:
 
     Examples
     --------
-    >>> mean_accuracy([[0.5, 0.9, 0.7], [0.9, 0.5, 0.8], [0.7, 0.8, 0.5]])
-    0.8
+    >>> mean_accuracy([[0.5, 1.0, 0.75], [1.0, 0.5, 0.5], [0.75, 0.5, 0.5]])
+    0.75
     """
     matrix = np.asarray(balanced_accuracy)
     return float(matrix[np.triu_indices(len(matrix), 1)].mean())

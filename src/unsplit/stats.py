@@ -128,8 +128,8 @@ def rank_sum_survival(a: int, b: int) -> Matrix:
 
     Examples
     --------
-    >>> rank_sum_survival(2, 2)[-1]  # all of one above all of the other: one of six orders
-    0.1666...
+    >>> rank_sum_survival(2, 2).round(3)  # last: all of one above all of the other
+    array([1.   , 0.833, 0.667, 0.333, 0.167])
     """
     ways = np.zeros(a * b + 1)
     ways[0] = 1.0
