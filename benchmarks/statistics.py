@@ -139,7 +139,7 @@ def true_rates(result: Run, means: NDArray[np.float64], seed: int) -> NDArray[np
     """Hit rates of the trained networks on fresh data, weighted as the held-out rows were."""
     k = len(means)
     X, y = gaussians(means, 4000, random_state=10**6 + seed)
-    shift = result.rows.values[np.argmin(result.rows.keys())]
+    shift = result.rows.values[np.argmin(result.rows.keys)]
     fresh = torch.from_numpy((X - shift).astype(np.float32))
     rates = []
     with torch.no_grad():

@@ -94,12 +94,12 @@ def test_moments_standardise_the_chosen_rows(wrap):
 def test_moments_and_keys_do_not_depend_on_the_chunks(wrap, monkeypatch):
     X = some_zeros()
     rows = vector_rows(wrap(X), CPU)
-    (mean, scale), keys = rows.moments(np.arange(30)), rows.keys()
+    (mean, scale), keys = rows.moments(np.arange(30)), rows.keys
     monkeypatch.setattr(arrays, "CHUNK_ELEMENTS", 20)
     mean_in_chunks, scale_in_chunks = rows.moments(np.arange(30))
     torch.testing.assert_close(mean_in_chunks, mean)
     torch.testing.assert_close(scale_in_chunks, scale)
-    np.testing.assert_array_equal(rows.keys(), keys)
+    np.testing.assert_array_equal(rows.keys, keys)
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, scipy.sparse.csr_array], ids=["dense", "sparse"])
@@ -135,8 +135,8 @@ def test_large_common_offset_keeps_precision(offset):
 @quick
 @given(small_tables)
 def test_keys_of_dense_and_sparse_rows_agree(X):
-    dense = vector_rows(X, CPU).keys()
-    sparse = vector_rows(scipy.sparse.csr_array(X), CPU).keys()
+    dense = vector_rows(X, CPU).keys
+    sparse = vector_rows(scipy.sparse.csr_array(X), CPU).keys
     assert dense.dtype == np.uint64
     np.testing.assert_array_equal(dense, sparse)
 
@@ -145,7 +145,7 @@ def test_keys_of_dense_and_sparse_rows_agree(X):
 @given(small_tables, st.randoms(use_true_random=False))
 def test_permuting_rows_permutes_keys(X, random):
     order = np.array(random.sample(range(len(X)), len(X)))
-    keys, permuted = vector_rows(X, CPU).keys(), vector_rows(X[order], CPU).keys()
+    keys, permuted = vector_rows(X, CPU).keys, vector_rows(X[order], CPU).keys
     np.testing.assert_array_equal(permuted, keys[order])
 
 
@@ -153,14 +153,14 @@ def test_permuting_rows_permutes_keys(X, random):
 @given(small_tables)
 def test_negative_zero_is_zero_in_keys(X):
     without = np.where(X == 0, 0.0, X)
-    np.testing.assert_array_equal(vector_rows(X, CPU).keys(), vector_rows(without, CPU).keys())
+    np.testing.assert_array_equal(vector_rows(X, CPU).keys, vector_rows(without, CPU).keys)
 
 
 def test_zeros_stored_in_a_sparse_matrix_do_not_change_keys():
     stored = scipy.sparse.csr_array(([0.0, -0.0, 2.0], [0, 2, 1], [0, 2, 3]), shape=(2, 3))
     assert stored.nnz == 3
-    expected = vector_rows(stored.toarray(), CPU).keys()
-    np.testing.assert_array_equal(vector_rows(stored, CPU).keys(), expected)
+    expected = vector_rows(stored.toarray(), CPU).keys
+    np.testing.assert_array_equal(vector_rows(stored, CPU).keys, expected)
 
 
 @pytest.mark.parametrize(
@@ -173,22 +173,22 @@ def test_zeros_stored_in_a_sparse_matrix_do_not_change_keys():
 )
 def test_unsorted_and_repeated_sparse_entries_do_not_change_keys(repeated):
     assert repeated.nnz == 4
-    expected = vector_rows([[2.0, 0.0, 5.0], [0.0, 3.0, 0.0]], CPU).keys()
-    np.testing.assert_array_equal(vector_rows(repeated, CPU).keys(), expected)
+    expected = vector_rows([[2.0, 0.0, 5.0], [0.0, 3.0, 0.0]], CPU).keys
+    np.testing.assert_array_equal(vector_rows(repeated, CPU).keys, expected)
 
 
 def test_keys_tell_rows_apart_and_see_the_place_of_a_value():
     X = np.random.default_rng(0).standard_normal((5000, 3))
-    assert len(np.unique(vector_rows(X, CPU).keys())) == 5000
-    assert len(np.unique(vector_rows(np.eye(8), CPU).keys())) == 8
+    assert len(np.unique(vector_rows(X, CPU).keys)) == 5000
+    assert len(np.unique(vector_rows(np.eye(8), CPU).keys)) == 8
 
 
 def test_equal_rows_have_equal_keys_whatever_the_number_type():
     X = np.array([[1, 0, 3], [2, 2, 0], [1, 0, 3]])
-    expected = vector_rows(X, CPU).keys()
+    expected = vector_rows(X, CPU).keys
     assert expected[0] == expected[2] != expected[1]
     for dtype in (np.int8, np.uint16, np.float16, np.float32, np.float64):
-        np.testing.assert_array_equal(vector_rows(X.astype(dtype), CPU).keys(), expected)
+        np.testing.assert_array_equal(vector_rows(X.astype(dtype), CPU).keys, expected)
 
 
 INPUTS = {
@@ -355,3 +355,17 @@ def test_memory_error_says_what_is_needed_what_is_there_and_what_to_do():
     sentence = "5 clusters would need about 2,500.0 GiB and 1.5 GiB are available; use fewer."
     with pytest.raises(InputError, match=exactly(sentence)):
         require_memory(2500 * 2**30, 3 * 2**29, "5 clusters", "use fewer")
+
+
+def test_keys_of_whole_numbers_do_not_collide():
+    # As float64, small whole numbers differ in their high bits only.
+    X = np.random.default_rng(0).integers(0, 2, (5000, 40)).astype(float)
+    distinct = len(np.unique(X, axis=0))
+    assert len(np.unique(vector_rows(X, CPU).keys)) == distinct
+
+
+def test_complex_and_ragged_input_are_refused():
+    with pytest.raises(InputError, match="X must hold numbers, got values of type complex128"):
+        vector_rows(np.ones((2, 2), complex), CPU)
+    with pytest.raises(InputError, match="the rows of X differ in length"):
+        vector_rows([[1.0, 2.0], [3.0]], CPU)

@@ -231,6 +231,24 @@ def test_backbone_of_the_wrong_shape_is_refused(three):
         quick(three[0], three[1], backbone=nn.Unflatten(1, (1, 2)))
 
 
+def test_backbone_for_other_features_is_refused(three):
+    with pytest.raises(InputError, match=r"cannot take a batch of shape \(2, 2\): mat1 and mat2"):
+        quick(three[0], three[1], backbone=nn.Linear(5, 3))
+
+
+def test_more_folds_than_observations():
+    X, labels = gaussians([[0, 0], [5, 0]], 2)
+    result = quick(X, labels, cv=10)
+    assert np.isfinite(result.tvd).all()
+    assert result.n_heldout.tolist() == [2, 2]
+
+
+def test_repr_names_the_closest_pairs_first(three):
+    text = repr(three[2])
+    assert text.startswith("PairwiseTVD: 3 clusters, 3 pairs, 300 of 300 held out in 5 folds")
+    assert f"closest 0–1 {three[2].tvd[0, 1]:.2f}" in text
+
+
 def test_too_many_clusters_say_how_much_memory_they_need():
     n = 400_000
     with pytest.raises(InputError, match=r"400,000 clusters .* would need about [\d,.]+ GiB"):

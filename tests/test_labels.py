@@ -172,3 +172,25 @@ def test_measurements_are_refused_and_one_is_shown():
     )
     with pytest.raises(InputError, match=exactly(sentence)):
         encode_labels([2.5, 1.0, np.nan], 3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "ids", "n_noise"),
+    [
+        (pd.Series(["a", "", "b"]), ["a", "b"], 1),
+        (np.array(["a", "", "b"]), ["a", "b"], 1),
+        (np.array([0.0, 1.0, None], object), [0, 1], 1),
+        (np.array([b"x", b"-1", b"y"]), ["x", "y"], 1),
+        (np.array([1, "a", np.float32("nan")], object), ["1", "a"], 1),
+    ],
+)
+def test_the_same_rules_whatever_the_container(labels, ids, n_noise):
+    encoded = encode_labels(labels, 3)
+    assert encoded.cluster_ids.tolist() == ids
+    assert encoded.n_noise == n_noise
+
+
+@pytest.mark.parametrize("bad", [2.5, np.inf, 1e300])
+def test_the_offending_number_is_named(bad):
+    with pytest.raises(InputError, match=f"got the number {bad!s}".replace("+", r"\+")):
+        encode_labels([1.0, bad, 3.0], 3)

@@ -259,3 +259,9 @@ def test_same_seed_same_batches():
     train = [np.arange(40), np.arange(20, 60)]
     first, second = (epoch_batches(train, clusters, 8, np.random.default_rng(5)) for _ in range(2))
     assert torch.equal(first, second)
+
+
+def test_clusters_of_one_do_not_unbalance_the_folds():
+    clusters = np.repeat(np.arange(100), [1, 3] * 50)
+    folds = crossfit_folds(clusters, 2, np.random.default_rng(0))
+    assert [len(fold.test) for fold in folds] == [75, 75]

@@ -87,7 +87,7 @@ def pairwise_tvd(
     rows = vector_rows(X, where)
     encoded = encode_labels(labels, len(rows))
     _check_sizes(encoded, len(rows), rows, backbone, cv if holdout is None else 1, where)
-    order, clusters = canonical_order(rows.keys(), encoded.clusters)
+    order, clusters = canonical_order(rows.keys, encoded.clusters)
     rng = generator_of(random_state)
     in_order = clusters[order]
     if holdout is None:
@@ -194,8 +194,15 @@ def _features(
 
 @torch.no_grad()
 def _n_features_out(body: nn.Module, rows: VectorRows) -> int:
+    """Width of the features, found by trying two rows."""
     training = body.training
-    probe = body.eval()(rows.take(torch.zeros(2, dtype=torch.long, device=rows.device)))
+    try:
+        probe = body.eval()(rows.take(torch.zeros(2, dtype=torch.long, device=rows.device)))
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"backbone cannot take a batch of shape (2, {rows.n_features}): {reason}"
+        ) from None
     body.train(training)
     if probe.ndim != 2 or len(probe) != 2:
         raise InputError(
@@ -227,7 +234,11 @@ def _check_sizes(
     device: torch.device,
 ) -> None:
     k = len(encoded.cluster_ids)
-    width = 256 if isinstance(backbone, str) else _n_features_out(backbone.to(device), rows)
+    width = (
+        256
+        if isinstance(backbone, str)
+        else _n_features_out(copy.deepcopy(backbone).to(device), rows)
+    )
     # Weights, gradient, two moments, mean and best of every head; hit rates, distances, errors,
     # p-values and room to work for every pair.
     heads, matrices, features = 6 * 4 * n_folds * k * width, 8 * 8 * k * k, 4 * n * width

@@ -1,5 +1,6 @@
 """Vectors in memory: dense arrays and SciPy sparse matrices."""
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ class VectorRows:
         if not scipy.sparse.issparse(values):
             # Measured from one of the rows, so that a large common offset, a time stamp say, does
             # not use up float32's digits.
-            shifted = values - values[np.argmin(self.keys())]
+            shifted = values - values[np.argmin(self.keys)]
             self.on_device = torch.from_numpy(shifted.astype(np.float32, copy=False)).to(device)
 
     def __len__(self) -> int:
@@ -54,6 +55,7 @@ class VectorRows:
         )
         return mean.to(self.device), scale.to(self.device)
 
+    @cached_property
     def keys(self) -> NDArray[np.uint64]:
         """A number for each row that depends on its content alone (a 64-bit hash)."""
         multipliers = _odd_numbers(self.n_features)
