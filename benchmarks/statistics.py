@@ -103,7 +103,7 @@ def uniformity(scale: float) -> None:
     rows = []
     for method in ("hold-out", "cross-fit"):
         for k, size, d in ((40, 50, 10), (40, 20, 10), (2, 100, 10), (2, 100, 1)):
-            pairs = 1000 if k > 2 else 80
+            pairs = 500 if k > 2 else 80
             p = null_p_values(method, k, size, d, max(2, int(scale * pairs / (k // 2))))
             ks = scipy.stats.kstest(p, "uniform").pvalue
             rows.append(
