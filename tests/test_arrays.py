@@ -347,8 +347,10 @@ def test_available_memory_is_a_whole_number_of_bytes():
     assert 2**20 < available_memory() < 2**50
 
 
-def test_memory_that_suffices_is_no_error_even_exactly():
+def test_memory_is_refused_only_beyond_what_there_is():
     require_memory(100, 100, "this", "that")
+    with pytest.raises(InputError, match="this would need"):
+        require_memory(101, 100, "this", "that")
 
 
 def test_memory_error_says_what_is_needed_what_is_there_and_what_to_do():

@@ -86,7 +86,7 @@ def pairwise_tvd(
     where = choose_device(device)
     rows = vector_rows(X, where)
     encoded = encode_labels(labels, len(rows))
-    _check_sizes(encoded, len(rows), rows, backbone, cv if holdout is None else 1, where)
+    _check_sizes(encoded, rows, backbone, cv if holdout is None else 1)
     order, clusters = canonical_order(rows.keys, encoded.clusters)
     rng = generator_of(random_state)
     in_order = clusters[order]
@@ -226,13 +226,9 @@ def _check_choices(cv: int, holdout: float | None, loss: str, epochs: int) -> No
 
 
 def _check_sizes(
-    encoded: EncodedLabels,
-    n: int,
-    rows: VectorRows,
-    backbone: str | nn.Module,
-    n_folds: int,
-    device: torch.device,
+    encoded: EncodedLabels, rows: VectorRows, backbone: str | nn.Module, n_folds: int
 ) -> None:
+    n, device = len(rows), rows.device
     k = len(encoded.cluster_ids)
     width = (
         256
