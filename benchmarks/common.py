@@ -11,7 +11,9 @@ from sklearn.datasets import load_digits
 
 from unsplit.data import VectorRows, vector_rows
 from unsplit.ensemble import Network
-from unsplit.estimation import build_network, heldout_scores
+from unsplit.heldout import heldout_scores
+from unsplit.networks import build_network
+from unsplit.overclustering import artificial
 from unsplit.randomness import private_randomness
 from unsplit.sampling import Fold
 from unsplit.scores import HeldoutScores
@@ -52,25 +54,14 @@ def run(
 def split_digits(
     size: int, noise: float, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    """scikit-learn's digits in random clusters of ``size`` within each digit.
+    """scikit-learn's digits in random clusters of ``size`` within each digit, as in the paper.
 
-    As in the paper, a share ``noise`` of all observations is then moved to a random cluster of
-    another digit.  Returns the observations, their clusters and their digits.
+    Returns the observations that got a cluster, their clusters and their digits.
     """
     X, digit = load_digits(return_X_y=True)
-    rng = np.random.default_rng(seed)
-    clusters = np.full(len(digit), -1)
-    home: list[int] = []
-    for d in range(10):
-        members = rng.permutation(np.flatnonzero(digit == d))
-        for start in range(0, len(members) - size + 1, size):
-            clusters[members[start : start + size]] = len(home)
-            home.append(d)
+    clusters = artificial(digit, size, noise, seed)
     used = clusters >= 0
-    X, digit, clusters = X[used], digit[used], clusters[used]
-    for row in rng.permutation(len(clusters))[: round(noise * len(clusters))]:
-        clusters[row] = rng.choice(np.flatnonzero(np.array(home) != digit[row]))
-    return X, clusters, digit
+    return X[used], clusters[used], digit[used]
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

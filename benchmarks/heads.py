@@ -16,9 +16,9 @@ from benchmarks.common import print_table, split_digits
 from unsplit.data import vector_rows
 from unsplit.devices import choose_device
 from unsplit.ensemble import Group, Network
-from unsplit.estimation import build_network
 from unsplit.heads import PairMatrixHead, ScoreHead
 from unsplit.metrics import majority_categories, quality
+from unsplit.networks import build_network
 from unsplit.sampling import Fold, epoch_batches, holdout_fold
 from unsplit.training import TrainConfig, train
 

@@ -141,6 +141,17 @@ def test_one_cluster_is_named(labels, name):
         encode_labels(labels, 3)
 
 
+def test_one_cluster_is_taken_where_one_will_do():
+    encoded = encode_labels(["cat", "", "cat"], 3, at_least=1)
+    assert encoded.cluster_ids.tolist() == ["cat"]
+    assert encoded.clusters.tolist() == [0, -1, 0]
+
+
+def test_no_cluster_at_all_is_refused_even_where_one_will_do():
+    with pytest.raises(InputError, match=r"^every label is noise"):
+        encode_labels([-1, None], 2, at_least=1)
+
+
 @pytest.mark.parametrize(
     "labels", [[-1, -1], [None, None], ["-1", ""], [np.nan, -1.0], pd.array([pd.NA, pd.NA]), []]
 )

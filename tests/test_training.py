@@ -8,8 +8,9 @@ from torch import nn
 from unsplit.data import vector_rows
 from unsplit.datasets import gaussians
 from unsplit.ensemble import Network, can_be_stacked, mean_hit
-from unsplit.estimation import build_network, heldout_scores
 from unsplit.heads import PairMatrixHead, ScoreHead
+from unsplit.heldout import heldout_scores
+from unsplit.networks import build_network
 from unsplit.sampling import Fold, crossfit_folds
 from unsplit.training import Stopping, TrainConfig, train
 

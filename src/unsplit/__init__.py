@@ -3,22 +3,31 @@
 One neural network estimates the total variation distance between all pairs of clusters at once.
 """
 
-from unsplit import datasets, metrics
-from unsplit.errors import InputError, SmallClusterWarning
+from unsplit import baselines, datasets, metrics, overclustering
+from unsplit.errors import InputError, PartitionWarning, SmallClusterWarning
 from unsplit.estimation import pairwise_tvd
+from unsplit.estimator import ClusterMerger
+from unsplit.merging import Merge, MergeTree, merge
 from unsplit.result import PairwiseTVD
 from unsplit.training import EpochRecord, History, TrainConfig
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ClusterMerger",
     "EpochRecord",
     "History",
     "InputError",
+    "Merge",
+    "MergeTree",
     "PairwiseTVD",
+    "PartitionWarning",
     "SmallClusterWarning",
     "TrainConfig",
+    "baselines",
     "datasets",
+    "merge",
     "metrics",
+    "overclustering",
     "pairwise_tvd",
 ]

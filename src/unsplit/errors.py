@@ -7,3 +7,7 @@ class InputError(ValueError):
 
 class SmallClusterWarning(UserWarning):
     """Some clusters are too small to hold anything out; their pairs are flagged."""
+
+
+class PartitionWarning(UserWarning):
+    """Every pair of clusters is separable by construction; distances say little about merging."""

@@ -19,6 +19,7 @@ class ScoreHead(nn.Linear):
     def __init__(self, in_features: int, n_clusters: int, loss: str = "pairwise") -> None:
         super().__init__(in_features, n_clusters)
         self.n_clusters = n_clusters
+        self.loss_name = loss
         self.loss_function = losses.LOSSES[loss]
         nn.init.zeros_(self.weight)
         nn.init.zeros_(self.bias)

@@ -31,8 +31,10 @@ class EncodedLabels:
         return int((self.clusters < 0).sum())
 
 
-def encode_labels(labels: ArrayLike, n_observations: int) -> EncodedLabels:
+def encode_labels(labels: ArrayLike, n_observations: int, at_least: int = 2) -> EncodedLabels:
     """Turn labels into indices; −1, "-1" and missing values mean noise.
+
+    Fewer than ``at_least`` clusters are an error.
 
     Examples
     --------
@@ -57,7 +59,7 @@ def encode_labels(labels: ArrayLike, n_observations: int) -> EncodedLabels:
             "pass labels with at least two clusters."
         )
     cluster_ids, inverse = np.unique(_comparable(values[~noise]), return_inverse=True)
-    if len(cluster_ids) < 2:
+    if len(cluster_ids) < at_least:
         raise InputError(
             f"labels hold only one cluster ({cluster_ids[0]!s}), so there is no pair to compare; "
             "pass labels with at least two clusters."

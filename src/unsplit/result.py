@@ -1,12 +1,9 @@
 """The waist of the hourglass: what is known about every pair of clusters."""
 
-import contextlib
 import json
 import os
-import tempfile
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +13,7 @@ from unsplit import stats
 from unsplit.devices import device_for_sums
 from unsplit.divergences import Matrix, divergence, rank_sums
 from unsplit.errors import InputError
+from unsplit.files import replacing
 from unsplit.sampling import Index
 from unsplit.scores import HeldoutScores
 from unsplit.training import History
@@ -129,6 +127,18 @@ class PairwiseTVD:
             computed[name] = _frozen(divergence(self.scores, name, device_for_sums()))
         return computed[name]
 
+    def reordered(self, order: Index) -> "PairwiseTVD":
+        """The same estimate with its clusters in another order."""
+        return PairwiseTVD(
+            cluster_ids=self.cluster_ids[order],
+            sizes=self.sizes[order],
+            n_heldout=self.n_heldout[order],
+            hit_rate=self.hit_rate[np.ix_(order, order)],
+            scores=self.scores.renamed(np.argsort(order)),
+            history=self.history,
+            n_noise=self.n_noise,
+        )
+
     def confidence_interval(self, level: float = 0.95) -> tuple[Matrix, Matrix]:
         """Lower and upper ends of an interval for the TVD the classifiers attain.
 
@@ -144,15 +154,13 @@ class PairwiseTVD:
             np.fill_diagonal(end, 0.0)
         return ends[0], ends[1]
 
-    def to_frame(self, level: float = 0.95) -> Any:
-        """One row per pair as a pandas DataFrame, closest pair first."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise ImportError("to_frame needs pandas: pip install unsplit[pandas]") from None
+    def table(self, level: float = 0.95) -> dict[str, NDArray[Any]]:
+        """One row per pair by column, closest pair first; ready for a data frame or a file."""
         i, j = np.triu_indices(self.n_clusters, 1)
+        order = np.argsort(self.balanced_accuracy[i, j], kind="stable")
+        i, j = i[order], j[order]
         low, high = self.confidence_interval(level)
-        columns = {
+        return {
             "cluster_a": self.cluster_ids[i],
             "cluster_b": self.cluster_ids[j],
             "tvd": self.tvd[i, j],
@@ -166,8 +174,14 @@ class PairwiseTVD:
             "n_b": self.n_heldout[j],
             "too_small": self.too_small[i] | self.too_small[j],
         }
-        order = np.argsort(self.balanced_accuracy[i, j], kind="stable")
-        return pd.DataFrame(columns).iloc[order].reset_index(drop=True)
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """:meth:`table` as a pandas DataFrame."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("to_frame needs pandas: pip install unsplit[tables]") from None
+        return pd.DataFrame(self.table(level))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one .npz file, without pickle; an older file is replaced whole."""
@@ -175,16 +189,8 @@ class PairwiseTVD:
         arrays |= {f"scores.{name}": getattr(self.scores, name) for name in _SCORES}
         arrays |= {f"history.{name}": getattr(self.history, name) for name in _HISTORY}
         meta = json.dumps({"format": FORMAT, "n_noise": self.n_noise})
-        path = Path(path)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez_compressed(file, meta=np.array(meta), **arrays)
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        with replacing(path) as new, new.open("wb") as file:
+            np.savez_compressed(file, meta=np.array(meta), **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PairwiseTVD":

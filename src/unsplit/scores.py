@@ -1,6 +1,6 @@
 """Held-out scores of all observations for all clusters, stored as what they are made of."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -81,6 +81,22 @@ class HeldoutScores:
     def dense(self) -> Floats:
         """All scores, shape (m, k)."""
         return torch.cat([scores for scores, _ in self.blocks(torch.device("cpu"))]).numpy()
+
+    def composed(self, index: Index, members: Sequence[int], sizes: Index) -> Floats:
+        """Scores of the held-out observations at ``index`` for a union of clusters.
+
+        A union's density is the mixture of its members', so its score is the logarithm of their
+        mean, weighted by size: no training.
+        """
+        columns = np.asarray(members)
+        log_share = np.log(sizes[columns] / sizes[columns].sum()).astype(np.float32)
+        result = np.empty(len(index), np.float32)
+        for fold in np.unique(self.folds[index]):
+            inside = self.folds[index] == fold
+            z = self.features[index[inside]] @ self.weights[fold, columns].T
+            z += self.bias[fold, columns] + log_share
+            result[inside] = np.logaddexp.reduce(z, axis=1)
+        return result
 
     def renamed(self, new_index: Index) -> "HeldoutScores":
         """The same scores with cluster c called ``new_index[c]``."""

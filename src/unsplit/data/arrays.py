@@ -22,16 +22,18 @@ class VectorRows:
     Dense values stay on the device; sparse rows are made dense a batch at a time.
     """
 
-    def __init__(self, values: Any, device: torch.device) -> None:
+    def __init__(self, values: Any, device: torch.device, origin: Any = None) -> None:
         self.values = values
         self.device = device
         self.n_features = int(values.shape[1])
         self.on_device = None
+        self.origin = origin
         if not scipy.sparse.issparse(values):
             # Measured from one of the rows, so that a large common offset, a time stamp say, does
             # not use up float32's digits.
-            shifted = values - values[np.argmin(self.keys)]
-            self.on_device = torch.from_numpy(shifted.astype(np.float32, copy=False)).to(device)
+            self.origin = values[np.argmin(self.keys)] if origin is None else origin
+            shifted = (values - self.origin).astype(np.float32, copy=False)
+            self.on_device = torch.from_numpy(shifted).to(device)
 
     def __len__(self) -> int:
         return int(self.values.shape[0])
@@ -42,6 +44,24 @@ class VectorRows:
             return self.on_device[index]
         rows = self.values[index.cpu().numpy().ravel()].toarray()
         return torch.from_numpy(rows.astype(np.float32)).to(self.device).unflatten(0, index.shape)
+
+    def measured_like(self, other: "VectorRows") -> "VectorRows":
+        """The same rows as a network sees them that was trained on ``other``."""
+        if self.n_features != other.n_features:
+            raise InputError(
+                f"X has {self.n_features} features, but {other.n_features} were fitted; pass the "
+                "same features."
+            )
+        values = self.values
+        if other.on_device is None:
+            values = scipy.sparse.csr_array(values)
+        elif self.on_device is None:
+            values = values.toarray()
+        return VectorRows(values, other.device, other.origin)
+
+    def first(self, n: int) -> "VectorRows":
+        """The first n rows, measured as all are."""
+        return VectorRows(self.values[:n], self.device, self.origin)
 
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
         """Mean and scale of each feature over the rows at ``index``; the scale is never zero."""
@@ -80,7 +100,19 @@ def vector_rows(X: ArrayLike, device: torch.device) -> VectorRows:
     >>> rows.take(torch.tensor([1])) - rows.take(torch.tensor([0]))
     tensor([[2., 2.]])
     """
-    values = _numeric_matrix(X)
+    return VectorRows(numeric_matrix(X), device)
+
+
+def numeric_matrix(X: ArrayLike) -> Any:
+    """X as a contiguous array or a canonical CSR array of finite numbers, shape (n, d).
+
+    Examples
+    --------
+    >>> numeric_matrix([[1, 2], [3, 4]])
+    array([[1., 2.],
+           [3., 4.]])
+    """
+    values = _numbers(X)
     present: Any = values.data if scipy.sparse.issparse(values) else values
     bad = ~np.isfinite(present)
     if bad.any():
@@ -94,11 +126,11 @@ def vector_rows(X: ArrayLike, device: torch.device) -> VectorRows:
             f"X has values as large as {largest:.0e}, beyond what single precision holds; "
             "rescale the features first."
         )
-    return VectorRows(values, device)
+    return values
 
 
-def _numeric_matrix(X: ArrayLike) -> Any:
-    """X as a contiguous array or a canonical CSR array."""
+def _numbers(X: ArrayLike) -> Any:
+    """X as a contiguous array or a canonical CSR array, its values as yet unchecked."""
     try:
         values: Any = X if scipy.sparse.issparse(X) else np.asarray(X)
     except ValueError:

@@ -1,0 +1,83 @@
+"""Correct merges of every strategy on artificial over-clusterings of digits.
+
+python -m benchmarks.strategies [--size 20] [--skip-retrain]
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+import unsplit
+from benchmarks.common import print_table, split_digits
+from unsplit import baselines, metrics
+from unsplit.estimation import Settings
+from unsplit.pipeline import Wishes, merge_overclustering
+
+Tree = unsplit.MergeTree
+Matrix = NDArray[np.float64]
+
+
+def strategies(
+    X: Matrix, labels: NDArray[np.int64], result: unsplit.PairwiseTVD, with_retraining: bool
+) -> Iterator[tuple[str, Callable[[], Tree]]]:
+    """Name, and how to get the whole tree once the initial estimate is there."""
+    whole = partial(unsplit.merge, result, n_clusters=1)
+    yield "compose", whole
+    for statistic in ("tv", "lecam", "overlap"):
+        linked = partial(whole, strategy="linkage", statistic=statistic)
+        yield f"average linkage, {statistic}", linked
+    for method in ("single", "complete"):
+        yield f"{method} linkage, lecam", partial(whole, strategy="linkage", linkage=method)
+    yield "spectral to 10", partial(whole, n_clusters=10, strategy="spectral", random_state=0)
+    for strategy in ("warm", "retrain") if with_retraining else ("warm",):
+        yield strategy, partial(trained, X, labels, strategy)
+    for baseline in (baselines.euclidean, baselines.centroid, baselines.energy):
+        name = f"{baseline.__name__} distance, average linkage"
+        yield name, partial(by_baseline, baseline, X, labels)
+
+
+def by_baseline(
+    baseline: Callable[..., Matrix], X: Matrix, labels: NDArray[np.int64]
+) -> unsplit.MergeTree:
+    return unsplit.merge(baseline(X, labels), n_clusters=1)
+
+
+def trained(X: Matrix, labels: NDArray[np.int64], strategy: str) -> Tree:
+    return merge_overclustering(X, labels, Wishes(1, strategy=strategy), Settings(), 0).tree
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--size", type=int, default=20)
+    parser.add_argument("--skip-retrain", action="store_true")
+    args = parser.parse_args()
+    for noise in (0.0, 0.3):
+        X, labels, digit = split_digits(args.size, noise, 0)
+        start = time.perf_counter()
+        result = unsplit.pairwise_tvd(X, labels, random_state=0)
+        estimate = time.perf_counter() - start
+        counts = metrics.category_counts(labels, digit)
+        k = len(counts)
+        rows = []
+        for name, run in strategies(X, labels, result, not args.skip_retrain):
+            start = time.perf_counter()
+            tree = run()
+            seconds = time.perf_counter() - start
+            first = [(merge.left, merge.right) for merge in tree.merges[: k - 10]]
+            right = int(metrics.correct_merges(first, counts)[-1])
+            rows.append((name, f"{right} of {k - 10}", f"{seconds:.2f}"))
+            print(noise, *rows[-1], flush=True)
+        print_table(
+            f"Correct merges down to 10 clusters: digits, clusters of {args.size} (k = {k}), "
+            f"{noise:.0%} noise; the estimate before took {estimate:.1f} s",
+            ("strategy", "correct", "seconds for the whole tree"),
+            rows,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""The commands together, and how every error becomes one sentence."""
+
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from unsplit import __version__
+from unsplit.cli.demo import demo
+from unsplit.cli.distances import distances
+from unsplit.cli.merge import merge
+from unsplit.cli.overcluster import overcluster
+from unsplit.errors import InputError
+
+EXAMPLES = """\b
+Examples:
+  unsplit demo
+  unsplit overcluster cells.csv --out clusters.csv --method k-means
+  unsplit merge cells.csv --labels clusters.csv --out merged --figures
+  unsplit distances cells.csv --labels clusters.csv --out compared
+
+`unsplit COMMAND --help` says more.
+"""
+
+
+class Program(click.Group):
+    """Commands whose errors are one sentence on standard error, never a traceback."""
+
+    def main(self, *args: Any, **options: Any) -> None:
+        """Run a command.
+
+        Exit codes are 0 on success, 2 for what cannot be used and 130 after Ctrl-C.
+        """
+        options["standalone_mode"] = False
+        try:
+            super().main(*args, **options)
+        except click.ClickException as error:
+            _fail(error.format_message(), error.exit_code)
+        except click.Abort:
+            _fail("interrupted", 130)
+        except (InputError, ImportError) as error:
+            _fail(str(error))
+        except OSError as error:
+            where = "" if error.filename is None else f"{error.filename}: "
+            _fail(where + (error.strerror or str(error)).lower())
+
+
+def _fail(sentence: str, code: int = 2) -> NoReturn:
+    click.echo(f"unsplit: {' '.join(sentence.split())}", err=True)
+    sys.exit(code)
+
+
+@click.group(
+    cls=Program,
+    commands=[merge, distances, overcluster, demo],
+    invoke_without_command=True,
+    epilog=EXAMPLES,
+)
+@click.version_option(__version__, message="unsplit %(version)s")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Which of your clusters are really the same?
+
+    Unsplit merges the clusters that a classifier cannot tell apart.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

@@ -1,0 +1,207 @@
+"""Tables as columns: .csv and .tsv, packed or not, and .parquet."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsplit.errors import InputError
+
+Columns = dict[str, NDArray[Any]]
+
+# What a first column without a name is called, here as in pandas.
+UNNAMED = "Unnamed: 0"
+
+# What pandas, R and spreadsheets write where there is no value.
+MISSING = frozenset(["", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "None", "NULL", "null"])
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+_WHOLE_FLOAT = re.compile(r"-?(0|[1-9]\d*)\.\d+(e[+-]\d+)?")
+
+
+def read_text_table(path: Path, separator: str, keep_text: Callable[[str], bool]) -> Columns:
+    r"""Columns of a text file whose first line names them.
+
+    Parameters
+    ----------
+    keep_text : callable
+        Says by name which columns hold names rather than measurements; see :func:`as_written`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "cells.csv"
+    >>> _ = path.write_text("cell,depth\n007,1.5\n008,2\n")
+    >>> read_text_table(path, ",", lambda name: name == "cell")
+    {'cell': array(['007', '008'], dtype='<U3'), 'depth': array([1.5, 2. ])}
+    """
+    pd = _pandas()
+    options: dict[str, Any] = {"sep": separator, "encoding": "utf-8"}
+    try:
+        names, excess = _names(pd, path, options)
+        if not any(keep_text(name) for name in names):
+            _refuse_numbers(path, names)
+        # Not in pieces, in which a column may be numbers here and text there.
+        options |= {"low_memory": False, "dtype": {n: str for n in names if keep_text(n)}}
+        frame = pd.read_csv(path, header=0, names=names, index_col=False, **options)
+    except pd.errors.EmptyDataError:
+        raise InputError(f"{path} is empty; write it again.") from None
+    except pd.errors.ParserError as error:
+        reason = str(error).strip().removeprefix("Error tokenizing data. C error: ")
+        raise InputError(
+            f"{path} is not a regular table ({reason}); "
+            "give every line as many values as the first, and close all quotes."
+        ) from None
+    arrays = {name: frame[name].to_numpy() for name in names}
+    columns = {n: as_written(array) if keep_text(n) else array for n, array in arrays.items()}
+    if excess:
+        _refuse_excess(path, excess, columns[UNNAMED])
+    return columns
+
+
+def read_parquet(path: Path) -> tuple[Columns, NDArray[Any] | None]:
+    """Columns of a parquet file, and its index if that identifies the rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pandas as pd
+    >>> path = Path(tempfile.mkdtemp()) / "cells.parquet"
+    >>> pd.DataFrame({"depth": [1.5, 2.0]}, index=["a", "b"]).to_parquet(path)
+    >>> read_parquet(path)
+    ({'depth': array([1.5, 2. ])}, array(['a', 'b'], dtype='<U1'))
+    """
+    pd = _pandas()
+    try:
+        frame = pd.read_parquet(path, engine="pyarrow")
+    except ImportError:
+        raise ImportError("reading parquet needs pyarrow: pip install unsplit[tables]") from None
+    columns = {str(name): _plain(pd, frame[name]) for name in frame.columns}
+    index = frame.index
+    counted = index.name is None and index.equals(pd.RangeIndex(len(frame)))
+    unfit = index.nlevels > 1 or index.hasnans or pd.api.types.is_float_dtype(index.dtype)
+    if counted or unfit or not index.is_unique:
+        return columns, None
+    return columns, _plain(pd, index.to_series())
+
+
+def as_written(texts: Iterable[Any]) -> NDArray[Any]:
+    """Names read from text: integers if every one is written as an integer, else strings.
+
+    Whole numbers are also understood as pandas and NumPy write them once they took them for
+    floats, ``1.0``.  What is missing becomes None.
+
+    Examples
+    --------
+    >>> as_written(["10", "-1", "2"])
+    array([10, -1,  2])
+    >>> as_written(["007", "12"])
+    array(['007', '12'], dtype='<U3')
+    >>> as_written(["1", "NA"])
+    array([1, None], dtype=object)
+    """
+    stripped = [text.strip() if isinstance(text, str) else "" for text in texts]
+    values: list[Any] = [None if text in MISSING else text for text in stripped]
+    known = set(values) - {None}
+    for whole in (_integer, _whole_float):
+        numbers = {text: whole(text) for text in known}
+        if None not in numbers.values():
+            values = [numbers.get(text) for text in values]
+            break
+    return np.array(values, dtype=object if None in values else None)
+
+
+def listing(names: Sequence[str], most: int = 8) -> str:
+    """Names in quotes, the first few if there are many.
+
+    Examples
+    --------
+    >>> listing(["a", "b", "c"], most=2)
+    "'a', 'b' and 1 more"
+    """
+    text = ", ".join(repr(name) for name in names[:most])
+    return text if len(names) <= most else f"{text} and {len(names) - most:,} more"
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError("reading tables needs pandas: pip install unsplit[tables]") from None
+    return pandas
+
+
+def _names(pd: Any, path: Path, options: dict[str, Any]) -> tuple[list[str], int]:
+    """Names of all columns, and how many values the second line has in excess of the first.
+
+    The first line is read as it is; pandas would change names that repeat.
+    """
+    options = options | {"nrows": 1, "dtype": str, "keep_default_na": False}
+    names = [name.strip() for name in pd.read_csv(path, header=None, **options).iloc[0]]
+    if len(names) == 1 and re.search("[,;\t]", names[0]):
+        raise InputError(
+            f"{path} seems to have one column, {names[0]!r}; "
+            "separate values by commas in .csv and by tabs in .tsv files."
+        )
+    index = pd.read_csv(path, **options).index
+    excess = 0 if isinstance(index, pd.RangeIndex) else index.nlevels
+    names = [""] * excess + names
+    names = [name or f"Unnamed: {i}" for i, name in enumerate(names)]
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise InputError(
+            f"{path} has more than one column called {listing(repeated)}; "
+            "give every column a name of its own."
+        )
+    return names, excess
+
+
+def _refuse_excess(path: Path, excess: int, first: NDArray[Any]) -> None:
+    """Raise unless R wrote it: names of rows, or their count from 1, with no name above."""
+    counted = np.array_equal(first, np.arange(1, len(first) + 1))
+    numbers = all(_NUMBER.fullmatch(str(name)) for name in first)
+    if excess > 1 or (numbers and not counted):
+        raise InputError(
+            f"{path} has {excess} more values than names of columns in its first line; "
+            "name every column."
+        )
+
+
+def _refuse_numbers(path: Path, names: list[str]) -> None:
+    """Raise if the first line looks like a row; names that count the columns are common."""
+    counts = [[str(i + first) for i in range(len(names))] for first in (0, 1)]
+    if names not in counts and all(_NUMBER.fullmatch(name) for name in names):
+        raise InputError(
+            f"the first line of {path} holds numbers ({listing(names, 3)}) and not the names of "
+            "columns; write a line of names above it, or save the matrix as .npy."
+        )
+
+
+def _integer(text: str) -> int | None:
+    try:
+        number = int(text)
+    except ValueError:
+        return None
+    return number if str(number) == text and abs(number) < 2**53 else None
+
+
+def _whole_float(text: str) -> int | None:
+    number = float(text) if _WHOLE_FLOAT.fullmatch(text) else 0.5
+    return int(number) if number.is_integer() and abs(number) < 2**53 else None
+
+
+def _plain(pd: Any, series: Any) -> NDArray[Any]:
+    """A column as numbers, or as strings or objects with None where there is no value."""
+    if pd.api.types.is_numeric_dtype(series.dtype):
+        if series.hasnans:
+            return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
+        return np.asarray(series.to_numpy(dtype=getattr(series.dtype, "numpy_dtype", None)))
+    values = np.empty(len(series), object)
+    values[:] = list(series)
+    values[series.isna().to_numpy()] = None
+    types = {type(value) for value in values}
+    return np.array(values.tolist()) if types in ({str}, {int}) else values

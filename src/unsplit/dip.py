@@ -1,0 +1,200 @@
+"""Hartigans' dip test of unimodality.  NumPy and SciPy only.
+
+The dip of a sample is the smallest D for which some unimodal distribution function, convex up to
+its mode and concave from there on, stays within D of the empirical one.  J. A. Hartigan and
+P. M. Hartigan (1985), The Dip Test of Unimodality, Annals of Statistics 13, 70–84.
+"""
+
+from functools import lru_cache
+from importlib import resources
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import isotonic_regression
+
+from unsplit.errors import InputError
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+# With fewer observations every sample has the smallest dip there is, 1/(2n).
+FEWEST = 4
+
+
+class DipTest(NamedTuple):
+    """A dip and how often a uniform sample of the same size has one as large."""
+
+    statistic: float
+    p_value: float
+
+
+def dip_test(values: ArrayLike) -> DipTest:
+    """Test whether a sample has one mode; a small p-value says it has more.
+
+    Parameters
+    ----------
+    values : array-like of shape (n,)
+        Finite numbers in any order.
+
+    Notes
+    -----
+    The null distribution is that of continuous data.  Values rounded to few distinct numbers have
+    a larger dip, each number being a mode of its own, and then p is too small.
+
+    Examples
+    --------
+    >>> dip_test([1, 2, 3, 4, 11, 12, 13, 14])
+    DipTest(statistic=0.175, p_value=0.008...)
+    """
+    x = _sorted_numbers(values)
+    statistic = _dip(x)
+    return DipTest(statistic, dip_p_value(statistic, len(x)))
+
+
+def dip_statistic(values: ArrayLike) -> float:
+    """Dip of a sample: its distance from the nearest unimodal distribution, in [1/(2n), 1/4].
+
+    Exact, also with ties: the unimodal distribution may have an atom, but only at its mode.  The
+    least value, 1/(2n), is also that of equal values, and 1/2 when there is but one.
+
+    Parameters
+    ----------
+    values : array-like of shape (n,)
+        Finite numbers in any order.
+
+    Examples
+    --------
+    >>> dip_statistic([0, 0, 1, 1])  # two far masses: as far from one mode as can be
+    0.25
+    >>> dip_statistic([1, 2, 3, 4, 5])  # evenly spaced: 1/(2n)
+    0.1
+    """
+    return _dip(_sorted_numbers(values))
+
+
+def _sorted_numbers(values: ArrayLike) -> Vector:
+    try:
+        x = np.asarray(values, float)
+    except (TypeError, ValueError):
+        raise InputError("values must be numbers; pass a one-dimensional array of them.") from None
+    if x.ndim != 1 or len(x) == 0:
+        raise InputError(
+            f"values must be one or more numbers in a row, got an array of shape {x.shape}; "
+            "pass a one-dimensional array that is not empty."
+        )
+    n_bad = int((~np.isfinite(x)).sum())
+    if n_bad:
+        raise InputError(f"values has {n_bad} missing or infinite entries; leave them out.")
+    return np.sort(x)
+
+
+def _dip(x: Vector) -> float:
+    """Dip of sorted values.
+
+    Twice the dip is found as a number of observations.  Any curve that does better than the
+    widest distance between majorant and minorant can be bent to have its mode in the interval
+    kept below; outside of it the curve is at best half the distance between the steps and their
+    hull.  So the interval shrinks until what was left outside costs as much as the inside.
+    """
+    points, below, above = _steps(x)
+    first, last, cost = 0, len(points) - 1, 1.0
+    while first < last:
+        inside = slice(first, last + 1)
+        low, high = below[inside], above[inside]
+        minorant_at, minorant = _hull(points[inside], low, -1)
+        majorant_at, majorant = _hull(points[inside], high, +1)
+        width = majorant - minorant
+        touching = np.concatenate([minorant_at, majorant_at])
+        widest = touching[width[touching].argmax()]
+        if width[widest] <= cost:
+            break
+        start = minorant_at[np.searchsorted(minorant_at, widest, "right") - 1]
+        end = majorant_at[np.searchsorted(majorant_at, widest)]
+        # The ends themselves stay out of the cost: there, the mode may have an atom.
+        left = (high - minorant)[:start].max(initial=0.0)
+        right = (majorant - low)[end + 1 :].max(initial=0.0)
+        cost = max(cost, float(left), float(right))
+        first, last = first + int(start), first + int(end)
+    return cost / (2 * len(x))
+
+
+def _steps(x: Vector) -> tuple[Vector, Vector, Vector]:
+    """Distinct values, with the number of observations below, and up to, each of them."""
+    # A power of two changes no dip; in [-1, 1], and nothing next to zero, no slope overflows.
+    x = np.ldexp(x, -np.frexp(np.abs(x).max())[1])
+    x[np.abs(x) < 1e-280] = 0.0
+    ends = np.append(np.flatnonzero(x[1:] > x[:-1]) + 1, len(x))
+    starts = np.append(0, ends[:-1])
+    return x[starts], starts.astype(float), ends.astype(float)
+
+
+def _hull(x: Vector, y: Vector, sign: int) -> tuple[Index, Vector]:
+    """Greatest convex minorant (sign −1) or least concave majorant (+1) of rising points.
+
+    Returns the indices at which it touches the points, and its height at every x.  Its slopes are
+    the monotone regression of the points' slopes; taken upside down, x per count, they are never
+    divided by a tiny gap.
+    """
+    rise = np.diff(y)
+    touch: Index = isotonic_regression(sign * np.diff(x) / rise, weights=rise).blocks
+    return touch, np.interp(x, x[touch], y[touch])
+
+
+def dip_p_value(statistic: float, n: int) -> float:
+    """How often n uniform observations have a dip at least this large.
+
+    The uniform distribution is the hardest unimodal one to tell from several modes, as far as is
+    known, so for others p is on the large side.
+
+    Parameters
+    ----------
+    statistic : float
+        The dip.
+    n : int
+        Number of observations.
+
+    Notes
+    -----
+    Interpolated, in √n · dip over 1/√n, in quantiles simulated by ``benchmarks/dip_table.py``.
+    Below the smallest simulated level, 0.0001, log p continues as a straight line in n · dip²:
+    the order of magnitude is right, the digits are not.
+
+    Examples
+    --------
+    >>> round(dip_p_value(0.0703, 50), 2)
+    0.05
+    """
+    if n < 1:
+        raise InputError(f"n must be at least 1, got {n}; pass the number of observations.")
+    if not 0 <= statistic <= 0.5:
+        raise InputError(f"a dip lies between 0 and 0.5, got {statistic}; pass a dip.")
+    # The smallest dip is an atom of the null distribution, to be counted as a whole.
+    if n < FEWEST or statistic <= (1 + 1e-9) / (2 * n):
+        return 1.0
+    log_p, quantiles = _null_distribution(n)
+    scaled = np.sqrt(n) * statistic
+    if scaled <= quantiles[-1]:
+        return float(np.exp(np.interp(scaled, quantiles, log_p)))
+    tail = np.abs(log_p - np.log(1e-3)).argmin()
+    slope = (log_p[-1] - log_p[tail]) / (quantiles[-1] ** 2 - quantiles[tail] ** 2)
+    return float(np.exp(log_p[-1] + slope * (scaled**2 - quantiles[-1] ** 2)))
+
+
+def _null_distribution(n: int) -> tuple[Vector, Vector]:
+    """Falling log p, and the √n · dip that a uniform sample of n reaches as often."""
+    log_p, roots, table = _null_table()
+    root = 1 / np.sqrt(n)
+    above = int(np.searchsorted(roots, root))
+    share = (root - roots[above - 1]) / (roots[above] - roots[above - 1])
+    return log_p, (1 - share) * table[above - 1] + share * table[above]
+
+
+@lru_cache(maxsize=1)
+def _null_table() -> tuple[Vector, Vector, Vector]:
+    """Log p of the columns, 1/√n of the rows (rising from n = ∞), and the quantiles."""
+    text = resources.files("unsplit").joinpath("dip_null.csv").read_text(encoding="utf-8")
+    header, *rows = [line for line in text.splitlines() if not line.startswith("#")]
+    levels = np.array(header.split(",")[1:], float)
+    table = np.loadtxt(rows, delimiter=",")[::-1]
+    return np.log(levels), 1 / np.sqrt(table[:, 0]), table[:, 1:]

@@ -1,0 +1,193 @@
+"""Writing files so that nothing is ever half written."""
+
+import contextlib
+import csv
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from unsplit.errors import InputError
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Hand out a new file beside ``path`` that takes its place once it is written.
+
+    If writing fails or is interrupted the new file is removed, and an older file at ``path``
+    stays as it was.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "note.txt"
+    >>> with replacing(path) as new:
+    ...     _ = new.write_text("done")
+    >>> path.read_text()
+    'done'
+    """
+    # As open() would: a link stays, the file it points to changes.
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        raise InputError(f"cannot write to {path}: it is not a regular file; choose another name.")
+    temporary = target.with_name(f".{target.stem}.tmp-{secrets.token_hex(4)}{target.suffix}")
+    try:
+        temporary.touch(exist_ok=False)
+    except OSError as error:
+        raise InputError(
+            f"cannot write to {path}: {_reason(error)}; choose another place."
+        ) from None
+    try:
+        yield temporary
+        if target.exists():
+            shutil.copymode(target, temporary)
+        _to_disk(temporary)
+        os.replace(temporary, target)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def output_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Hand out a temporary folder whose files appear in ``path`` together, at the end.
+
+    A new folder appears at once with everything in it.  In a folder that exists, files of the
+    same names are replaced one right after the other, and other files stay.  If writing fails or
+    is interrupted nothing changes.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "out"
+    >>> with output_folder(path) as new:
+    ...     write_csv(new / "labels.csv", {"label": ["a", "b"]})
+    ...     path.exists()
+    False
+    >>> sorted(file.name for file in path.iterdir())
+    ['labels.csv']
+    """
+    target = Path(os.path.realpath(path))
+    temporary = _folder_for(path, target)
+    try:
+        yield temporary
+        files = sorted(file for file in temporary.rglob("*") if file.is_file())
+        for file in files:
+            _to_disk(file)
+        if target.is_dir():
+            _move(path, temporary, files, target)
+        else:
+            os.rename(temporary, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]) -> None:
+    """Write columns of one length; numbers so that they read back the same, NaN and None empty.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "pairs.csv"
+    >>> write_csv(path, {"pair": ["a–b", "a–c"], "tvd": np.array([0.1, np.nan])})
+    >>> print(path.read_text(encoding="utf-8"))
+    pair,tvd
+    a–b,0.1
+    a–c,
+    """
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(_UnixLines(file))
+        writer.writerow(columns)
+        for row in zip(*columns.values(), strict=True):
+            writer.writerow(["" if _is_missing(value) else str(value) for value in row])
+
+
+def write_json(path: str | os.PathLike[str], content: Any) -> None:
+    """Write mappings, sequences, arrays and scalars; NaN and infinity, which JSON lacks, as null.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "result.json"
+    >>> write_json(path, {"k": np.int64(3), "tvd": np.array([0.5, np.nan])})
+    >>> json.loads(path.read_text())
+    {'k': 3, 'tvd': [0.5, None]}
+    """
+    text = json.dumps(_for_json(content), ensure_ascii=False, indent=2, allow_nan=False)
+    Path(path).write_text(text + "\n", encoding="utf-8", newline="\n")
+
+
+def _folder_for(path: str | os.PathLike[str], target: Path) -> Path:
+    """A new folder on the same disk as the target: in it, or beside it if there is none yet."""
+    place = target if target.is_dir() else target.parent
+    temporary = place / f".{target.name}.tmp-{secrets.token_hex(4)}"
+    try:
+        if target.exists() and not target.is_dir():
+            raise NotADirectoryError
+        place.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir()
+    except OSError as error:
+        shown = os.path.join(os.fspath(path), "")
+        raise InputError(
+            f"cannot write to {shown}: {_reason(error)}; choose another --out."
+        ) from None
+    return temporary
+
+
+def _move(
+    path: str | os.PathLike[str], temporary: Path, files: Sequence[Path], target: Path
+) -> None:
+    places = [target / file.relative_to(temporary) for file in files]
+    for place in places:
+        # Seen before the first is moved, so that they stay together.
+        if place.is_dir():
+            raise InputError(
+                f"cannot write {place.name} to {os.fspath(path)}: a folder has this name; "
+                "remove it or choose another --out."
+            )
+        place.parent.mkdir(parents=True, exist_ok=True)
+    for file, place in zip(files, places, strict=True):
+        os.replace(file, place)
+
+
+class _UnixLines:
+    r"""Lines that end in \n; told so itself, csv would not quote a \r in a name."""
+
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+
+    def write(self, line: str) -> int:
+        return self.file.write(line.removesuffix("\r\n") + "\n")
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until the content is on the disk, so that a power cut cannot leave an empty file."""
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, (NotADirectoryError, FileExistsError)):
+        return "there is a file where a folder should be"
+    return (error.strerror or str(error)).lower()
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+
+
+def _for_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _for_json(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_for_json(item) for item in value]
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return os.fspath(value) if isinstance(value, os.PathLike) else value

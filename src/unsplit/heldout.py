@@ -1,0 +1,144 @@
+"""Trained networks and what they say about observations they have not seen."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from unsplit.data import VectorRows, vector_rows
+from unsplit.devices import device_for_sums
+from unsplit.divergences import directed_means, hit
+from unsplit.ensemble import BLOCK_ELEMENTS, Network, Rows
+from unsplit.labels import EncodedLabels
+from unsplit.networks import with_merged_outputs
+from unsplit.randomness import generator_of, private_randomness
+from unsplit.result import PairwiseTVD
+from unsplit.sampling import Fold, Index
+from unsplit.scores import HeldoutScores
+from unsplit.training import EpochRecord, History, TrainConfig, train
+
+Progress = Callable[[EpochRecord], None]
+
+# Merged outputs start close to where they should be; a few passes settle the rest.
+WARM_EPOCHS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Networks that were trained, on what, and the estimate they gave.
+
+    ``clusters`` numbers rows as the networks do; ``names`` turns that into the order of
+    ``result.cluster_ids``.
+    """
+
+    rows: VectorRows
+    clusters: Index
+    folds: list[Fold]
+    networks: list[Network]
+    names: Index
+    result: PairwiseTVD
+
+    @property
+    def scorer(self) -> "Scorer":
+        """What is needed to judge new observations, without the old ones."""
+        return Scorer(self.networks, self.names, self.rows.first(1))
+
+    def merged(self, groups: Index, random_state: object) -> "Fitted":
+        """Join clusters and train on from the present weights for a few epochs.
+
+        ``groups`` has the new cluster of each of ``result.cluster_ids``, numbered from 0.
+        """
+        rng = generator_of(random_state)
+        inside = self.clusters >= 0
+        clusters = np.where(inside, groups[self.names[self.clusters]], -1)
+        merged, sizes = groups[self.names], self.result.sizes[self.names]
+        config = replace(TrainConfig(), epochs=WARM_EPOCHS, patience=WARM_EPOCHS // 2)
+        with private_randomness(int(rng.integers(2**63)), self.rows.device):
+            networks = [with_merged_outputs(net, merged, sizes) for net in self.networks]
+            scores, history = heldout_scores(networks, self.rows, clusters, self.folds, config, rng)
+        labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
+        result = summarize(scores, history, labels)
+        return Fitted(self.rows, clusters, self.folds, networks, labels.cluster_ids, result)
+
+
+@dataclass(frozen=True, eq=False)
+class Scorer:
+    """Networks for new observations, which are measured as those in ``like`` were."""
+
+    networks: list[Network]
+    names: Index
+    like: VectorRows
+
+    @torch.no_grad()
+    def log_posterior(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Log-probability of each cluster, all weighing the same; mean over the networks.
+
+        Shape (n, k), in the order of ``PairwiseTVD.cluster_ids``.
+        """
+        new = vector_rows(X, self.like.device).measured_like(self.like)
+        index = np.arange(len(new))
+        total = np.zeros((len(new), len(self.names)))
+        for network in self.networks:
+            features = torch.from_numpy(_features(network, new, index, new.device))
+            scores = network.head(features.to(new.device)).double()
+            total[:, self.names] += torch.log_softmax(scores, dim=1).cpu().numpy()
+        return total / len(self.networks)
+
+
+def heldout_scores(
+    networks: Sequence[Network],
+    rows: Rows,
+    clusters: Index,
+    folds: Sequence[Fold],
+    config: TrainConfig,
+    rng: np.random.Generator,
+    on_epoch: Progress | None = None,
+) -> tuple[HeldoutScores, History]:
+    """Train one network per fold and score each fold's ``test`` rows with it."""
+    device = next(networks[0].parameters()).device
+    on_device = torch.from_numpy(clusters).to(device)
+    history = train(networks, rows, on_device, folds, config, rng, on_epoch)
+    parts = []
+    for network, fold in zip(networks, folds, strict=True):
+        test = fold.test[np.argsort(clusters[fold.test], kind="stable")]
+        parts.append((test, _features(network, rows, test, device)))
+    test_rows = np.concatenate([test for test, _ in parts])
+    scores = HeldoutScores(
+        features=np.concatenate([features for _, features in parts]),
+        weights=np.stack([n.head.weight.detach().float().cpu().numpy() for n in networks]),
+        bias=np.stack([n.head.bias.detach().float().cpu().numpy() for n in networks]),
+        clusters=clusters[test_rows],
+        folds=np.repeat(np.arange(len(folds)), [len(test) for test, _ in parts]),
+        rows=test_rows,
+    )
+    return scores, history
+
+
+def summarize(scores: HeldoutScores, history: History, labels: EncodedLabels) -> PairwiseTVD:
+    """Count the hits of all pairs."""
+    return PairwiseTVD(
+        cluster_ids=labels.cluster_ids,
+        sizes=np.bincount(labels.clusters[labels.clusters >= 0]),
+        n_heldout=scores.counts.sum(axis=0),
+        hit_rate=directed_means(scores, hit, device_for_sums()),
+        scores=scores,
+        history=history,
+        n_noise=labels.n_noise,
+    )
+
+
+@torch.no_grad()
+def _features(
+    network: Network, rows: Rows, index: Index, device: torch.device
+) -> np.typing.NDArray[np.float32]:
+    step = max(1, BLOCK_ELEMENTS // 4096)
+    parts = [
+        network.backbone(rows.take(torch.from_numpy(index[start : start + step]).to(device)))
+        for start in range(0, len(index), step)
+    ]
+    width = network.head.in_features
+    found: Tensor = torch.cat(parts) if parts else torch.zeros(0, width)
+    return found.float().cpu().numpy()

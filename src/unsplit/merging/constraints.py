@@ -1,0 +1,105 @@
+"""What the user knows already: which clusters belong together, which do not, how many there are."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsplit.errors import InputError
+
+Link = Sequence[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """Links as indices of initial clusters, and the fewest and most clusters allowed.
+
+    Parameters
+    ----------
+    must : list of (int, int)
+        Pairs to join before anything else.
+    cannot : ndarray of shape (k, k)
+        Pairs never to join.
+    fewest, most : int
+    """
+
+    must: list[tuple[int, int]]
+    cannot: NDArray[np.bool_]
+    fewest: int
+    most: int
+
+
+def constraints(
+    cluster_ids: NDArray[Any],
+    must_link: Iterable[Link] = (),
+    cannot_link: Iterable[Link] = (),
+    min_clusters: int | None = None,
+    max_clusters: int | None = None,
+) -> Constraints:
+    """Check the user's constraints against each other and turn names into indices."""
+    k = len(cluster_ids)
+    fewest = _bound("min_clusters", min_clusters, 1, k)
+    most = _bound("max_clusters", max_clusters, k, k)
+    if fewest > most:
+        raise InputError(
+            f"min_clusters={fewest} is more than max_clusters={most}; swap or drop one of them."
+        )
+    must = _pairs("must_link", must_link, cluster_ids)
+    cannot = np.zeros((k, k), bool)
+    group = _connected(must, k)
+    for a, b in _pairs("cannot_link", cannot_link, cluster_ids):
+        if group[a] == group[b]:
+            raise InputError(
+                f"cannot_link keeps {cluster_ids[a]} and {cluster_ids[b]} apart but must_link "
+                "joins them; drop one of the two."
+            )
+        cannot[a, b] = cannot[b, a] = True
+    n_left = len(np.unique(group))
+    if n_left < fewest:
+        raise InputError(
+            f"must_link leaves {n_left} clusters, fewer than the {fewest} asked for; drop a link "
+            "or ask for fewer."
+        )
+    return Constraints(must, cannot, fewest, most)
+
+
+def _bound(name: str, value: int | None, default: int, k: int) -> int:
+    if value is None:
+        return default
+    if not isinstance(value, (int, np.integer)) or not 1 <= value <= k:
+        raise InputError(
+            f"{name} must be a whole number from 1 to {k}, the number of clusters there are, "
+            f"got {value!r}."
+        )
+    return int(value)
+
+
+def _pairs(name: str, links: Iterable[Link], ids: NDArray[Any]) -> list[tuple[int, int]]:
+    """Pairs of indices; a link of more than two names is a chain of pairs."""
+    place = {str(cluster): index for index, cluster in enumerate(ids.tolist())}
+    pairs = []
+    for link in links:
+        if isinstance(link, (str, bytes)) or not isinstance(link, Collection) or len(link) < 2:
+            raise InputError(f"{name} takes pairs of cluster names, got {link!r}.")
+        unknown = [cluster for cluster in link if str(cluster) not in place]
+        if unknown:
+            raise InputError(
+                f"{name} names {unknown[0]!r}, but there is no such cluster; the names are "
+                f"{', '.join(list(place)[:8])}{', …' if len(place) > 8 else ''}."
+            )
+        index = [place[str(cluster)] for cluster in link]
+        if name == "must_link":
+            pairs += list(pairwise(index))
+        else:
+            pairs += [(a, b) for i, a in enumerate(index) for b in index[i + 1 :]]
+    return pairs
+
+
+def _connected(pairs: list[tuple[int, int]], k: int) -> NDArray[np.int64]:
+    group = np.arange(k)
+    for a, b in pairs:
+        group[group == group[b]] = group[a]
+    return group

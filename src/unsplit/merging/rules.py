@@ -1,0 +1,167 @@
+"""When to stop: may this pair still be merged?
+
+Each rule looks at one pair at a time, closest first.  A pair it refuses waits until one of the two
+has changed; merging ends when every pair is refused.  docs/stopping.md says what each assumes.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+from unsplit.merging.clusters import Evidence
+from unsplit.merging.contrast import Contrast
+from unsplit.sampling import Index
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A pair of clusters that might be merged.
+
+    Parameters
+    ----------
+    a, b : int
+        Their slots.
+    statistic : float
+        What ranked the pair.
+    n_pairs : int
+        Pairs there were at the start.
+    evidence, seen : Evidence or None
+        The scores that are reported, and those in which a valley is looked for; None for a plain
+        matrix.
+    """
+
+    a: int
+    b: int
+    statistic: float
+    n_pairs: int
+    evidence: Evidence | None
+    seen: Evidence | None
+
+    @cached_property
+    def contrast(self) -> Contrast | None:
+        """What the scores say about the two."""
+        return None if self.evidence is None else self.evidence.contrast(self.a, self.b)
+
+    @property
+    def tvd(self) -> float:
+        """Total variation distance; a plain matrix is taken to hold it."""
+        return self.statistic if self.contrast is None else self.contrast.tvd
+
+    @property
+    def p_adjusted(self) -> float:
+        """p-value of "same distribution", times the number of initial pairs (Bonferroni).
+
+        A single wrong "different" keeps apart what belongs together, so the chance of any is
+        bounded, not the share.  All initial pairs count, also late: merging the closest first
+        leaves the most unlike pieces of a cluster for the end.
+        """
+        return math.nan if self.contrast is None else min(1.0, self.contrast.p_value * self.n_pairs)
+
+    @property
+    def unimodality(self) -> float:
+        """p-value of "no valley between the two"."""
+        return math.nan if self.seen is None else self.seen.contrast(self.a, self.b).unimodality
+
+
+class Verdict(NamedTuple):
+    """Whether to merge, and why."""
+
+    merge: bool
+    why: str
+
+
+class Rule(Protocol):
+    """Says which pairs may be merged."""
+
+    @property
+    def ending(self) -> str:
+        """Why merging ended when no pair was left."""
+
+    def judge(self, pair: Candidate) -> Verdict:
+        """May this pair be merged?"""
+
+
+@dataclass(frozen=True)
+class Always:
+    """Every pair may be merged: the number of clusters decides."""
+
+    ending = "one cluster is left"
+
+    def judge(self, pair: Candidate) -> Verdict:
+        """Yes."""
+        return Verdict(True, "closest pair")
+
+
+@dataclass(frozen=True)
+class MaxTVD:
+    """Merge pairs whose total variation distance is at most ``limit``."""
+
+    limit: float
+
+    @property
+    def ending(self) -> str:
+        """Why merging ended."""
+        return f"every pair has a TVD above {self.limit:g}"
+
+    def judge(self, pair: Candidate) -> Verdict:
+        """Compare the TVD with the limit."""
+        return Verdict(pair.tvd <= self.limit, f"TVD {pair.tvd:.3f}, limit {self.limit:g}")
+
+
+@dataclass(frozen=True)
+class Alpha:
+    """Merge pairs whose difference is not significant at ``level`` after adjustment."""
+
+    level: float
+
+    @property
+    def ending(self) -> str:
+        """Why merging ended."""
+        return f"every pair differs significantly (adjusted p ≤ {self.level:g})"
+
+    def judge(self, pair: Candidate) -> Verdict:
+        """Compare the adjusted p-value with the level."""
+        p = pair.p_adjusted
+        return Verdict(p > self.level, f"same distribution: adjusted p {p:.2g}")
+
+
+@dataclass(frozen=True)
+class Auto:
+    """The rule when none is given: no significant difference, or no valley between.
+
+    Where clusters overlap, a two-sample test is sound and decides alone.  Where they are cells of
+    a partition, every pair differs by construction; then two that meet without a valley are one.
+    """
+
+    partition: bool
+    level: float = 0.05
+
+    @property
+    def ending(self) -> str:
+        """Why merging ended."""
+        if self.partition:
+            return f"every pair has a valley between (dip p < {self.level:g})"
+        return Alpha(self.level).ending
+
+    def judge(self, pair: Candidate) -> Verdict:
+        """Ask the test, then the valley."""
+        verdict = Alpha(self.level).judge(pair)
+        if verdict.merge or not self.partition:
+            return verdict
+        p = pair.unimodality
+        merge = p >= self.level
+        return Verdict(merge, f"{'no valley' if merge else 'valley'} between: dip p {p:.2g}")
+
+
+@dataclass(frozen=True, eq=False)
+class SameGroup:
+    """Merge within groups that are already known; ``groups`` has one for each initial cluster."""
+
+    groups: Index
+    ending = "only different spectral groups are left"
+
+    def judge(self, pair: Candidate) -> Verdict:
+        """Are both sides in one group?"""
+        left, right = self.groups[pair.a], self.groups[pair.b]
+        return Verdict(bool(left == right), f"spectral groups {left} and {right}")

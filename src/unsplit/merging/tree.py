@@ -1,0 +1,276 @@
+"""The result of merging: a complete tree, and where it was cut."""
+
+import json
+import math
+import os
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unsplit.errors import InputError
+from unsplit.files import replacing
+from unsplit.labels import encode_labels
+from unsplit.sampling import Index
+
+FORMAT = "unsplit.MergeTree/1"
+
+
+@dataclass(frozen=True)
+class Merge:
+    """One step of the tree.
+
+    Parameters
+    ----------
+    left, right : int
+        The clusters joined, numbered as in a SciPy linkage: 0 … k−1 are the initial clusters in
+        the order of ``MergeTree.cluster_ids``, step t makes cluster k + t.
+    size_left, size_right : int
+        Their observations.
+    statistic : float
+        What ranked the pair, as it was when the two were joined.
+    height : float
+        Largest statistic so far: a SciPy linkage must not go down.
+    tvd, low, high : float
+        Total variation distance between the two and its 95 % interval; NaN without scores.
+    p_adjusted : float
+        p-value of "same distribution" times the number of pairs of initial clusters.
+    why : str
+        Why the two were joined, or why they were not.
+    """
+
+    left: int
+    right: int
+    size_left: int
+    size_right: int
+    statistic: float
+    height: float
+    tvd: float
+    low: float
+    high: float
+    p_adjusted: float
+    why: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MergeTree:
+    """Which clusters were merged, in which order, how far, and why no further.
+
+    The tree is always complete; ``taken`` says which of its merges the cut keeps.
+
+    Parameters
+    ----------
+    cluster_ids : ndarray of shape (k,)
+        The initial clusters' names, in the order of :class:`unsplit.PairwiseTVD`.
+    sizes : ndarray of shape (k,)
+        Their observations.
+    merges : tuple of k − 1 Merge
+    taken : ndarray of shape (k − 1,)
+        Whether a merge is part of the answer.
+    n_forbidden : int
+        How many of the last merges break a ``cannot_link`` and exist to complete the tree.
+    statistic, strategy, stopped : str
+        What ranked the pairs, how, and why merging stopped.
+    """
+
+    cluster_ids: NDArray[Any]
+    sizes: Index
+    merges: tuple[Merge, ...]
+    taken: NDArray[np.bool_]
+    statistic: str
+    strategy: str
+    stopped: str
+    n_forbidden: int = 0
+
+    def __post_init__(self) -> None:
+        for array in (self.cluster_ids, self.sizes, self.taken):
+            array.flags.writeable = False
+
+    @property
+    def n_initial(self) -> int:
+        """Number of initial clusters, k."""
+        return len(self.cluster_ids)
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters left at the cut."""
+        return self.n_initial - int(self.taken.sum())
+
+    @cached_property
+    def linkage(self) -> NDArray[np.float64]:
+        """The whole tree as SciPy knows it, shape (k − 1, 4): left, right, height, leaves."""
+        k = self.n_initial
+        leaves = np.ones(2 * k - 1)
+        table = np.empty((k - 1, 4))
+        for step, merge in enumerate(self.merges):
+            leaves[k + step] = leaves[merge.left] + leaves[merge.right]
+            table[step] = merge.left, merge.right, merge.height, leaves[k + step]
+        return table
+
+    @cached_property
+    def groups(self) -> Index:
+        """New cluster of every initial one, shape (k,), numbered by first member."""
+        k = self.n_initial
+        parent = np.arange(2 * k - 1)
+        for step in np.flatnonzero(self.taken):
+            parent[[self.merges[step].left, self.merges[step].right]] = k + step
+        # Parents have higher numbers, so one pass from the top finds every root.
+        for node in range(2 * k - 2, -1, -1):
+            parent[node] = parent[parent[node]]
+        return _numbered_by_first(parent[:k])
+
+    @property
+    def mapping(self) -> dict[Any, int]:
+        """Old name to new cluster."""
+        return dict(zip(self.cluster_ids.tolist(), self.groups.tolist(), strict=True))
+
+    def labels(self, initial_labels: ArrayLike) -> Index:
+        """New cluster of every observation; noise stays −1."""
+        encoded = encode_labels(initial_labels, np.size(initial_labels), at_least=1)
+        unknown = np.setdiff1d(encoded.cluster_ids, self.cluster_ids)
+        if len(unknown):
+            raise InputError(
+                f"the tree knows no cluster {unknown[0]!s}; pass the labels it was made from."
+            )
+        place = np.searchsorted(self.cluster_ids, encoded.cluster_ids)
+        return np.where(encoded.clusters < 0, -1, self.groups[place][encoded.clusters])
+
+    def cut(self, *, n_clusters: int | None = None, height: float | None = None) -> "MergeTree":
+        """The same tree cut elsewhere: at a number of clusters, or below a height.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=1)
+        >>> tree.cut(n_clusters=2).groups
+        array([0, 0, 1])
+        """
+        if (n_clusters is None) == (height is None):
+            raise InputError("cut takes one of n_clusters and height; pass exactly one.")
+        if n_clusters is not None:
+            n_taken, stopped = self._merges_to(n_clusters), f"cut at {n_clusters} clusters"
+        else:
+            assert height is not None
+            if math.isnan(height):
+                raise InputError("height must be a number, got nan; see the heights in table().")
+            heights = np.array([merge.height for merge in self.merges])
+            n_taken = int(np.searchsorted(heights, height, side="right"))
+            n_taken = min(n_taken, self.n_initial - 1 - self.n_forbidden)
+            stopped = f"cut at height {height:g}"
+        return replace(self, taken=np.arange(self.n_initial - 1) < n_taken, stopped=stopped)
+
+    def undo(self, step: int) -> "MergeTree":
+        """The same tree without merge ``step`` and all that was built on it.
+
+        Other merges stay.  Steps count from 0, as in :attr:`merges`.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=1)
+        >>> tree.undo(1).groups
+        array([0, 0, 1])
+        """
+        if not 0 <= step < len(self.merges) or not self.taken[step]:
+            raise InputError(
+                f"merge {step} is not part of this cut; undo one of "
+                f"{', '.join(map(str, np.flatnonzero(self.taken)[:20])) or 'none'}."
+            )
+        taken = self.taken.copy()
+        undone = {self.n_initial + step}
+        taken[step] = False
+        for later in range(step + 1, len(self.merges)):
+            if undone & {self.merges[later].left, self.merges[later].right}:
+                undone.add(self.n_initial + later)
+                taken[later] = False
+        return replace(self, taken=taken, stopped=f"{self.stopped}; merge {step} undone")
+
+    def table(self) -> dict[str, list[Any]]:
+        """The merges by column, ready for a data frame or a file."""
+        columns: dict[str, list[Any]] = {
+            "step": list(range(len(self.merges))),
+            "left": [self.name(merge.left) for merge in self.merges],
+            "right": [self.name(merge.right) for merge in self.merges],
+        }
+        for field in fields(Merge)[2:]:
+            columns[field.name] = [getattr(merge, field.name) for merge in self.merges]
+        columns["merged"] = self.taken.tolist()
+        return columns
+
+    def name(self, node: int) -> str:
+        """An initial cluster's own name, or ``"step 3"`` for what step 3 made."""
+        k = self.n_initial
+        return str(self.cluster_ids[node]) if node < k else f"step {node - k}"
+
+    def to_frame(self) -> Any:
+        """:meth:`table` as a pandas DataFrame."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("to_frame needs pandas: pip install unsplit[tables]") from None
+        return pd.DataFrame(self.table())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one .npz file, without pickle; an older file is replaced whole."""
+        meta = {"format": FORMAT, "merges": [asdict(merge) for merge in self.merges]}
+        meta |= {name: getattr(self, name) for name in _PLAIN}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        with replacing(path) as new, new.open("wb") as file:
+            np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "MergeTree":
+        """Read what :meth:`save` wrote."""
+        try:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as content:
+                arrays = {name: content[name] for name in _ARRAYS}
+                meta = json.loads(str(content["meta"]))
+        except FileNotFoundError:
+            raise
+        except (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile, zlib.error):
+            raise InputError(f"{path} was not written by MergeTree.save.") from None
+        if meta.get("format") != FORMAT:
+            raise InputError(
+                f"{path} has format {meta.get('format')!r}, this version reads {FORMAT!r}; "
+                "merge again or use the version that wrote the file."
+            )
+        merges = tuple(Merge(**merge) for merge in meta["merges"])
+        return cls(merges=merges, **arrays, **{name: meta[name] for name in _PLAIN})
+
+    def __repr__(self) -> str:
+        return (
+            f"MergeTree: {self.n_initial:,} clusters merged into {self.n_clusters:,} "
+            f"({self.strategy}, {self.statistic})\n  stopped: {self.stopped}"
+        )
+
+    def _merges_to(self, n_clusters: int) -> int:
+        k = self.n_initial
+        fewest = 1 + self.n_forbidden
+        if not isinstance(n_clusters, (int, np.integer)) or not fewest <= n_clusters <= k:
+            because = " without breaking a cannot_link" if self.n_forbidden else ""
+            raise InputError(
+                f"n_clusters={n_clusters} is not possible{because}; choose {fewest} to {k}."
+            )
+        return k - n_clusters
+
+
+_ARRAYS = ("cluster_ids", "sizes", "taken")
+_PLAIN = ("statistic", "strategy", "stopped", "n_forbidden")
+
+
+def members_of_nodes(merges: Sequence[Merge], n_initial: int) -> list[list[int]]:
+    """Initial clusters below every node of the tree."""
+    members = [[leaf] for leaf in range(n_initial)]
+    for merge in merges:
+        members.append(members[merge.left] + members[merge.right])
+    return members
+
+
+def _numbered_by_first(values: Iterable[int]) -> Index:
+    number: dict[int, int] = {}
+    return np.array([number.setdefault(value, len(number)) for value in values], np.int64)

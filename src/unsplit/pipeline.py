@@ -1,0 +1,132 @@
+"""From observations and an over-clustering to a merge tree: what estimator and commands run."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from unsplit.estimation import Settings, fit
+from unsplit.heldout import Fitted, Progress
+from unsplit.labels import encode_labels
+from unsplit.merging.agglomerate import Record
+from unsplit.merging.clusters import Estimate
+from unsplit.merging.constraints import Link
+from unsplit.merging.front import looks_like_partition, merge
+from unsplit.merging.tree import MergeTree
+from unsplit.randomness import generator_of
+from unsplit.result import PairwiseTVD
+from unsplit.sampling import Index
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """The choices of :func:`unsplit.merge`, under the same names."""
+
+    n_clusters: int | None = None
+    max_tvd: float | None = None
+    alpha: float | None = None
+    strategy: str = "compose"
+    statistic: str = "lecam"
+    linkage: str = "average"
+    must_link: Iterable[Link] = ()
+    cannot_link: Iterable[Link] = ()
+    min_clusters: int | None = None
+    max_clusters: int | None = None
+
+    @property
+    def automatic(self) -> bool:
+        """Whether no stopping rule was given."""
+        return self.n_clusters is None and self.max_tvd is None and self.alpha is None
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """Networks, the estimate that ranked where it is another one, and the tree."""
+
+    fitted: Fitted
+    view: PairwiseTVD | None
+    tree: MergeTree
+
+
+def merge_overclustering(
+    X: ArrayLike,
+    labels: ArrayLike,
+    wishes: Wishes,
+    settings: Settings,
+    random_state: object = None,
+    progress: bool | Progress = False,
+    on_merge: Callable[[Record], None] | None = None,
+    done: Record | None = None,
+) -> Merged:
+    """Estimate all distances, look a second time if the clusters only touch, and merge.
+
+    The second estimate (``smooth``) is made when the clusters look like a partition of the same
+    features and the answer depends on it.
+    """
+    seeds = generator_of(random_state).integers(2**63, size=4)
+    fitted = fit(X, labels, settings, seeds[0], progress)
+    view = None
+    if _needs_view(wishes) and looks_like_partition(fitted.result):
+        smooth = replace(settings, smooth=True)
+        view = fit(X, labels, smooth, seeds[1], progress).result
+    tree = merge(
+        fitted.result,
+        **vars(wishes),
+        view=view,
+        estimate=_estimate(X, labels, fitted, wishes.strategy, settings, int(seeds[2])),
+        random_state=int(seeds[3]),
+        on_merge=on_merge,
+        done=done,
+    )
+    return Merged(fitted, view, tree)
+
+
+def _needs_view(wishes: Wishes) -> bool:
+    return wishes.strategy == "compose" or (wishes.strategy == "linkage" and wishes.automatic)
+
+
+def _estimate(
+    X: ArrayLike, labels: ArrayLike, fitted: Fitted, strategy: str, settings: Settings, seed: int
+) -> Estimate | None:
+    """How to estimate anew once clusters have been merged."""
+    if strategy == "retrain":
+        clusters = encode_labels(labels, len(fitted.rows)).clusters
+        return Retraining(X, clusters, settings, seed)
+    return Warm(fitted, seed) if strategy == "warm" else None
+
+
+@dataclass(frozen=True, eq=False)
+class Retraining:
+    """The paper's way: train from scratch for every new set of clusters.
+
+    The seed depends on how many are left, so that an interrupted run can be taken up again.
+    """
+
+    X: ArrayLike
+    clusters: Index
+    settings: Settings
+    seed: int
+
+    def __call__(self, groups: Index) -> PairwiseTVD:
+        """Estimate for groups of the initial clusters."""
+        labels = np.where(self.clusters < 0, -1, groups[self.clusters])
+        rng = np.random.default_rng([self.seed, int(groups.max())])
+        return fit(self.X, labels, self.settings, rng).result
+
+
+class Warm:
+    """Train on from the last weights after every merge."""
+
+    def __init__(self, fitted: Fitted, seed: int) -> None:
+        self.fitted = fitted
+        self.rng = np.random.default_rng(seed)
+        self.groups = np.arange(fitted.result.n_clusters)
+
+    def __call__(self, groups: Index) -> PairwiseTVD:
+        """Estimate for groups of the initial clusters, which join groups of the last call."""
+        step = np.empty(int(self.groups.max()) + 1, np.int64)
+        step[self.groups] = groups
+        self.fitted = self.fitted.merged(step, self.rng)
+        self.groups = groups
+        return self.fitted.result

@@ -1,0 +1,184 @@
+"""How far apart the clusters were that each merge joined."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsplit.merging.tree import MergeTree
+from unsplit.plots.style import COLOURS, INK, LARGEST_TEXT, clean, new_axes
+from unsplit.sampling import Index
+
+Floats = NDArray[np.float64]
+
+# Up to here a line helps to follow single merges.
+FEW_MERGES = 60
+
+
+@dataclass(frozen=True, eq=False)
+class MergeCurve:
+    """The merges in their order; all arrays have shape (k − 1,).
+
+    Parameters
+    ----------
+    n_left : ndarray
+        Clusters left once this merge and all before it are made: k − 1 … 1.
+    tvd, low, high : ndarrays
+        Distance of the two clusters joined and its 95 % interval; NaN without scores.
+    statistic : ndarray
+        What ranked the pair.
+    taken : ndarray
+        Whether the merge was made.
+    cut : float
+        Just after the last merge made, on the scale of ``n_left``.
+    n_left_out : int
+        Merges before the cut that were not made.
+    """
+
+    n_left: Index
+    tvd: Floats
+    low: Floats
+    high: Floats
+    statistic: Floats
+    taken: NDArray[np.bool_]
+    cut: float
+    n_left_out: int
+
+
+def merge_curve_data(tree: MergeTree) -> MergeCurve:
+    """The distance of every merge, and where merging stopped.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> data = merge_curve_data(tree)
+    >>> data.n_left, data.taken, data.cut
+    (array([2, 1]), array([ True, False]), 1.5)
+    """
+    k = tree.n_initial
+    columns = {
+        name: np.array([getattr(merge, name) for merge in tree.merges], np.float64)
+        for name in ("tvd", "low", "high", "statistic")
+    }
+    n_before = int(np.flatnonzero(tree.taken).max(initial=-1)) + 1
+    return MergeCurve(
+        n_left=np.arange(k - 1, 0, -1),
+        **columns,
+        taken=tree.taken,
+        cut=k - n_before - 0.5,
+        n_left_out=n_before - int(tree.taken.sum()),
+    )
+
+
+def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
+    """Draw the TVD of every merge with its 95 % interval, and where merging stopped.
+
+    Merging goes from left to right.  The statistic that ranked the pairs is the thin line; a tree
+    from a plain matrix has nothing else.  Merges before the cut that were not made are hollow.
+    With many merges and the cut among the last of them, the axis is logarithmic.
+
+    Parameters
+    ----------
+    tree : MergeTree
+    ax : matplotlib.axes.Axes, optional
+        By default one on a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> merge_curve(tree).get_xlabel()
+    'clusters left'
+    """
+    data = merge_curve_data(tree)
+    ax = new_axes(7.0, 4.2) if ax is None else ax
+    clean(ax, "left", "bottom")
+    if np.isnan(data.tvd).all():
+        _draw_statistic(ax, data, tree.statistic, COLOURS[0])
+    else:
+        _draw_both(ax, data, tree.statistic)
+    _draw_left_out(ax, data)
+    _mark_cut(ax, data, tree.n_clusters)
+    _set_x_axis(ax, data)
+    return ax
+
+
+def _draw_both(ax: Any, data: MergeCurve, statistic: str) -> None:
+    """The TVD, and the statistic: on the same axis if it fits there, else on one of its own."""
+    _draw_tvd(ax, data)
+    if np.array_equal(data.tvd, data.statistic):
+        return
+    if data.statistic.min() < 0 or data.statistic.max() > 1:
+        own = ax.twinx()
+        clean(own, "right")
+        _draw_statistic(own, data, statistic, COLOURS[1])
+    else:
+        _draw_statistic(ax, data, statistic, COLOURS[1])
+        ax.set_ylabel("distance of the two joined", color=INK)
+        ax.legend(loc="best", frameon=False, labelcolor=INK, fontsize=LARGEST_TEXT)
+
+
+def _draw_tvd(ax: Any, data: MergeCurve) -> None:
+    n = len(data.n_left)
+    bar = min(3.0, max(0.5, 150 / max(n, 1)))
+    ax.vlines(data.n_left, data.low, data.high, color=COLOURS[0], alpha=0.3, linewidth=bar)
+    # A line through very many points is a scribble.
+    line = 1.2 if n <= FEW_MERGES else 0.0
+    ax.plot(
+        data.n_left, data.tvd, color=COLOURS[0], marker="o", markersize=1.5 + 0.6 * bar,
+        markeredgewidth=0, linewidth=line, label="TVD, 95 % interval",
+    )  # fmt: skip
+    ax.set_ylim(-0.02, 1.02)
+    ax.set_ylabel("TVD, 95 % interval", color=COLOURS[0])
+
+
+def _draw_statistic(ax: Any, data: MergeCurve, name: str, colour: str) -> None:
+    dot = 2.5 if len(data.n_left) <= FEW_MERGES else 0.0
+    look: dict[str, Any] = {"color": colour, "linewidth": 0.9, "marker": "o", "markersize": dot}
+    ax.plot(data.n_left, data.statistic, label=name, **look)
+    ax.set_ylabel(name, color=colour)
+
+
+def _draw_left_out(ax: Any, data: MergeCurve) -> None:
+    left_out = ~data.taken & (data.n_left > data.cut)
+    y = np.where(np.isnan(data.tvd), data.statistic, data.tvd)
+    look: dict[str, Any] = {"facecolors": "white", "edgecolors": COLOURS[0], "zorder": 3}
+    size = 25 if len(data.n_left) <= FEW_MERGES else 8
+    ax.scatter(data.n_left[left_out], y[left_out], s=size, **look)
+
+
+def _mark_cut(ax: Any, data: MergeCurve, n_clusters: int) -> None:
+    text = _counted(n_clusters, "cluster")
+    if data.n_left_out:
+        text += f", {_counted(data.n_left_out, 'earlier merge')} left out"
+    ax.axvline(data.cut, color=INK, linewidth=0.8, dashes=(4, 3), zorder=1)
+    ax.annotate(
+        text, (data.cut, 1.0), xytext=(0, 3), color=INK, fontsize=LARGEST_TEXT,
+        xycoords=("data", "axes fraction"), textcoords="offset points", ha="center",
+    )  # fmt: skip
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def _set_x_axis(ax: Any, data: MergeCurve) -> None:
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    n = len(data.n_left)
+    if n > FEW_MERGES and data.cut < n / 20:
+        ax.set_xscale("log")
+        ax.set_xlim(1.05 * n, min(0.9, 0.9 * data.cut))
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.xaxis.set_minor_locator(NullLocator())
+    else:
+        ax.set_xlim(n + 0.7, 0.3)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    ax.xaxis.set_major_formatter("{x:,.0f}")
+    ax.set_xlabel("clusters left", color=INK)

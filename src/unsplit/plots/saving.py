@@ -1,0 +1,77 @@
+"""All figures into one folder."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from unsplit.errors import InputError
+from unsplit.files import output_folder
+from unsplit.merging.tree import MergeTree
+from unsplit.plots.branches import dendrogram
+from unsplit.plots.curve import merge_curve
+from unsplit.plots.matrix import distances
+from unsplit.result import PairwiseTVD
+
+# What matplotlib would write into a file that changes from day to day or release to release.
+_NOT_WRITTEN: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None},
+    "svg": {"Date": None},
+}
+
+
+def save_figures(
+    folder: str | os.PathLike[str],
+    tree: MergeTree,
+    tvd: PairwiseTVD | ArrayLike | None = None,
+    formats: Sequence[str] = ("png",),
+) -> list[Path]:
+    """Write dendrogram, merge_curve and, given the distances, distances.
+
+    The same input gives the same bytes, with the same matplotlib and fonts.
+
+    Parameters
+    ----------
+    folder : path
+        Made if there is none; files of the same names are replaced, others stay.
+    tree : MergeTree
+    tvd : PairwiseTVD or array-like of shape (k, k), optional
+    formats : sequence of {"png", "pdf", "svg"}
+
+    Returns
+    -------
+    list of Path
+        The files written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import unsplit
+    >>> D = [[0, 0.9, 0.1], [0.9, 0, 0.8], [0.1, 0.8, 0]]
+    >>> tree = unsplit.merge(D, n_clusters=2)
+    >>> [path.name for path in save_figures(tempfile.mkdtemp(), tree, D)]
+    ['dendrogram.png', 'merge_curve.png', 'distances.png']
+    """
+    for name in formats:
+        if name not in _NOT_WRITTEN:
+            raise InputError(f"formats has {name!r}; choose from {', '.join(_NOT_WRITTEN)}.")
+    axes = {"dendrogram": dendrogram(tree), "merge_curve": merge_curve(tree)}
+    if tvd is not None:
+        axes["distances"] = distances(tree, tvd)
+    names = [f"{figure}.{suffix}" for figure in axes for suffix in formats]
+    with output_folder(folder) as new:
+        for name in names:
+            _save(axes[Path(name).stem].figure, new / name)
+    return [Path(folder) / name for name in names]
+
+
+def _save(figure: Any, path: Path) -> None:
+    from matplotlib import rc_context
+
+    suffix = path.suffix[1:]
+    # Without a salt the identifiers in an SVG are random.
+    with rc_context({"svg.hashsalt": "unsplit"}):
+        figure.savefig(path, dpi=150, format=suffix, metadata=_NOT_WRITTEN[suffix])

@@ -1,0 +1,85 @@
+"""Colours, names and axes that all figures share."""
+
+from collections.abc import Iterable, Sequence
+from itertools import cycle
+from typing import Any
+
+# Paul Tol's ten qualitative colours, safe for the colour-blind, mixed so that neighbours differ.
+COLOURS = (
+    "#332288", "#CC6677", "#44AA99", "#882255", "#999933",
+    "#AA4499", "#117733", "#DDCC77", "#661100", "#88CCEE",
+)  # fmt: skip
+GREY = "#A6A6A6"
+INK = "#333333"
+
+LARGEST_TEXT, SMALLEST_TEXT = 9.0, 5.0
+LONGEST_NAME = 24
+
+
+def new_axes(width: float, height: float) -> Any:
+    """Axes on a figure of its own, in inches; pyplot and the display never hear of it."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("figures need matplotlib: pip install unsplit[figures]") from None
+    figure = Figure(figsize=(width, height), layout="compressed")
+    FigureCanvasAgg(figure)
+    return figure.add_subplot()
+
+
+def colours_of(clusters: Iterable[int]) -> dict[int, str]:
+    """A colour for each cluster, from left to right; beyond ten they return in turn.
+
+    More than ten hues are not told apart, but two clusters of one colour are at least ten apart.
+
+    Examples
+    --------
+    >>> colours_of([4, 1])
+    {4: '#332288', 1: '#CC6677'}
+    """
+    return dict(zip(clusters, cycle(COLOURS), strict=False))
+
+
+def short_name(name: object) -> str:
+    """One line of at most 24 characters; the middle of a longer name is left out.
+
+    Examples
+    --------
+    >>> short_name("memory T cells, activated, donor 12")
+    'memory T cells… donor 12'
+    """
+    text = " ".join(str(name).split())
+    head = LONGEST_NAME * 3 // 5
+    tail = LONGEST_NAME - head - 1
+    return text if len(text) <= LONGEST_NAME else f"{text[:head]}…{text[-tail:]}"
+
+
+def write_names(ax: Any, names: Sequence[str], side: str) -> None:
+    """Name the ticks 0, 1, … of one side if there is room to read the names, else leave them out.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    names : sequence of str
+    side : {"x", "y"}
+    """
+    box = ax.get_window_extent()
+    room = (box.width if side == "x" else box.height) * 72 / ax.figure.dpi / len(names)
+    size = min(LARGEST_TEXT, 0.85 * room)
+    shown = [short_name(name) for name in names] if size >= SMALLEST_TEXT else []
+    # A letter is about 0.6 times as wide as it is high.
+    lies = side == "y" or 0.6 * size * (max(map(len, shown), default=0) + 1) < room
+    axis = ax.xaxis if side == "x" else ax.yaxis
+    # Names are the user's own: a dollar is not mathematics.
+    look: dict[str, Any] = {"fontsize": size, "rotation": 0 if lies else 90, "parse_math": False}
+    axis.set_ticks(range(len(shown)), shown, **look)
+    axis.set_tick_params(length=0)
+
+
+def clean(ax: Any, *spines: str) -> None:
+    """Keep only the named spines, in the colour of the text."""
+    for name, spine in ax.spines.items():
+        spine.set_visible(name in spines)
+        spine.set_color(INK)
+    ax.tick_params(colors=INK, labelsize=LARGEST_TEXT)

@@ -1,0 +1,260 @@
+"""What the scores say about merged clusters, against slow twins and known densities."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from tests import reference
+from tests.merging_cases import gaussian_estimate, log_density, regrouped, soft_hits, union_scores
+from unsplit import dip, pairwise_tvd, stats
+from unsplit.datasets import gaussians
+from unsplit.merging.clusters import Composed, Mixtures
+from unsplit.merging.contrast import Contrast
+
+quick = settings(deadline=None, max_examples=15, derandomize=True)
+
+MEANS = [[0, 0], [0, 0], [1, 0], [2, 1], [0, 4], [3, 3]]
+SIZES = [30, 12, 25, 40, 1, 7]
+SCALES = [1, 1, 1, 0.5, 1, 2]
+
+
+def small(n_folds=3, share=1.0, seed=0):
+    """Six clusters of unlike sizes and scales; the fifth holds nothing out."""
+    return gaussian_estimate(MEANS, SIZES, scales=SCALES, n_folds=n_folds, share=share, seed=seed)
+
+
+CASES = {"crossfit": {"n_folds": 3}, "holdout": {"n_folds": 1, "share": 0.4}}
+
+
+def all_pairs(k):
+    return [(a, b) for a in range(k) for b in range(k) if a != b]
+
+
+def random_merges(seed, k, n_merges):
+    """Merges as (slot kept, slot emptied), and the slot in which every cluster ends up."""
+    rng = np.random.default_rng(seed)
+    slot, merges = np.arange(k), []
+    for _ in range(n_merges):
+        a, b = rng.choice(np.unique(slot), 2, replace=False).tolist()
+        slot[slot == b] = a
+        merges.append((a, b))
+    return merges, slot
+
+
+# --- one pair -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_unmerged_clusters_are_as_in_the_estimate(case):
+    result, _ = small(**CASES[case])
+    evidence = Mixtures(result)
+    low, high = result.confidence_interval()
+    for a, b in all_pairs(len(SIZES)):
+        contrast = evidence.contrast(a, b)
+        assert contrast.hit_rate[0, 1] == pytest.approx(result.hit_rate[a, b], abs=1e-12)
+        assert contrast.hit_rate[1, 0] == pytest.approx(result.hit_rate[b, a], abs=1e-12)
+        assert contrast.tvd == pytest.approx(result.tvd[a, b], abs=1e-12)
+        assert contrast.interval == pytest.approx((low[a, b], high[a, b]), abs=1e-9)
+        assert contrast.p_value == pytest.approx(result.p_value[a, b], rel=1e-9)
+        np.testing.assert_array_equal(contrast.counts, result.scores.counts[:, [a, b]])
+
+
+@pytest.mark.parametrize("holdout", [None, 0.3])
+def test_unmerged_clusters_are_as_in_a_trained_estimate(holdout):
+    X, labels = gaussians([[0, 0], [0.5, 0], [3, 0]], 40)
+    result = pairwise_tvd(X, labels, epochs=3, holdout=holdout, random_state=0, device="cpu")
+    low, high = result.confidence_interval()
+    evidence = Mixtures(result)
+    for a, b in all_pairs(3):
+        contrast = evidence.contrast(a, b)
+        assert contrast.tvd == pytest.approx(result.tvd[a, b], abs=1e-12)
+        assert contrast.interval == pytest.approx((low[a, b], high[a, b]), abs=1e-9)
+        assert contrast.p_value == pytest.approx(result.p_value[a, b], rel=1e-6)
+
+
+@pytest.mark.parametrize(("n_a", "n_b"), [(3, 10), (10, 3), (1, 12), (1, 1), (25, 40)])
+def test_holdout_p_value_against_scipy(n_a, n_b):
+    # Unequal sizes and a perfect score: the largest U there is.
+    values = np.concatenate([np.arange(1.0, n_a + 1), -np.arange(1.0, n_b + 1)])
+    contrast = Contrast(values, values > 0, np.zeros(len(values), int), 1)
+    if n_a * n_b <= stats.EXACT_PAIRS:
+        expected = stats.rank_sum_survival(n_a, n_b)[-1]
+    else:
+        U, sd = n_a * n_b, np.sqrt(n_a * n_b * (n_a + n_b + 1) / 12)
+        expected = norm.sf((U / 2 - 0.5) / sd)
+    assert contrast.p_value == pytest.approx(expected, rel=1e-9)
+
+
+def test_swapping_the_clusters_changes_nothing():
+    result, _ = small()
+    evidence = Mixtures(result)
+    one, other = evidence.contrast(2, 3), evidence.contrast(3, 2)
+    np.testing.assert_array_equal(np.sort(one.values), np.sort(-other.values))
+    assert one.tvd == pytest.approx(other.tvd)
+    assert one.p_value == pytest.approx(other.p_value)
+    assert one.interval == pytest.approx(other.interval)
+
+
+def test_a_cluster_with_nothing_held_out_is_a_coin_toss():
+    result, _ = small()
+    contrast = Mixtures(result).contrast(4, 5)
+    assert result.too_small[4]
+    assert contrast.hit_rate[0, 1] == 0.5
+    assert contrast.p_value == 1.0
+    assert contrast.interval[0] == 0.0
+
+
+def test_two_clusters_with_nothing_held_out():
+    result, _ = gaussian_estimate([0, 1, 2], [20, 1, 1])
+    contrast = Mixtures(result).contrast(1, 2)
+    assert len(contrast.values) == 0
+    assert (contrast.tvd, contrast.p_value, contrast.unimodality) == (0.0, 1.0, 1.0)
+    assert contrast.interval == (0.0, 1.0)
+
+
+def test_hits_count_ties_as_one_half():
+    of_a = np.array([True, True, True, False, False])
+    contrast = Contrast(np.array([2.0, 0.0, -1.0, 0.0, -3.0]), of_a, np.zeros(5, int), 1)
+    assert contrast.hit_rate[0, 1] == pytest.approx(0.5)
+    assert contrast.hit_rate[1, 0] == pytest.approx(0.75)
+    assert contrast.tvd == pytest.approx(0.25)
+
+
+# --- the window in which a valley is looked for ---------------------------------------------------
+
+
+def naive_window(values):
+    """The m differences nearest to zero on either side, m the number on the smaller side."""
+    left = sorted((v for v in values if v < 0), key=abs)
+    right = sorted((v for v in values if v >= 0), key=abs)
+    m = min(len(left), len(right))
+    return sorted(left[:m] + right[:m])
+
+
+@quick
+@given(st.lists(st.integers(-6, 6).map(float), max_size=20))
+def test_window_against_its_definition(values):
+    contrast = Contrast(np.array(values), np.ones(len(values), bool), np.zeros(len(values), int), 1)
+    np.testing.assert_array_equal(contrast.window, naive_window(values))
+
+
+def test_valley_between_far_clusters_and_none_between_near_ones():
+    result, _ = gaussian_estimate([0, 2, 20], 150)
+    evidence = Mixtures(result)
+    assert evidence.contrast(0, 1).unimodality > 0.5
+    far = evidence.contrast(1, 2)
+    assert far.unimodality < 1e-6
+    assert far.unimodality == dip.dip_test(naive_window(far.values)).p_value
+
+
+def test_a_large_cluster_does_not_hide_the_valley_to_a_small_one():
+    result, _ = gaussian_estimate([0, 7], [2000, 40])
+    contrast = Mixtures(result).contrast(0, 1)
+    assert len(contrast.window) == 80
+    assert contrast.unimodality < 0.01 < dip.dip_test(contrast.values).p_value
+
+
+# --- composed scores ------------------------------------------------------------------------------
+
+
+@quick
+@given(st.integers(0, 10**6), st.integers(1, 6))
+def test_composed_scores_against_all_scores(seed, n_members):
+    result, _ = small()
+    rng = np.random.default_rng(seed)
+    scores, m = result.scores, len(result.scores.rows)
+    members = rng.choice(len(SIZES), n_members, replace=False)
+    index = rng.choice(m, rng.integers(1, m), replace=False)
+    groups = np.where(np.isin(np.arange(len(SIZES)), members), 0, 1)
+    expected = union_scores(result, groups)[index, 0]
+    found = scores.composed(index, members.tolist(), result.sizes)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+def test_composed_score_is_the_log_density_of_the_mixture():
+    result, X = small()
+    members = [0, 2, 3, 5]
+    index = np.arange(len(result.scores.rows))
+    expected = log_density(
+        X[result.scores.rows],
+        np.array(MEANS)[members],
+        np.array(SIZES)[members],
+        np.array(SCALES)[members],
+    )
+    found = result.scores.composed(index, members, result.sizes)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", CASES)
+@quick
+@given(st.integers(0, 10**6), st.integers(1, 4))
+def test_merged_clusters_are_those_of_an_estimate_for_the_union(case, seed, n_merges):
+    result, _ = small(**CASES[case])
+    merges, slot = random_merges(seed, len(SIZES), n_merges)
+    evidence = Mixtures(result)
+    for a, b in merges:
+        evidence.merge(a, b)
+    alive, groups = np.unique(slot, return_inverse=True)
+    union = regrouped(result, groups)
+    z = union.scores.dense()
+    for i, j in all_pairs(len(alive)):
+        contrast = evidence.contrast(int(alive[i]), int(alive[j]))
+        assert contrast.tvd == pytest.approx(union.tvd[i, j], abs=1e-9)
+        assert contrast.p_value == pytest.approx(union.p_value[i, j], rel=0.01)
+        U = reference.rank_sum(z, union.scores.clusters, union.scores.folds, i, j)
+        found = sum(contrast._rank_sum(fold) for fold in range(contrast.n_folds))
+        assert found == pytest.approx(U, abs=1.0)
+
+
+@pytest.mark.parametrize("case", CASES)
+@quick
+@given(st.integers(0, 10**6), st.integers(0, 5))
+def test_ranking_of_merged_clusters_from_scratch(case, seed, n_merges):
+    result, _ = small(**CASES[case])
+    merges, slot = random_merges(seed, len(SIZES), n_merges)
+    ranking = Composed(result)
+    for a, b in merges:
+        assert tuple(ranking.merge(a, b)) == (a,)
+    alive, groups = np.unique(slot, return_inverse=True)
+    clusters = groups[result.scores.clusters]
+    hits = soft_hits(union_scores(result, groups), clusters)
+    inside = np.ix_(alive, alive)
+    np.testing.assert_allclose(ranking.soft_hits[inside], hits, atol=1e-5)
+    expected = observation_weighted_accuracy(hits, clusters)
+    np.testing.assert_allclose(ranking.distances()[inside], expected, atol=2e-5)
+    for slot_of, row in zip(alive, expected, strict=True):
+        np.testing.assert_allclose(ranking.row(slot_of)[alive], row, atol=2e-5)
+
+
+def observation_weighted_accuracy(hits, clusters):
+    """2·mean − 1 of the soft hits of two clusters' observations, each counted once."""
+    k = len(hits)
+    counts = [int((clusters == i).sum()) for i in range(k)]
+    result = np.zeros((k, k))
+    for i, j in all_pairs(k):
+        if counts[i] + counts[j]:
+            mean = (counts[i] * hits[i, j] + counts[j] * hits[j, i]) / (counts[i] + counts[j])
+            result[i, j] = max(0.0, 2 * mean - 1)
+    return result
+
+
+def test_composed_column_is_the_log_density_of_the_mixture():
+    result, X = small()
+    ranking = Composed(result)
+    for a, b in [(3, 0), (2, 5), (3, 2)]:
+        ranking.merge(a, b)
+    members = [0, 2, 3, 5]
+    expected = log_density(
+        X[np.sort(result.scores.rows)],
+        np.array(MEANS)[members],
+        np.array(SIZES)[members],
+        np.array(SCALES)[members],
+    )
+    np.testing.assert_allclose(ranking.z[:, 3], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_for_clusters_of_one_size_the_ranking_is_the_le_cam_distance():
+    result, _ = gaussian_estimate([0, 1, 3], 30)
+    np.testing.assert_allclose(Composed(result).distances(), result.divergence("lecam"), atol=1e-6)

@@ -1,0 +1,175 @@
+"""ClusterMerger as a scikit-learn estimator."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits, make_moons
+from sklearn.metrics import adjusted_rand_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from unsplit import ClusterMerger, InputError, PartitionWarning, datasets
+from unsplit.overclustering import artificial
+
+QUICK = {"epochs": 3, "device": "cpu", "random_state": 0}
+
+
+@parametrize_with_checks([ClusterMerger(n_clusters=3, epochs=3, device="cpu")])
+@pytest.mark.filterwarnings("default")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def halves():
+    """Three far Gaussians, each cut in two at random."""
+    centres = np.repeat([[0, 0], [9, 0], [0, 9]], 2, axis=0)
+    return datasets.gaussians(centres, 60, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def merger(halves):
+    X, labels = halves
+    return ClusterMerger(**QUICK | {"epochs": 30}).fit(X, initial_labels=labels)
+
+
+def test_halves_are_found(merger, halves):
+    _, labels = halves
+    assert merger.n_clusters_ == 3
+    assert adjusted_rand_score(labels // 2, merger.labels_) == 1.0
+    assert merger.labels_.dtype == np.int64
+    assert np.array_equal(merger.initial_labels_, labels)
+
+
+def test_fitted_attributes_agree(merger):
+    k = 6
+    assert merger.tvd_.shape == (k, k)
+    assert merger.linkage_.shape == (k - 1, 4)
+    assert np.array_equal(merger.linkage_, merger.tree_.linkage)
+    assert merger.n_iter_ == len(merger.history_.epoch) > 0
+    assert merger.pairwise_.n_clusters == k
+    assert merger.n_clusters_ == merger.tree_.n_clusters == len(np.unique(merger.labels_))
+
+
+def test_predict_finds_the_cluster_of_new_observations(merger):
+    X, labels = datasets.gaussians([[0, 0], [9, 0], [0, 9]], 50, random_state=1)
+    predicted = merger.predict(X)
+    at_centres = merger.predict([[0, 0], [9, 0], [0, 9]])
+    assert len(set(at_centres)) == 3
+    assert np.array_equal(predicted, at_centres[labels])
+
+
+def test_predict_is_the_same_for_a_sparse_matrix(merger):
+    X = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0], [3.0, 4.0]])
+    assert np.array_equal(merger.predict(X), merger.predict(scipy.sparse.csr_array(X)))
+
+
+def test_prediction_is_not_swayed_by_a_far_origin(halves):
+    X, labels = halves
+    far = ClusterMerger(**QUICK | {"epochs": 30}).fit(X + 1e6, initial_labels=labels)
+    assert len(set(far.predict(np.array([[0, 0], [9, 0], [0, 9]]) + 1e6))) == 3
+
+
+def test_larger_clusters_get_the_doubtful_observations():
+    # One density, cut 9 to 1: everywhere the larger part is more probable.
+    X = np.random.default_rng(0).standard_normal((500, 2))
+    labels = (np.arange(500) % 10 == 0).astype(int)
+    merger = ClusterMerger(2, **QUICK).fit(X, initial_labels=labels)
+    larger = merger.tree_.mapping[0]
+    assert (merger.predict(X) == larger).mean() > 0.9
+
+
+def test_noise_stays_noise_and_names_may_be_strings(halves):
+    X, labels = halves
+    named = np.array([f"c{label}" for label in labels], object)
+    named[::7] = None
+    merger = ClusterMerger(3, **QUICK).fit(X, initial_labels=named)
+    assert (merger.labels_[::7] == -1).all()
+    assert (np.delete(merger.labels_, np.arange(0, len(X), 7)) >= 0).all()
+    assert set(merger.tree_.mapping) == {f"c{i}" for i in range(6)}
+
+
+def test_truth_passed_as_y_changes_nothing(halves):
+    X, labels = halves
+    with_y = ClusterMerger(3, **QUICK).fit(X, labels // 3, initial_labels=labels)
+    without = ClusterMerger(3, **QUICK).fit(X, initial_labels=labels)
+    assert np.array_equal(with_y.labels_, without.labels_)
+    assert np.array_equal(with_y.tvd_, without.tvd_)
+
+
+def test_without_labels_the_overclusterer_is_cloned_and_used():
+    X, y = make_moons(300, noise=0.05, random_state=0)
+    clusterer = KMeans(12, n_init=1)
+    merger = ClusterMerger(2, overclusterer=clusterer, **QUICK)
+    first, second = merger.fit_predict(X), clone(merger).fit_predict(X)
+    assert not hasattr(clusterer, "labels_")
+    assert len(np.unique(merger.initial_labels_)) == 12
+    assert np.array_equal(first, second)
+
+
+def test_in_a_pipeline():
+    X, _ = make_moons(200, noise=0.05, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), ClusterMerger(2, **QUICK))
+    assert len(np.unique(pipeline.fit_predict(X))) == 2
+    assert pipeline.predict(X[:5]).shape == (5,)
+
+
+def test_pickled_it_predicts_the_same_and_leaves_the_data_behind(merger, halves):
+    X, _ = halves
+    copy = pickle.loads(pickle.dumps(merger))
+    assert np.array_equal(copy.predict(X), merger.predict(X))
+    assert len(merger._scorer.like) == 1
+
+
+@pytest.mark.parametrize("strategy", ["linkage", "warm", "retrain", "spectral"])
+def test_every_strategy_finds_the_halves(halves, strategy):
+    X, labels = halves
+    merger = ClusterMerger(3, strategy=strategy, **QUICK | {"epochs": 15})
+    found = merger.fit_predict(X, initial_labels=labels)
+    assert adjusted_rand_score(labels // 2, found) == 1.0
+    assert merger.tree_.strategy in (strategy, "average linkage")
+
+
+def test_split_digits_come_back_as_ten_by_auto_and_alpha():
+    X, digit = load_digits(return_X_y=True)
+    labels = artificial(digit, 20, random_state=0)
+    used = labels >= 0
+    auto = ClusterMerger(random_state=0, device="cpu").fit(X, initial_labels=labels)
+    assert auto.n_clusters_ == 10
+    assert adjusted_rand_score(digit[used], auto.labels_[used]) >= 0.99
+    alpha = ClusterMerger(alpha=0.05, random_state=0, device="cpu").fit(X, initial_labels=labels)
+    assert np.array_equal(alpha.labels_, auto.labels_)
+
+
+def test_moons_cut_by_k_means_come_back_as_two():
+    X, y = make_moons(1000, noise=0.06, random_state=0)
+    labels = KMeans(30, n_init=10, random_state=0).fit_predict(X)
+    with pytest.warns(PartitionWarning, match="partition of the same features"):
+        merger = ClusterMerger(random_state=0, device="cpu").fit(X, initial_labels=labels)
+    assert merger.n_clusters_ == 2
+    assert adjusted_rand_score(y, merger.labels_) >= 0.99
+    two = merger.tree_.cut(n_clusters=2)
+    assert adjusted_rand_score(y, two.labels(labels)) >= 0.99
+
+
+@pytest.mark.parametrize(
+    ("wish", "sentence"),
+    [
+        ({"n_clusters": 7}, "n_clusters must be a whole number from 1 to 6"),
+        ({"alpha": 2}, "alpha must lie between 0 and 1"),
+        ({"strategy": "magic"}, "strategy must be one of compose"),
+        ({"cv": 1}, "cv must be a whole number of at least 2"),
+        ({"max_tvd": 0.1, "alpha": 0.1}, "max_tvd and alpha are two stopping rules; choose one"),
+        ({"strategy": "spectral"}, "needs n_clusters"),
+    ],
+)
+def test_bad_settings_are_sentences_at_fit(halves, wish, sentence):
+    X, labels = halves
+    merger = ClusterMerger(**QUICK | wish)
+    with pytest.raises(InputError, match=sentence):
+        merger.fit(X, initial_labels=labels)
