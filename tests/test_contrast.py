@@ -143,7 +143,7 @@ def test_window_against_its_definition(values):
 def test_valley_between_far_clusters_and_none_between_near_ones():
     result, _ = gaussian_estimate([0, 2, 20], 150)
     evidence = Mixtures(result)
-    assert evidence.contrast(0, 1).unimodality > 0.5
+    assert evidence.contrast(0, 1).unimodality > 0.1
     far = evidence.contrast(1, 2)
     assert far.unimodality < 1e-6
     assert far.unimodality == dip.dip_test(naive_window(far.values)).p_value

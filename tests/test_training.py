@@ -12,7 +12,7 @@ from unsplit.heads import PairMatrixHead, ScoreHead
 from unsplit.heldout import heldout_scores
 from unsplit.networks import build_network
 from unsplit.sampling import Fold, crossfit_folds
-from unsplit.training import Stopping, TrainConfig, train
+from unsplit.training import Stopping, TrainConfig, mean_of_all, mean_of_others, own, train
 
 CPU = torch.device("cpu")
 
@@ -37,7 +37,7 @@ def fit(batch_folds, seed=0, **settings):
 
 
 def test_stopping_judges_a_fold_by_the_other_folds():
-    stopping = Stopping(3, patience=2, by_others=True)
+    stopping = Stopping(3, patience=2, judge=mean_of_others)
     assert stopping.step(np.array([0.6, 0.6, 0.6])).all()
     # Only fold 0 got better, so folds 1 and 2 keep this epoch and fold 0 does not.
     assert stopping.step(np.array([0.9, 0.6, 0.6])).tolist() == [False, True, True]
@@ -45,14 +45,14 @@ def test_stopping_judges_a_fold_by_the_other_folds():
 
 
 def test_stopping_can_judge_a_fold_by_what_it_watches():
-    stopping = Stopping(1, patience=2, by_others=False)
+    stopping = Stopping(1, patience=2, judge=own)
     curve = [0.6, 0.8, 0.7, 0.8, 0.9]
     kept = [bool(stopping.step(np.array([a]))[0]) for a in curve]
     assert kept == [True, True, False, False, True]
 
 
 def test_stopping_ends_after_patience_without_improvement():
-    stopping = Stopping(2, patience=2, by_others=True)
+    stopping = Stopping(2, patience=2, judge=mean_of_others)
     ends = []
     for accuracy in (0.6, 0.7, 0.7, 0.7):
         stopping.step(np.array([accuracy, accuracy]))
@@ -178,7 +178,26 @@ def test_batch_normalisation_trains_fold_by_fold():
 
 
 def test_folds_without_watched_rows_are_judged_by_the_rest():
-    stopping = Stopping(3, patience=2, by_others=True)
+    stopping = Stopping(3, patience=2, judge=mean_of_others)
     nothing = float("nan")
     assert stopping.step(np.array([0.6, nothing, nothing])).all()
     assert stopping.step(np.array([0.5, nothing, nothing])).tolist() == [True, False, False]
+
+
+def test_one_epoch_for_all_folds_is_the_one_with_the_best_mean():
+    stopping = Stopping(2, patience=2, judge=mean_of_all)
+    for accuracy in ([0.6, 0.6], [0.9, 0.5], [0.5, 0.8], [0.7, 0.6]):
+        stopping.step(np.array(accuracy))
+    assert stopping.kept_epoch.tolist() == [1, 1]
+    assert stopping.finished
+
+
+def test_until_there_were_enough_steps_the_latest_weights_are_kept():
+    stopping = Stopping(2, patience=1, judge=mean_of_all)
+    assert stopping.step(np.array([1.0, 1.0]), enough=False).all()
+    assert stopping.step(np.array([0.8, 0.8]), enough=False).all()
+    assert not stopping.finished
+    assert stopping.step(np.array([0.7, 0.7])).all()
+    assert not stopping.step(np.array([0.7, 0.7])).any()
+    assert stopping.kept_epoch.tolist() == [2, 2]
+    assert stopping.finished

@@ -24,6 +24,8 @@ from unsplit.result import PairwiseTVD
 from unsplit.sampling import Fold, Index, crossfit_folds, holdout_fold
 from unsplit.training import EpochRecord, TrainConfig
 
+SMOOTH_STEPS = 500
+
 
 def pairwise_tvd(
     X: ArrayLike,
@@ -58,7 +60,7 @@ def pairwise_tvd(
         Class-balanced cross-entropy (the default unless ``smooth``), or the paper's balanced
         pairwise logistic loss.  Both have the same minimiser.
     smooth : bool
-        Compare densities blurred by 0.3 standard deviations, with a network whose scores do not
+        Compare densities blurred by half a standard deviation, with a network whose scores do not
         level off.  Not for TVDs, which come out too small where clusters are finely structured,
         but to see how clusters that only touch lie to each other: the ``view`` of
         :func:`unsplit.merge`.
@@ -123,8 +125,11 @@ class Settings:
     def training(self) -> TrainConfig:
         """How to train."""
         config = TrainConfig(epochs=self.epochs)
-        # Strong decay keeps scores small, which flattens their far ends.
-        return replace(config, weight_decay=0.3) if self.smooth else config
+        if not self.smooth:
+            return config
+        # The shape of the scores counts, not only their sign: strong decay would flatten their
+        # far ends, and A, which sees signs alone, may be content before there is a shape.
+        return replace(config, weight_decay=0.3, least_steps=SMOOTH_STEPS, one_epoch=True)
 
 
 def fit(

@@ -1,13 +1,13 @@
 """Merging as a scikit-learn clusterer: wiring only."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 from torch import nn
 
 from unsplit.estimation import Settings
@@ -31,7 +31,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         How to merge.
     statistic, linkage : str
         What ranks pairs, for strategies other than "compose", and how linkage joins.
-    must_link, cannot_link : iterables of pairs of cluster names
+    must_link, cannot_link : sequences of pairs of cluster names
     min_clusters, max_clusters : int, optional
     overclusterer : scikit-learn clusterer, optional
         Makes the over-clustering when ``fit`` gets none; by default k-means into √n clusters.
@@ -78,8 +78,8 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         strategy: str = "compose",
         statistic: str = "lecam",
         linkage: str = "average",
-        must_link: Iterable[Link] = (),
-        cannot_link: Iterable[Link] = (),
+        must_link: Sequence[Link] = (),
+        cannot_link: Sequence[Link] = (),
         min_clusters: int | None = None,
         max_clusters: int | None = None,
         overclusterer: Any = None,
@@ -127,7 +127,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         rng = generator_of(self.random_state)
         if initial_labels is None:
             # Twice as many as are asked for, or there would be nothing to merge.
-            default = default_clusterer(X.shape[0], at_least=2 * (self.n_clusters or 1))
+            default = default_clusterer(_num_samples(X), at_least=2 * (self.n_clusters or 1))
             initial_labels = overcluster(X, self.overclusterer or default, rng)
         wishes = Wishes(**{name: getattr(self, name) for name in Wishes.__dataclass_fields__})
         settings = Settings(

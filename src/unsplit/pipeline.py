@@ -1,18 +1,25 @@
 """From observations and an over-clustering to a merge tree: what estimator and commands run."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from unsplit.estimation import Settings, fit
 from unsplit.heldout import Fitted, Progress
 from unsplit.labels import encode_labels
 from unsplit.merging.agglomerate import Record
+from unsplit.merging.choices import (
+    check_rules,
+    check_strategy,
+    exactly,
+    looks_like_partition,
+)
 from unsplit.merging.clusters import Estimate
-from unsplit.merging.constraints import Link
-from unsplit.merging.front import looks_like_partition, merge
+from unsplit.merging.constraints import Link, constraints
+from unsplit.merging.front import merge
 from unsplit.merging.tree import MergeTree
 from unsplit.randomness import generator_of
 from unsplit.result import PairwiseTVD
@@ -29,10 +36,19 @@ class Wishes:
     strategy: str = "compose"
     statistic: str = "lecam"
     linkage: str = "average"
-    must_link: Iterable[Link] = ()
-    cannot_link: Iterable[Link] = ()
+    must_link: Sequence[Link] = ()
+    cannot_link: Sequence[Link] = ()
     min_clusters: int | None = None
     max_clusters: int | None = None
+
+    def check(self, cluster_ids: NDArray[Any]) -> None:
+        """Refuse before the work starts what would be refused at its end."""
+        check_strategy(self.strategy, self.linkage, True, self.n_clusters, True)
+        check_rules(self.n_clusters, self.max_tvd, self.alpha)
+        fewest, most = self.min_clusters, self.max_clusters
+        if self.n_clusters is not None:
+            fewest, most = exactly(self.n_clusters, fewest, most, len(cluster_ids))
+        constraints(cluster_ids, self.must_link, self.cannot_link, fewest, most)
 
     @property
     def automatic(self) -> bool:
@@ -64,6 +80,7 @@ def merge_overclustering(
     The second estimate (``smooth``) is made when the clusters look like a partition of the same
     features and the answer depends on it.
     """
+    wishes.check(encode_labels(labels, np.size(labels)).cluster_ids)
     seeds = generator_of(random_state).integers(2**63, size=4)
     fitted = fit(X, labels, settings, seeds[0], progress)
     view = None

@@ -43,6 +43,11 @@ class TrainConfig:
         Observations per step and fold.
     averaging : float
         Decay of the running mean of the weights; the mean is what is tried and kept.
+    least_steps : int
+        Train for at least as many steps, whatever A says.
+    one_epoch : bool
+        Keep the weights of the same epoch in all folds, the one with the best mean A, so that
+        scores of all folds have one scale.  Otherwise each fold has its own, chosen by the others.
     batch_folds : bool or None
         Train the folds as one stacked network.  None: where the network allows it and is small.
     """
@@ -53,6 +58,8 @@ class TrainConfig:
     weight_decay: float = 4.0
     batch_size: int = 256
     averaging: float = 0.99
+    least_steps: int = 0
+    one_epoch: bool = False
     batch_folds: bool | None = None
 
 
@@ -83,26 +90,33 @@ class History:
         return cls(columns[0].astype(np.int64), columns[1], columns[2], columns[3], kept)
 
 
+Judge = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+
 class Stopping:
     """Remembers each fold's best A and when it came.
 
-    With ``by_others`` a fold is judged by the mean A of the other folds, else by its own.
+    ``judge`` turns the folds' A into what each fold is judged by.
     """
 
-    def __init__(self, n_folds: int, patience: int, by_others: bool) -> None:
+    def __init__(self, n_folds: int, patience: int, judge: Judge) -> None:
         self.best = np.full(n_folds, -np.inf)
         self.kept_epoch = np.zeros(n_folds, np.int64)
         self.patience = patience
-        self.by_others = by_others
+        self.judge = judge
         self.epoch = -1
 
-    def step(self, accuracy: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Take the folds' A after one more epoch; which folds should keep their weights?"""
+    def step(self, accuracy: NDArray[np.float64], enough: bool = True) -> NDArray[np.bool_]:
+        """Take the folds' A after one more epoch; which folds should keep their weights?
+
+        Until there were ``enough`` steps, all keep the latest.
+        """
         self.epoch += 1
-        judged = _mean_of_others(accuracy) if self.by_others else accuracy
+        judged = self.judge(accuracy)
         # Where nothing can be watched (NaN) the latest weights are kept.
         better = ~(judged <= self.best + TOLERANCE)
-        self.best[better] = judged[better]
+        if enough:
+            self.best[better] = judged[better]
         self.kept_epoch[better] = self.epoch
         return better
 
@@ -138,8 +152,7 @@ def train(
         Told after every epoch.
     """
     groups = _groups(networks, folds, rows, config)
-    by_others = len(folds) > 1 and all(fold.watches_test for fold in folds)
-    stopping = Stopping(len(folds), config.patience, by_others)
+    stopping = Stopping(len(folds), config.patience, _judge(folds, config))
     records: list[EpochRecord] = []
     cluster_of = clusters.cpu().numpy()
     start = time.perf_counter()
@@ -150,7 +163,8 @@ def train(
             batches = epoch_batches(train_rows, cluster_of, config.batch_size, rng)
             loss.append(group.run(batches, rows, clusters, config.averaging))
         accuracy = np.concatenate([group.watched_accuracy(rows, clusters) for group in groups])
-        better = stopping.step(accuracy)
+        enough = groups[0].steps_taken >= config.least_steps
+        better = stopping.step(accuracy, enough)
         for group, mask in zip(groups, np.split(better, len(groups)), strict=True):
             group.keep(mask)
         seconds = time.perf_counter() - start
@@ -166,7 +180,26 @@ def train(
     return History.of(records, stopping.kept_epoch)
 
 
-def _mean_of_others(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _judge(folds: Sequence[Fold], config: TrainConfig) -> Judge:
+    """By the mean of all folds, by the others where a fold watches what is counted, by its own."""
+    if config.one_epoch:
+        return mean_of_all
+    others = len(folds) > 1 and all(fold.watches_test for fold in folds)
+    return mean_of_others if others else own
+
+
+def own(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each entry for itself."""
+    return values
+
+
+def mean_of_all(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For every entry the mean of those that are known; NaN if none is."""
+    known = values[np.isfinite(values)]
+    return np.full_like(values, known.mean() if len(known) else np.nan)
+
+
+def mean_of_others(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """For each entry the mean of the others that are known; NaN if none is."""
     known = np.isfinite(values)
     filled = np.where(known, values, 0.0)

@@ -27,7 +27,7 @@ class Blur(nn.Module):
     different from one along a valley.  The width is in standard deviations of the features.
     """
 
-    def __init__(self, width: float = 0.3) -> None:
+    def __init__(self, width: float = 0.5) -> None:
         super().__init__()
         self.width = width
 

@@ -67,26 +67,31 @@ class Course:
             warnings.showwarning = self._warn
             yield
 
+    def warn(self, sentence: str) -> None:
+        """Tell a warning, whatever bar is on the screen."""
+        self.warnings.append(sentence)
+        tqdm.write(f"warning: {sentence}", file=sys.stderr)
+
     def on_epoch(self, record: EpochRecord) -> None:
         """Take note of an epoch of training."""
         if record.epoch == 0:
             self._n_trainings += 1
-            self._open("training" if self._n_trainings == 1 else "second look", " epochs")
+            what = "training" if self._n_trainings == 1 else "second look"
+            self._open(desc=what, unit=" epochs")
         self._bar.set_postfix_str(f"A {record.accuracy:.3f}", refresh=False)
         self._bar.update()
         self._last_epoch = time.perf_counter()
 
     def on_merge(self, record: Record, n_clusters: int) -> None:
         """Take note of a merge in a tree of so many clusters."""
+        done = len(record.merges)
         if self._bar is None or self._bar.total is None:
-            self._open("merging", " merges", n_clusters - 1)
-        self._bar.update(len(record.merges) - self._bar.n)
+            self._open(desc="merging", unit=" merges", total=n_clusters - 1, initial=done)
+        self._bar.update(done - self._bar.n)
 
-    def _open(self, what: str, unit: str, total: int | None = None) -> None:
+    def _open(self, **look: Any) -> None:
         self._close()
-        self._bar = tqdm(
-            desc=what, unit=unit, total=total, file=sys.stderr, leave=False, disable=None
-        )
+        self._bar = tqdm(**look, file=sys.stderr, leave=False, disable=None)
 
     def _close(self) -> None:
         if self._bar is not None:
@@ -97,8 +102,7 @@ class Course:
         key: object = category if issubclass(category, OURS) else str(message)
         if key not in self._told:
             self._told.add(key)
-            self.warnings.append(str(message))
-            tqdm.write(f"warning: {message}", file=sys.stderr)
+            self.warn(str(message))
 
 
 def _since(start: float) -> float:

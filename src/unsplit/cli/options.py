@@ -33,7 +33,10 @@ labels = click.option(
 folder = click.option("--out", required=True, type=click.Path(), help="Folder for the results.")
 
 seed = click.option(
-    "--seed", type=click.IntRange(min=0), help="Same seed, same result. Drawn if left out."
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Same seed, same result. Drawn if left out.",
 )
 
 as_json = click.option(
@@ -44,6 +47,7 @@ estimation = together(
     click.option(
         "--cv",
         type=click.IntRange(min=2),
+        metavar="N",
         default=Settings.cv,
         show_default=True,
         help="Folds of cross-fitting.",
@@ -51,6 +55,7 @@ estimation = together(
     click.option(
         "--epochs",
         type=click.IntRange(min=1),
+        metavar="N",
         default=Settings.epochs,
         show_default=True,
         help="The most epochs; training ends by itself.",

@@ -10,6 +10,7 @@ from unsplit.cli.demo import demo
 from unsplit.cli.distances import distances
 from unsplit.cli.merge import merge
 from unsplit.cli.overcluster import overcluster
+from unsplit.cli.run import INTERRUPTED
 from unsplit.errors import InputError
 
 EXAMPLES = """\b
@@ -26,7 +27,7 @@ Examples:
 class Program(click.Group):
     """Commands whose errors are one sentence on standard error, never a traceback."""
 
-    def main(self, *args: Any, **options: Any) -> None:
+    def main(self, *args: Any, **options: Any) -> Any:
         """Run a command.
 
         Exit codes are 0 on success, 2 for what cannot be used and 130 after Ctrl-C.
@@ -37,7 +38,7 @@ class Program(click.Group):
         except click.ClickException as error:
             _fail(error.format_message(), error.exit_code)
         except click.Abort:
-            _fail("interrupted", 130)
+            _fail("interrupted", INTERRUPTED)
         except (InputError, ImportError) as error:
             _fail(str(error))
         except OSError as error:
@@ -46,7 +47,9 @@ class Program(click.Group):
 
 
 def _fail(sentence: str, code: int = 2) -> NoReturn:
-    click.echo(f"unsplit: {' '.join(sentence.split())}", err=True)
+    # The terminal has written ^C, and the sentence starts its own line.
+    start = "\n" if code == INTERRUPTED and sys.stderr.isatty() else ""
+    click.echo(f"{start}unsplit: {' '.join(sentence.split())}", err=True)
     sys.exit(code)
 
 

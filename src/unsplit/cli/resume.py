@@ -36,7 +36,7 @@ class ResumeFile:
 
     def begin(self, **run: Any) -> None:
         """Say what the run depends on, such as data, settings and seed."""
-        self.run = {"format": FORMAT, "unsplit": __version__} | run
+        self.run = {"format": FORMAT, "version": __version__} | run
 
     def save(self, record: Record) -> None:
         """Replace the file by what was done so far."""
@@ -95,7 +95,7 @@ def digest(values: Any) -> str:
     found = hashlib.sha256()
     for part in map(np.ascontiguousarray, parts):
         found.update(f"{part.dtype.str}{part.shape}".encode())
-        found.update(part.data.cast("B") if part.dtype.kind != "U" else part.tobytes())
+        found.update(part.reshape(-1).view(np.uint8).data)
     return found.hexdigest()
 
 
@@ -105,4 +105,5 @@ def _record_of(content: dict[str, Any]) -> Record:
 
 def _merge_of(content: dict[str, Any]) -> Merge:
     # JSON has no NaN, and no other field can be null.
-    return Merge(**{name: np.nan if value is None else value for name, value in content.items()})
+    gaps = {name: np.nan for name, value in content.items() if value is None}
+    return Merge(**content | gaps)

@@ -145,9 +145,6 @@ def agglomerate(run: Run, rule: Rule) -> Record:
     if record.n_taken is None:
         _join_linked(run)
         record.stopped = _guided(run, rule)
-        while run.n_left > run.constraints.most:
-            _force(run)
-            record.stopped = _guided(run, rule)
         record.n_taken = len(record.merges)
     if record.n_allowed is None:
         _complete(run, rule, respect_links=True)
@@ -164,34 +161,44 @@ def _join_linked(run: Run) -> None:
 
 
 def _guided(run: Run, rule: Rule) -> str:
-    """Merge the closest pair that the rule allows until there is none; say why it ended."""
-    pairs = run.pairs()
-    while run.n_left > run.constraints.fewest:
+    """Merge the closest pair that the rule allows until there is none; say why it ended.
+
+    While there are still too many clusters, the closest of the refused pairs is merged.
+    """
+    pairs, refused = run.pairs(), {}
+    limits = run.constraints
+    while run.n_left > limits.fewest:
         closest = pairs.closest()
-        if closest is None:
+        if closest is not None:
+            a, b = closest
+            candidate = run.candidate(a, b, float(pairs.distances[a, b]))
+            verdict = rule.judge(candidate)
+            if not verdict.merge:
+                refused[a, b] = candidate
+                pairs.forbid(a, b)
+                continue
+            why = verdict.why
+        elif run.n_left > limits.most:
+            candidate = _closest_refused(run, refused)
+            why = f"closest pair left, because at most {limits.most} may remain"
+        else:
             return rule.ending
-        a, b = closest
-        candidate = run.candidate(a, b, float(pairs.distances[a, b]))
-        verdict = rule.judge(candidate)
-        if not verdict.merge:
-            pairs.forbid(a, b)
-            continue
-        run.refresh(pairs, b, run.join(candidate, verdict.why))
+        changed = run.join(candidate, why)
+        run.refresh(pairs, candidate.b, changed)
+        gone = {candidate.b, *changed}
+        refused = {pair: c for pair, c in refused.items() if gone.isdisjoint(pair)}
     if run.n_left == 1:
         return "one cluster is left"
     return f"{run.n_left} clusters are left, as asked"
 
 
-def _force(run: Run) -> None:
-    closest = run.pairs().closest()
-    if closest is None:
+def _closest_refused(run: Run, refused: dict[tuple[int, int], Candidate]) -> Candidate:
+    if not refused:
         raise InputError(
             f"cannot_link leaves {run.n_left} clusters, more than the {run.constraints.most} "
             "allowed; drop some of these links or allow more clusters."
         )
-    a, b = closest
-    candidate = run.candidate(a, b, float(run.ranking.row(a)[b]))
-    run.join(candidate, f"closest pair, because at most {run.constraints.most} may be left")
+    return min(refused.values(), key=lambda candidate: candidate.statistic)
 
 
 def _complete(run: Run, rule: Rule, respect_links: bool) -> None:

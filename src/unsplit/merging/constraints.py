@@ -51,6 +51,9 @@ def constraints(
     cannot = np.zeros((k, k), bool)
     group = _connected(must, k)
     for a, b in _pairs("cannot_link", cannot_link, cluster_ids):
+        if a == b:
+            name = cluster_ids[a]
+            raise InputError(f"cannot_link keeps {name} apart from itself; drop this link.")
         if group[a] == group[b]:
             raise InputError(
                 f"cannot_link keeps {cluster_ids[a]} and {cluster_ids[b]} apart but must_link "

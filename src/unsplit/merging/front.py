@@ -1,16 +1,14 @@
 """The front door: distances and wishes in, a merge tree out."""
 
-import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import SpectralClustering
 
-from unsplit.errors import InputError, PartitionWarning
 from unsplit.merging.agglomerate import Record, Run, agglomerate
+from unsplit.merging.choices import check_strategy, exactly, stopping_rule
 from unsplit.merging.clusters import (
     Composed,
     Estimate,
@@ -21,18 +19,12 @@ from unsplit.merging.clusters import (
     Reestimated,
 )
 from unsplit.merging.constraints import Link, constraints
-from unsplit.merging.rules import Alpha, Always, Auto, MaxTVD, Rule, SameGroup
+from unsplit.merging.given import Given, given_clusters
+from unsplit.merging.rules import SameGroup
 from unsplit.merging.tree import Merge, MergeTree
 from unsplit.randomness import generator_of
 from unsplit.result import PairwiseTVD
 from unsplit.sampling import Index
-
-STRATEGIES = ("compose", "linkage", "retrain", "warm", "spectral")
-LINKAGES = ("average", "single", "complete")
-
-# Neighbouring cells of a partition are told apart almost always, parts of one distribution almost
-# never, so the middle will do.
-PARTITION_TVD = 0.5
 
 
 def merge(
@@ -101,12 +93,13 @@ def merge(
     >>> tree.mapping
     {0: 0, 1: 0, 2: 1}
     """
-    given = _given(distances, view)
+    given = given_clusters(distances, view)
     strategy = strategy or ("linkage" if given.result is None else "compose")
-    _check_strategy(strategy, linkage, given, n_clusters, estimate)
-    rule = _rule(given, n_clusters, max_tvd, alpha)
+    check_strategy(strategy, linkage, given.result is not None, n_clusters, estimate is not None)
+    rule = stopping_rule(given.result, n_clusters, max_tvd, alpha)
     if n_clusters is not None:
-        min_clusters, max_clusters = _exactly(n_clusters, min_clusters, max_clusters, given)
+        k = len(given.ids)
+        min_clusters, max_clusters = exactly(n_clusters, min_clusters, max_clusters, k)
     ids = given.ids[given.order]
     limits = constraints(ids, must_link, cannot_link, min_clusters, max_clusters)
     ranking = _ranking(given, strategy, statistic, linkage, estimate)
@@ -127,145 +120,8 @@ def merge(
     )
 
 
-def looks_like_partition(result: PairwiseTVD) -> bool:
-    """Whether most clusters can be told even from their nearest neighbour.
-
-    So it is when k-means, Leiden and their like cut up the very features that are now compared:
-    every pair is separable by construction, and a two-sample test says so of any two pieces.
-    """
-    tvd = result.tvd + np.diag(np.full(result.n_clusters, np.inf))
-    return bool(np.median(tvd.min(axis=1)) > PARTITION_TVD)
-
-
-@dataclass(frozen=True, eq=False)
-class _Given:
-    """The input, clusters in the order in which they first appear in the data.
-
-    Ties between equally close pairs go to the first, so that names decide nothing.
-    """
-
-    ids: NDArray[Any]
-    order: Index
-    sizes: Index
-    matrix: NDArray[np.float64] | None = None
-    result: PairwiseTVD | None = None
-    view: PairwiseTVD | None = None
-
-
-def _given(distances: PairwiseTVD | ArrayLike, view: PairwiseTVD | None) -> _Given:
-    if not isinstance(distances, PairwiseTVD):
-        matrix = _square(distances)
-        k = len(matrix)
-        return _Given(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
-    ids = distances.cluster_ids
-    if view is not None and not np.array_equal(view.cluster_ids, ids):
-        raise InputError("view must be an estimate for the same clusters as distances.")
-    first = np.full(len(ids), np.iinfo(np.int64).max)
-    np.minimum.at(first, distances.scores.clusters, distances.scores.rows)
-    order = np.argsort(first, kind="stable")
-    result = distances.reordered(order)
-    seen = result if view is None else view.reordered(order)
-    return _Given(ids, order, result.sizes, result=result, view=seen)
-
-
-def _square(distances: ArrayLike) -> NDArray[np.float64]:
-    try:
-        matrix = np.asarray(distances, np.float64)
-    except (TypeError, ValueError):
-        raise InputError("distances must be a PairwiseTVD or a matrix of numbers.") from None
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
-        raise InputError(
-            f"distances must be a square matrix of two or more clusters, got shape {matrix.shape}; "
-            "pass all pairs, not a condensed vector."
-        )
-    if not np.isfinite(matrix).all() or (matrix < 0).any():
-        raise InputError("distances must be finite and not negative; fill in missing pairs first.")
-    if not np.allclose(matrix, matrix.T):
-        raise InputError("distances must be symmetric; average the matrix with its transpose.")
-    return (matrix + matrix.T) / 2
-
-
-def _check_strategy(
-    strategy: str, linkage: str, given: _Given, n_clusters: int | None, estimate: Estimate | None
-) -> None:
-    if strategy not in STRATEGIES:
-        raise InputError(f"strategy must be one of {', '.join(STRATEGIES)}, got {strategy!r}.")
-    if linkage not in LINKAGES:
-        raise InputError(f"linkage must be one of {', '.join(LINKAGES)}, got {linkage!r}.")
-    if given.result is None and strategy not in ("linkage", "spectral"):
-        raise InputError(
-            f'strategy="{strategy}" needs scores, and a matrix has none; pass a PairwiseTVD or '
-            'use strategy="linkage".'
-        )
-    if strategy in ("retrain", "warm") and estimate is None:
-        raise InputError(
-            f'strategy="{strategy}" needs estimate, a function that estimates anew; '
-            "ClusterMerger brings one."
-        )
-    if strategy == "spectral" and n_clusters is None:
-        raise InputError('strategy="spectral" needs n_clusters; it cannot find the number itself.')
-
-
-def _rule(
-    given: _Given, n_clusters: int | None, max_tvd: float | None, alpha: float | None
-) -> Rule:
-    rules = {"n_clusters": n_clusters, "max_tvd": max_tvd, "alpha": alpha}
-    chosen = [name for name, value in rules.items() if value is not None]
-    if len(chosen) > 1:
-        raise InputError(f"{' and '.join(chosen)} are two stopping rules; choose one.")
-    for name in ("max_tvd", "alpha"):
-        value = rules[name]
-        if value is not None and not 0 <= value <= 1:
-            raise InputError(f"{name} must lie between 0 and 1, got {value!r}.")
-    if n_clusters is not None:
-        return Always()
-    if given.result is None:
-        if max_tvd is None:
-            raise InputError(
-                "a matrix without scores can be cut by n_clusters or max_tvd only; pass one of "
-                "them, or a PairwiseTVD."
-            )
-        return MaxTVD(max_tvd)
-    partition = looks_like_partition(given.result)
-    if partition:
-        _warn_of_partition(given.result, auto=not chosen)
-    if max_tvd is not None:
-        return MaxTVD(max_tvd)
-    return Auto(partition) if alpha is None else Alpha(alpha)
-
-
-def _warn_of_partition(result: PairwiseTVD, auto: bool) -> None:
-    nearest = np.median((result.tvd + np.diag(np.full(result.n_clusters, np.inf))).min(axis=1))
-    advice = (
-        "auto therefore looks for a valley between them instead"
-        if auto
-        else "leave the rule out, and auto looks for a valley between them instead"
-    )
-    warnings.warn(
-        "the clusters look like a partition of the same features (median TVD to the nearest "
-        f"neighbour {nearest:.2f}), where every pair is separable by construction; {advice}.",
-        PartitionWarning,
-        stacklevel=4,
-    )
-
-
-def _exactly(n: int, fewest: int | None, most: int | None, given: _Given) -> tuple[int, int]:
-    k = len(given.ids)
-    if not isinstance(n, (int, np.integer)) or not 1 <= n <= k:
-        raise InputError(
-            f"n_clusters must be a whole number from 1 to {k}, the number of clusters there are, "
-            f"got {n!r}."
-        )
-    if (fewest is not None and fewest > n) or (most is not None and most < n):
-        raise InputError(
-            f"n_clusters={n} contradicts min_clusters={fewest} and max_clusters={most}; "
-            "pass n_clusters alone."
-        )
-    return int(n), int(n)
-
-
 def _ranking(
-    given: _Given, strategy: str, statistic: str, linkage: str, estimate: Estimate | None
+    given: Given, strategy: str, statistic: str, linkage: str, estimate: Estimate | None
 ) -> Ranking:
     if given.matrix is not None:
         return Linked(given.matrix, linkage, "distance")
@@ -280,7 +136,7 @@ def _ranking(
     return Linked(given.result.divergence(statistic), linkage, statistic)
 
 
-def _evidence(given: _Given, ranking: Ranking) -> tuple[Evidence | None, Evidence | None]:
+def _evidence(given: Given, ranking: Ranking) -> tuple[Evidence | None, Evidence | None]:
     """Where the reported numbers come from, and where valleys are looked for."""
     if given.result is None or given.view is None:
         return None, None

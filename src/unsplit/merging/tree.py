@@ -137,7 +137,8 @@ class MergeTree:
             raise InputError(
                 f"the tree knows no cluster {unknown[0]!s}; pass the labels it was made from."
             )
-        place = np.searchsorted(self.cluster_ids, encoded.cluster_ids)
+        order = np.argsort(self.cluster_ids)
+        place = order[np.searchsorted(self.cluster_ids, encoded.cluster_ids, sorter=order)]
         return np.where(encoded.clusters < 0, -1, self.groups[place][encoded.clusters])
 
     def cut(self, *, n_clusters: int | None = None, height: float | None = None) -> "MergeTree":

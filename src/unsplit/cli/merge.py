@@ -1,0 +1,113 @@
+"""``unsplit merge``: an over-clustering in, a clustering out."""
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unsplit.cli import options, outputs, words
+from unsplit.cli.choices import pairs, wishes_of
+from unsplit.cli.course import Course
+from unsplit.cli.resume import ResumeFile
+from unsplit.cli.run import RESULT, Task, interruptible, merge_into
+from unsplit.data.files import read_observations
+from unsplit.divergences import NAMES
+from unsplit.estimation import Settings
+from unsplit.files import output_folder
+from unsplit.merging import LINKAGES, STRATEGIES
+
+EXAMPLE = """\b
+Example:
+  unsplit merge cells.csv --labels leiden --out merged --figures
+"""
+
+# What a file that is read could be called, too.
+WRITTEN = ("labels.csv", "merges.csv", "distances.npz", "linkage.npy", "tree.npz")
+
+share = click.FloatRange(0, 1)
+number = click.IntRange(min=1)
+linked = partial(click.option, multiple=True, callback=pairs, metavar="A,B")
+
+when_to_stop = options.together(
+    click.option("--n-clusters", type=number, metavar="N", help="Stop at this many clusters."),
+    click.option(
+        "--max-tvd", type=share, metavar="T", help="Merge pairs with a TVD up to this, 0 to 1."
+    ),
+    click.option(
+        "--alpha",
+        type=share,
+        metavar="A",
+        help="Merge pairs that do not differ significantly at this level.",
+    ),
+    click.option("--auto", is_flag=True, help="Find out when to stop: the default."),
+    click.option("--min-clusters", type=number, metavar="N", help="Leave at least this many."),
+    click.option("--max-clusters", type=number, metavar="N", help="Leave at most this many."),
+)
+
+how_to_merge = options.together(
+    click.option(
+        "--strategy", type=click.Choice(STRATEGIES), help="How to merge.  [default: compose]"
+    ),
+    click.option(
+        "--statistic", type=click.Choice(NAMES), help="What ranks pairs.  [default: lecam]"
+    ),
+    click.option(
+        "--linkage",
+        type=click.Choice(LINKAGES),
+        help="How --strategy linkage joins.  [default: average]",
+    ),
+    linked("--must-link", help="Clusters to merge; more than once if needed."),
+    linked("--cannot-link", help="Clusters to keep apart."),
+)
+
+
+@click.command(epilog=EXAMPLE, short_help="Merge clusters that cannot be told apart.")
+@options.data
+@options.labels
+@options.folder
+@when_to_stop
+@how_to_merge
+@options.estimation
+@options.seed
+@click.option("--figures", is_flag=True, help="Draw dendrogram, distances and merge curve.")
+@click.option("--resume", is_flag=True, help="Go on with an interrupted --strategy retrain.")
+@options.as_json
+def merge(
+    data: str,
+    labels: str,
+    out: str,
+    cv: int,
+    epochs: int,
+    device: str,
+    seed: int | None,
+    figures: bool,
+    resume: bool,
+    as_json: bool,
+    **choices: Any,
+) -> None:
+    """Merge the clusters of DATA that a good classifier cannot tell apart.
+
+    DATA is .npy, .npz (also SciPy sparse), .csv, .tsv or .parquet with a row per observation.
+    Written are labels.csv with the old and new cluster of every row, merges.csv, result.json,
+    distances.npz, tree.npz and linkage.npy.
+    """
+    wishes = wishes_of(choices | {"resume": resume})
+    outputs.spare([data, labels], [os.path.join(out, name) for name in WRITTEN])
+    if figures:
+        outputs.require_figures()
+    kept = ResumeFile(out) if wishes.strategy == "retrain" else None
+    if seed is None and kept is not None and resume:
+        seed = kept.seed()
+    seed = outputs.new_seed() if seed is None else seed
+    settings = Settings(cv=cv, epochs=epochs, device=device)
+    task, course = Task(data, labels, wishes, settings, seed, figures), Course()
+    with interruptible(out, kept), output_folder(out) as folder, course.telling_warnings():
+        with course.stage("reading"):
+            read = read_observations(data, labels)
+        merged = merge_into(folder, task, read, course, kept, resume)
+    if kept is not None:
+        kept.remove()
+    lines = words.of_merge(merged.tree, merged.fitted.result.n_noise)
+    outputs.tell(Path(out, RESULT), lines, as_json)

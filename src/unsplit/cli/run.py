@@ -1,0 +1,101 @@
+"""One merge from observations to files, for the commands that make one."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+
+from unsplit.cli import outputs
+from unsplit.cli.course import Course
+from unsplit.cli.resume import ResumeFile, digest
+from unsplit.data.files import Observations
+from unsplit.estimation import Settings
+from unsplit.labels import encode_labels
+from unsplit.merging.agglomerate import Record
+from unsplit.pipeline import Merged, Wishes, merge_overclustering
+
+RESULT = "result.json"
+INTERRUPTED = 130  # as shells count a process ended by SIGINT
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to merge and how; ``data`` and ``labels`` say whence they are, for the record."""
+
+    data: str
+    labels: str
+    wishes: Wishes
+    settings: Settings
+    seed: int
+    figures: bool = False
+
+
+def merge_into(
+    folder: Path,
+    task: Task,
+    read: Observations,
+    course: Course,
+    resume: ResumeFile | None = None,
+    go_on: bool = False,
+) -> Merged:
+    """Merge the clusters of what was read, and write all files into the folder.
+
+    Parameters
+    ----------
+    resume : ResumeFile, optional
+        Where to keep what was done.
+    go_on : bool
+        Whether to go on from what it holds.
+    """
+    labels = np.asarray(read.labels)
+    encoded = encode_labels(labels, read.X.shape[0])
+    about = outputs.about_run(task.settings, task.wishes, task.seed)
+    done = None
+    if resume is not None:
+        content = [digest(encoded.clusters), digest(encoded.cluster_ids)]
+        resume.begin(data=digest(read.X), labels=content, **about)
+        done = _done_before(resume, go_on, course)
+
+    def on_merge(record: Record) -> None:
+        if resume is not None:
+            resume.save(record)
+        course.on_merge(record, len(encoded.cluster_ids))
+
+    what = (read.X, labels, task.wishes, task.settings, task.seed)
+    with course.stages_of_merging():
+        merged = merge_overclustering(*what, course.on_epoch, on_merge, done)
+    with course.stage("writing"):
+        outputs.write_merge(folder, read, merged, task.figures)
+    about = {"command": "merge", "data": task.data, "labels": task.labels} | about
+    about |= outputs.about_distances(read, merged.fitted.result) | outputs.about_tree(merged.tree)
+    outputs.write_result(folder / RESULT, about, course)
+    return merged
+
+
+def _done_before(resume: ResumeFile, go_on: bool, course: Course) -> Record | None:
+    if go_on:
+        return resume.record()
+    if resume.path.exists():
+        course.warn(f"{resume.path} will be overwritten; --resume would have gone on with it.")
+    return None
+
+
+class Interrupted(click.ClickException):
+    """Ctrl-C, with a sentence on what that means for the results."""
+
+    exit_code = INTERRUPTED
+
+
+@contextmanager
+def interruptible(where: str, resume: ResumeFile | None = None) -> Iterator[None]:
+    """Say after Ctrl-C that nothing was lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sentence = f"interrupted; nothing was changed in {where}"
+        if resume is not None and resume.path.exists():
+            sentence += f" but {resume.path.name}; go on with --resume"
+        raise Interrupted(sentence) from None

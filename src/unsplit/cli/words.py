@@ -1,0 +1,98 @@
+"""What the commands say at the end, in a few lines."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from unsplit.merging.tree import Merge, MergeTree, members_of_nodes
+from unsplit.result import PairwiseTVD
+from unsplit.sampling import Index
+
+CLOSEST = 8
+
+
+def of_merge(tree: MergeTree, n_noise: int) -> list[str]:
+    """How many became how many, why no fewer, and how close the call was.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], max_tvd=0.5)
+    >>> of_merge(tree, n_noise=0)[0]
+    '3 clusters became 2, because every pair has a TVD above 0.5.'
+    """
+    noise = f" {count(n_noise, 'observation')} stayed noise." if n_noise else ""
+    n_taken = int(tree.taken.sum())
+    became = f"became {tree.n_clusters:,}" if n_taken else "stayed apart"
+    lines = [f"{count(tree.n_initial, 'cluster')} {became}, because {tree.stopped}.{noise}", ""]
+    if n_taken:
+        lines.append(f"  last merge   {_of_step(tree, tree.merges[n_taken - 1])}")
+    if n_taken < len(tree.merges):
+        lines.append(f"  not merged   {_of_step(tree, tree.merges[n_taken])}")
+    return lines
+
+
+def of_distances(distances: PairwiseTVD) -> list[str]:
+    """How many pairs there are, and a table of the closest."""
+    k = distances.n_clusters
+    table = distances.table()
+    names = [
+        f"{shortened(a)} – {shortened(b)}"
+        for a, b in zip(table["cluster_a"][:CLOSEST], table["cluster_b"][:CLOSEST], strict=True)
+    ]
+    width = max(map(len, ["closest pairs", *names]))
+    lines = [
+        f"{count(k * (k - 1) // 2, 'pair')} of {count(k, 'cluster')}; mean accuracy "
+        f"A {distances.mean_accuracy:.3f}.",
+        "",
+        f"  {'closest pairs':{width}}   TVD    95 % interval   adjusted p",
+    ]
+    for row, name in enumerate(names):
+        tvd, low, high, p = (table[c][row] for c in ("tvd", "low", "high", "p_adjusted"))
+        lines.append(f"  {name:{width}}   {tvd:.3f}  {low:.3f} – {high:.3f}   {p:.2g}")
+    return lines
+
+
+def of_overclustering(labels: Index) -> str:
+    """How many clusters of which sizes.
+
+    Examples
+    --------
+    >>> of_overclustering(np.array([0, 0, 1, -1, 1, 1]))
+    '6 observations in 2 clusters of 2 to 3, 1 noise.'
+    """
+    sizes = np.unique(labels[labels >= 0], return_counts=True)[1]
+    spread = f"{sizes.min():,}" + (f" to {sizes.max():,}" if sizes.min() < sizes.max() else "")
+    n_noise = int((labels < 0).sum())
+    return (
+        f"{count(len(labels), 'observation')} in {count(len(sizes), 'cluster')} of {spread}"
+        f"{f', {n_noise:,} noise' if n_noise else ''}."
+    )
+
+
+def count(n: int, thing: str) -> str:
+    """A number and what it counts.
+
+    Examples
+    --------
+    >>> count(1, "cluster"), count(1200, "pair")
+    ('1 cluster', '1,200 pairs')
+    """
+    return f"{n:,} {thing}{'' if n == 1 else 's'}"
+
+
+def shortened(name: object, most: int = 24) -> str:
+    """A name that leaves room for others on the line."""
+    text = str(name)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _of_step(tree: MergeTree, merge: Merge) -> str:
+    members = members_of_nodes(tree.merges, tree.n_initial)
+    left, right = (_side(tree, members[node]) for node in (merge.left, merge.right))
+    return f"TVD {merge.tvd:.3f} ({merge.low:.3f} – {merge.high:.3f})   {left}  and  {right}"
+
+
+def _side(tree: MergeTree, members: Sequence[int]) -> str:
+    names = [shortened(tree.cluster_ids[member]) for member in sorted(members)]
+    return " + ".join(names[:3]) + (f" + {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,119 @@
+"""What the user chose: checked, and turned into a rule."""
+
+import warnings
+
+import numpy as np
+
+from unsplit.errors import InputError, PartitionWarning
+from unsplit.merging.rules import Alpha, Always, Auto, MaxTVD, Rule
+from unsplit.result import PairwiseTVD
+
+STRATEGIES = ("compose", "linkage", "retrain", "warm", "spectral")
+LINKAGES = ("average", "single", "complete")
+
+# Neighbouring cells of a partition are told apart almost always, parts of one distribution almost
+# never, so the middle will do.
+PARTITION_TVD = 0.5
+
+
+def check_strategy(
+    strategy: str, linkage: str, has_scores: bool, n_clusters: int | None, has_estimate: bool
+) -> None:
+    """Is there such a strategy, and is what it needs there?"""
+    if strategy not in STRATEGIES:
+        raise InputError(f"strategy must be one of {', '.join(STRATEGIES)}, got {strategy!r}.")
+    if linkage not in LINKAGES:
+        raise InputError(f"linkage must be one of {', '.join(LINKAGES)}, got {linkage!r}.")
+    if not has_scores and strategy not in ("linkage", "spectral"):
+        raise InputError(
+            f'strategy="{strategy}" needs scores, and a matrix has none; pass a PairwiseTVD or '
+            'use strategy="linkage".'
+        )
+    if strategy in ("retrain", "warm") and not has_estimate:
+        raise InputError(
+            f'strategy="{strategy}" needs estimate, a function that estimates anew; '
+            "ClusterMerger brings one."
+        )
+    if strategy == "spectral" and n_clusters is None:
+        raise InputError('strategy="spectral" needs n_clusters; it cannot find the number itself.')
+
+
+def check_rules(n_clusters: int | None, max_tvd: float | None, alpha: float | None) -> None:
+    """Is there at most one stopping rule, and can it be?"""
+    rules = {"n_clusters": n_clusters, "max_tvd": max_tvd, "alpha": alpha}
+    chosen = [name for name, value in rules.items() if value is not None]
+    if len(chosen) > 1:
+        raise InputError(f"{' and '.join(chosen)} are two stopping rules; choose one.")
+    for name in ("max_tvd", "alpha"):
+        value = rules[name]
+        if value is not None and not 0 <= value <= 1:
+            raise InputError(f"{name} must lie between 0 and 1, got {value!r}.")
+
+
+def stopping_rule(
+    result: PairwiseTVD | None, n_clusters: int | None, max_tvd: float | None, alpha: float | None
+) -> Rule:
+    """The rule the user chose; *auto* if none.  ``result`` is None for a plain matrix."""
+    check_rules(n_clusters, max_tvd, alpha)
+    if result is None:
+        if n_clusters is not None:
+            return Always()
+        if max_tvd is None:
+            raise InputError(
+                "a matrix without scores can be cut by n_clusters or max_tvd only; pass one of "
+                "them, or a PairwiseTVD."
+            )
+        return MaxTVD(max_tvd)
+    partition = looks_like_partition(result)
+    if n_clusters is not None:
+        # Cells without a valley between go first, so that the tree is the one of auto.
+        return Auto(partition=True) if partition else Always()
+    if partition:
+        _warn_of_partition(result, auto=max_tvd is None and alpha is None)
+    if max_tvd is not None:
+        return MaxTVD(max_tvd)
+    return Auto(partition) if alpha is None else Alpha(alpha)
+
+
+def exactly(n: int, fewest: int | None, most: int | None, k: int) -> tuple[int, int]:
+    """Fewest and most clusters when their number is given."""
+    if not isinstance(n, (int, np.integer)) or not 1 <= n <= k:
+        raise InputError(
+            f"n_clusters must be a whole number from 1 to {k}, the number of clusters there are, "
+            f"got {n!r}."
+        )
+    if (fewest is not None and fewest > n) or (most is not None and most < n):
+        raise InputError(
+            f"n_clusters={n} contradicts min_clusters={fewest} and max_clusters={most}; "
+            "pass n_clusters alone."
+        )
+    return int(n), int(n)
+
+
+def looks_like_partition(result: PairwiseTVD) -> bool:
+    """Whether most clusters can be told even from their nearest neighbour.
+
+    So it is when k-means, Leiden and their like cut up the very features that are now compared:
+    every pair is separable by construction, and a two-sample test says so of any two pieces.
+    """
+    return _median_nearest(result) > PARTITION_TVD
+
+
+def _median_nearest(result: PairwiseTVD) -> float:
+    tvd = result.tvd + np.diag(np.full(result.n_clusters, np.inf))
+    return float(np.median(tvd.min(axis=1)))
+
+
+def _warn_of_partition(result: PairwiseTVD, auto: bool) -> None:
+    advice = (
+        "auto therefore looks for a valley between them instead"
+        if auto
+        else "leave the rule out, and auto looks for a valley between them instead"
+    )
+    warnings.warn(
+        "the clusters look like a partition of the same features (median TVD to the nearest "
+        f"neighbour {_median_nearest(result):.2f}), where every pair is separable by "
+        f"construction; {advice}.",
+        PartitionWarning,
+        stacklevel=4,
+    )

@@ -1,0 +1,407 @@
+import builtins
+import json
+import platform
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.cluster.hierarchy as sch
+import scipy.sparse
+import sklearn
+import torch
+
+import unsplit as library
+from tests.cli_cases import (
+    LABELS,
+    QUICK,
+    X,
+    merge,
+    old_results,
+    read_csv,
+    read_json,
+    snapshot,
+    succeeds,
+    unsplit,
+    write_data,
+)
+from unsplit.cli.course import Course
+from unsplit.cli.words import of_distances, of_merge, of_overclustering, shortened
+from unsplit.data.files import read_observations
+from unsplit.estimation import Settings
+from unsplit.merging.agglomerate import Record
+from unsplit.pipeline import Wishes, merge_overclustering
+from unsplit.training import EpochRecord
+
+FILES = ["distances.npz", "labels.csv", "linkage.npy", "merges.csv", "tree.npz", "result.json"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Every test works in a folder of its own, with data.csv in it."""
+    monkeypatch.chdir(tmp_path)
+    write_data()
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """What the library gives for data.csv."""
+    settings = Settings(cv=2, epochs=3, device="cpu")
+    return merge_overclustering(X, LABELS, Wishes(), settings, 0)
+
+
+# merge
+
+
+def test_merge_writes_what_the_library_gives(expected):
+    succeeds(merge())
+    tree, labels = library.MergeTree.load("out/tree.npz"), read_csv("out/labels.csv")
+    assert tree.merges == expected.tree.merges
+    assert labels == {
+        "id": [f"r{i}" for i in range(len(LABELS))],
+        "old": [str(label) for label in LABELS],
+        "new": [str(label) for label in expected.tree.labels(LABELS)],
+    }
+    np.testing.assert_array_equal(np.load("out/linkage.npy"), expected.tree.linkage)
+    assert sch.is_valid_linkage(np.load("out/linkage.npy"))
+    distances = library.PairwiseTVD.load("out/distances.npz")
+    np.testing.assert_array_equal(distances.tvd, expected.fitted.result.tvd)
+    merges = read_csv("out/merges.csv")
+    assert merges == {name: [str(v) for v in c] for name, c in expected.tree.table().items()}
+
+
+def test_result_has_all_that_is_needed_to_judge_and_to_repeat(expected):
+    succeeds(merge("--must-link", "0,1", "--min-clusters", 2))
+    result = read_json("out/result.json")
+    assert result["data"] == "data.csv"
+    assert result["labels"] == "cluster"
+    assert result["seed"] == 0
+    assert result["device"] == "cpu"
+    assert result["versions"] == {
+        "unsplit": library.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "torch": torch.__version__,
+        "scikit-learn": sklearn.__version__,
+    }
+    wishes = vars(Wishes(must_link=[["0", "1"]], cannot_link=[], min_clusters=2))
+    assert result["settings"] == wishes | vars(Settings(cv=2, epochs=3, device="cpu"))
+    counts = {"n_observations": 160, "n_features": 2, "n_initial": 4, "n_noise": 0, "n_clusters": 2}
+    assert result.items() >= counts.items()
+    assert result["mapping"] == {"0": 0, "1": 0, "2": 1, "3": 1}
+    assert result["mean_accuracy"] == expected.fitted.result.mean_accuracy
+    assert result["stopped"] == "2 clusters are left, as asked"
+    tvd = [float(value) for value in read_csv("out/merges.csv")["tvd"]]
+    assert [result["last_merge_tvd"], result["first_refused_tvd"]] == tvd[1:]
+    assert list(result["seconds"]) == ["reading", "training", "merging", "writing"]
+    assert result["seconds"]["training"] > 0
+    assert result["warnings"] == []
+    assert result["files"] == FILES
+    assert set(snapshot()) == set(FILES)
+
+
+def test_closing_words_say_what_happened_and_where_it_is():
+    lines = succeeds(merge("--n-clusters", 2)).splitlines()
+    assert lines[0] == "4 clusters became 2, because 2 clusters are left, as asked."
+    assert lines[2].startswith("  last merge   TVD 0.")
+    assert lines[2].endswith(("   0  and  1", "   2  and  3"))
+    assert lines[3].startswith("  not merged   TVD 1.000 (")
+    assert lines[3].endswith("   0 + 1  and  2 + 3")
+    assert lines[-1] == f"In out/: {', '.join(FILES)}"
+    assert len(lines) == 6
+
+
+def test_closing_words_where_all_or_nothing_was_merged():
+    D = np.array([[0, 0.4], [0.4, 0]])
+    apart, one = library.merge(D, max_tvd=0.3), library.merge(D, n_clusters=1)
+    assert of_merge(apart, 0)[0] == (
+        "2 clusters stayed apart, because every pair has a TVD above 0.3."
+    )
+    assert [line.split()[:2] for line in of_merge(apart, 0)[2:]] == [["not", "merged"]]
+    assert of_merge(one, 1)[0] == (
+        "2 clusters became 1, because one cluster is left. 1 observation stayed noise."
+    )
+    assert [line.split()[:2] for line in of_merge(one, 0)[2:]] == [["last", "merge"]]
+
+
+def test_large_clusters_and_long_names_are_shortened():
+    D = np.ones((6, 6)) - np.eye(6)
+    last = of_merge(library.merge(D, n_clusters=1), 0)[-1]
+    assert "0 + 1 + 2 + 2 more  and  5" in last
+    assert shortened("a" * 24) == "a" * 24
+    assert shortened("a" * 25) == "a" * 23 + "…"
+
+
+def test_json_is_the_file_and_nothing_else():
+    result = merge("--json")
+    assert succeeds(result) == Path("out/result.json").read_text(encoding="utf-8")
+    assert json.loads(result.stdout)["n_clusters"] == 2
+    assert result.stderr == ""
+
+
+def test_nothing_but_results_is_printed_when_nobody_looks_on():
+    result = merge()
+    assert "out/:" in succeeds(result)
+    assert result.stderr == ""
+
+
+def test_the_drawn_seed_is_recorded_and_repeats_the_run():
+    where = ("data.csv", "--labels", "cluster", *QUICK)
+    succeeds(unsplit("merge", *where, "--out", "first"))
+    succeeds(unsplit("merge", *where, "--out", "other"))
+    seed = read_json("first/result.json")["seed"]
+    assert seed != read_json("other/result.json")["seed"]
+    succeeds(merge(out="again", seed=seed))
+    first, again = snapshot("first"), snapshot("again")
+    for name in ("merges.csv", "labels.csv", "linkage.npy", "tree.npz"):
+        assert first[name] == again[name]
+    assert first["merges.csv"] != snapshot("other")["merges.csv"]
+
+
+def test_noise_is_written_as_given_and_stays_noise():
+    labels = ["a", "a", "b", "b"]
+    labels = np.repeat(labels, 40).astype(object)
+    labels[[0, 50]] = ["", "-1"]
+    write_data(labels=labels)
+    out = succeeds(merge("--n-clusters", 2))
+    written = read_csv("out/labels.csv")
+    assert [written["old"][i] for i in (0, 50, 1)] == ["", "-1", "a"]
+    assert [written["new"][i] for i in (0, 50, 1)] == ["-1", "-1", "0"]
+    assert read_json("out/result.json")["n_noise"] == 2
+    assert out.startswith("2 clusters stayed apart, because 2 clusters are left, as asked. ")
+    assert "2 observations stayed noise." in out
+
+
+def test_links_bounds_and_rules_reach_the_library():
+    succeeds(merge("--must-link", "0,2", "--cannot-link", "0, 1", "--max-clusters", 2))
+    mapping = read_json("out/result.json")["mapping"]
+    assert mapping["0"] == mapping["2"] != mapping["1"]
+    succeeds(merge("--max-tvd", 0))
+    assert read_json("out/result.json")["settings"]["max_tvd"] == 0
+    succeeds(merge("--alpha", 1, "--strategy", "linkage", "--linkage", "single"))
+    assert library.MergeTree.load("out/tree.npz").strategy == "single linkage"
+    assert read_json("out/result.json")["n_clusters"] == 4
+    succeeds(merge("--auto", "--strategy", "linkage", "--statistic", "tv"))
+    assert library.MergeTree.load("out/tree.npz").statistic == "tv"
+    succeeds(merge("--n-clusters", 2, "--strategy", "spectral"))
+    assert read_json("out/result.json")["n_clusters"] == 2
+
+
+def test_warm_goes_on_training():
+    succeeds(merge("--strategy", "warm", "--n-clusters", 2))
+    assert library.MergeTree.load("out/tree.npz").strategy == "warm"
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "sparse.npz", "tsv", "parquet"])
+def test_every_kind_of_file_gives_the_same(kind, expected):
+    name = f"cells.{kind}"
+    np.savetxt("labels.txt", LABELS, fmt="%d")
+    if kind == "npy":
+        np.save(name, X)
+    elif kind == "npz":
+        np.savez(name, X=X)
+    elif kind == "sparse.npz":
+        scipy.sparse.save_npz(name, scipy.sparse.csr_array(X))
+    else:
+        import pandas as pd
+
+        frame = pd.DataFrame(X, columns=["x", "y"])
+        frame.to_parquet(name) if kind == "parquet" else frame.to_csv(name, sep="\t", index=False)
+    succeeds(merge(data=name, labels="labels.txt"))
+    mapping = {str(old): new for old, new in expected.tree.mapping.items()}
+    assert read_json("out/result.json")["mapping"] == mapping
+    assert read_csv("out/labels.csv")["id"] == [str(i) for i in range(160)]
+
+
+def test_warnings_are_one_line_each_and_recorded():
+    labels = LABELS.copy()
+    labels[0] = 7  # a cluster of one, which the estimate and every later one warn of
+    write_data(labels=labels)
+    result = merge("--strategy", "retrain", "--json")
+    assert succeeds(result) == Path("out/result.json").read_text(encoding="utf-8")
+    lines = result.stderr.splitlines()
+    assert [line[:9] for line in lines] == ["warning: "]
+    assert "1 of 5 clusters have one observation (7)" in lines[0]
+    assert read_json("out/result.json")["warnings"] == [lines[0].removeprefix("warning: ")]
+
+
+def test_a_partition_is_warned_of_once():
+    write_data(labels=LABELS // 2)
+    result = merge()
+    succeeds(result)
+    assert result.stderr.startswith("warning: the clusters look like a partition")
+    assert result.stderr.count("\n") == 1
+
+
+def test_other_files_stay_and_old_results_are_replaced():
+    old = old_results()
+    succeeds(merge())
+    new = snapshot()
+    assert set(new) == {*FILES, "notes.txt"}
+    assert new["notes.txt"] == old["notes.txt"]
+    assert all(new[name] != old.get(name) for name in FILES)
+
+
+def test_figures_are_drawn_when_asked_for():
+    succeeds(merge("--figures"))
+    drawn = {"dendrogram.png", "distances.png", "merge_curve.png"}
+    assert set(snapshot()) == {*FILES, *drawn}
+    assert set(read_json("out/result.json")["files"]) == {*FILES, *drawn}
+    assert all(snapshot()[name].startswith(b"\x89PNG") for name in drawn)
+
+
+# distances
+
+
+def test_distances_are_those_of_the_library():
+    where = ("data.csv", "--labels", "cluster", "--out", "out", "--seed", 3, *QUICK)
+    out = succeeds(unsplit("distances", *where))
+    expected = library.pairwise_tvd(X, LABELS, cv=2, epochs=3, device="cpu", random_state=3)
+    pairs, frame = read_csv("out/pairs.csv"), expected.to_frame()
+    assert list(pairs) == list(frame.columns)
+    for name, values in pairs.items():
+        assert values == [str(value) for value in frame[name]]
+    loaded = library.PairwiseTVD.load("out/distances.npz")
+    np.testing.assert_array_equal(loaded.hit_rate, expected.hit_rate)
+    about = read_json("out/distances.json")
+    assert about["seed"] == 3
+    assert about["mean_accuracy"] == expected.mean_accuracy
+    assert about["settings"] == vars(Settings(cv=2, epochs=3, device="cpu"))
+    assert about["files"] == ["distances.npz", "pairs.csv", "distances.json"]
+    lines = out.splitlines()
+    assert lines[0] == f"6 pairs of 4 clusters; mean accuracy A {expected.mean_accuracy:.3f}."
+    first = frame.iloc[0]
+    assert lines[3].split() == [
+        f"{first.cluster_a}", "–", f"{first.cluster_b}", f"{first.tvd:.3f}",
+        f"{first.low:.3f}", "–", f"{first.high:.3f}", f"{first.p_adjusted:.2g}",
+    ]  # fmt: skip
+    assert lines[-1] == "In out/: distances.npz, pairs.csv, distances.json"
+    json_only = unsplit("distances", *where, "--json")
+    assert succeeds(json_only) == Path("out/distances.json").read_text(encoding="utf-8")
+
+
+def test_only_the_closest_pairs_are_printed_and_columns_align():
+    points = np.random.default_rng(0).normal(size=(60, 2))
+    names = np.repeat(["a", "a very long name of a cluster", "b", "c", "d", "e"], 10)
+    lines = of_distances(library.pairwise_tvd(points, names, cv=2, epochs=1, random_state=0))
+    assert len(lines) == 3 + 8
+    assert lines[0].startswith("15 pairs of 6 clusters; mean accuracy A 0.")
+    assert len({line.index("   ", 2) for line in lines[2:] if "very" in line}) <= 1
+    assert {line.rindex("–") for line in lines[3:]} == {lines[3].rindex("–")}
+
+
+def test_the_table_needs_no_pandas(monkeypatch):
+    np.savez("data.npz", X=X, labels=LABELS)
+    plain_import = builtins.__import__
+
+    def without_pandas(name, *more, **options):
+        if name.split(".")[0] == "pandas":
+            raise ImportError(name)
+        return plain_import(name, *more, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without_pandas)
+    succeeds(unsplit("distances", "data.npz", "--labels", "labels", "--out", "out", *QUICK))
+    assert len(read_csv("out/pairs.csv")["tvd"]) == 6
+
+
+# overcluster
+
+
+def test_overcluster_by_k_means_makes_labels_that_merge_reads():
+    out = succeeds(unsplit("overcluster", "data.csv", "--out", "c.csv", "--method", "k-means"))
+    labels = read_csv("c.csv")
+    assert labels["id"] == [f"r{i}" for i in range(160)]
+    assert len(set(labels["label"])) == 13  # √160; the column of clusters counts as a feature
+    assert out.startswith("160 observations in 13 clusters of ")
+    assert out.splitlines()[-1] == "  unsplit merge data.csv --labels c.csv --out merged"
+    read = read_observations("data.csv", "c.csv")
+    assert [str(label) for label in read.labels] == labels["label"]
+
+
+def test_overcluster_is_what_the_library_makes():
+    from sklearn.cluster import KMeans
+
+    np.savez("data.npz", X=X, kind=LABELS // 2)
+    where = ("overcluster", "data.npz", "--out", "c.csv", "--method")
+    cases = {
+        ("k-means", "--n-clusters", 6, "--seed", 5): library.overclustering.overcluster(
+            X, KMeans(6), 5
+        ),
+        ("greedy", "--n-clusters", 3, "--size", 9): library.overclustering.greedy_dense(X, 3, 9),
+        ("artificial", "--categories", "kind", "--size", 30, "--noise", 0.1, "--seed", 5): (
+            library.overclustering.artificial(LABELS // 2, 30, 0.1, 5)
+        ),
+    }
+    for arguments, expected in cases.items():
+        out = succeeds(unsplit(*where, *arguments))
+        assert read_csv("c.csv")["label"] == [str(label) for label in expected]
+        assert out.splitlines()[0] == of_overclustering(expected)
+        assert ("In c.csv (seed 5). " if 5 in arguments else "In c.csv. ") in out
+
+
+def test_overcluster_speaks_json():
+    arguments = ("--method", "artificial", "--categories", "cluster", "--size", 9, "--json")
+    out = succeeds(unsplit("overcluster", "data.csv", "--out", "c.csv", *arguments))
+    assert json.loads(out) == {
+        "command": "overcluster",
+        "data": "data.csv",
+        "settings": {
+            "method": "artificial",
+            "size": 9,
+            "categories": "cluster",
+            "seed": json.loads(out)["settings"]["seed"],
+        },
+        "n_observations": 160,
+        "n_clusters": 16,
+        "n_noise": 16,
+        "sizes": {str(cluster): 9 for cluster in range(16)},
+    }
+
+
+# The program
+
+
+def test_version_and_help():
+    assert succeeds(unsplit("--version")) == f"unsplit {library.__version__}\n"
+    for arguments in ((), ("--help",)):
+        text = succeeds(unsplit(*arguments))
+        for command in ("demo", "distances", "merge", "overcluster"):
+            assert f"\n  {command} " in text
+            assert f"    unsplit {command}" in text
+            assert f"    unsplit {command} " in succeeds(unsplit(command, "--help"))
+
+
+def test_module_runs_as_a_program(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["somewhere/__main__.py", "--version"])
+    runpy.run_module("unsplit", run_name="__main__")
+    assert capsys.readouterr().out == f"unsplit {library.__version__}\n"
+
+
+def test_bars_are_drawn_on_a_terminal_only(monkeypatch):
+    class Screen:
+        def __init__(self, is_terminal):
+            self.text, self.is_terminal, self.encoding = "", is_terminal, "utf-8"
+
+        def isatty(self):
+            return self.is_terminal
+
+        def write(self, text):
+            self.text += text
+
+        def flush(self):
+            pass
+
+    monkeypatch.setattr("tqdm.std._screen_shape_wrapper", lambda: lambda file: (100, 30))
+    for is_terminal in (True, False):
+        screen, course = Screen(is_terminal), Course()
+        monkeypatch.setattr(sys, "stderr", screen)
+        with course.stage("training"):
+            for epoch in (0, 1, 0):
+                course.on_epoch(EpochRecord(epoch, 0.1, 0.75, 0.1))
+            course.on_merge(Record([None] * 3), n_clusters=8)
+        for bar in ("training: ", "second look: ", "| 3/7 ["):
+            assert (bar in screen.text) == is_terminal
+        # The last thing drawn is nothing.
+        assert screen.text.rpartition("\r")[0].endswith(" " * 20) == is_terminal

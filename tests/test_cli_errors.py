@@ -1,0 +1,314 @@
+import builtins
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli_cases import LABELS, X, merge, old_results, snapshot, unsplit, write_data
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Every test works in a folder of its own, with data.csv in it."""
+    monkeypatch.chdir(tmp_path)
+    write_data()
+
+
+@pytest.fixture
+def refuses():
+    """Checks for one sentence, exit code 2, and older results as they were."""
+    before = old_results()
+
+    def check(result, sentence):
+        assert result.stderr == f"unsplit: {sentence}\n"
+        assert result.stdout == ""
+        assert result.exit_code == 2
+        assert isinstance(result.exception, SystemExit)
+        assert snapshot() == before
+        assert sorted(path.name for path in Path("out").iterdir()) == sorted(before)
+
+    return check
+
+
+def without(monkeypatch, package):
+    """As if a package were not installed."""
+    plain_import = builtins.__import__
+
+    def importing(name, *more, **options):
+        if name.split(".")[0] == package:
+            raise ImportError(name)
+        return plain_import(name, *more, **options)
+
+    monkeypatch.setattr(builtins, "__import__", importing)
+
+
+# Files
+
+
+def test_missing_file(refuses):
+    sentence = "there is no file cells.csv; check its name and folder."
+    refuses(merge(data="cells.csv"), sentence)
+    refuses(unsplit("distances", "cells.csv", "--labels", "a", "--out", "out"), sentence)
+    refuses(unsplit("overcluster", "cells.csv", "--out", "c.csv", "--method", "k-means"), sentence)
+    assert not Path("c.csv").exists()
+
+
+def test_unknown_column(refuses):
+    refuses(
+        merge(labels="leiden"),
+        "there is no column 'leiden' in data.csv (its columns: 'id', 'x', 'y', 'cluster') and no "
+        "file of that name.",
+    )
+
+
+def test_labels_of_another_length(refuses):
+    Path("labels.txt").write_text("1\n2\n", encoding="utf-8")
+    refuses(
+        merge(labels="labels.txt"),
+        "labels.txt has 2 labels but data.csv has 160 rows; give one label a row.",
+    )
+
+
+def test_unreadable_files(refuses):
+    Path("cells.npy").mkdir()
+    refuses(merge(data="cells.npy"), "cells.npy is a folder; name a file in it.")
+    Path("table.csv").write_bytes(b"x,y,cluster\n\xff\xfe,2,3\n")
+    refuses(merge(data="table.csv"), "table.csv is not text in UTF-8; save it again as UTF-8.")
+    Path("cells.xlsx").write_bytes(b"PK")
+    refuses(
+        merge(data="cells.xlsx"),
+        "cells.xlsx is of no kind that is read here; save it as .npy, .npz, .csv, .tsv or "
+        ".parquet.",
+    )
+
+
+def test_truncated_files(refuses):
+    np.save("cells.npy", X)
+    content = Path("cells.npy").read_bytes()
+    Path("cells.npy").write_bytes(content[: len(content) // 2])
+    np.savetxt("labels.txt", LABELS, fmt="%d")
+    result = merge(data="cells.npy", labels="labels.txt")
+    refuses(result, result.stderr.removeprefix("unsplit: ").rstrip("\n"))
+    assert result.stderr.startswith("unsplit: cells.npy cannot be read (")
+    assert result.stderr.endswith("); it may be damaged or cut short, so write it again.\n")
+    Path("cells.npy").write_bytes(b"")
+    refuses(merge(data="cells.npy"), "cells.npy is empty; write it again.")
+
+
+def test_text_among_the_features(refuses):
+    Path("data.csv").write_text("x,kind,cluster\n1,u,0\n2,v,1\n", encoding="utf-8")
+    refuses(
+        merge(),
+        "data.csv has columns that are not numbers ('kind'); remove them, encode them as numbers, "
+        "or name one with --labels if it holds the clusters.",
+    )
+
+
+def test_missing_values(refuses):
+    Path("data.csv").write_text("x,y,cluster\n1,,0\n2,3,1\n", encoding="utf-8")
+    refuses(
+        merge(),
+        "data.csv has missing or infinite values (1 in column 'y'); remove those rows or fill in "
+        "the values first.",
+    )
+
+
+def test_one_cluster_or_none(refuses):
+    write_data(labels=LABELS * 0)
+    refuses(
+        merge(),
+        "labels hold only one cluster (0), so there is no pair to compare; pass labels with at "
+        "least two clusters.",
+    )
+    write_data(labels=LABELS * 0 - 1)
+    refuses(
+        merge(),
+        "every label is noise (-1 or missing), so there is nothing to compare; pass labels with "
+        "at least two clusters.",
+    )
+
+
+@pytest.mark.parametrize("command", ["merge", "distances", "demo"])
+def test_folder_that_cannot_be_written(command, refuses):
+    Path("file").write_text("a file", encoding="utf-8")
+    where = ("data.csv", "--labels", "cluster") if command != "demo" else ()
+    result = unsplit(command, *where, "--out", "file/out")
+    refuses(
+        result,
+        "cannot write to file/out/: there is a file where a folder should be; choose another "
+        "--out.",
+    )
+    assert Path("file").read_text(encoding="utf-8") == "a file"
+
+
+def test_file_that_cannot_be_written(refuses):
+    refuses(
+        unsplit("overcluster", "data.csv", "--out", "out", "--method", "k-means"),
+        "cannot write to out: it is not a regular file; choose another name.",
+    )
+
+
+def test_folder_is_tried_before_anything_is_read(refuses):
+    Path("file").write_text("a file", encoding="utf-8")
+    refuses(
+        merge(data="missing.csv", out="file"),
+        "cannot write to file/: there is a file where a folder should be; choose another --out.",
+    )
+
+
+def test_full_disk(refuses, monkeypatch):
+    def full(path, *_):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("unsplit.cli.outputs.write_csv", full)
+    result = merge()
+    assert result.stderr.endswith("labels.csv: no space left on device\n")
+    refuses(result, result.stderr.removeprefix("unsplit: ").rstrip("\n"))
+
+
+def test_missing_packages(refuses, monkeypatch):
+    monkeypatch.setattr("unsplit.cli.outputs.find_spec", lambda name: None)
+    refuses(merge("--figures"), "--figures needs matplotlib: pip install unsplit[figures]")
+    without(monkeypatch, "pandas")
+    refuses(merge(), "reading tables needs pandas: pip install unsplit[tables]")
+
+
+def test_what_is_read_is_not_overwritten():
+    Path("out").mkdir()
+    Path("out/labels.csv").write_text(Path("data.csv").read_text(encoding="utf-8"), "utf-8")
+    before = snapshot()
+    commands = [
+        ("merge", "data.csv", "--labels", "out/labels.csv", "--out", "out"),
+        ("merge", "data.csv", "--labels", "out/../out/labels.csv", "--out", "./out"),
+        ("merge", "out/labels.csv", "--labels", "cluster", "--out", "out"),
+        ("overcluster", "data.csv", "--out", "data.csv", "--method", "k-means"),
+    ]
+    for command in commands:
+        result = unsplit(*command)
+        assert result.exit_code == 2
+        assert result.stderr.endswith(" would be overwritten; choose another --out.\n")
+    assert snapshot() == before
+    Path("out/pairs.csv").write_text(Path("data.csv").read_text(encoding="utf-8"), "utf-8")
+    result = unsplit("distances", "out/pairs.csv", "--labels", "cluster", "--out", "out")
+    assert result.stderr == "unsplit: out/pairs.csv would be overwritten; choose another --out.\n"
+
+
+# Wishes that cannot be met; nothing is trained
+
+
+@pytest.fixture
+def no_training(monkeypatch):
+    def train(*_):
+        raise AssertionError("trained in vain")
+
+    monkeypatch.setattr("unsplit.pipeline.fit", train)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            "--must-link 0,1 --cannot-link 1,0",
+            "cannot_link keeps 1 and 0 apart but must_link joins them; drop one of the two.",
+        ),
+        (
+            "--min-clusters 3 --max-clusters 2",
+            "min_clusters=3 is more than max_clusters=2; swap or drop one of them.",
+        ),
+        (
+            "--n-clusters 5",
+            "n_clusters must be a whole number from 1 to 4, the number of clusters there are, "
+            "got 5.",
+        ),
+        (
+            "--must-link 0,x",
+            "must_link names 'x', but there is no such cluster; the names are 0, 1, 2, 3.",
+        ),
+        (
+            "--strategy spectral",
+            'strategy="spectral" needs n_clusters; it cannot find the number itself.',
+        ),
+        (
+            "--n-clusters 2 --max-tvd 0.5",
+            "--n-clusters and --max-tvd are two stopping rules; choose one.",
+        ),
+        ("--alpha 0 --auto", "--alpha and --auto are two stopping rules; choose one."),
+        (
+            "--resume",
+            "--resume has no meaning for --strategy compose, only for retrain; leave it out.",
+        ),
+        (
+            "--statistic tv",
+            "--statistic has no meaning for --strategy compose, only for linkage, retrain, "
+            "warm; leave it out.",
+        ),
+        (
+            "--linkage single --strategy warm",
+            "--linkage has no meaning for --strategy warm, only for linkage, spectral; leave "
+            "it out.",
+        ),
+        (
+            "--must-link 3",
+            "Invalid value for '--must-link': '3' does not name two clusters; write A,B.",
+        ),
+        ("--max-tvd 2", "Invalid value for '--max-tvd': 2.0 is not in the range 0<=x<=1."),
+        ("--epochs 0", "Invalid value for '--epochs': 0 is not in the range x>=1."),
+    ],
+)
+def test_wishes_that_cannot_be_met(arguments, sentence, refuses, no_training):
+    refuses(merge(*arguments.split()), sentence)
+
+
+def test_unusable_device(refuses):
+    result = merge("--device", "abacus")
+    assert result.stderr.startswith("unsplit: device='abacus' cannot be used here (")
+    refuses(result, result.stderr.removeprefix("unsplit: ").rstrip("\n"))
+
+
+def test_what_is_missing_is_named(refuses):
+    refuses(unsplit("merge", "data.csv", "--out", "out"), "Missing option '--labels'.")
+    refuses(unsplit("merge"), "Missing argument 'DATA'.")
+    # The rest of the sentence is up to the version of click.
+    for arguments, start in (("merg", "No such command"), ("--quiet", "No such option")):
+        result = unsplit(arguments)
+        assert result.stderr.startswith(f"unsplit: {start}")
+        refuses(result, result.stderr.removeprefix("unsplit: ").rstrip("\n"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("greedy --size 3", "--method greedy needs --n-clusters."),
+        ("artificial --size 3", "--method artificial needs --categories."),
+        ("artificial --categories cluster", "--method artificial needs --size."),
+        ("greedy --size 3 --n-clusters 2 --seed 1", "--method greedy does not take --seed."),
+        ("k-means --size 3", "--method k-means does not take --size."),
+        ("greedy --size 3 --n-clusters 2 --noise 0", "--method greedy does not take --noise."),
+        (
+            "k-means --n-clusters 161",
+            "--n-clusters is 161, but there are 160 rows; ask for fewer clusters.",
+        ),
+        (
+            "greedy --size 90 --n-clusters 2",
+            "2 clusters of 90 need 180 observations and R has 160; ask for at most 1 clusters of "
+            "this size or for smaller ones.",
+        ),
+        (
+            "artificial --categories cluster --size 41",
+            "no category has 41 observations, the largest has 40; pass a smaller size.",
+        ),
+    ],
+)
+def test_over_clusterings_that_cannot_be_made(arguments, sentence, refuses):
+    Path("c.csv").write_text("older", encoding="utf-8")
+    refuses(
+        unsplit("overcluster", "data.csv", "--out", "c.csv", "--method", *arguments.split()),
+        sentence,
+    )
+    assert Path("c.csv").read_text(encoding="utf-8") == "older"
+
+
+def test_a_mistake_of_ours_is_not_hidden(monkeypatch):
+    monkeypatch.setattr("unsplit.cli.run.merge_overclustering", lambda *_: 1 / 0)
+    assert isinstance(merge().exception, ZeroDivisionError)
+    assert not Path("out").exists()

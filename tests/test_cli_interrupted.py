@@ -1,0 +1,264 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from tests.cli_cases import (
+    LABELS,
+    QUICK,
+    X,
+    merge,
+    old_results,
+    read_json,
+    snapshot,
+    succeeds,
+    unsplit,
+    write_data,
+)
+from unsplit.cli.resume import ResumeFile, digest
+from unsplit.merging.agglomerate import Record
+from unsplit.merging.tree import Merge
+
+RETRAIN = ("--strategy", "retrain")
+SAME = ("labels.csv", "merges.csv", "linkage.npy", "tree.npz")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Every test works in a folder of its own, with data.csv in it."""
+    monkeypatch.chdir(tmp_path)
+    write_data()
+
+
+def interrupt_after(monkeypatch, n_merges):
+    """Ctrl-C once so many merges were written."""
+    save = ResumeFile.save
+
+    def save_and_stop(self, record):
+        save(self, record)
+        if len(record.merges) == n_merges:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ResumeFile, "save", save_and_stop)
+
+
+# Resuming
+
+
+@pytest.mark.parametrize(
+    ("rule", "n_merges"),
+    [
+        ((), 2),
+        (("--must-link", "0,2"), 1),
+        (("--n-clusters", 3), 1),  # the last merge that belongs to the answer
+        (("--n-clusters", 3, "--cannot-link", "0,2"), 3),  # all is done but the files
+    ],
+)
+def test_a_resumed_run_ends_as_if_never_interrupted(rule, n_merges, monkeypatch):
+    succeeds(merge(*RETRAIN, *rule, out="whole"))
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, n_merges)
+        result = merge(*RETRAIN, *rule)
+    assert result.exit_code == 130
+    assert result.stderr == (
+        "unsplit: interrupted; nothing was changed in out but resume.json; go on with --resume\n"
+    )
+    assert set(snapshot()) == {"resume.json"}
+    assert len(read_json("out/resume.json")["record"]["merges"]) == n_merges
+    succeeds(merge(*RETRAIN, *rule, "--resume"))
+    whole, resumed = snapshot("whole"), snapshot()
+    assert set(resumed) == set(whole)
+    for name in SAME:
+        assert resumed[name] == whole[name]
+    volatile = {"seconds": None}
+    assert read_json("out/result.json") | volatile == read_json("whole/result.json") | volatile
+
+
+def test_only_merges_that_are_left_are_made(monkeypatch):
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 2)
+        merge(*RETRAIN)
+    made = []
+    save = ResumeFile.save
+    monkeypatch.setattr(ResumeFile, "save", lambda s, r: (made.append(len(r.merges)), save(s, r)))
+    succeeds(merge(*RETRAIN, "--resume"))
+    assert made == [3]
+
+
+def test_resume_finds_the_seed_that_was_drawn(monkeypatch):
+    where = ("merge", "data.csv", "--labels", "cluster", "--out", "out", *QUICK, *RETRAIN)
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 2)
+        unsplit(*where)
+    seed = read_json("out/resume.json")["seed"]
+    succeeds(unsplit(*where, "--resume"))
+    assert read_json("out/result.json")["seed"] == seed
+    succeeds(merge(*RETRAIN, out="whole", seed=seed))
+    assert snapshot()["merges.csv"] == snapshot("whole")["merges.csv"]
+
+
+def test_resume_without_a_file_starts():
+    succeeds(merge(*RETRAIN, "--resume"))
+    assert "resume.json" not in snapshot()
+
+
+def test_a_new_start_says_what_it_gives_up(monkeypatch):
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 2)
+        merge(*RETRAIN)
+    result = merge(*RETRAIN, seed=1)
+    succeeds(result)
+    sentence = "out/resume.json will be overwritten; --resume would have gone on with it."
+    assert result.stderr == f"warning: {sentence}\n"
+    assert read_json("out/result.json")["warnings"] == [sentence]
+    assert "resume.json" not in snapshot()
+
+
+def test_another_run_is_not_resumed(monkeypatch):
+    np.savez("data.npz", X=X, cluster=LABELS)
+    np.savez("other.npz", X=X + 1, cluster=LABELS)
+    np.savez("mixed.npz", X=X, cluster=LABELS[::-1])
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 2)
+        merge(*RETRAIN, data="data.npz")
+    before = snapshot()
+    cases = {
+        "data": merge(*RETRAIN, "--resume", data="other.npz"),
+        "labels": merge(*RETRAIN, "--resume", data="mixed.npz"),
+        "settings": merge(*RETRAIN, "--resume", "--epochs", 4, data="data.npz"),
+        "settings and seed": merge(*RETRAIN, "--resume", "--alpha", 1, data="data.npz", seed=1),
+    }
+    for named, result in cases.items():
+        assert result.exit_code == 2
+        assert result.stderr == (
+            f"unsplit: out/resume.json is of a run with other {named}, so it cannot go on; "
+            "give the same as then, or leave out --resume to start anew.\n"
+        )
+    assert snapshot() == before
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"seed": 1}'])
+def test_what_is_no_resume_file_is_refused(content):
+    Path("out").mkdir()
+    Path("out/resume.json").write_text(content, encoding="utf-8")
+    result = merge(*RETRAIN, "--resume")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "unsplit: out/resume.json was not written by unsplit; leave out --resume to start anew.\n"
+    )
+
+
+def test_records_come_back_as_they_were():
+    merges = [Merge(0, 1, 40, 40, 0.1, 0.1 + 0.2, np.nan, np.nan, 1.0, np.nan, "closest “pair”")]
+    for record in (Record(merges), Record(merges, 1, None, "stopped"), Record([], 0, 0)):
+        file = ResumeFile("new/folder")
+        file.begin(data="a", seed=1)
+        file.save(record)
+        assert str(file.record()) == str(record)  # NaN is not equal to itself
+    file.remove()
+    assert file.record() is None
+
+
+def test_digests_tell_arrays_apart():
+    arrays = [
+        np.arange(4.0),
+        np.arange(4.0).reshape(2, 2),
+        np.arange(4),
+        np.arange(4.0)[::-1],
+        np.array(["a", "b"]),
+        np.array(["ab", ""]),
+        scipy.sparse.csr_array(np.eye(2)),
+        scipy.sparse.csr_array(np.eye(2)[::-1]),
+        scipy.sparse.csr_array((2, 3)),
+        scipy.sparse.csr_array((2, 4)),
+    ]
+    assert len({digest(array) for array in arrays}) == len(arrays)
+    assert digest(np.asfortranarray(X)) == digest(X)
+
+
+# Interrupting
+
+
+def test_an_interrupted_merge_changes_nothing(monkeypatch):
+    before = old_results()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    for command in ("merge", "distances"):
+        patched = "run.merge_overclustering" if command == "merge" else "distances.fit"
+        monkeypatch.setattr(f"unsplit.cli.{patched}", interrupted)
+        result = unsplit(command, "data.csv", "--labels", "cluster", "--out", "out")
+        assert result.exit_code == 130
+        assert result.stderr == "unsplit: interrupted; nothing was changed in out\n"
+        assert result.stdout == ""
+        assert snapshot() == before
+        assert len(list(Path("out").iterdir())) == len(before)
+
+
+def test_retrain_interrupted_before_the_first_merge_has_nothing_to_resume(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unsplit.cli.run.merge_overclustering", interrupted)
+    result = merge(*RETRAIN)
+    assert result.stderr == "unsplit: interrupted; nothing was changed in out\n"
+    assert not Path("out").exists()
+
+
+# A real process that waits in the midst of training until it is stopped.
+WAITING = """
+import sys, time
+from unsplit.cli import main
+from unsplit.cli.course import Course
+
+def wait(course, record):
+    open(f"{sys.argv[1]}.ready", "w").close()
+    time.sleep(600)
+
+Course.on_epoch = wait
+main(sys.argv[2:], prog_name="unsplit")
+"""
+
+
+def start(out):
+    arguments = ["merge", "data.csv", "--labels", "cluster", "--out", out, *QUICK]
+    return subprocess.Popen(
+        [sys.executable, "-c", WAITING, out, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        text=True,
+    )
+
+
+def test_signals_leave_older_results_as_they_were():
+    signals = {"interrupted": signal.SIGINT, "killed": signal.SIGKILL}
+    before = {out: old_results(out) for out in signals}
+    processes = {out: start(out) for out in signals}
+    told = {}
+    try:
+        for out, process in processes.items():
+            while not Path(f"{out}.ready").exists() and process.poll() is None:
+                time.sleep(0.02)
+            process.send_signal(signals[out])
+            told[out] = process.communicate()
+    finally:
+        for process in processes.values():
+            process.kill()
+    assert told["interrupted"] == (
+        "",
+        "unsplit: interrupted; nothing was changed in interrupted\n",
+    )
+    assert processes["interrupted"].returncode == 130
+    assert snapshot("interrupted") == before["interrupted"]
+    assert told["killed"] == ("", "")
+    assert processes["killed"].returncode == -signal.SIGKILL
+    after = snapshot("killed")
+    assert {name: after[name] for name in before["killed"]} == before["killed"]

@@ -1,0 +1,265 @@
+"""What the user knows already, and contradictions in it."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+import scipy.cluster.hierarchy as sch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.merging_cases import gaussian_estimate, partition_of
+from unsplit import InputError, merge
+
+quick = settings(deadline=None, max_examples=40, derandomize=True)
+
+
+def line(k):
+    """Clusters 0, 1, 2 … on a line, far from each other in the order of their numbers."""
+    places = np.cumsum(np.arange(k)) / math.comb(k, 2)
+    return np.abs(places[:, None] - places)
+
+
+def refuses(sentence, **wishes):
+    wishes = {"max_tvd": 0.3} | wishes if "n_clusters" not in wishes else wishes
+    with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
+        merge(line(5), **wishes)
+
+
+# --- must_link ------------------------------------------------------------------------------------
+
+
+def test_must_links_come_first_with_height_zero():
+    tree = merge(line(6), max_tvd=0.01, must_link=[(1, 5), (0, 4)])
+    assert tree.groups.tolist() == [0, 1, 2, 3, 0, 1]
+    assert [m.why for m in tree.merges[:2]] == ["must_link"] * 2
+    assert [m.height for m in tree.merges[:2]] == [0, 0]
+    # What they are ranked by is told all the same.
+    assert [m.statistic for m in tree.merges[:2]] == [line(6)[1, 5], line(6)[0, 4]]
+    assert sch.is_valid_linkage(tree.linkage)
+    assert tree.merges[2].why == "beyond the cut: TVD 0.200, limit 0.01"
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        [(0, 2), (2, 4)],
+        [(4, 2), (2, 0), (0, 4)],
+        [(0, 2, 4)],
+        [[4, 0, 2]],
+        [np.array([0, 2, 4])],
+        ((a, b) for a, b in [(0, 2), (4, 2)]),
+    ],
+)
+def test_chains_and_triples_of_must_links(links):
+    tree = merge(line(5), n_clusters=3, must_link=links)
+    assert tree.groups.tolist() == [0, 1, 0, 2, 0]
+    assert [m.why for m in tree.merges].count("must_link") == 2
+
+
+def test_links_by_name():
+    result, _ = gaussian_estimate([0, 0, 5, 5], 20, names=["10", "2", "9", "x"])
+    tree = merge(result, n_clusters=2, must_link=[("10", "x")], cannot_link=[("9", "x")])
+    assert tree.mapping == {"10": 0, "2": 0, "9": 1, "x": 0}
+    numbers, _ = gaussian_estimate([0, 0, 5, 5], 20, names=[-5, 2, 9, 10])
+    assert merge(numbers, n_clusters=2, must_link=[(10, -5)]).mapping[10] == 0
+
+
+def test_must_links_of_scores_are_reported_like_other_merges():
+    result, _ = gaussian_estimate([0, 0, 5], 30)
+    first = merge(result, alpha=0.05, must_link=[(0, 2)]).merges[0]
+    assert first.why == "must_link"
+    assert first.height == 0 < first.statistic
+    assert first.tvd == pytest.approx(result.tvd[0, 2])
+    assert first.p_adjusted == pytest.approx(3 * result.p_value[0, 2])
+
+
+# --- cannot_link ----------------------------------------------------------------------------------
+
+
+def test_cannot_link_keeps_apart_what_is_closest():
+    tree = merge(line(5), max_tvd=1.0, cannot_link=[(0, 1)])
+    assert tree.n_clusters == 2
+    assert tree.groups[0] != tree.groups[1]
+    assert tree.n_forbidden == 1
+    assert tree.merges[-1].why == "kept apart by cannot_link"
+    assert [m.why for m in tree.merges].count("kept apart by cannot_link") == 1
+    triple = merge(line(5), max_tvd=1.0, cannot_link=[(0, 1, 2)])
+    assert len(set(triple.groups[:3])) == 3
+    assert (triple.n_clusters, triple.n_forbidden) == (3, 2)
+
+
+def test_cuts_below_a_cannot_link_are_refused():
+    tree = merge(line(5), max_tvd=0.2, cannot_link=[(0, 1, 2)])
+    sentence = "n_clusters=2 is not possible without breaking a cannot_link; choose 3 to 5."
+    with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
+        tree.cut(n_clusters=2)
+    assert tree.cut(n_clusters=3).n_clusters == 3
+    assert tree.cut(height=9.0).n_clusters == 3
+
+
+@quick
+@given(st.integers(0, 10**6), st.integers(3, 9), st.data())
+def test_links_hold_at_every_cut(seed, k, data):
+    rng = np.random.default_rng(seed)
+    points = rng.random((k, 2))
+    matrix = np.linalg.norm(points[:, None] - points, axis=-1)
+    pairs = st.tuples(st.integers(0, k - 1), st.integers(0, k - 1)).filter(lambda p: p[0] != p[1])
+    cannot = data.draw(st.lists(pairs, max_size=5))
+    must = data.draw(st.lists(pairs, max_size=2))
+    linked = merge(matrix, n_clusters=len(partition_of(_joined(k, must))), must_link=must)
+    if any(linked.groups[a] == linked.groups[b] for a, b in cannot):
+        with pytest.raises(InputError, match=r"apart but must_link joins them; drop one"):
+            merge(matrix, max_tvd=0.5, must_link=must, cannot_link=cannot)
+        return
+    tree = merge(matrix, max_tvd=0.5, must_link=must, cannot_link=cannot)
+    assert sch.is_valid_linkage(tree.linkage, throw=True)
+    n_linked = k - linked.n_clusters
+    assert [m.why for m in tree.merges[:n_linked]] == ["must_link"] * n_linked
+    for n in range(1 + tree.n_forbidden, k + 1):
+        groups = tree.cut(n_clusters=n).groups
+        assert all(groups[a] != groups[b] for a, b in cannot)
+        if n <= linked.n_clusters:
+            assert all(groups[a] == groups[b] for a, b in must)
+    # No more are called forbidden than have to be: all that are left are kept apart.
+    last = tree.cut(n_clusters=1 + tree.n_forbidden).groups
+    apart = {frozenset((last[a], last[b])) for a, b in cannot}
+    assert len(apart) == math.comb(1 + tree.n_forbidden, 2)
+
+
+def _joined(k, pairs):
+    group = list(range(k))
+    for a, b in pairs:
+        group = [group[a] if g == group[b] else g for g in group]
+    return group
+
+
+# --- how many -------------------------------------------------------------------------------------
+
+
+def test_min_clusters_stops_the_rule():
+    assert merge(line(6), max_tvd=1.0).n_clusters == 1
+    tree = merge(line(6), max_tvd=1.0, min_clusters=4)
+    assert tree.n_clusters == 4
+    assert tree.stopped == "4 clusters are left, as asked"
+    assert merge(line(6), max_tvd=0.01, min_clusters=4).n_clusters == 6
+
+
+def test_max_clusters_goes_on_where_the_rule_stops():
+    assert merge(line(6), max_tvd=0.0).n_clusters == 6
+    tree = merge(line(6), max_tvd=0.0, max_clusters=3)
+    assert tree.n_clusters == 3
+    assert {m.why for m in tree.merges[:3]} == {"closest pair, because at most 3 may be left"}
+    assert tree.stopped == "every pair has a TVD above 0"
+    assert merge(line(6), max_tvd=1.0, max_clusters=3).n_clusters == 1
+    assert merge(line(6), max_tvd=0.0, max_clusters=3, min_clusters=3).n_clusters == 3
+
+
+def test_what_the_rule_allows_comes_before_what_is_forced():
+    matrix = np.full((4, 4), 0.85)
+    matrix[0, 1] = matrix[1, 0] = 0.5
+    matrix[2, 3] = matrix[3, 2] = 0.1
+    tree = merge(matrix, max_tvd=0.2, max_clusters=2)
+    assert tree.groups.tolist() == [0, 0, 1, 1]
+    assert [m.why for m in tree.merges] == [
+        "TVD 0.100, limit 0.2",
+        "closest pair, because at most 2 may be left",
+        "beyond the cut: TVD 0.850, limit 0.2",
+    ]
+
+
+@pytest.mark.parametrize("strategy", ["linkage", "spectral"])
+@pytest.mark.parametrize("n", range(1, 7))
+def test_exactly_as_many_as_asked_for(strategy, n):
+    assert merge(line(6), strategy=strategy, n_clusters=n, random_state=0).n_clusters == n
+    if 2 <= n <= 5:
+        tree = merge(
+            line(6),
+            strategy=strategy,
+            n_clusters=n,
+            random_state=0,
+            must_link=[(0, 5)],
+            cannot_link=[(1, 2)],
+        )
+        assert tree.n_clusters == n
+        assert tree.groups[0] == tree.groups[5]
+        assert tree.groups[1] != tree.groups[2]
+
+
+# --- contradictions -------------------------------------------------------------------------------
+
+
+def test_links_against_each_other():
+    refuses(
+        "cannot_link keeps 1 and 3 apart but must_link joins them; drop one of the two.",
+        must_link=[(1, 2), (3, 2)],
+        cannot_link=[(0, 4), (1, 3)],
+    )
+
+
+def test_links_to_itself():
+    refuses("cannot_link keeps 1 apart from itself; drop this link.", cannot_link=[(0, 1, 1)])
+    assert merge(line(5), max_tvd=0, must_link=[(1, 1)]).n_clusters == 5
+
+
+@pytest.mark.parametrize("name", ["must_link", "cannot_link"])
+def test_links_that_are_no_pairs(name):
+    refuses(f"{name} takes pairs of cluster names, got 'ab'.", **{name: ["ab"]})
+    refuses(f"{name} takes pairs of cluster names, got (1,).", **{name: [(1,)]})
+    # One pair where a list of pairs is wanted.
+    refuses(f"{name} takes pairs of cluster names, got 0.", **{name: (0, 1)})
+    refuses(f"{name} takes pairs of cluster names, got 'a'.", **{name: ("a", "b")})
+
+
+@pytest.mark.parametrize("name", ["must_link", "cannot_link"])
+def test_links_between_unknown_clusters(name):
+    refuses(
+        f"{name} names 7, but there is no such cluster; the names are 0, 1, 2, 3, 4.",
+        **{name: [(0, 7)]},
+    )
+    with pytest.raises(InputError, match=r"the names are 0, 1, 2, 3, 4, 5, 6, 7, …\.$"):
+        merge(line(9), n_clusters=2, **{name: [("x", 0)]})
+
+
+@pytest.mark.parametrize("name", ["min_clusters", "max_clusters"])
+@pytest.mark.parametrize("value", [0, 6, -1, 2.5, "2"])
+def test_bounds_out_of_range(name, value):
+    refuses(
+        f"{name} must be a whole number from 1 to 5, the number of clusters there are, "
+        f"got {value!r}.",
+        **{name: value},
+    )
+
+
+def test_bounds_against_each_other():
+    refuses(
+        "min_clusters=4 is more than max_clusters=2; swap or drop one of them.",
+        min_clusters=4,
+        max_clusters=2,
+    )
+    sentence = (
+        "n_clusters=3 contradicts min_clusters={} and max_clusters={}; pass n_clusters alone."
+    )
+    refuses(sentence.format(4, None), n_clusters=3, min_clusters=4)
+    refuses(sentence.format(1, 2), n_clusters=3, min_clusters=1, max_clusters=2)
+    assert merge(line(5), n_clusters=3, min_clusters=2, max_clusters=4).n_clusters == 3
+
+
+def test_bounds_against_links():
+    refuses(
+        "must_link leaves 3 clusters, fewer than the 4 asked for; drop a link or ask for fewer.",
+        must_link=[(0, 1, 2)],
+        min_clusters=4,
+    )
+    refuses(
+        "must_link leaves 3 clusters, fewer than the 4 asked for; drop a link or ask for fewer.",
+        must_link=[(0, 1, 2)],
+        n_clusters=4,
+    )
+    sentence = (
+        "cannot_link leaves 3 clusters, more than the 2 allowed; drop some of these links or "
+        "allow more clusters."
+    )
+    refuses(sentence, cannot_link=[(0, 1, 2)], max_clusters=2)
+    refuses(sentence, cannot_link=[(0, 1, 2)], n_clusters=2)

@@ -1,0 +1,100 @@
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.metrics import adjusted_rand_score
+
+import unsplit as library
+from tests.cli_cases import read_csv, read_json, snapshot, succeeds, unsplit
+from unsplit.demo import overclustered_digits, scores
+from unsplit.estimation import Settings
+
+SAME = ("labels.csv", "merges.csv", "linkage.npy", "tree.npz")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """The demo with two epochs instead of a hundred, in a folder of its own."""
+    folder = tmp_path_factory.mktemp("demo")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("unsplit.cli.demo.Settings", lambda: Settings(cv=2, epochs=2, device="cpu"))
+        return folder, unsplit("demo")
+
+
+def test_demo_leaves_what_merge_would_leave(demo):
+    folder, result = demo
+    out = succeeds(result)
+    files = snapshot(folder / "demo-output")
+    figures = ("dendrogram.png", "distances.png", "merge_curve.png")
+    assert set(files) == {*SAME, *figures, "digits.csv", "distances.npz", "result.json"}
+    about = read_json(folder / "demo-output" / "result.json")
+    assert about["n_initial"] == 40
+    assert about["seed"] == 0
+    assert f"40 clusters became {about['n_clusters']}, because {about['stopped']}." in out
+
+
+def test_the_command_it_prints_gives_the_same(demo, monkeypatch):
+    folder, result = demo
+    monkeypatch.chdir(folder)
+    command = shlex.split(result.stdout.splitlines()[-1])
+    assert command[:3] == ["unsplit", "merge", "demo-output/digits.csv"]
+    succeeds(unsplit(*command[1:], "--epochs", 2, "--cv", 2, "--device", "cpu"))
+    again, first = snapshot("merged"), snapshot("demo-output")
+    for name in SAME:
+        assert again[name] == first[name]
+
+
+def test_the_file_holds_pixels_and_cluster_and_no_digit(demo):
+    columns = read_csv(demo[0] / "demo-output" / "digits.csv")
+    *pixels, last = columns
+    assert pixels == [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
+    assert last == "cluster"
+    X = np.array([columns[name] for name in pixels], float).T
+    np.testing.assert_array_equal(X, load_digits().data)
+    digits, _ = overclustered_digits()
+    assert columns["cluster"] == [str(label) for label in digits.labels]
+
+
+def test_the_table_holds_the_scores(demo):
+    folder, result = demo
+    digits, truth = overclustered_digits()
+    tree = library.MergeTree.load(folder / "demo-output" / "tree.npz")
+    found = scores(digits, tree, truth)
+    lines = result.stdout.splitlines()
+    start = next(i for i, line in enumerate(lines) if "adjusted Rand index" in line)
+    shown = [line.split() for line in lines[start + 1 : start + 6]]
+    assert [row[-2:] for row in shown] == [
+        [str(s.n_clusters), f"{s.rand_index:.2f}"] for s in found
+    ]
+    initial = digits.labels
+    expected = [initial, tree.labels(initial), tree.cut(n_clusters=10).labels(initial)]
+    for score, labels in zip(found, expected, strict=False):
+        assert score.rand_index == adjusted_rand_score(truth, labels)
+    assert [score.n_clusters for score in found] == [40, tree.n_clusters, 10, 10, 10]
+
+
+def test_without_matplotlib_there_are_no_figures(tmp_path, monkeypatch):
+    asked = []
+
+    def stop(folder, task, read, course):
+        asked.append(task.figures)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unsplit.cli.demo.merge_into", stop)
+    for spec in (None, "a spec"):
+        monkeypatch.setattr("unsplit.cli.demo.find_spec", lambda name, found=spec: found)
+        result = unsplit("demo", "--out", tmp_path / "out")
+        assert result.exit_code == 130
+        where = tmp_path / "out"
+        assert result.stderr == f"unsplit: interrupted; nothing was changed in {where}\n"
+    assert asked == [False, True]
+    assert not Path(tmp_path / "out").exists()
+
+
+def test_another_seed_cuts_otherwise():
+    first, other = overclustered_digits(0)[0], overclustered_digits(1)[0]
+    assert len(np.unique(other.labels)) == 40
+    assert adjusted_rand_score(first.labels, other.labels) < 0.99

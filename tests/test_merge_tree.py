@@ -1,0 +1,316 @@
+"""The tree itself: cutting, undoing, labels, SciPy's view of it, files."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import scipy.cluster.hierarchy as sch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.merging_cases import gaussian_estimate, partition_of, same_merges
+from unsplit import InputError, MergeTree, merge
+from unsplit.merging.tree import Merge, members_of_nodes
+
+quick = settings(deadline=None, max_examples=30, derandomize=True)
+
+
+def random_matrix(k, seed=0):
+    """Distances between points, all different."""
+    points = np.random.default_rng(seed).random((k, 3))
+    distances = np.linalg.norm(points[:, None] - points, axis=-1)
+    return distances / distances.max()
+
+
+def random_tree(k, n_clusters=1, seed=0, **more):
+    return merge(random_matrix(k, seed), n_clusters=n_clusters, **more)
+
+
+def named_tree(names, n_clusters):
+    """Four clusters, of which 0 and 3, then 1 and 2 belong together, with these names."""
+    result, _ = gaussian_estimate([0, 5, 5.3, 0.1], 30, names=names)
+    return merge(result, n_clusters=n_clusters)
+
+
+def naive_groups(tree):
+    """Join the two sides of every merge taken, then number by first member."""
+    k = tree.n_initial
+    members = members_of_nodes(tree.merges, k)
+    group = list(range(k))
+    for step in np.flatnonzero(tree.taken):
+        joined = members[k + step]
+        group = [min(joined) if i in joined else g for i, g in enumerate(group)]
+    return [sorted(set(group)).index(g) for g in group]
+
+
+# --- as SciPy knows it ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [2, 3, 12])
+@pytest.mark.parametrize("rule", [{"n_clusters": 1}, {"n_clusters": 2}, {"max_tvd": 0.2}])
+def test_linkage_is_complete_and_valid_wherever_merging_stopped(k, rule):
+    Z = merge(random_matrix(k), **rule).linkage
+    assert Z.shape == (k - 1, 4)
+    assert Z.dtype == np.float64
+    assert sch.is_valid_linkage(Z, throw=True)
+    assert sch.is_monotonic(Z)
+    assert np.isfinite(Z).all()
+    assert Z[-1, 3] == k
+    drawn = sch.dendrogram(Z, no_plot=True)
+    assert sorted(drawn["leaves"]) == list(range(k))
+
+
+@quick
+@given(st.integers(0, 10**6), st.integers(2, 12))
+def test_cuts_are_those_of_fcluster(seed, k):
+    tree = random_tree(k, seed=seed)
+    for n in range(1, k + 1):
+        ours = tree.cut(n_clusters=n)
+        theirs = sch.fcluster(tree.linkage, n, "maxclust")
+        assert partition_of(ours.groups) == partition_of(theirs)
+        assert ours.n_clusters == len(partition_of(theirs)) == n
+    for height in [-0.1, 0.0, 0.3, *tree.linkage[:, 2], 2.0]:
+        if height >= 0:
+            theirs = partition_of(sch.fcluster(tree.linkage, height, "distance"))
+        else:
+            theirs = partition_of(range(k))
+        assert partition_of(tree.cut(height=height).groups) == theirs
+
+
+def test_heights_never_go_down_though_statistics_do():
+    # The closest pair is kept apart, so that it is joined last, to complete the tree.
+    matrix = [[0, 0.1, 0.5], [0.1, 0, 0.6], [0.5, 0.6, 0]]
+    tree = merge(matrix, n_clusters=2, cannot_link=[(0, 1)])
+    assert [m.statistic for m in tree.merges] == pytest.approx([0.5, 0.35])
+    assert tree.linkage[:, 2].tolist() == [0.5, 0.5]
+
+
+# --- groups, labels, names ------------------------------------------------------------------------
+
+
+@quick
+@given(st.integers(0, 10**6), st.integers(2, 10), st.data())
+def test_groups_against_joining_one_by_one(seed, k, data):
+    tree = random_tree(k, n_clusters=data.draw(st.integers(1, k)), seed=seed)
+    while True:
+        assert tree.groups.tolist() == naive_groups(tree)
+        assert tree.n_clusters == max(tree.groups) + 1
+        # Numbered by first member: a new number is always the next one.
+        _, first = np.unique(tree.groups, return_index=True)
+        assert (np.diff(first) > 0).all()
+        if not tree.taken.any():
+            break
+        tree = tree.undo(data.draw(st.sampled_from(np.flatnonzero(tree.taken).tolist())))
+
+
+def test_sizes_add_up():
+    result, _ = gaussian_estimate([0, 1, 2, 3], [5, 9, 14, 3])
+    tree = merge(result, n_clusters=2)
+    below = members_of_nodes(tree.merges, 4)
+    assert tree.sizes.tolist() == [5, 9, 14, 3]
+    for step in tree.merges:
+        assert step.size_left == tree.sizes[below[step.left]].sum()
+        assert step.size_right == tree.sizes[below[step.right]].sum()
+
+
+@pytest.mark.parametrize(
+    "names", [["10", "2", "9", "x"], [-7, 2, 9, 10], ["b", "bb", "é", "新"], [10, 9, 2, 3]]
+)
+def test_names_and_their_order_are_kept(names):
+    tree = named_tree(names, 2)
+    assert tree.cluster_ids.tolist() == names
+    assert list(tree.mapping) == names
+    assert tree.mapping == dict(zip(names, [0, 1, 1, 0], strict=True))
+    shuffled = np.random.default_rng(0).permutation(np.repeat(names, 3))
+    assert tree.labels(shuffled).tolist() == [tree.mapping[name] for name in shuffled.tolist()]
+    both = {tree.name(tree.merges[0].left), tree.name(tree.merges[0].right)}
+    assert both in ({str(names[0]), str(names[3])}, {str(names[1]), str(names[2])})
+
+
+def test_labels_keep_noise_and_take_some_of_the_clusters():
+    tree = named_tree([3, 4, 10, 11], 2)
+    assert tree.labels([11, -1, 4, 3, -1]).tolist() == [0, -1, 1, 0, -1]
+    assert tree.labels([10]).tolist() == [1]
+    assert tree.labels(np.array([4.0, np.nan, 11.0])).tolist() == [1, -1, 0]
+    strings = named_tree(["10", "2", "9", "x"], 2)
+    assert strings.labels(["x", None, "-1", "2"]).tolist() == [0, -1, -1, 1]
+
+
+def test_unknown_labels_are_refused():
+    tree = named_tree([3, 4, 10, 11], 2)
+    sentence = "the tree knows no cluster 5; pass the labels it was made from."
+    with pytest.raises(InputError, match=sentence):
+        tree.labels([3, 5, 4])
+    with pytest.raises(InputError, match="every label is noise"):
+        tree.labels([-1, -1])
+    with pytest.raises(InputError, match="one label per observation"):
+        tree.labels([[3, 4]])
+
+
+# --- cutting and undoing --------------------------------------------------------------------------
+
+
+def test_cut_takes_exactly_one_wish():
+    tree = random_tree(4)
+    for wishes in ({}, {"n_clusters": 2, "height": 0.5}):
+        with pytest.raises(InputError, match="takes one of n_clusters and height; pass exactly"):
+            tree.cut(**wishes)
+
+
+@pytest.mark.parametrize("n", [0, 5, -1, 2.5, "2"])
+def test_impossible_cuts_are_refused(n):
+    with pytest.raises(InputError, match=f"n_clusters={n} is not possible; choose 1 to 4"):
+        random_tree(4).cut(n_clusters=n)
+
+
+def test_a_height_that_is_no_number_is_refused():
+    with pytest.raises(InputError, match="height must be a number, got nan"):
+        random_tree(4).cut(height=float("nan"))
+
+
+def test_cut_says_so_and_leaves_the_tree_alone():
+    tree = random_tree(6, n_clusters=2)
+    fewer = tree.cut(n_clusters=1)
+    assert (tree.n_clusters, fewer.n_clusters) == (2, 1)
+    assert fewer.stopped == "cut at 1 clusters"
+    assert tree.cut(height=0.25).stopped == "cut at height 0.25"
+    assert same_merges(tree, fewer)
+    assert tree.cut(n_clusters=2).groups.tolist() == tree.groups.tolist()
+
+
+@quick
+@given(st.integers(0, 10**6), st.integers(2, 12), st.data())
+def test_undo_takes_back_a_merge_and_what_was_built_on_it(seed, k, data):
+    tree = random_tree(k, seed=seed)
+    step = data.draw(st.integers(0, k - 2))
+    undone = tree.undo(step)
+    below = [set(members) for members in members_of_nodes(tree.merges, k)]
+    expected = [not below[k + other] >= below[k + step] for other in range(k - 1)]
+    assert undone.taken.tolist() == expected
+    assert tree.taken.all()
+    assert undone.stopped == f"one cluster is left; merge {step} undone"
+    # The two sides are now clusters of their own.
+    for side in (tree.merges[step].left, tree.merges[step].right):
+        assert frozenset(below[side]) in partition_of(undone.groups)
+
+
+def test_undo_of_a_merge_not_taken_is_refused():
+    tree = random_tree(6, n_clusters=3)
+    for step in (3, 4, 5, -1):
+        with pytest.raises(InputError, match=f"merge {step} is not part of this cut; undo one of"):
+            tree.undo(step)
+    with pytest.raises(InputError, match="merge 0 is not part of this cut; undo one of none"):
+        tree.cut(n_clusters=6).undo(0)
+    once = tree.undo(0)
+    with pytest.raises(InputError, match="merge 0 is not part"):
+        once.undo(0)
+
+
+def test_undoing_the_first_merge_leaves_unrelated_ones():
+    # 0–1 and 2–3 first, then both together, then 4.
+    D = np.full((5, 5), 0.9)
+    D[0, 1] = D[1, 0] = 0.1
+    D[2, 3] = D[3, 2] = 0.2
+    D[:2, 2:4] = D[2:4, :2] = 0.5
+    tree = merge(D, n_clusters=1)
+    assert tree.undo(0).groups.tolist() == [0, 1, 2, 2, 3]
+    assert tree.undo(1).groups.tolist() == [0, 0, 1, 2, 3]
+    assert tree.undo(2).groups.tolist() == [0, 0, 1, 1, 2]
+    assert tree.undo(1).cut(n_clusters=1).groups.tolist() == [0] * 5
+
+
+# --- tables and files -----------------------------------------------------------------------------
+
+COLUMNS = ["step", "left", "right", "size_left", "size_right", "statistic", "height"]
+COLUMNS += ["tvd", "low", "high", "p_adjusted", "why", "merged"]
+
+
+def test_table_has_a_row_for_every_merge():
+    tree = named_tree(["10", "2", "9", "x"], 2)
+    table = tree.table()
+    assert list(table) == COLUMNS
+    assert {len(column) for column in table.values()} == {3}
+    assert table["step"] == [0, 1, 2]
+    assert table["merged"] == [True, True, False]
+    assert {table["left"][2], table["right"][2]} == {"step 0", "step 1"}
+    assert table["tvd"] == [m.tvd for m in tree.merges]
+    frame = tree.to_frame()
+    assert list(frame) == COLUMNS
+    assert frame["why"].tolist() == table["why"]
+
+
+def test_to_frame_without_pandas_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"to_frame needs pandas: pip install unsplit\[tables\]"):
+        random_tree(3).to_frame()
+
+
+def test_repr():
+    tree = random_tree(5, n_clusters=2, linkage="single")
+    assert repr(tree) == (
+        "MergeTree: 5 clusters merged into 2 (single linkage, distance)\n"
+        "  stopped: 2 clusters are left, as asked"
+    )
+
+
+@pytest.mark.parametrize("names", [["10", "2", "9", "新"], [-7, 2, 9, 10], None])
+def test_save_and_load_give_the_same_tree(names, tmp_path):
+    tree = random_tree(4, 2, cannot_link=[(0, 1)]) if names is None else named_tree(names, 2)
+    tree = tree.undo(0)
+    tree.save(tmp_path / "tree.npz")
+    again = MergeTree.load(tmp_path / "tree.npz")
+    assert same_merges(tree, again)
+    assert all(isinstance(m, Merge) for m in again.merges)
+    assert again.mapping == tree.mapping
+    assert again.taken.tolist() == tree.taken.tolist()
+    assert again.sizes.tolist() == tree.sizes.tolist()
+    assert again.n_forbidden == tree.n_forbidden
+    assert repr(again) == repr(tree)
+    again.save(tmp_path / "again.npz")
+    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "tree.npz").read_bytes()
+
+
+def test_load_refuses_other_files(tmp_path):
+    path = tmp_path / "other.npz"
+    random_tree(4).save(path)
+    written = path.read_bytes()
+    broken = bytearray(written)
+    broken[300:330] = bytes(30)
+    for content in (b"", b"not a tree", written[: len(written) // 2], bytes(broken)):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"other\.npz was not written by MergeTree\.save"):
+            MergeTree.load(path)
+    np.savez(path, taken=np.zeros(2))
+    with pytest.raises(InputError, match=r"other\.npz was not written by MergeTree\.save"):
+        MergeTree.load(path)
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    with pytest.raises(InputError, match=r"array\.npy was not written by MergeTree\.save"):
+        MergeTree.load(tmp_path / "array.npy")
+    with pytest.raises(FileNotFoundError):
+        MergeTree.load(tmp_path / "missing.npz")
+
+
+def test_load_refuses_an_estimate(tmp_path):
+    result, _ = gaussian_estimate([0, 1], 5)
+    result.save(tmp_path / "estimate.npz")
+    with pytest.raises(InputError, match=r"estimate\.npz was not written by MergeTree\.save"):
+        MergeTree.load(tmp_path / "estimate.npz")
+
+
+def test_load_refuses_another_format(tmp_path):
+    path = tmp_path / "old.npz"
+    random_tree(4).save(path)
+    with np.load(path) as file:
+        content = dict(file)
+    meta = json.loads(str(content["meta"])) | {"format": "unsplit.MergeTree/0"}
+    np.savez(path, **content | {"meta": np.array(json.dumps(meta))})
+    with pytest.raises(InputError, match="MergeTree/0', this version reads 'unsplit"):
+        MergeTree.load(path)
+
+
+def test_arrays_cannot_be_changed():
+    tree = random_tree(4)
+    for array in (tree.cluster_ids, tree.sizes, tree.taken):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0

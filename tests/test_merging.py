@@ -1,0 +1,319 @@
+"""Strategies and the loop: in which order clusters are merged, and what is reported."""
+
+import copy
+import math
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import scipy.cluster.hierarchy as sch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import squareform
+from sklearn.cluster import SpectralClustering
+
+from tests.merging_cases import (
+    gaussian_estimate,
+    partition_of,
+    regrouped,
+    same_merges,
+    soft_hits,
+    union_scores,
+)
+from unsplit import InputError, merge, pairwise_tvd
+from unsplit.datasets import gaussians
+from unsplit.merging import LINKAGES
+from unsplit.merging.tree import members_of_nodes
+
+quick = settings(deadline=None, max_examples=25, derandomize=True)
+
+# Apart enough that no two distances are alike.
+SPREAD = [[0, 0], [1, 0], [0, 1.3], [3, 3], [4.1, 3.2], [7, 0]]
+
+
+def spread(**more):
+    return gaussian_estimate(SPREAD, [30, 20, 25, 40, 15, 10], **more)[0]
+
+
+def random_matrix(rng, k):
+    """Symmetric, all different, no metric."""
+    return squareform(rng.permutation(math.comb(k, 2)) + rng.random(math.comb(k, 2))) / k**2
+
+
+def node_members(merges, k):
+    return [frozenset(members) for members in members_of_nodes(merges, k)[k:]]
+
+
+def naive_merging(k, distances_of):
+    """Merge the closest two groups until one is left; ``distances_of`` takes all the groups."""
+    groups, made = np.arange(k), []
+    while groups.max() > 0:
+        matrix = distances_of(groups) + np.diag(np.full(groups.max() + 1, np.inf))
+        a, b = sorted(int(i) for i in np.unravel_index(matrix.argmin(), matrix.shape))
+        groups = np.where(groups == b, a, groups) - (groups > b)
+        made.append((frozenset(np.flatnonzero(groups == a).tolist()), matrix.min()))
+    return made
+
+
+# --- linkage --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", LINKAGES)
+@quick
+@given(st.integers(0, 10**6), st.integers(2, 14))
+def test_linkage_is_that_of_scipy(method, seed, k):
+    matrix = random_matrix(np.random.default_rng(seed), k)
+    Z = sch.linkage(squareform(matrix), method)
+    tree = merge(matrix, n_clusters=1, linkage=method)
+    theirs = sch.to_tree(Z, rd=True)[1][k:]
+    assert node_members(tree.merges, k) == [frozenset(node.pre_order()) for node in theirs]
+    np.testing.assert_allclose(tree.linkage[:, 2:], Z[:, 2:], rtol=1e-9)
+    assert [m.statistic for m in tree.merges] == [m.height for m in tree.merges]
+
+
+@pytest.mark.parametrize("statistic", ["tv", "lecam", "overlap"])
+def test_linkage_of_an_estimate_takes_the_divergence_asked_for(statistic):
+    result = spread()
+    tree = merge(result, n_clusters=2, strategy="linkage", statistic=statistic)
+    plain = merge(result.divergence(statistic), n_clusters=2)
+    assert (tree.statistic, tree.strategy) == (statistic, "average linkage")
+    assert node_members(tree.merges, 6) == node_members(plain.merges, 6)
+    np.testing.assert_allclose(tree.linkage[:, 2], plain.linkage[:, 2], atol=1e-6)
+
+
+def test_a_plain_matrix_has_distances_and_nothing_else():
+    tree = merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    assert [m.statistic for m in tree.merges] == pytest.approx([0.1, 0.85])
+    for step in tree.merges:
+        assert all(math.isnan(getattr(step, name)) for name in ("tvd", "low", "high"))
+        assert math.isnan(step.p_adjusted)
+    assert tree.sizes.tolist() == [1, 1, 1]
+    assert [m.why for m in tree.merges] == ["closest pair", "beyond the cut: closest pair"]
+
+
+# --- scores ---------------------------------------------------------------------------------------
+
+
+def soft_accuracy(result, groups):
+    """Soft accuracy of all pairs of groups as a distance; every observation counts once."""
+    clusters = groups[result.scores.clusters]
+    hits, counts = soft_hits(union_scores(result, groups), clusters), np.bincount(clusters)
+    total = counts[:, None] * hits
+    return np.clip(2 * (total + total.T) / (counts[:, None] + counts) - 1, 0, 1)
+
+
+def test_compose_against_scores_from_scratch():
+    result = spread()
+    tree = merge(result, n_clusters=1)
+    made = naive_merging(6, lambda groups: soft_accuracy(result, groups))
+    assert node_members(tree.merges, 6) == [members for members, _ in made]
+    np.testing.assert_allclose([m.statistic for m in tree.merges], [s for _, s in made], atol=1e-5)
+    assert (tree.statistic, tree.strategy) == ("soft accuracy", "compose")
+
+
+@pytest.mark.parametrize("strategy", ["compose", "linkage", "retrain"])
+@pytest.mark.parametrize("n_folds", [1, 3])
+def test_what_is_reported_is_what_an_estimate_for_the_union_says(strategy, n_folds):
+    result = spread(n_folds=n_folds)
+    tree = merge(
+        result, n_clusters=2, strategy=strategy, estimate=lambda groups: regrouped(result, groups)
+    )
+    for step, found in enumerate(tree.merges):
+        groups = tree.cut(n_clusters=6 - step).groups
+        union = regrouped(result, groups)
+        below = members_of_nodes(tree.merges, 6)
+        a, b = groups[below[found.left][0]], groups[below[found.right][0]]
+        low, high = union.confidence_interval()
+        assert found.tvd == pytest.approx(union.tvd[a, b], abs=1e-9)
+        assert (found.low, found.high) == pytest.approx((low[a, b], high[a, b]), abs=1e-6)
+        expected = min(1.0, union.p_value[a, b] * math.comb(6, 2))
+        assert found.p_adjusted == pytest.approx(expected, rel=0.02)
+
+
+def test_a_view_ranks_and_the_estimate_reports():
+    result = spread()
+    view, _ = gaussian_estimate(SPREAD[::-1], [30, 20, 25, 40, 15, 10], seed=5)
+    tree, of_view = merge(result, view=view, n_clusters=1), merge(view, n_clusters=1)
+    assert node_members(tree.merges, 6) == node_members(of_view.merges, 6)
+    first = tree.merges[0]
+    assert first.statistic == pytest.approx(of_view.merges[0].statistic)
+    assert first.tvd == pytest.approx(result.tvd[first.left, first.right])
+    assert first.tvd != pytest.approx(of_view.merges[0].tvd)
+
+
+def test_a_view_of_other_clusters_is_refused():
+    view, _ = gaussian_estimate([0, 1], 5)
+    with pytest.raises(InputError, match="view must be an estimate for the same clusters as"):
+        merge(spread(), view=view)
+
+
+# --- retraining -----------------------------------------------------------------------------------
+
+
+class Estimator:
+    """Estimates anew from perfect scores, and remembers what it was asked for."""
+
+    def __init__(self, result):
+        self.result = result
+        self.calls = []
+
+    def __call__(self, groups):
+        self.calls.append(np.array(groups))
+        return regrouped(self.result, groups)
+
+
+@pytest.mark.parametrize("strategy", ["retrain", "warm"])
+@pytest.mark.parametrize("rule", [{"n_clusters": 1}, {"n_clusters": 3}, {"alpha": 0.05}])
+def test_a_new_estimate_after_every_merge_but_the_last(strategy, rule):
+    # Names not in the order of the data: the groups are in the order of the names.
+    result, _ = gaussian_estimate([0, 0, 1, 5, 0.1], 20, names=["10", "2", "9", "x", "z"])
+    estimate = Estimator(result)
+    tree = merge(result, strategy=strategy, estimate=estimate, **rule)
+    assert len(estimate.calls) == 3
+    for step, groups in enumerate(estimate.calls):
+        n_left = 4 - step
+        assert sorted(set(groups.tolist())) == list(range(n_left))
+        assert partition_of(groups) == partition_of(tree.cut(n_clusters=n_left).groups)
+
+
+@pytest.mark.parametrize("statistic", ["lecam", "tv"])
+def test_retraining_merges_the_closest_of_the_new_estimate(statistic):
+    result = spread()
+    tree = merge(
+        result, n_clusters=1, strategy="retrain", statistic=statistic, estimate=Estimator(result)
+    )
+    made = naive_merging(6, lambda groups: regrouped(result, groups).divergence(statistic))
+    np.testing.assert_allclose([m.statistic for m in tree.merges], [s for _, s in made], atol=1e-6)
+    assert node_members(tree.merges, 6) == [members for members, _ in made]
+    assert (tree.statistic, tree.strategy) == (statistic, "retrain")
+
+
+RUNS = {
+    "retrain": {"strategy": "retrain", "max_tvd": 0.4},
+    "retrain with links": {
+        "strategy": "retrain",
+        "alpha": 0.05,
+        "must_link": [(0, 3)],
+        "cannot_link": [(1, 2), (4, 5)],
+        "max_clusters": 3,
+    },
+    "compose": {"alpha": 0.05, "cannot_link": [(0, 1)]},
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_interrupted_run_goes_on_to_the_same_tree(name):
+    result, _ = gaussian_estimate([0, 0.3, 0.2, 2.5, 2.6, 5], 25)
+    records = []
+    whole = merge(
+        result,
+        estimate=Estimator(result),
+        on_merge=lambda record: records.append(copy.deepcopy(record)),
+        **RUNS[name],
+    )
+    assert [len(record.merges) for record in records] == [1, 2, 3, 4, 5]
+    for n_done, record in enumerate(records, 1):
+        estimate = Estimator(result)
+        tree = merge(result, estimate=estimate, done=record, **RUNS[name])
+        assert same_merges(tree, whole)
+        assert tree.taken.tolist() == whole.taken.tolist()
+        assert (tree.stopped, tree.n_forbidden) == (whole.stopped, whole.n_forbidden)
+        assert len(estimate.calls) == (5 - n_done if "retrain" in name else 0)
+
+
+# --- spectral -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_clusters", range(1, 7))
+def test_spectral_has_the_groups_of_sklearn(n_clusters):
+    result = spread()
+    tree = merge(result, strategy="spectral", n_clusters=n_clusters, random_state=3)
+    assert tree.n_clusters == n_clusters
+    assert (tree.statistic, tree.strategy) == ("tv", "spectral")
+    if n_clusters < 6:
+        model = SpectralClustering(n_clusters, affinity="precomputed", random_state=0)
+        expected = model.fit_predict(np.clip(1 - result.tvd, 1e-6, 1))
+        assert partition_of(tree.groups) == partition_of(expected)
+
+
+def test_spectral_on_a_matrix():
+    matrix = 1 - np.kron(np.eye(3), np.full((3, 3), 0.8))
+    tree = merge(matrix, strategy="spectral", n_clusters=3, random_state=0)
+    assert tree.groups.tolist() == np.repeat([0, 1, 2], 3).tolist()
+    assert sch.is_valid_linkage(tree.linkage)
+
+
+# --- every strategy, odd clusters -----------------------------------------------------------------
+
+ODD = {
+    "two clusters": ([0, 3], 12, {}),
+    "hold-out": ([0, 0, 1, 4, 4], 30, {"n_folds": 1, "share": 0.3}),
+    "singletons": ([0, 3, 0, 1, 4, 4], [20, 1, 20, 1, 20, 20], {}),
+    "hold-out, singletons": ([0, 3, 0, 1, 4], [9, 1, 9, 1, 8], {"n_folds": 1, "share": 0.5}),
+    "all alike": ([1, 1, 1, 1], 10, {}),
+}
+
+
+@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
+@pytest.mark.parametrize("strategy", ["compose", "linkage", "retrain", "warm"])
+@pytest.mark.parametrize("case", ODD)
+@pytest.mark.parametrize("rule", [{}, {"n_clusters": 2}, {"max_tvd": 0.3}, {"alpha": 0.01}])
+def test_odd_clusters_give_a_complete_tree(strategy, case, rule):
+    means, sizes, more = ODD[case]
+    result, _ = gaussian_estimate(means, sizes, **more)
+    tree = merge(result, strategy=strategy, estimate=Estimator(result), **rule)
+    assert sch.is_valid_linkage(tree.linkage, throw=True)
+    assert len(tree.merges) == len(means) - 1
+    assert 1 <= tree.n_clusters == rule.get("n_clusters", tree.n_clusters)
+    for step in tree.merges:
+        assert 0 <= step.low <= step.tvd <= step.high <= 1
+        assert 0 <= step.statistic <= step.height <= 1
+        assert 0 <= step.p_adjusted <= 1
+    if case == "all alike" and "n_clusters" not in rule:
+        assert tree.n_clusters == 1
+        assert {m.statistic for m in tree.merges} == {0.0}
+
+
+@pytest.mark.parametrize("method", LINKAGES)
+def test_equal_distances_merge_in_the_order_of_the_clusters(method):
+    tree = merge(np.full((5, 5), 0.5), n_clusters=1, linkage=method)
+    assert [(m.left, m.right) for m in tree.merges] == [(0, 1), (5, 2), (6, 3), (7, 4)]
+    assert tree.linkage[:, 2].tolist() == [0.5] * 4
+
+
+# --- names decide nothing -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def renamed_pairs():
+    """The same data under three sets of names; most pairs have a TVD of exactly 1."""
+    X, labels = gaussians([[0, 0], [1, 0], [9, 0], [10, 0], [0, 9], [0, 18], [9, 9]], 20)
+    rng = np.random.default_rng(0)
+    shuffle = rng.permutation(len(X))
+    X, labels = X[shuffle], labels[shuffle]
+    every = [np.arange(7), rng.permutation(7), np.array(["10", "9", "2", "x", "a", "1", "0"])]
+    estimate = {"epochs": 4, "random_state": 0, "device": "cpu"}
+    return [(names, pairwise_tvd(X, names[labels], **estimate)) for names in every]
+
+
+@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
+@pytest.mark.parametrize(
+    "wishes",
+    [{"strategy": "linkage", "statistic": "tv", "linkage": name} for name in LINKAGES]
+    + [{}, {"strategy": "spectral"}, {"strategy": "linkage", "max_tvd": 0.9}],
+)
+def test_new_names_give_the_same_tree_under_new_names(renamed_pairs, wishes):
+    n_clusters = None if not wishes or "max_tvd" in wishes else 3
+    trees = []
+    for names, result in renamed_pairs:
+        assert (np.triu(result.tvd, 1) == 1).sum() > 10
+        tree = merge(result, n_clusters=n_clusters, random_state=1, **wishes)
+        old = {new: old for old, new in enumerate(names.tolist())}
+        place = [old[name] for name in tree.cluster_ids.tolist()]
+        steps = [asdict(step) for step in tree.merges]
+        for step in steps:
+            for side in ("left", "right"):
+                step[side] = place[step[side]] if step[side] < 7 else step[side]
+        groups = dict(zip(place, tree.groups, strict=True))
+        trees.append((steps, partition_of([groups[i] for i in range(7)]), tree.stopped))
+    assert trees[0] == trees[1] == trees[2]
