@@ -92,7 +92,7 @@ def test_cannot_link_keeps_apart_what_is_closest():
 
 def test_cuts_below_a_cannot_link_are_refused():
     tree = merge(line(5), max_tvd=0.2, cannot_link=[(0, 1, 2)])
-    sentence = "n_clusters=2 is not possible without breaking a cannot_link; choose 3 to 5."
+    sentence = "n_clusters=2 is not possible without breaking a link; choose 3 to 5."
     with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
         tree.cut(n_clusters=2)
     assert tree.cut(n_clusters=3).n_clusters == 3
@@ -117,11 +117,13 @@ def test_links_hold_at_every_cut(seed, k, data):
     assert sch.is_valid_linkage(tree.linkage, throw=True)
     n_linked = k - linked.n_clusters
     assert [m.why for m in tree.merges[:n_linked]] == ["must_link"] * n_linked
-    for n in range(1 + tree.n_forbidden, k + 1):
+    for n in range(1 + tree.n_forbidden, linked.n_clusters + 1):
         groups = tree.cut(n_clusters=n).groups
         assert all(groups[a] != groups[b] for a, b in cannot)
-        if n <= linked.n_clusters:
-            assert all(groups[a] == groups[b] for a, b in must)
+        assert all(groups[a] == groups[b] for a, b in must)
+    if n_linked:
+        with pytest.raises(InputError, match=r"not possible without breaking a link; choose"):
+            tree.cut(n_clusters=k)
     # No more are called forbidden than have to be: all that are left are kept apart.
     last = tree.cut(n_clusters=1 + tree.n_forbidden).groups
     apart = {frozenset((last[a], last[b])) for a, b in cannot}
@@ -150,7 +152,7 @@ def test_max_clusters_goes_on_where_the_rule_stops():
     assert merge(line(6), max_tvd=0.0).n_clusters == 6
     tree = merge(line(6), max_tvd=0.0, max_clusters=3)
     assert tree.n_clusters == 3
-    assert {m.why for m in tree.merges[:3]} == {"closest pair, because at most 3 may be left"}
+    assert {m.why for m in tree.merges[:3]} == {"closest pair left, because at most 3 may remain"}
     assert tree.stopped == "every pair has a TVD above 0"
     assert merge(line(6), max_tvd=1.0, max_clusters=3).n_clusters == 1
     assert merge(line(6), max_tvd=0.0, max_clusters=3, min_clusters=3).n_clusters == 3
@@ -164,9 +166,14 @@ def test_what_the_rule_allows_comes_before_what_is_forced():
     assert tree.groups.tolist() == [0, 0, 1, 1]
     assert [m.why for m in tree.merges] == [
         "TVD 0.100, limit 0.2",
-        "closest pair, because at most 2 may be left",
+        "closest pair left, because at most 2 may remain",
         "beyond the cut: TVD 0.850, limit 0.2",
     ]
+
+
+def test_ties_among_forced_merges_go_to_the_first():
+    tree = merge(np.ones((5, 5)), max_tvd=0.5, max_clusters=2)
+    assert [(m.left, m.right) for m in tree.merges] == [(0, 1), (5, 2), (6, 3), (7, 4)]
 
 
 @pytest.mark.parametrize("strategy", ["linkage", "spectral"])

@@ -229,10 +229,13 @@ def test_ranking_of_merged_clusters_from_scratch(case, seed, n_merges):
 
 
 def observation_weighted_accuracy(hits, clusters):
-    """2·mean − 1 of the soft hits of two clusters' observations, each counted once."""
+    """2·mean − 1 of the soft hits of two clusters' observations, each counted once.
+
+    Clusters of which nothing is known come last.
+    """
     k = len(hits)
     counts = [int((clusters == i).sum()) for i in range(k)]
-    result = np.zeros((k, k))
+    result = np.array([[float(i + j == 0) for j in counts] for i in counts])
     for i, j in all_pairs(k):
         if counts[i] + counts[j]:
             mean = (counts[i] * hits[i, j] + counts[j] * hits[j, i]) / (counts[i] + counts[j])

@@ -103,7 +103,7 @@ def test_truth_passed_as_y_changes_nothing(halves):
 
 
 def test_without_labels_the_overclusterer_is_cloned_and_used():
-    X, y = make_moons(300, noise=0.05, random_state=0)
+    X, _ = make_moons(300, noise=0.05, random_state=0)
     clusterer = KMeans(12, n_init=1)
     merger = ClusterMerger(2, overclusterer=clusterer, **QUICK)
     first, second = merger.fit_predict(X), clone(merger).fit_predict(X)

@@ -198,6 +198,7 @@ RUNS = {
         "max_clusters": 3,
     },
     "compose": {"alpha": 0.05, "cannot_link": [(0, 1)]},
+    "ties": {"strategy": "linkage", "statistic": "tv", "alpha": 1.0, "max_clusters": 2},
 }
 
 

@@ -6,9 +6,11 @@ import json
 import os
 import secrets
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -191,3 +193,34 @@ def _for_json(value: Any) -> Any:
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def save_arrays(
+    path: str | os.PathLike[str], kind: str, meta: Mapping[str, Any], arrays: Mapping[str, Any]
+) -> None:
+    """Write arrays and plain values to one .npz file, without pickle, as what ``kind`` is."""
+    text = json.dumps({"format": kind, **meta})
+    with replacing(path) as new, new.open("wb") as file:
+        np.savez_compressed(file, meta=np.array(text), **arrays)
+
+
+def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Plain values and arrays that :func:`save_arrays` wrote as ``kind``, such as "a.B/1"."""
+    name = kind.split("/")[0].removeprefix("unsplit.")
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as content:
+            arrays = {key: content[key] for key in content.files}
+        meta = json.loads(str(arrays.pop("meta")))
+    except FileNotFoundError:
+        raise
+    except (AttributeError, KeyError, OSError, EOFError, TypeError, ValueError, *_CORRUPT):
+        raise InputError(f"{path} was not written by {name}.save.") from None
+    if meta.get("format") != kind:
+        raise InputError(
+            f"{path} has format {meta.get('format')!r}, this version reads {kind!r}; "
+            "make it again or use the version that wrote it."
+        )
+    return meta, arrays
+
+
+_CORRUPT = (BadZipFile, zlib.error)

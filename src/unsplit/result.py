@@ -1,6 +1,5 @@
 """The waist of the hourglass: what is known about every pair of clusters."""
 
-import json
 import os
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,7 @@ from unsplit import stats
 from unsplit.devices import device_for_sums
 from unsplit.divergences import Matrix, divergence, rank_sums
 from unsplit.errors import InputError
-from unsplit.files import replacing
+from unsplit.files import load_arrays, save_arrays
 from unsplit.sampling import Index
 from unsplit.scores import HeldoutScores
 from unsplit.training import History
@@ -188,26 +187,12 @@ class PairwiseTVD:
         arrays = {name: getattr(self, name) for name in _OWN}
         arrays |= {f"scores.{name}": getattr(self.scores, name) for name in _SCORES}
         arrays |= {f"history.{name}": getattr(self.history, name) for name in _HISTORY}
-        meta = json.dumps({"format": FORMAT, "n_noise": self.n_noise})
-        with replacing(path) as new, new.open("wb") as file:
-            np.savez_compressed(file, meta=np.array(meta), **arrays)
+        save_arrays(path, FORMAT, {"n_noise": self.n_noise}, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PairwiseTVD":
         """Read what :meth:`save` wrote."""
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                content = {name: file[name] for name in file.files}
-            meta = json.loads(str(content.pop("meta")))
-        except (ValueError, KeyError, OSError, EOFError) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
-            raise InputError(f"{path} was not written by PairwiseTVD.save.") from None
-        if meta.get("format") != FORMAT:
-            raise InputError(
-                f"{path} has format {meta.get('format')!r}, this version reads {FORMAT!r}; "
-                "compute the distances again or use the version that wrote the file."
-            )
+        meta, content = load_arrays(path, FORMAT)
         return cls(
             **{name: content[name] for name in _OWN},
             scores=HeldoutScores(**{name: content[f"scores.{name}"] for name in _SCORES}),

@@ -11,10 +11,9 @@ from unsplit.merging.closest import ClosestPairs
 from unsplit.merging.clusters import Evidence, Matrix, Ranking
 from unsplit.merging.constraints import Constraints
 from unsplit.merging.rules import Candidate, Rule
-from unsplit.merging.tree import Merge
+from unsplit.merging.tree import MUST_LINK, Merge
 from unsplit.sampling import Index
 
-MUST_LINK = "must_link"
 FORBIDDEN = "kept apart by cannot_link"
 
 
@@ -165,8 +164,8 @@ def _guided(run: Run, rule: Rule) -> str:
 
     While there are still too many clusters, the closest of the refused pairs is merged.
     """
-    pairs, refused = run.pairs(), {}
-    limits = run.constraints
+    pairs, limits = run.pairs(), run.constraints
+    refused: dict[tuple[int, int], float] = {}
     while run.n_left > limits.fewest:
         closest = pairs.closest()
         if closest is not None:
@@ -174,7 +173,7 @@ def _guided(run: Run, rule: Rule) -> str:
             candidate = run.candidate(a, b, float(pairs.distances[a, b]))
             verdict = rule.judge(candidate)
             if not verdict.merge:
-                refused[a, b] = candidate
+                refused[a, b] = candidate.statistic
                 pairs.forbid(a, b)
                 continue
             why = verdict.why
@@ -182,23 +181,25 @@ def _guided(run: Run, rule: Rule) -> str:
             candidate = _closest_refused(run, refused)
             why = f"closest pair left, because at most {limits.most} may remain"
         else:
-            return rule.ending
+            linked = (run.cannot & run.alive & run.alive[:, None]).any()
+            return rule.ending + (" or is kept apart by cannot_link" if linked else "")
         changed = run.join(candidate, why)
         run.refresh(pairs, candidate.b, changed)
         gone = {candidate.b, *changed}
-        refused = {pair: c for pair, c in refused.items() if gone.isdisjoint(pair)}
+        refused = {pair: s for pair, s in refused.items() if gone.isdisjoint(pair)}
     if run.n_left == 1:
         return "one cluster is left"
     return f"{run.n_left} clusters are left, as asked"
 
 
-def _closest_refused(run: Run, refused: dict[tuple[int, int], Candidate]) -> Candidate:
+def _closest_refused(run: Run, refused: dict[tuple[int, int], float]) -> Candidate:
     if not refused:
         raise InputError(
             f"cannot_link leaves {run.n_left} clusters, more than the {run.constraints.most} "
             "allowed; drop some of these links or allow more clusters."
         )
-    return min(refused.values(), key=lambda candidate: candidate.statistic)
+    statistic, pair = min((statistic, pair) for pair, statistic in refused.items())
+    return run.candidate(*pair, statistic)
 
 
 def _complete(run: Run, rule: Rule, respect_links: bool) -> None:

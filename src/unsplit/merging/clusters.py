@@ -44,27 +44,37 @@ class Evidence(Protocol):
     def contrast(self, a: int, b: int) -> Contrast:
         """What the scores say about two slots."""
 
+    def p_value(self, a: int, b: int) -> float:
+        """p-value of "same distribution" for two slots."""
+
 
 class Mixtures:
     """Evidence from one estimate: a merged cluster is the mixture of its members."""
 
     def __init__(self, result: PairwiseTVD) -> None:
-        self.scores, self.sizes = result.scores, result.sizes
+        self.result = result
+        self.slot = result.scores.clusters.copy()
         self.members = [[slot] for slot in range(result.n_clusters)]
 
     def merge(self, a: int, b: int) -> Sequence[int]:
         """Put b's members into a."""
         self.members[a] += self.members[b]
+        self.slot[self.slot == b] = a
         return (a,)
 
     def contrast(self, a: int, b: int) -> Contrast:
         """Score differences between the two mixtures."""
-        scores = self.scores
-        in_a = np.isin(scores.clusters, self.members[a])
-        index = np.flatnonzero(in_a | np.isin(scores.clusters, self.members[b]))
-        z_a, z_b = (scores.composed(index, self.members[slot], self.sizes) for slot in (a, b))
+        scores, sizes = self.result.scores, self.result.sizes
+        index = np.flatnonzero((self.slot == a) | (self.slot == b))
+        z_a, z_b = (scores.composed(index, self.members[slot], sizes) for slot in (a, b))
         difference = (z_a - z_b).astype(np.float64)
-        return Contrast(difference, in_a[index], scores.folds[index], scores.n_folds)
+        return Contrast(difference, self.slot[index] == a, scores.folds[index], scores.n_folds)
+
+    def p_value(self, a: int, b: int) -> float:
+        """Looked up while neither has changed, because all pairs at once are quicker."""
+        if len(self.members[a]) == len(self.members[b]) == 1:
+            return float(self.result.p_value[a, b])
+        return self.contrast(a, b).p_value
 
 
 class Composed:
@@ -126,8 +136,8 @@ class Composed:
 
     @staticmethod
     def _as_distance(hits: Matrix, counts: Matrix) -> Matrix:
-        # Two clusters with nothing held out cannot be told apart.
-        accuracy = np.where(counts > 0, hits / np.maximum(counts, 1), 0.5)
+        # Nothing is known about two clusters with nothing held out: they come last.
+        accuracy = np.where(counts > 0, hits / np.maximum(counts, 1), 1.0)
         return np.clip(2 * accuracy - 1, 0.0, 1.0)
 
     def _hits_of(self, a: int) -> Matrix:
@@ -228,6 +238,11 @@ class Reestimated:
         """From the scores of the present estimate."""
         left, right = np.searchsorted(self._alive(), [a, b])
         return Mixtures(self._fresh()).contrast(int(left), int(right))
+
+    def p_value(self, a: int, b: int) -> float:
+        """Of the present estimate."""
+        left, right = np.searchsorted(self._alive(), [a, b])
+        return float(self._fresh().p_value[left, right])
 
     def _alive(self) -> Index:
         return np.unique(self.slot_of)

@@ -61,7 +61,8 @@ def merge(
         matrix) works on the fixed matrix; "retrain" and "warm" call ``estimate`` after every
         merge; "spectral" needs ``n_clusters``.
     statistic : str
-        The divergence that ranks pairs, for all strategies but "compose", which uses soft accuracy.
+        The divergence that ranks pairs, for "linkage", "retrain" and "warm"; "compose" uses soft
+        accuracy, "spectral" the TVD.
     linkage : {"average", "single", "complete"}
         For strategy "linkage".
     must_link, cannot_link : iterables of pairs of cluster names
@@ -106,7 +107,8 @@ def merge(
     if strategy == "spectral":
         rule = SameGroup(_spectral_groups(ranking.distances(), n_clusters, random_state))
     evidence, seen = _evidence(given, ranking)
-    run = Run(ranking, evidence, seen, limits, given.sizes, on_merge, done or Record())
+    record = Record() if done is None else replace(done, merges=list(done.merges))
+    run = Run(ranking, evidence, seen, limits, given.sizes, on_merge, record)
     record = agglomerate(run, rule)
     return MergeTree(
         cluster_ids=given.ids,

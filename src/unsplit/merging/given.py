@@ -35,9 +35,15 @@ def given_clusters(distances: PairwiseTVD | ArrayLike, view: PairwiseTVD | None)
     ids = distances.cluster_ids
     if view is not None and not np.array_equal(view.cluster_ids, ids):
         raise InputError("view must be an estimate for the same clusters as distances.")
+    if len(distances.scores.rows) == 0:
+        raise InputError(
+            "every cluster has one observation, so nothing was held out and nothing is known about "
+            "them; pass clusters of at least two."
+        )
     first = np.full(len(ids), np.iinfo(np.int64).max)
     np.minimum.at(first, distances.scores.clusters, distances.scores.rows)
-    order = np.argsort(first, kind="stable")
+    # Clusters with nothing held out have no first row; their weights, too, know no names.
+    order = np.lexsort((distances.scores.bias[0], first))
     result = distances.reordered(order)
     seen = result if view is None else view.reordered(order)
     return Given(ids, order, result.sizes, result=result, view=seen)

@@ -48,7 +48,7 @@ class Candidate:
         """Total variation distance; a plain matrix is taken to hold it."""
         return self.statistic if self.contrast is None else self.contrast.tvd
 
-    @property
+    @cached_property
     def p_adjusted(self) -> float:
         """p-value of "same distribution", times the number of initial pairs (Bonferroni).
 
@@ -56,7 +56,9 @@ class Candidate:
         bounded, not the share.  All initial pairs count, also late: merging the closest first
         leaves the most unlike pieces of a cluster for the end.
         """
-        return math.nan if self.contrast is None else min(1.0, self.contrast.p_value * self.n_pairs)
+        if self.evidence is None:
+            return math.nan
+        return min(1.0, self.evidence.p_value(self.a, self.b) * self.n_pairs)
 
     @property
     def unimodality(self) -> float:
@@ -123,7 +125,7 @@ class Alpha:
     def judge(self, pair: Candidate) -> Verdict:
         """Compare the adjusted p-value with the level."""
         p = pair.p_adjusted
-        return Verdict(p > self.level, f"same distribution: adjusted p {p:.2g}")
+        return Verdict(p > self.level, f"adjusted p {p:.2g} of one distribution")
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,22 @@
 """The result of merging: a complete tree, and where it was cut."""
 
-import json
 import math
 import os
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit.errors import InputError
-from unsplit.files import replacing
+from unsplit.files import load_arrays, save_arrays
 from unsplit.labels import encode_labels
 from unsplit.sampling import Index
 
 FORMAT = "unsplit.MergeTree/1"
+MUST_LINK = "must_link"
 
 
 @dataclass(frozen=True)
@@ -218,28 +216,14 @@ class MergeTree:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one .npz file, without pickle; an older file is replaced whole."""
-        meta = {"format": FORMAT, "merges": [asdict(merge) for merge in self.merges]}
-        meta |= {name: getattr(self, name) for name in _PLAIN}
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        with replacing(path) as new, new.open("wb") as file:
-            np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays)
+        meta: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN}
+        meta["merges"] = [asdict(merge) for merge in self.merges]
+        save_arrays(path, FORMAT, meta, {name: getattr(self, name) for name in _ARRAYS})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "MergeTree":
         """Read what :meth:`save` wrote."""
-        try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as content:
-                arrays = {name: content[name] for name in _ARRAYS}
-                meta = json.loads(str(content["meta"]))
-        except FileNotFoundError:
-            raise
-        except (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile, zlib.error):
-            raise InputError(f"{path} was not written by MergeTree.save.") from None
-        if meta.get("format") != FORMAT:
-            raise InputError(
-                f"{path} has format {meta.get('format')!r}, this version reads {FORMAT!r}; "
-                "merge again or use the version that wrote the file."
-            )
+        meta, arrays = load_arrays(path, FORMAT)
         merges = tuple(Merge(**merge) for merge in meta["merges"])
         return cls(merges=merges, **arrays, **{name: meta[name] for name in _PLAIN})
 
@@ -249,13 +233,18 @@ class MergeTree:
             f"({self.strategy}, {self.statistic})\n  stopped: {self.stopped}"
         )
 
+    @property
+    def n_linked(self) -> int:
+        """How many of the first merges a ``must_link`` asked for."""
+        return sum(merge.why == MUST_LINK for merge in self.merges)
+
     def _merges_to(self, n_clusters: int) -> int:
         k = self.n_initial
-        fewest = 1 + self.n_forbidden
-        if not isinstance(n_clusters, (int, np.integer)) or not fewest <= n_clusters <= k:
-            because = " without breaking a cannot_link" if self.n_forbidden else ""
+        fewest, most = 1 + self.n_forbidden, k - self.n_linked
+        if not isinstance(n_clusters, (int, np.integer)) or not fewest <= n_clusters <= most:
+            because = " without breaking a link" if (fewest, most) != (1, k) else ""
             raise InputError(
-                f"n_clusters={n_clusters} is not possible{because}; choose {fewest} to {k}."
+                f"n_clusters={n_clusters} is not possible{because}; choose {fewest} to {most}."
             )
         return k - n_clusters
 
