@@ -1,6 +1,6 @@
 """Correct merges of every strategy on artificial over-clusterings of digits.
 
-python -m benchmarks.strategies [--size 20] [--skip-retrain]
+python -m benchmarks.strategies [--size 20] [--noise 0 0.3] [--skip-retrain]
 """
 
 import argparse
@@ -53,9 +53,10 @@ def trained(X: Matrix, labels: NDArray[np.int64], strategy: str) -> Tree:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--size", type=int, default=20)
+    parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.3])
     parser.add_argument("--skip-retrain", action="store_true")
     args = parser.parse_args()
-    for noise in (0.0, 0.3):
+    for noise in args.noise:
         X, labels, digit = split_digits(args.size, noise, 0)
         start = time.perf_counter()
         result = unsplit.pairwise_tvd(X, labels, random_state=0)
