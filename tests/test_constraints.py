@@ -152,7 +152,9 @@ def test_max_clusters_goes_on_where_the_rule_stops():
     assert merge(line(6), max_tvd=0.0).n_clusters == 6
     tree = merge(line(6), max_tvd=0.0, max_clusters=3)
     assert tree.n_clusters == 3
-    assert {m.why for m in tree.merges[:3]} == {"closest pair left, because at most 3 may remain"}
+    forced = "; merged because at most 3 may remain"
+    assert all(m.why.endswith(forced) for m in tree.merges[:3])
+    assert tree.merges[3].why.startswith("beyond the cut: TVD ")
     assert tree.stopped == "every pair has a TVD above 0"
     assert merge(line(6), max_tvd=1.0, max_clusters=3).n_clusters == 1
     assert merge(line(6), max_tvd=0.0, max_clusters=3, min_clusters=3).n_clusters == 3
@@ -166,7 +168,7 @@ def test_what_the_rule_allows_comes_before_what_is_forced():
     assert tree.groups.tolist() == [0, 0, 1, 1]
     assert [m.why for m in tree.merges] == [
         "TVD 0.100, limit 0.2",
-        "closest pair left, because at most 2 may remain",
+        "TVD 0.500, limit 0.2; merged because at most 2 may remain",
         "beyond the cut: TVD 0.850, limit 0.2",
     ]
 

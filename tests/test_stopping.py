@@ -307,3 +307,14 @@ def test_unknown_choices():
 def test_matrices_that_are_none(matrix, sentence):
     with pytest.raises(InputError, match=re.escape(sentence)):
         merge(matrix, n_clusters=1)
+
+
+def test_the_weakest_valley_gives_way_first():
+    # All three are apart, but six observations are less evidence of a valley than two hundred.
+    result, _ = gaussian_estimate([0, 12, 24], [200, 200, 6])
+    tree = quietly(result)
+    assert tree.n_clusters == 3
+    two = quietly(result, n_clusters=2)
+    assert two.groups.tolist() == tree.cut(n_clusters=2).groups.tolist() == [0, 1, 1]
+    assert two.merges[0].why.startswith("valley between: dip p ")
+    assert two.merges[0].why.endswith("; merged because at most 2 may remain")

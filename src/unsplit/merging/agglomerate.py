@@ -140,15 +140,22 @@ class Run:
 
 def agglomerate(run: Run, rule: Rule) -> Record:
     """Merge what must be, then what the rule allows, then the rest to complete the tree."""
-    record = run.record
+    record, limits = run.record, run.constraints
     if record.n_taken is None:
         _join_linked(run)
-        record.stopped = _guided(run, rule)
+    guide = Guide(run, rule)
+    if record.n_taken is None:
+        record.stopped = guide.go(limits.fewest, limits.most)
+        if run.n_left > limits.most:
+            raise InputError(
+                f"cannot_link leaves {run.n_left} clusters, more than the {limits.most} allowed; "
+                "drop some of these links or allow more clusters."
+            )
         record.n_taken = len(record.merges)
     if record.n_allowed is None:
-        _complete(run, rule, respect_links=True)
+        guide.go(1, 1, "beyond the cut: ")
         record.n_allowed = len(record.merges)
-    _complete(run, rule, respect_links=False)
+    _join_forbidden(run)
     return record
 
 
@@ -159,59 +166,58 @@ def _join_linked(run: Run) -> None:
             run.join(run.candidate(a, b, float(run.ranking.row(a)[b])), MUST_LINK, linked=True)
 
 
-def _guided(run: Run, rule: Rule) -> str:
-    """Merge the closest pair that the rule allows until there is none; say why it ended.
-
-    While there are still too many clusters, the closest of the refused pairs is merged.
-    """
-    pairs, limits = run.pairs(), run.constraints
-    refused: dict[tuple[int, int], float] = {}
-    while run.n_left > limits.fewest:
-        closest = pairs.closest()
-        if closest is not None:
-            a, b = closest
-            candidate = run.candidate(a, b, float(pairs.distances[a, b]))
-            verdict = rule.judge(candidate)
-            if not verdict.merge:
-                refused[a, b] = candidate.statistic
-                pairs.forbid(a, b)
-                continue
-            why = verdict.why
-        elif run.n_left > limits.most:
-            candidate = _closest_refused(run, refused)
-            why = f"closest pair left, because at most {limits.most} may remain"
-        else:
-            linked = (run.cannot & run.alive & run.alive[:, None]).any()
-            return rule.ending + (" or is kept apart by cannot_link" if linked else "")
-        changed = run.join(candidate, why)
-        run.refresh(pairs, candidate.b, changed)
-        gone = {candidate.b, *changed}
-        refused = {pair: s for pair, s in refused.items() if gone.isdisjoint(pair)}
-    if run.n_left == 1:
-        return "one cluster is left"
-    return f"{run.n_left} clusters are left, as asked"
-
-
-def _closest_refused(run: Run, refused: dict[tuple[int, int], float]) -> Candidate:
-    if not refused:
-        raise InputError(
-            f"cannot_link leaves {run.n_left} clusters, more than the {run.constraints.most} "
-            "allowed; drop some of these links or allow more clusters."
-        )
-    statistic, pair = min((statistic, pair) for pair, statistic in refused.items())
-    return run.candidate(*pair, statistic)
-
-
-def _complete(run: Run, rule: Rule, respect_links: bool) -> None:
-    """Merge closest pairs whatever the rule says: they lie beyond the cut."""
-    pairs = run.pairs(respect_links)
-    while (closest := pairs.closest()) is not None:
+def _join_forbidden(run: Run) -> None:
+    """What ``cannot_link`` keeps apart, closest first: only so that the tree is complete."""
+    while (closest := run.pairs(respect_links=False).closest()) is not None:
         a, b = closest
-        candidate = run.candidate(a, b, float(pairs.distances[a, b]))
-        verdict = rule.judge(candidate)
-        why = f"beyond the cut: {verdict.why}" if respect_links else FORBIDDEN
-        changed = run.join(candidate, why)
-        if respect_links:
-            run.refresh(pairs, b, changed)
+        run.join(run.candidate(a, b, float(run.ranking.row(a)[b])), FORBIDDEN)
+
+
+class Guide:
+    """Walks from the closest pair to the next, merging what the rule allows.
+
+    ``refused`` are pairs that wait until one of the two has changed, with what was said of them.
+    """
+
+    def __init__(self, run: Run, rule: Rule) -> None:
+        self.run, self.rule = run, rule
+        self.pairs = run.pairs()
+        self.refused: dict[tuple[int, int], tuple[float, float, str]] = {}
+
+    def go(self, fewest: int, most: int, prefix: str = "") -> str:
+        """Merge until the rule allows no more or ``fewest`` are left; say why it ended.
+
+        While there are more than ``most``, the refused pair with the weakest case is merged.
+        """
+        run = self.run
+        while run.n_left > fewest:
+            closest = self.pairs.closest()
+            if closest is not None:
+                self._judge(*closest, prefix)
+            elif run.n_left > most and self.refused:
+                self._force("" if prefix else f"; merged because at most {most} may remain", prefix)
+            else:
+                linked = (run.cannot & run.alive & run.alive[:, None]).any()
+                return self.rule.ending + (" or is kept apart by cannot_link" if linked else "")
+        if run.n_left == 1:
+            return "one cluster is left"
+        return f"{run.n_left} clusters are left, as asked"
+
+    def _judge(self, a: int, b: int, prefix: str) -> None:
+        candidate = self.run.candidate(a, b, float(self.pairs.distances[a, b]))
+        verdict = self.rule.judge(candidate)
+        if verdict.merge:
+            self._join(candidate, prefix + verdict.why)
         else:
-            pairs = run.pairs(respect_links)
+            self.refused[a, b] = (verdict.case, candidate.statistic, verdict.why)
+            self.pairs.forbid(a, b)
+
+    def _force(self, because: str, prefix: str) -> None:
+        (_, statistic, why), (a, b) = min((case, pair) for pair, case in self.refused.items())
+        self._join(self.run.candidate(a, b, statistic), f"{prefix}{why}{because}")
+
+    def _join(self, candidate: Candidate, why: str) -> None:
+        changed = self.run.join(candidate, why)
+        self.run.refresh(self.pairs, candidate.b, changed)
+        gone = {candidate.b, *changed}
+        self.refused = {pair: case for pair, case in self.refused.items() if gone.isdisjoint(pair)}

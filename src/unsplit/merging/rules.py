@@ -67,10 +67,14 @@ class Candidate:
 
 
 class Verdict(NamedTuple):
-    """Whether to merge, and why."""
+    """Whether to merge, why, and how strong the case against it is.
+
+    Should too many clusters remain, the weakest case goes first, then the closest pair.
+    """
 
     merge: bool
     why: str
+    case: float = 0.0
 
 
 class Rule(Protocol):
@@ -153,7 +157,8 @@ class Auto:
             return verdict
         p = pair.unimodality
         merge = p >= self.level
-        return Verdict(merge, f"{'no valley' if merge else 'valley'} between: dip p {p:.2g}")
+        why = f"{'no valley' if merge else 'valley'} between: dip p {p:.2g}"
+        return Verdict(merge, why, case=-p)
 
 
 @dataclass(frozen=True, eq=False)
