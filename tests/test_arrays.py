@@ -1,5 +1,3 @@
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as numpy_arrays
 
+from tests.checks import exactly
 from unsplit.data import arrays, vector_rows
-from unsplit.devices import available_memory, choose_device, require_memory
 from unsplit.errors import InputError
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
@@ -22,10 +20,6 @@ small_tables = numpy_arrays(
     # Many zeros of both signs.
     elements=st.one_of(st.sampled_from([0.0, -0.0, 1.0]), st.floats(-1e6, 1e6)),
 )
-
-
-def exactly(sentence):
-    return "^" + re.escape(sentence) + "$"
 
 
 def some_zeros(n=40, d=6, seed=0):
@@ -304,59 +298,6 @@ def test_values_up_to_the_limit_stay_finite():
     mean, scale = rows.moments(np.arange(2))
     assert torch.isfinite(mean).all()
     assert scale[0].item() == pytest.approx(1e30, rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("cuda", "mps", "chosen"),
-    [(True, True, "cuda"), (True, False, "cuda"), (False, True, "mps"), (False, False, "cpu")],
-)
-def test_auto_prefers_cuda_then_mps_then_cpu(monkeypatch, cuda, mps, chosen):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
-    assert choose_device("auto") == torch.device(chosen)
-
-
-def test_auto_works_on_this_machine():
-    values = torch.ones(2, device=choose_device("auto"))
-    assert values.sum().item() == 2.0
-
-
-@pytest.mark.parametrize("device", ["cpu", CPU])
-def test_device_can_be_named_or_given(device):
-    assert choose_device(device) == CPU
-
-
-def test_unknown_device_is_refused_with_its_name_and_what_to_use():
-    with pytest.raises(InputError) as caught:
-        choose_device("nonsense")
-    message = str(caught.value)
-    assert message.startswith("device='nonsense' cannot be used here (")
-    assert message.endswith('; use "auto" or "cpu".')
-    assert "\n" not in message
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-def test_device_that_is_not_here_is_refused():
-    with pytest.raises(InputError, match=r"^device='cuda' cannot be used here"):
-        choose_device("cuda")
-
-
-def test_available_memory_is_a_whole_number_of_bytes():
-    assert isinstance(available_memory(), int)
-    # Less would not have got as far as this test; more than a pebibyte is a unit mistaken.
-    assert 2**20 < available_memory() < 2**50
-
-
-def test_memory_is_refused_only_beyond_what_there_is():
-    require_memory(100, 100, "this", "that")
-    with pytest.raises(InputError, match="this would need"):
-        require_memory(101, 100, "this", "that")
-
-
-def test_memory_error_says_what_is_needed_what_is_there_and_what_to_do():
-    sentence = "5 clusters would need about 2,500.0 GiB and 1.5 GiB are available; use fewer."
-    with pytest.raises(InputError, match=exactly(sentence)):
-        require_memory(2500 * 2**30, 3 * 2**29, "5 clusters", "use fewer")
 
 
 def test_keys_of_whole_numbers_do_not_collide():

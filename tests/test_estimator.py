@@ -20,7 +20,7 @@ QUICK = {"epochs": 3, "device": "cpu", "random_state": 0}
 
 
 @parametrize_with_checks([ClusterMerger(n_clusters=3, epochs=3, device="cpu")])
-@pytest.mark.filterwarnings("default")
+@pytest.mark.filterwarnings("ignore::unsplit.SmallClusterWarning", "ignore:Can.t check dok")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

@@ -2,10 +2,6 @@ import csv
 import json
 import math
 import os
-import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import unsplit
+from tests.checks import exactly, names_in
 from unsplit.errors import InputError
 from unsplit.files import output_folder, replacing, write_csv, write_json
 
 quick = settings(deadline=None, max_examples=60, derandomize=True)
-
-
-def exactly(sentence):
-    return "^" + re.escape(sentence) + "$"
-
-
-def names_in(folder):
-    return sorted(path.name for path in folder.rglob("*"))
 
 
 # One file
@@ -122,163 +110,6 @@ def test_places_that_cannot_be_written_are_refused_at_the_start(
     sentence = f"cannot write to {path}: {reason}; choose another place."
     with pytest.raises(InputError, match=exactly(sentence)), replacing(path):
         pytest.fail("nothing should be written")
-
-
-# Several files
-
-
-def fill(folder, text="new"):
-    (folder / "a.txt").write_text(text)
-    (folder / "b.txt").write_text(text)
-    (folder / "figures").mkdir(exist_ok=True)
-    (folder / "figures" / "c.txt").write_text(text)
-
-
-def contents(folder):
-    return {str(p.relative_to(folder)): p.read_text() for p in folder.rglob("*") if p.is_file()}
-
-
-NEW = {"a.txt": "new", "b.txt": "new", "figures/c.txt": "new"}
-
-
-def test_a_new_folder_appears_at_once_with_everything(tmp_path):
-    target = tmp_path / "deep" / "out"
-    with output_folder(target) as new:
-        fill(new)
-        assert not target.exists()
-    assert contents(target) == NEW
-    assert names_in(tmp_path / "deep") == ["a.txt", "b.txt", "c.txt", "figures", "out"]
-
-
-def test_files_in_an_older_folder_are_replaced_and_others_stay(tmp_path):
-    fill(tmp_path, "old")
-    (tmp_path / "mine.txt").write_text("mine")
-    with output_folder(tmp_path) as new:
-        fill(new)
-        assert contents(tmp_path)["a.txt"] == "old"
-    assert contents(tmp_path) == NEW | {"mine.txt": "mine"}
-    assert names_in(tmp_path) == ["a.txt", "b.txt", "c.txt", "figures", "mine.txt"]
-
-
-def test_the_current_folder_and_links_to_folders_can_be_written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    os.mkdir("real")
-    os.symlink("real", "link")
-    for path in (".", "link", "real/"):
-        with output_folder(path) as new:
-            (new / "a.txt").write_text(path)
-        assert Path(path, "a.txt").read_text() == path
-    assert Path("link").is_symlink()
-
-
-@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("exists", [True, False])
-def test_failure_midway_changes_nothing(tmp_path, error, exists):
-    target = tmp_path / "out"
-    if exists:
-        target.mkdir()
-        fill(target, "old")
-    before = contents(tmp_path)
-
-    def write_half():
-        with output_folder(target) as new:
-            (new / "a.txt").write_text("new")
-            raise error
-
-    with pytest.raises(error):
-        write_half()
-    assert contents(tmp_path) == before
-    assert target.exists() == exists
-    assert not list(tmp_path.rglob(".*"))
-
-
-def test_a_folder_in_the_way_is_seen_before_anything_is_replaced(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("out/b.txt").mkdir(parents=True)
-    Path("out/a.txt").write_text("old")
-    sentence = (
-        "cannot write b.txt to out: a folder has this name; remove it or choose another --out."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)), output_folder("out") as new:
-        fill(new)
-    assert contents(Path("out")) == {"a.txt": "old"}
-    assert not list(tmp_path.rglob(".*"))
-
-
-@pytest.mark.parametrize(
-    ("path", "shown", "reason"),
-    [
-        ("file", "file/", "there is a file where a folder should be"),
-        ("file/out", "file/out/", "there is a file where a folder should be"),
-        ("file/deep/out/", "file/deep/out/", "there is a file where a folder should be"),
-        ("/proc/out", "/proc/out/", "no such file or directory"),
-    ],
-)
-def test_folders_that_cannot_be_written_are_refused_at_the_start(
-    tmp_path, monkeypatch, path, shown, reason
-):
-    monkeypatch.chdir(tmp_path)
-    Path("file").write_text("x")
-    sentence = f"cannot write to {shown}: {reason}; choose another --out."
-    with pytest.raises(InputError, match=exactly(sentence)), output_folder(path):
-        pytest.fail("nothing should be computed")
-    assert contents(tmp_path) == {"file": "x"}
-
-
-def test_denied_permission_is_told(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def denied(*args, **kwargs):  # the tests may run as root, whom nothing is denied
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "mkdir", denied)
-    sentence = "cannot write to out/: permission denied; choose another --out."
-    with pytest.raises(InputError, match=exactly(sentence)), output_folder("out"):
-        pytest.fail("nothing should be computed")
-
-
-KILLED = """
-import signal, sys, time, types
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which a background job may lack
-package = types.ModuleType("unsplit")  # without torch, which takes long to import
-package.__path__ = [sys.argv[1]]
-sys.modules["unsplit"] = package
-from unsplit.files import output_folder, replacing
-with output_folder("out") as folder, output_folder("new"), replacing("one.txt") as file:
-    (folder / "a.txt").write_text("new")
-    with open(file, "w") as half:
-        half.write("new")
-        half.flush()
-        print("midway", flush=True)
-        time.sleep(60)
-"""
-
-
-def killed_midway(folder, how):
-    """Start writing, end it from outside, and return what the process said and its exit code."""
-    program = [sys.executable, "-c", KILLED, str(Path(unsplit.__file__).parent)]
-    with subprocess.Popen(program, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
-        said = p.stdout.readline()
-        p.send_signal(how)
-        p.communicate()
-    return said, p.returncode
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_process_ended_midway_leaves_the_old_files(tmp_path, how):
-    old = {"out/a.txt": "old", "out/b.txt": "old", "one.txt": "old"}
-    (tmp_path / "out").mkdir()
-    for name, text in old.items():
-        (tmp_path / name).write_text(text)
-    said, code = killed_midway(tmp_path, how)
-    assert said == b"midway\n"
-    assert code == -how
-    left = contents(tmp_path)
-    assert {name: text for name, text in left.items() if name in old} == old
-    assert not (tmp_path / "new").exists()
-    # Nobody can tidy up after being killed; what is left is hidden.
-    assert (left == old) == (how == signal.SIGINT)
-    assert all("/." in f"/{name}" for name in left.keys() - old.keys())
 
 
 # Tables and JSON

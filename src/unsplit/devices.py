@@ -23,7 +23,7 @@ def choose_device(device: str | torch.device) -> torch.device:
         chosen = torch.device(device)
         torch.ones(1, device=chosen).item()
     except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0].split(". ")[0][:200]
         raise InputError(
             f'device={str(device)!r} cannot be used here ({reason}); use "auto" or "cpu".'
         ) from None

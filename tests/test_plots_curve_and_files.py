@@ -1,0 +1,211 @@
+import sys
+from dataclasses import replace
+
+import matplotlib
+import matplotlib.figure
+import numpy as np
+import pytest
+
+from tests.plot_cases import (
+    chain,
+    dashed_lines,
+    random_linkage,
+    random_matrix,
+    random_tree,
+    tree_of,
+)
+from unsplit import plots
+from unsplit.errors import InputError
+from unsplit.plots.style import new_axes
+
+# ---- merge curve ----
+
+
+def test_merge_curve_has_the_merges_in_order():
+    tree = random_tree(20, 12)
+    data = plots.merge_curve_data(tree)
+    for step, merge in enumerate(tree.merges):
+        assert data.n_left[step] == tree.n_initial - (step + 1)
+        row = data.tvd[step], data.low[step], data.high[step], data.statistic[step]
+        assert row == (merge.tvd, merge.low, merge.high, merge.statistic)
+    np.testing.assert_array_equal(data.taken, tree.taken)
+
+
+@pytest.mark.parametrize("n_taken", [0, 1, 12, 18, 19])
+def test_cut_of_the_curve_lies_between_the_last_merge_made_and_the_next(n_taken):
+    data = plots.merge_curve_data(random_tree(20, n_taken))
+    np.testing.assert_array_equal(data.n_left > data.cut, data.taken)
+    assert data.cut == 20 - n_taken - 0.5
+    assert data.n_left_out == 0
+
+
+def test_merges_left_out_before_the_cut_are_counted():
+    tree = random_tree(20, 12)
+    data = plots.merge_curve_data(tree.undo(2))
+    before = data.n_left > data.cut
+    assert data.n_left_out == (before & ~data.taken).sum() >= 1
+    assert data.taken[before][-1]
+    assert not data.taken[~before].any()
+
+
+def labels_above(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def test_ticks_of_the_curve_are_whole_and_different():
+    for k in (2, 3, 20):
+        ax = plots.merge_curve(random_tree(k, 1))
+        ax.figure.canvas.draw()
+        ticks = [label.get_text() for label in ax.get_xticklabels()]
+        assert len(set(ticks)) == len(ticks) >= 1
+
+
+def test_merge_curve_goes_from_many_clusters_to_few():
+    ax = plots.merge_curve(random_tree(20, 12))
+    left, right = ax.get_xlim()
+    assert left > 19
+    assert right < 1
+    assert ax.get_xlabel() == "clusters left"
+
+
+def test_merge_curve_marks_the_cut():
+    ax = plots.merge_curve(random_tree(20, 12))
+    (line,) = dashed_lines(ax)
+    assert list(line.get_xdata()) == [7.5, 7.5]
+    assert labels_above(ax) == ["8 clusters"]
+    assert labels_above(plots.merge_curve(random_tree(20, 19))) == ["1 cluster"]
+
+
+def test_merge_curve_shows_merges_left_out_as_hollow():
+    tree = tree_of(chain(10), 8)
+    ax = plots.merge_curve(replace(tree, taken=np.array([1, 1, 0, 0, 0, 1, 0, 0, 0], bool)))
+    assert labels_above(ax) == ["7 clusters, 3 earlier merges left out"]
+    hollow = ax.collections[-1]
+    np.testing.assert_allclose(hollow.get_offsets(), [[7, 0.3], [6, 0.4], [5, 0.5]])
+    one = plots.merge_curve(replace(tree, taken=np.array([0, 1, 0, 0, 0, 0, 0, 0, 0], bool)))
+    assert labels_above(one) == ["9 clusters, 1 earlier merge left out"]
+
+
+def curve_lines(ax):
+    return {line.get_label(): line.get_ydata() for line in ax.lines if not line.is_dashed()}
+
+
+def test_merge_curve_has_the_statistic_beside_the_tvd():
+    Z = random_linkage(20)
+    tree = tree_of(Z, 12, tvd=Z[:, 2] / 2)
+    ax = plots.merge_curve(tree)
+    lines = curve_lines(ax)
+    np.testing.assert_array_equal(lines["TVD, 95 % interval"], Z[:, 2] / 2)
+    np.testing.assert_array_equal(lines["lecam"], Z[:, 2])
+    bars = np.array(ax.collections[0].get_segments())
+    np.testing.assert_allclose(bars[:, 0, 1], [merge.low for merge in tree.merges])
+    np.testing.assert_allclose(bars[:, 1, 1], [merge.high for merge in tree.merges])
+
+
+def test_a_statistic_beyond_one_has_its_own_axis():
+    Z = random_linkage(20) * [1, 1, 7, 1]
+    ax = plots.merge_curve(tree_of(Z, 12, tvd=0.5, statistic="energy"))
+    ours, other = ax.figure.axes
+    assert (ours.get_ylabel(), other.get_ylabel()) == ("TVD, 95 % interval", "energy")
+    assert ours.get_ylim()[1] < 1.1 < other.get_ylim()[1]
+    assert list(curve_lines(ours)) == ["TVD, 95 % interval"]
+
+
+def test_the_tvd_is_not_drawn_twice():
+    ax = plots.merge_curve(random_tree(20, 12, statistic="tv"))
+    assert list(curve_lines(ax)) == ["TVD, 95 % interval"]
+    assert ax.get_legend() is None
+
+
+def test_a_tree_from_a_plain_matrix_shows_the_statistic_only():
+    tree = random_tree(20, 12, tvd=np.nan, statistic="euclidean").undo(2)
+    ax = plots.merge_curve(tree)
+    ax.figure.canvas.draw()
+    assert ax.get_ylabel() == "euclidean"
+    (drawn,) = curve_lines(ax).values()
+    np.testing.assert_array_equal(drawn, tree.linkage[:, 2])
+    assert np.isfinite(ax.collections[-1].get_offsets()).all()
+
+
+@pytest.mark.parametrize(
+    ("k", "n_left", "scale"), [(50, 1, "linear"), (400, 100, "linear"), (400, 5, "log")]
+)
+def test_a_late_cut_among_many_merges_is_spread_out(k, n_left, scale):
+    ax = plots.merge_curve(random_tree(k, k - n_left))
+    assert ax.get_xscale() == scale
+    (line,) = dashed_lines(ax)
+    left, right = ax.get_xlim()
+    assert right < line.get_xdata()[0] < left
+
+
+# ---- axes, files, manners ----
+
+
+DRAWN = {
+    "dendrogram": plots.dendrogram,
+    "distances": lambda tree, ax=None: plots.distances(tree, random_matrix(8), ax),
+    "merge_curve": plots.merge_curve,
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_figures_are_drawn_where_asked(name):
+    ax = matplotlib.figure.Figure().add_subplot()
+    assert DRAWN[name](random_tree(8, 4), ax=ax) is ax
+    assert ax.has_data()
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_figures_leave_no_trace_in_matplotlib(name):
+    import matplotlib.pyplot as plt
+
+    before = matplotlib.rcParams.copy()
+    ax = DRAWN[name](random_tree(8, 4))
+    ax.figure.canvas.draw()
+    assert plt.get_fignums() == []
+    assert matplotlib.rcParams == before
+
+
+def test_without_matplotlib_the_message_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"figures need matplotlib: pip install unsplit\[fig"):
+        new_axes(3, 3)
+
+
+def test_save_figures_writes_all_three(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "note.txt").write_text("mine")
+    paths = plots.save_figures(tmp_path / "out", random_tree(8, 4), random_matrix(8))
+    assert [path.name for path in paths] == ["dendrogram.png", "merge_curve.png", "distances.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "note.txt", *(path.name for path in paths)
+    }  # fmt: skip
+
+
+def test_save_figures_without_distances_writes_two(tmp_path):
+    paths = plots.save_figures(tmp_path / "new", random_tree(8, 4))
+    assert [path.name for path in paths] == ["dendrogram.png", "merge_curve.png"]
+    assert set((tmp_path / "new").iterdir()) == set(paths)
+
+
+def test_save_figures_writes_the_same_bytes_again(tmp_path):
+    tree, formats = random_tree(3, 1), ("png", "pdf", "svg")
+    before = matplotlib.rcParams.copy()
+    once, twice = (
+        plots.save_figures(tmp_path / name, tree, random_matrix(3), formats) for name in "ab"
+    )
+    assert [path.suffix for path in once[:3]] == [".png", ".pdf", ".svg"]
+    assert len(once) == 9
+    for a, b in zip(once, twice, strict=True):
+        assert a.read_bytes() == b.read_bytes()
+    assert b"Matplotlib" not in once[0].read_bytes()
+    assert matplotlib.rcParams == before
+
+
+def test_save_figures_refuses_other_formats_and_writes_nothing(tmp_path):
+    with pytest.raises(InputError, match=r"formats has 'gif'; choose from png, pdf, svg\."):
+        plots.save_figures(tmp_path / "out", random_tree(8, 4), formats=("png", "gif"))
+    with pytest.raises(InputError, match="tvd must have shape"):
+        plots.save_figures(tmp_path / "out", random_tree(8, 4), random_matrix(7))
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+from hypothesis import given
+
+from tests.plot_cases import quick, random_matrix, random_tree, trees, wedges
+from unsplit import plots
+from unsplit.errors import InputError
+from unsplit.result import PairwiseTVD
+
+
+@quick
+@given(trees)
+def test_blocks_are_the_new_clusters(tree):
+    k = tree.n_initial
+    data = plots.distances_data(tree, random_matrix(k))
+    assert data.blocks[0, 0] == 0
+    assert data.blocks[-1, 1] == k
+    np.testing.assert_array_equal(data.blocks[1:, 0], data.blocks[:-1, 1])
+    blocks = {frozenset(data.order[a:b].tolist()) for a, b in data.blocks}
+    groups = {frozenset(np.flatnonzero(tree.groups == g).tolist()) for g in set(tree.groups)}
+    assert blocks == groups
+
+
+def test_distances_are_in_the_order_of_the_tree():
+    tree, D = random_tree(12, 6, names=list("abcdefghijkl")), random_matrix(12)
+    data = plots.distances_data(tree, D)
+    for i in range(12):
+        assert data.names[i] == tree.cluster_ids[data.order[i]]
+        for j in range(12):
+            assert data.tvd[i, j] == D[data.order[i], data.order[j]]
+
+
+def pairwise_tvd_of(tvd, names):
+    k = len(tvd)
+    return PairwiseTVD(np.array(names), np.full(k, 9), np.full(k, 9), (tvd + 1) / 2, None, None)
+
+
+def test_distances_take_a_result_as_well_as_its_matrix():
+    tree, D = random_tree(12, 6, names=list("abcdefghijkl")), random_matrix(12)
+    result = pairwise_tvd_of(D, list("abcdefghijkl"))
+    ours, theirs = plots.distances_data(tree, result), plots.distances_data(tree, result.tvd)
+    np.testing.assert_array_equal(ours.tvd, theirs.tvd)
+
+
+@pytest.mark.parametrize("names", [list("abcde"), list("abcx")])
+def test_a_result_of_other_clusters_is_refused(names):
+    k = len(names)
+    result = pairwise_tvd_of(random_matrix(k), names)
+    with pytest.raises(InputError, match=rf"other clusters than the tree \({k} and 4, or other"):
+        plots.distances_data(random_tree(4, 2, names=list("abcd")), result)
+
+
+def test_a_matrix_of_another_shape_is_refused():
+    message = r"tvd must have shape \(4, 4\) as the tree has, got \(3, 3\)\."
+    with pytest.raises(InputError, match=message):
+        plots.distances(random_tree(4, 2), random_matrix(3))
+
+
+@pytest.mark.parametrize(("factor", "got"), [(2.0, "0 to 1.5"), (-1.0, "-0.75 to 0")])
+def test_a_matrix_outside_zero_and_one_is_refused(factor, got):
+    D = factor * np.array([[0, 0.75], [0.75, 0]]) + 0.0  # no -0
+    with pytest.raises(InputError, match=rf"tvd must lie in \[0, 1\], got {got}; divide by"):
+        plots.distances_data(random_tree(2, 1), D)
+
+
+def test_distances_outline_every_new_cluster_of_more_than_one():
+    tree = random_tree(30, 22)
+    ax = plots.distances(tree, random_matrix(30))
+    squares = [path.get_extents() for path in wedges(ax).get_paths()]
+    sizes = np.bincount(tree.groups)
+    assert sorted(round(s.width) for s in squares) == sorted(sizes[sizes > 1])
+    assert all(s.width == s.height and s.x0 == s.y0 for s in squares)
+
+
+@pytest.mark.parametrize(
+    ("smallest", "lowest"), [(0.0, 0.0), (0.09, 0.0), (0.1, 0.1), (0.87, 0.8), (1.0, 0.9)]
+)
+def test_colours_begin_at_the_smallest_distance(smallest, lowest):
+    D = np.maximum(random_matrix(6), smallest)
+    D[0, 1] = D[1, 0] = smallest
+    np.fill_diagonal(D, 0)
+    assert plots.distances_data(random_tree(6, 3), D).lowest == pytest.approx(lowest)
+    image = plots.distances(random_tree(6, 3), D).images[0]
+    assert image.get_clim() == pytest.approx((lowest, 1))
+    assert image.colorbar.extend == ("min" if lowest else "neither")
+
+
+def test_distances_say_what_they_show():
+    ax = plots.distances(random_tree(6, 3), random_matrix(6))
+    assert ax.images[0].colorbar.ax.get_ylabel() == "TVD"
+    assert ax.get_title(loc="left") == "6 clusters in the order of the tree, 3 after merging"
