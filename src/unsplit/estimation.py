@@ -24,7 +24,7 @@ from unsplit.result import PairwiseTVD
 from unsplit.sampling import Fold, Index, crossfit_folds, holdout_fold
 from unsplit.training import EpochRecord, TrainConfig
 
-SMOOTH_STEPS = 500
+SMOOTH_STEPS = 300
 
 
 def pairwise_tvd(

@@ -25,6 +25,9 @@ from unsplit.randomness import generator_of
 from unsplit.result import PairwiseTVD
 from unsplit.sampling import Index
 
+# The view only ranks pairs and looks for valleys; more folds made neither better.
+VIEW_FOLDS = 3
+
 
 @dataclass(frozen=True)
 class Wishes:
@@ -85,7 +88,7 @@ def merge_overclustering(
     fitted = fit(X, labels, settings, seeds[0], progress)
     view = None
     if _needs_view(wishes) and looks_like_partition(fitted.result):
-        smooth = replace(settings, smooth=True)
+        smooth = replace(settings, smooth=True, cv=min(settings.cv, VIEW_FOLDS))
         view = fit(X, labels, smooth, seeds[1], progress).result
     tree = merge(
         fitted.result,

@@ -53,8 +53,8 @@ class TrainConfig:
     """
 
     epochs: int = 200
-    patience: int = 10
-    learning_rate: float = 5e-4
+    patience: int = 6
+    learning_rate: float = 1e-3
     weight_decay: float = 4.0
     batch_size: int = 256
     averaging: float = 0.99
