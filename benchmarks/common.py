@@ -9,12 +9,13 @@ import torch
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from unsplit.data import VectorRows, vector_rows
+from unsplit.data.arrays import VectorRows, vector_rows
 from unsplit.ensemble import Network
 from unsplit.heldout import heldout_scores
 from unsplit.networks import build_network
 from unsplit.overclustering import artificial
 from unsplit.randomness import private_randomness
+from unsplit.recipes import RECIPES
 from unsplit.sampling import Fold
 from unsplit.scores import HeldoutScores
 from unsplit.training import History, TrainConfig
@@ -44,7 +45,7 @@ def run(
     rows = vector_rows(X, device)
     with private_randomness(seed, device):
         k = int(clusters.max()) + 1
-        networks = [build_network(rows, fold, "auto", k, "softmax") for fold in folds]
+        networks = [build_network(rows, fold, RECIPES["mlp"], k, "softmax") for fold in folds]
         scores, history = heldout_scores(
             networks, rows, clusters, folds, config or TrainConfig(), np.random.default_rng(seed)
         )

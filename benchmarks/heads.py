@@ -13,12 +13,13 @@ import torch
 from torch import nn
 
 from benchmarks.common import print_table, split_digits
-from unsplit.data import vector_rows
+from unsplit.data.arrays import vector_rows
 from unsplit.devices import choose_device
-from unsplit.ensemble import Group, Network
+from unsplit.ensemble import Alone, Network
 from unsplit.heads import PairMatrixHead, ScoreHead
 from unsplit.metrics import majority_categories, quality
 from unsplit.networks import build_network
+from unsplit.recipes import RECIPES
 from unsplit.sampling import Fold, epoch_batches, holdout_fold
 from unsplit.training import TrainConfig, train
 
@@ -33,10 +34,10 @@ def step_cost(make: Head, k: int, device: torch.device) -> tuple[float, float, i
     rows = vector_rows(X, device)
     everything = np.arange(len(X))
     fold = Fold(everything, everything, everything)
-    base = build_network(rows, fold, "auto", k, "pairwise")
+    base = build_network(rows, fold, RECIPES["mlp"], k, "pairwise")
     network = Network(base.backbone, make(WIDTH, k)).to(device)  # type: ignore[arg-type]
     n_parameters = sum(p.numel() for p in network.head.parameters())
-    group = Group([network], [fold], learning_rate=1e-3, weight_decay=0.0)
+    group = Alone([network], [fold], learning_rate=1e-3, weight_decay=0.0)
     on_device = torch.from_numpy(clusters).to(device)
     batches = epoch_batches([everything], clusters, 256, rng)
     cuda = device.type == "cuda"
@@ -78,7 +79,7 @@ def compare_quality(device: torch.device) -> None:
             fold = holdout_fold(clusters, 0.2, np.random.default_rng(0))
             with torch.random.fork_rng():
                 torch.manual_seed(0)
-                base = build_network(rows, fold, "auto", k, "pairwise")
+                base = build_network(rows, fold, RECIPES["mlp"], k, "pairwise")
                 network = Network(base.backbone, make(WIDTH, k)).to(device)
             on_device = torch.from_numpy(clusters).to(device)
             history = train(

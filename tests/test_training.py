@@ -5,12 +5,13 @@ import pytest
 import torch
 from torch import nn
 
-from unsplit.data import vector_rows
+from unsplit.data.arrays import VectorRows, vector_rows
 from unsplit.datasets import gaussians
 from unsplit.ensemble import Network, can_be_stacked, mean_hit
 from unsplit.heads import PairMatrixHead, ScoreHead
 from unsplit.heldout import heldout_scores
 from unsplit.networks import build_network
+from unsplit.recipes import RECIPES
 from unsplit.sampling import Fold, crossfit_folds
 from unsplit.training import Stopping, TrainConfig, mean_of_all, mean_of_others, own, train
 
@@ -25,7 +26,7 @@ def small_problem(n_folds=4, seed=0):
 def networks_for(rows, folds, k=4, seed=0):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return [build_network(rows, fold, "auto", k, "softmax") for fold in folds]
+        return [build_network(rows, fold, RECIPES["mlp"], k, "softmax") for fold in folds]
 
 
 def fit(batch_folds, seed=0, **settings):
@@ -111,18 +112,15 @@ def test_training_never_reads_the_test_rows():
     rows, y, folds = small_problem()
     asked = []
 
-    class Spy:
-        def __len__(self):
-            return len(rows)
-
+    class Spy(VectorRows):
         def take(self, index):
             asked.append(index.flatten().clone())
-            return rows.take(index)
+            return super().take(index)
 
     fold = Fold(folds[0].train[10:], folds[0].train[:10], folds[0].test)
     networks = networks_for(rows, [fold])
     config = TrainConfig(epochs=2)
-    train(networks, Spy(), torch.from_numpy(y), [fold], config, np.random.default_rng(0))
+    train(networks, Spy(rows.values, CPU), torch.from_numpy(y), [fold], config, np.random.default_rng(0))
     assert not np.isin(torch.cat(asked).numpy(), fold.test).any()
 
 

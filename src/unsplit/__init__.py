@@ -4,7 +4,8 @@ One neural network estimates the total variation distance between all pairs of c
 """
 
 from unsplit import baselines, datasets, metrics, overclustering
-from unsplit.errors import InputError, PartitionWarning, SmallClusterWarning
+from unsplit.data.sources import read
+from unsplit.errors import InputError, PartitionWarning, SkippedWarning, SmallClusterWarning
 from unsplit.estimation import pairwise_tvd
 from unsplit.estimator import ClusterMerger
 from unsplit.merging import Merge, MergeTree, merge
@@ -22,6 +23,7 @@ __all__ = [
     "MergeTree",
     "PairwiseTVD",
     "PartitionWarning",
+    "SkippedWarning",
     "SmallClusterWarning",
     "TrainConfig",
     "baselines",
@@ -30,4 +32,5 @@ __all__ = [
     "metrics",
     "overclustering",
     "pairwise_tvd",
+    "read",
 ]

@@ -30,6 +30,11 @@ def choose_device(device: str | torch.device) -> torch.device:
     return chosen
 
 
+def mixed_precision(device: torch.device) -> torch.autocast:
+    """bfloat16 where a GPU is fast at it, full precision elsewhere."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+
+
 def device_for_sums() -> torch.device:
     """Where to sum over pairs: CUDA or the CPU, because MPS has no float64."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -11,3 +11,7 @@ class SmallClusterWarning(UserWarning):
 
 class PartitionWarning(UserWarning):
     """Every pair of clusters is separable by construction; distances say little about merging."""
+
+
+class SkippedWarning(UserWarning):
+    """Some of the files are not used; the message names them."""

@@ -1,37 +1,43 @@
 """From observations and an over-clustering to the distances between all pairs of clusters."""
 
-import copy
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import scipy.sparse
 import torch
 from numpy.typing import ArrayLike
-from torch import nn
 from tqdm.auto import tqdm
 
-from unsplit.data import VectorRows, vector_rows
+from unsplit.data.base import Rows
+from unsplit.data.kinds import observations
 from unsplit.devices import available_memory, choose_device, require_memory
 from unsplit.errors import InputError, SmallClusterWarning
 from unsplit.heldout import Fitted, Progress, heldout_scores, summarize
 from unsplit.labels import EncodedLabels, encode_labels
 from unsplit.losses import LOSSES
-from unsplit.networks import build_network, n_features_out
+from unsplit.networks import build_network
 from unsplit.randomness import generator_of, private_randomness
+from unsplit.recipes import Augment, Backbone, recipe_for, wanted_kind
 from unsplit.result import PairwiseTVD
 from unsplit.sampling import Fold, Index, crossfit_folds, holdout_fold
 from unsplit.training import EpochRecord, TrainConfig
+
+log = logging.getLogger("unsplit")
 
 SMOOTH_STEPS = 300
 
 
 def pairwise_tvd(
-    X: ArrayLike,
+    X: Any,
     labels: ArrayLike,
     *,
-    backbone: str | nn.Module = "auto",
+    backbone: Backbone = "auto",
+    augment: Augment = "auto",
     cv: int = 5,
     holdout: float | None = None,
     loss: str | None = None,
@@ -45,13 +51,23 @@ def pairwise_tvd(
 
     Parameters
     ----------
-    X : array-like or SciPy sparse matrix of shape (n, d)
-        Observations as vectors.  They are standardised inside the folds.
+    X : array-like, SciPy sparse matrix, list of sequences, or torch Dataset
+        Observations: vectors (n, d), images (n, h, w) or (n, h, w, c), point clouds
+        (n, points, 3), sequences (n, length, channels) or a list of them with different lengths,
+        counts in a sparse matrix, or any map-style Dataset.  They are standardised inside the
+        folds.
     labels : array-like of shape (n,)
         The over-clustering: integers or strings; −1 and missing values mean noise, left out.
-    backbone : "auto" or torch.nn.Module
-        What turns a batch (b, d) into features (b, h).  "auto" is a small MLP; a module of yours
-        is copied for each fold and gets standardised inputs.
+    backbone : str, torch.nn.Module or callable
+        What turns a batch into features (b, h).  "auto" chooses by the data: "mlp" for vectors,
+        "bag-of-words" for sparse matrices, "resnet18" for images, "pointnet++" for clouds,
+        "resnet1d" for sequences, "logmel" for sound; there is also "single-layer".  A module of
+        yours is copied for each fold, a function is called for each; networks of torchvision and
+        timm lose their classifier.  Inputs are standardised.
+    augment : "auto", False or torch.nn.Module
+        What happens to batches in training.  "auto": small shifts of images, flips and changes of
+        colour if they are photographs; jitter and dropout of points; shifts and noise in
+        sequences; nothing for vectors.
     cv : int
         Folds of cross-fitting: every observation is scored by a network that did not see it.
     holdout : float, optional
@@ -86,7 +102,7 @@ def pairwise_tvd(
     >>> bool(result.tvd[0, 1] < 0.2 and result.tvd[0, 2] > 0.9)
     True
     """
-    settings = Settings(backbone, cv, holdout, loss, smooth, epochs, device)
+    settings = Settings(backbone, cv, holdout, loss, smooth, epochs, device, augment)
     return fit(X, labels, settings, random_state, progress).result
 
 
@@ -94,13 +110,14 @@ def pairwise_tvd(
 class Settings:
     """The choices of :func:`pairwise_tvd`, under the same names."""
 
-    backbone: str | nn.Module = "auto"
+    backbone: Backbone = "auto"
     cv: int = 5
     holdout: float | None = None
     loss: str | None = None
     smooth: bool = False
     epochs: int = TrainConfig.epochs
     device: str | torch.device = "auto"
+    augment: Augment = "auto"
 
     def __post_init__(self) -> None:
         cv, holdout, loss, epochs = self.cv, self.holdout, self.loss, self.epochs
@@ -121,10 +138,9 @@ class Settings:
         """The loss, where none was chosen the one that did best."""
         return self.loss or ("pairwise" if self.smooth else "softmax")
 
-    @property
-    def training(self) -> TrainConfig:
-        """How to train."""
-        config = TrainConfig(epochs=self.epochs)
+    def training(self, usual: TrainConfig) -> TrainConfig:
+        """How to train a network that is usually trained so."""
+        config = replace(usual, epochs=self.epochs)
         if not self.smooth:
             return config
         # The shape of the scores counts, not only their sign: strong decay would flatten their
@@ -133,7 +149,7 @@ class Settings:
 
 
 def fit(
-    X: ArrayLike,
+    X: Any,
     labels: ArrayLike,
     settings: Settings,
     random_state: object = None,
@@ -141,9 +157,12 @@ def fit(
 ) -> Fitted:
     """What :func:`pairwise_tvd` does, keeping the networks."""
     where = choose_device(settings.device)
-    rows = vector_rows(X, where)
+    rows = observations(X, where, _kind(X, settings.backbone))
     encoded = encode_labels(labels, len(rows))
+    recipe = recipe_for(settings.backbone, rows)
+    config = settings.training(recipe.training)
     _check_sizes(encoded, rows, settings)
+    log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
     order, clusters = canonical_order(rows.keys, encoded.clusters)
     rng = generator_of(random_state)
     in_order = clusters[order]
@@ -155,16 +174,23 @@ def fit(
     k = len(encoded.cluster_ids)
     with private_randomness(int(rng.integers(2**63)), where), _reporter(progress) as tell:
         networks = [
-            build_network(rows, f, settings.backbone, k, settings.loss_name, settings.smooth)
-            for f in folds
+            build_network(
+                rows, fold, recipe, k, settings.loss_name, settings.smooth, settings.augment
+            )
+            for fold in folds
         ]
-        scores, history = heldout_scores(
-            networks, rows, clusters, folds, settings.training, rng, tell
-        )
+        scores, history = heldout_scores(networks, rows, clusters, folds, config, rng, tell)
     names = np.zeros(k, np.int64)
     names[clusters[encoded.clusters >= 0]] = encoded.clusters[encoded.clusters >= 0]
     result = summarize(scores.renamed(names), history, encoded)
-    return Fitted(rows, clusters, folds, networks, names, result)
+    return Fitted(rows, clusters, folds, networks, names, result, config, recipe.name)
+
+
+def _kind(X: Any, backbone: Backbone) -> str | None:
+    """The kind of data that the backbone calls for; networks of others know no sparse tensors."""
+    if scipy.sparse.issparse(X) and not isinstance(backbone, str):
+        return "vectors"
+    return wanted_kind(backbone)
 
 
 def canonical_order(keys: np.typing.NDArray[np.uint64], clusters: Index) -> tuple[Index, Index]:
@@ -183,12 +209,10 @@ def canonical_order(keys: np.typing.NDArray[np.uint64], clusters: Index) -> tupl
     return order[np.argsort(renamed[order], kind="stable")], renamed
 
 
-def _check_sizes(encoded: EncodedLabels, rows: VectorRows, settings: Settings) -> None:
+def _check_sizes(encoded: EncodedLabels, rows: Rows, settings: Settings) -> None:
     n, device = len(rows), rows.device
     k, n_folds = len(encoded.cluster_ids), settings.cv if settings.holdout is None else 1
-    width, backbone = 256, settings.backbone
-    if isinstance(backbone, nn.Module):
-        width = n_features_out(copy.deepcopy(backbone).to(device), rows)
+    width = 512
     # Weights, gradient, two moments, mean and best of every head; hit rates, distances, errors,
     # p-values and room to work for every pair.
     heads, matrices, features = 6 * 4 * n_folds * k * width, 8 * 8 * k * k, 4 * n * width

@@ -8,14 +8,20 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
-from torch import nn
+from torch.utils.data import Dataset
 
+from unsplit.data.audio import Audio
+from unsplit.data.base import Rows
+from unsplit.data.kinds import differ_in_length
+from unsplit.data.ragged import Ragged
+from unsplit.errors import InputError
 from unsplit.estimation import Settings
 from unsplit.heldout import Progress
 from unsplit.merging.constraints import Link
 from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.pipeline import Wishes, merge_overclustering
 from unsplit.randomness import generator_of
+from unsplit.recipes import Augment, Backbone
 from unsplit.sampling import Index
 from unsplit.training import TrainConfig
 
@@ -35,7 +41,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
     min_clusters, max_clusters : int, optional
     overclusterer : scikit-learn clusterer, optional
         Makes the over-clustering when ``fit`` gets none; by default k-means into √n clusters.
-    backbone, cv, holdout, loss, epochs, device
+    backbone, augment, cv, holdout, loss, epochs, device
         How distances are estimated.  See :func:`unsplit.pairwise_tvd`.
     random_state : int, Generator, RandomState or None
     progress : bool or callable
@@ -83,7 +89,8 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         min_clusters: int | None = None,
         max_clusters: int | None = None,
         overclusterer: Any = None,
-        backbone: str | nn.Module = "auto",
+        backbone: Backbone = "auto",
+        augment: Augment = "auto",
         cv: int = 5,
         holdout: float | None = None,
         loss: str | None = None,
@@ -104,6 +111,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         self.max_clusters = max_clusters
         self.overclusterer = overclusterer
         self.backbone = backbone
+        self.augment = augment
         self.cv = cv
         self.holdout = holdout
         self.loss = loss
@@ -112,26 +120,38 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         self.random_state = random_state
         self.progress = progress
 
-    def fit(self, X: ArrayLike, y: Any = None, *, initial_labels: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, initial_labels: ArrayLike | None = None) -> Self:
         """Merge an over-clustering of X.
 
         Parameters
         ----------
-        X : array-like or SciPy sparse matrix of shape (n, d)
+        X : array-like, SciPy sparse matrix, list of sequences, or torch Dataset
+            As for :func:`unsplit.pairwise_tvd`.
         y : ignored
             True categories, where a pipeline passes them on, must not be seen.
         initial_labels : array-like of shape (n,), optional
             The over-clustering: integers or strings; −1 and missing values mean noise.
         """
-        X = validate_data(self, X, accept_sparse=True, ensure_min_samples=2)
+        X = self._checked(X, reset=True)
         rng = generator_of(self.random_state)
         if initial_labels is None:
+            if not _is_table(X):
+                raise InputError(
+                    "initial_labels is missing, and only vectors can be clustered here; pass the "
+                    "over-clustering of your data."
+                )
             # Twice as many as are asked for, or there would be nothing to merge.
             default = default_clusterer(_num_samples(X), at_least=2 * (self.n_clusters or 1))
             initial_labels = overcluster(X, self.overclusterer or default, rng)
         wishes = Wishes(**{name: getattr(self, name) for name in Wishes.__dataclass_fields__})
         settings = Settings(
-            self.backbone, self.cv, self.holdout, self.loss, epochs=self.epochs, device=self.device
+            self.backbone,
+            self.cv,
+            self.holdout,
+            self.loss,
+            epochs=self.epochs,
+            device=self.device,
+            augment=self.augment,
         )
         merged = merge_overclustering(X, initial_labels, wishes, settings, rng, self.progress)
         self.initial_labels_ = np.asarray(initial_labels)
@@ -147,12 +167,12 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         return self
 
     def fit_predict(
-        self, X: ArrayLike, y: Any = None, *, initial_labels: ArrayLike | None = None
+        self, X: Any, y: Any = None, *, initial_labels: ArrayLike | None = None
     ) -> Index:
         """Merge an over-clustering of X and return ``labels_``."""
         return self.fit(X, initial_labels=initial_labels).labels_
 
-    def predict(self, X: ArrayLike) -> Index:
+    def predict(self, X: Any) -> Index:
         """Cluster of new observations: the one they most probably come from.
 
         A cluster's probability is the sum of those of its initial clusters, weighted by size.
@@ -160,7 +180,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         over-clustering.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse=True, reset=False)
+        X = self._checked(X, reset=False)
         sizes = self.pairwise_.sizes
         log_weight = self._scorer.log_posterior(X) + np.log(sizes / sizes.sum())
         groups = self.tree_.groups
@@ -169,7 +189,24 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         ]
         return np.argmax(weight, axis=0)
 
+    def _checked(self, X: Any, reset: bool) -> Any:
+        """A table as scikit-learn wants it checked; anything else is checked when it is used."""
+        if not _is_table(X):
+            return X
+        return validate_data(
+            self, X, accept_sparse=True, reset=reset, ensure_min_samples=2 if reset else 1
+        )
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _is_table(X: Any) -> bool:
+    """Whether X is what scikit-learn knows: not a Dataset, not sound, not of three or more axes."""
+    if isinstance(X, (Dataset, Rows, Ragged, Audio)):
+        return False
+    if isinstance(X, (list, tuple)):
+        return not differ_in_length(X)
+    return len(getattr(X, "shape", (0, 0))) <= 2

@@ -8,10 +8,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from unsplit.data import VectorRows, vector_rows
+from unsplit.data.base import Rows
 from unsplit.devices import device_for_sums
 from unsplit.divergences import directed_means, hit
-from unsplit.ensemble import BLOCK_ELEMENTS, Network, Rows
+from unsplit.ensemble import Network
 from unsplit.labels import EncodedLabels
 from unsplit.networks import with_merged_outputs
 from unsplit.randomness import generator_of, private_randomness
@@ -34,12 +34,14 @@ class Fitted:
     ``result.cluster_ids``.
     """
 
-    rows: VectorRows
+    rows: Rows
     clusters: Index
     folds: list[Fold]
     networks: list[Network]
     names: Index
     result: PairwiseTVD
+    config: TrainConfig
+    recipe_name: str
 
     @property
     def scorer(self) -> "Scorer":
@@ -55,13 +57,15 @@ class Fitted:
         inside = self.clusters >= 0
         clusters = np.where(inside, groups[self.names[self.clusters]], -1)
         merged, sizes = groups[self.names], self.result.sizes[self.names]
-        config = replace(TrainConfig(), epochs=WARM_EPOCHS, patience=WARM_EPOCHS // 2)
+        config = replace(self.config, epochs=WARM_EPOCHS, patience=WARM_EPOCHS // 2)
         with private_randomness(int(rng.integers(2**63)), self.rows.device):
             networks = [with_merged_outputs(net, merged, sizes) for net in self.networks]
             scores, history = heldout_scores(networks, self.rows, clusters, self.folds, config, rng)
         labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
         result = summarize(scores, history, labels)
-        return Fitted(self.rows, clusters, self.folds, networks, labels.cluster_ids, result)
+        return replace(
+            self, clusters=clusters, networks=networks, names=labels.cluster_ids, result=result
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +74,7 @@ class Scorer:
 
     networks: list[Network]
     names: Index
-    like: VectorRows
+    like: Rows
 
     @torch.no_grad()
     def log_posterior(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -78,7 +82,7 @@ class Scorer:
 
         Shape (n, k), in the order of ``PairwiseTVD.cluster_ids``.
         """
-        new = vector_rows(X, self.like.device).measured_like(self.like)
+        new = self.like.another(X)
         index = np.arange(len(new))
         total = np.zeros((len(new), len(self.names)))
         for network in self.networks:
@@ -133,12 +137,9 @@ def summarize(scores: HeldoutScores, history: History, labels: EncodedLabels) ->
 @torch.no_grad()
 def _features(
     network: Network, rows: Rows, index: Index, device: torch.device
-) -> np.typing.NDArray[np.float32]:
-    step = max(1, BLOCK_ELEMENTS // 4096)
-    parts = [
-        network.backbone(rows.take(torch.from_numpy(index[start : start + step]).to(device)))
-        for start in range(0, len(index), step)
-    ]
-    width = network.head.in_features
-    found: Tensor = torch.cat(parts) if parts else torch.zeros(0, width)
-    return found.float().cpu().numpy()
+) -> NDArray[np.float32]:
+    places = torch.from_numpy(index).to(device)
+    batches = [b for b in places.split(network.most_at_once) if len(b)]
+    parts = [network.backbone(x).float() for x in rows.stream(batches)]
+    found: Tensor = torch.cat(parts) if parts else torch.zeros(0, network.head.in_features)
+    return found.cpu().numpy()

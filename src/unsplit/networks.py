@@ -1,61 +1,93 @@
-"""Untrained networks for vectors, and what can be asked of trained ones."""
+"""Untrained networks, and what can be asked of trained ones."""
 
 import copy
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from unsplit.backbones import MLP, Blur, Standardize
-from unsplit.data import VectorRows
+from unsplit.backbones import Blur, Standardize, StandardizeSequences
+from unsplit.data.base import Rows
 from unsplit.ensemble import Network
 from unsplit.errors import InputError
 from unsplit.heads import ScoreHead
+from unsplit.recipes import Augment, Recipe, augmentation_for
 from unsplit.sampling import Fold, Index
+
+# Small networks can take many observations at once.
+BIG_BATCH = 4096
 
 
 def build_network(
-    rows: VectorRows,
+    rows: Rows,
     fold: Fold,
-    backbone: str | nn.Module,
+    recipe: Recipe,
     n_clusters: int,
     loss: str,
     smooth: bool = False,
+    augment: Augment = "auto",
 ) -> Network:
     """An untrained network that standardises by the fold's training rows."""
-    parts: list[nn.Module] = [Standardize(*rows.moments(fold.train))]
+    parts: list[nn.Module] = []
+    if rows.kind == "sequences":
+        parts.append(StandardizeSequences(*rows.moments(fold.train)))
+    elif rows.kind != "counts":
+        parts.append(Standardize(*rows.moments(fold.train)))
     if smooth:
         parts.append(Blur())
-    if isinstance(backbone, nn.Module):
-        parts.append(copy.deepcopy(backbone))
-    elif backbone in ("auto", "mlp"):
-        # Blurred densities are simple, and a narrow network learns them three times sooner.
-        width = 128 if smooth else 256
-        parts.append(MLP(rows.n_features, width, normalize=not smooth))
-    else:
-        raise InputError(f'backbone must be "auto", "mlp" or a torch.nn.Module, got {backbone!r}.')
+    augmentation = augmentation_for(augment, rows)
+    if augmentation is not None:
+        parts.append(augmentation)
+    parts.append(recipe.build(rows, fold.train, smooth))
     body = nn.Sequential(*parts).to(rows.device)
     head = ScoreHead(n_features_out(body, rows), n_clusters, loss)
-    return Network(body, head).to(rows.device)
+    most = BIG_BATCH if rows.kind in ("vectors", "counts") else 2 * recipe.training.batch_size
+    return Network(body, head, most).to(rows.device)
 
 
 @torch.no_grad()
-def n_features_out(body: nn.Module, rows: VectorRows) -> int:
+def n_features_out(body: nn.Sequential, rows: Rows) -> int:
     """Width of the features, found by trying two rows."""
     training = body.training
+    two = rows.take(torch.zeros(2, dtype=torch.long, device=rows.device))
+    shape = (2, *rows.shape)
     try:
-        probe = body.eval()(rows.take(torch.zeros(2, dtype=torch.long, device=rows.device)))
-    except RuntimeError as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"backbone cannot take a batch of shape (2, {rows.n_features}): {reason}"
-        ) from None
+        probe = body.eval()(two)
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"backbone cannot take a batch of shape {shape}: {reason}") from None
     body.train(training)
-    if probe.ndim != 2 or len(probe) != 2:
+    if not isinstance(probe, Tensor) or probe.ndim != 2 or len(probe) != 2:
+        got = tuple(probe.shape) if isinstance(probe, Tensor) else type(probe).__name__
         raise InputError(
-            "backbone must turn a batch (b, d) into features (b, h), but turned (2, "
-            f"{rows.n_features}) into {tuple(probe.shape)}; flatten its output."
+            f"backbone must turn a batch (b, ...) into features (b, h), but turned {shape} into "
+            f"{got}; flatten its output."
+        )
+    if not torch.isfinite(probe).all():
+        raise InputError(
+            f"backbone returned NaN or infinite features for a batch of shape {shape}; the first "
+            f"layer to do so is {_first_bad_layer(body, two)}, whose output should be finite."
         )
     return int(probe.shape[1])
+
+
+def _first_bad_layer(body: nn.Sequential, batch: Tensor) -> str:
+    """Name and type of the first submodule whose output is not finite."""
+    found: list[str] = []
+
+    def look(name: str, module: nn.Module) -> Any:
+        def hook(_: nn.Module, __: Any, output: Any) -> None:
+            if isinstance(output, Tensor) and not torch.isfinite(output).all():
+                found.append(f"{name!r} ({type(module).__name__})")
+
+        return module.register_forward_hook(hook)
+
+    leaves = [(n, m) for n, m in body[-1].named_modules() if not list(m.children())]
+    hooks = [look(name or "the backbone", module) for name, module in leaves]
+    body(batch)
+    for hook in hooks:
+        hook.remove()
+    return found[0] if found else "its last"
 
 
 @torch.no_grad()

@@ -69,7 +69,7 @@ class Merged:
 
 
 def merge_overclustering(
-    X: ArrayLike,
+    X: Any,
     labels: ArrayLike,
     wishes: Wishes,
     settings: Settings,
@@ -88,8 +88,7 @@ def merge_overclustering(
     fitted = fit(X, labels, settings, seeds[0], progress)
     view = None
     if _needs_view(wishes) and looks_like_partition(fitted.result):
-        smooth = replace(settings, smooth=True, cv=min(settings.cv, VIEW_FOLDS))
-        view = fit(X, labels, smooth, seeds[1], progress).result
+        view = _view(X, labels, fitted.rows.kind, settings, seeds[1], progress)
     tree = merge(
         fitted.result,
         **vars(wishes),
@@ -102,12 +101,24 @@ def merge_overclustering(
     return Merged(fitted, view, tree)
 
 
+def _view(
+    X: Any, labels: ArrayLike, kind: str, settings: Settings, seed: Any, progress: Any
+) -> PairwiseTVD | None:
+    """A second look at blurred densities; only of vectors, as nobody knows how to blur others."""
+    if kind not in ("vectors", "counts"):
+        return None
+    smooth = replace(settings, smooth=True, cv=min(settings.cv, VIEW_FOLDS))
+    if kind == "counts":
+        smooth = replace(smooth, backbone="mlp")
+    return fit(X, labels, smooth, seed, progress).result
+
+
 def _needs_view(wishes: Wishes) -> bool:
     return wishes.strategy == "compose" or (wishes.strategy == "linkage" and wishes.automatic)
 
 
 def _estimate(
-    X: ArrayLike, labels: ArrayLike, fitted: Fitted, strategy: str, settings: Settings, seed: int
+    X: Any, labels: ArrayLike, fitted: Fitted, strategy: str, settings: Settings, seed: int
 ) -> Estimate | None:
     """How to estimate anew once clusters have been merged."""
     if strategy == "retrain":
@@ -123,7 +134,7 @@ class Retraining:
     The seed depends on how many are left, so that an interrupted run can be taken up again.
     """
 
-    X: ArrayLike
+    X: Any
     clusters: Index
     settings: Settings
     seed: int

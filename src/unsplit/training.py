@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unsplit.ensemble import Group, Network, Rows, can_be_stacked
+from unsplit.data.base import Rows
+from unsplit.ensemble import Alone, Group, Network, Stacked, can_be_stacked
 from unsplit.sampling import Fold, epoch_batches
 
 # A rise of A smaller than this is not worth another round of patience.
@@ -65,7 +66,7 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """What one epoch brought: mean loss, mean A over the folds, seconds since the start."""
+    """What one epoch brought: mean loss, mean A over the folds, seconds of training so far."""
 
     epoch: int
     loss: float
@@ -151,33 +152,77 @@ def train(
     on_epoch : callable, optional
         Told after every epoch.
     """
-    groups = _groups(networks, folds, rows, config)
-    stopping = Stopping(len(folds), config.patience, _judge(folds, config))
-    records: list[EpochRecord] = []
-    cluster_of = clusters.cpu().numpy()
-    start = time.perf_counter()
-    for epoch in range(config.epochs):
-        loss = []
-        for group in groups:
-            train_rows = [fold.train for fold in group.folds]
-            batches = epoch_batches(train_rows, cluster_of, config.batch_size, rng)
-            loss.append(group.run(batches, rows, clusters, config.averaging))
-        accuracy = np.concatenate([group.watched_accuracy(rows, clusters) for group in groups])
-        enough = groups[0].steps_taken >= config.least_steps
-        better = stopping.step(accuracy, enough)
-        for group, mask in zip(groups, np.split(better, len(groups)), strict=True):
+    training = Training(networks, rows, clusters, folds, config, rng)
+    while not training.finished:
+        record = training.epoch()
+        if on_epoch is not None:
+            on_epoch(record)
+    return training.restore()
+
+
+class Training:
+    """What :func:`train` does, one epoch at a time; the same parameters.
+
+    Attributes
+    ----------
+    records : list of EpochRecord
+        The epochs so far.
+    stopping : Stopping
+        Each fold's best A so far.
+    """
+
+    def __init__(
+        self,
+        networks: Sequence[Network],
+        rows: Rows,
+        clusters: Tensor,
+        folds: Sequence[Fold],
+        config: TrainConfig,
+        rng: np.random.Generator,
+    ) -> None:
+        self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
+        self.groups = _groups(networks, folds, rows, config)
+        self.stopping = Stopping(len(folds), config.patience, _judge(folds, config))
+        self.records: list[EpochRecord] = []
+        self.seconds = 0.0
+        self._cluster_of = clusters.cpu().numpy()
+
+    @property
+    def finished(self) -> bool:
+        """Whether A has stopped improving or there were as many epochs as there may be."""
+        return self.stopping.finished or len(self.records) >= self.config.epochs
+
+    @property
+    def steps(self) -> int:
+        """Steps that each network has taken."""
+        return self.groups[0].steps_taken
+
+    def epoch(self) -> EpochRecord:
+        """Go once over the training rows, try the networks and keep those that got better."""
+        start = time.perf_counter()
+        loss = float(np.mean([self._run(group) for group in self.groups]))
+        accuracy = np.concatenate(
+            [group.watched_accuracy(self.rows, self.clusters) for group in self.groups]
+        )
+        better = self.stopping.step(accuracy, self.steps >= self.config.least_steps)
+        for group, mask in zip(self.groups, np.split(better, len(self.groups)), strict=True):
             group.keep(mask)
-        seconds = time.perf_counter() - start
+        self.seconds += time.perf_counter() - start
         watched = accuracy[np.isfinite(accuracy)]
         mean = float(watched.mean()) if len(watched) else float("nan")
-        records.append(EpochRecord(epoch, float(np.mean(loss)), mean, seconds))
-        if on_epoch is not None:
-            on_epoch(records[-1])
-        if stopping.finished:
-            break
-    for group in groups:
-        group.restore()
-    return History.of(records, stopping.kept_epoch)
+        self.records.append(EpochRecord(len(self.records), loss, mean, self.seconds))
+        return self.records[-1]
+
+    def _run(self, group: Group) -> float:
+        train_rows = [fold.train for fold in group.folds]
+        batches = epoch_batches(train_rows, self._cluster_of, self.config.batch_size, self.rng)
+        return group.run(batches, self.rows, self.clusters, self.config.averaging)
+
+    def restore(self) -> History:
+        """Give the networks the best weights they had; the course of training."""
+        for group in self.groups:
+            group.restore()
+        return History.of(self.records, self.stopping.kept_epoch)
 
 
 def _judge(folds: Sequence[Fold], config: TrainConfig) -> Judge:
@@ -214,10 +259,7 @@ def _groups(
     stack = config.batch_folds
     if stack is None:
         stack = can_be_stacked(networks, rows)
-    size = len(networks) if stack else 1
-    return [
-        Group(
-            networks[i : i + size], folds[i : i + size], config.learning_rate, config.weight_decay
-        )
-        for i in range(0, len(networks), size)
-    ]
+    rates = config.learning_rate, config.weight_decay
+    if stack:
+        return [Stacked(networks, folds, *rates)]
+    return [Alone([n], [f], *rates) for n, f in zip(networks, folds, strict=True)]

@@ -9,11 +9,11 @@ from typing import Any
 
 from tqdm import tqdm
 
-from unsplit.errors import PartitionWarning, SmallClusterWarning
+from unsplit.errors import PartitionWarning, SkippedWarning, SmallClusterWarning
 from unsplit.merging.agglomerate import Record
 from unsplit.training import EpochRecord
 
-OURS = (SmallClusterWarning, PartitionWarning)
+OURS = (SmallClusterWarning, PartitionWarning, SkippedWarning)
 
 
 class Course:
@@ -99,7 +99,8 @@ class Course:
             self._bar = None
 
     def _warn(self, message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        key: object = category if issubclass(category, OURS) else str(message)
+        again = issubclass(category, (SmallClusterWarning, PartitionWarning))
+        key: object = category if again else str(message)
         if key not in self._told:
             self._told.add(key)
             self.warn(str(message))

@@ -8,8 +8,8 @@ import numpy as np
 
 from unsplit.cli import options, outputs, words
 from unsplit.cli.course import Course
+from unsplit.cli.reading import read_clustered
 from unsplit.cli.run import interruptible
-from unsplit.data.files import read_observations
 from unsplit.estimation import Settings, fit
 from unsplit.files import output_folder, write_csv
 
@@ -30,8 +30,10 @@ WRITTEN = ("distances.npz", "pairs.csv")
 @options.as_json
 def distances(
     data: str,
-    labels: str,
+    labels: str | None,
     out: str,
+    backbone: str,
+    no_augment: bool,
     cv: int,
     epochs: int,
     device: str,
@@ -43,15 +45,17 @@ def distances(
     Written are pairs.csv with the distance of every pair, its interval and p-value, closest pair
     first; distances.npz for unsplit.PairwiseTVD.load; and distances.json.
     """
-    outputs.spare([data, labels], [os.path.join(out, name) for name in WRITTEN])
-    settings = Settings(cv=cv, epochs=epochs, device=device)
+    outputs.spare([data, labels or data], [os.path.join(out, name) for name in WRITTEN])
+    settings = Settings(
+        backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
+    )
     seed = outputs.new_seed() if seed is None else seed
-    about = {"command": "distances", "data": data, "labels": labels}
+    about = {"command": "distances", "data": data, "labels": labels or "subfolders"}
     about |= outputs.about_run(settings, None, seed)
     course = Course()
     with interruptible(out), output_folder(out) as folder, course.telling_warnings():
         with course.stage("reading"):
-            read = read_observations(data, labels)
+            read = read_clustered(data, labels)
         with course.stage("training"):
             found = fit(read.X, np.asarray(read.labels), settings, seed, course.on_epoch).result
         with course.stage("writing"):

@@ -10,9 +10,9 @@ import click
 from unsplit.cli import options, outputs, words
 from unsplit.cli.choices import pairs, wishes_of
 from unsplit.cli.course import Course
+from unsplit.cli.reading import read_clustered
 from unsplit.cli.resume import ResumeFile
 from unsplit.cli.run import RESULT, Task, interruptible, merge_into
-from unsplit.data.files import read_observations
 from unsplit.divergences import NAMES
 from unsplit.estimation import Settings
 from unsplit.files import output_folder
@@ -21,6 +21,7 @@ from unsplit.merging import LINKAGES, STRATEGIES
 EXAMPLE = """\b
 Example:
   unsplit merge cells.csv --labels leiden --out merged --figures
+  unsplit merge photos/ --out merged
 """
 
 # What a file that is read could be called, too.
@@ -76,8 +77,10 @@ how_to_merge = options.together(
 @options.as_json
 def merge(
     data: str,
-    labels: str,
+    labels: str | None,
     out: str,
+    backbone: str,
+    no_augment: bool,
     cv: int,
     epochs: int,
     device: str,
@@ -89,23 +92,26 @@ def merge(
 ) -> None:
     """Merge the clusters of DATA that a good classifier cannot tell apart.
 
-    DATA is .npy, .npz (also SciPy sparse), .csv, .tsv or .parquet with a row per observation.
+    DATA is .npy, .npz (also SciPy sparse), .csv, .tsv or .parquet with a row per observation, or a
+    folder of images, sounds, meshes or point clouds with a subfolder for each cluster.
     Written are labels.csv with the old and new cluster of every row, merges.csv, result.json,
     distances.npz, tree.npz and linkage.npy.
     """
     wishes = wishes_of(choices | {"resume": resume})
-    outputs.spare([data, labels], [os.path.join(out, name) for name in WRITTEN])
+    outputs.spare([data, labels or data], [os.path.join(out, name) for name in WRITTEN])
     if figures:
         outputs.require_figures()
     kept = ResumeFile(out) if wishes.strategy == "retrain" else None
     if seed is None and kept is not None and resume:
         seed = kept.seed()
     seed = outputs.new_seed() if seed is None else seed
-    settings = Settings(cv=cv, epochs=epochs, device=device)
-    task, course = Task(data, labels, wishes, settings, seed, figures), Course()
+    settings = Settings(
+        backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
+    )
+    task, course = Task(data, labels or "subfolders", wishes, settings, seed, figures), Course()
     with interruptible(out, kept), output_folder(out) as folder, course.telling_warnings():
         with course.stage("reading"):
-            read = read_observations(data, labels)
+            read = read_clustered(data, labels)
         merged = merge_into(folder, task, read, course, kept, resume)
     if kept is not None:
         kept.remove()

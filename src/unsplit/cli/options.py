@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from unsplit.estimation import Settings
+from unsplit.recipes import RECIPES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,9 +26,9 @@ data = click.argument("data", type=click.Path())
 
 labels = click.option(
     "--labels",
-    required=True,
     metavar="FILE|COLUMN",
-    help="The over-clustering: a column of DATA or another file. −1 and empty mean noise.",
+    help="The over-clustering: a column of DATA or another file. −1 and empty mean noise. "
+    "In a folder, subfolders are clusters.",
 )
 
 folder = click.option("--out", required=True, type=click.Path(), help="Folder for the results.")
@@ -44,6 +45,14 @@ as_json = click.option(
 )
 
 estimation = together(
+    click.option(
+        "--backbone",
+        type=click.Choice(["auto", *RECIPES]),
+        default=Settings.backbone,
+        show_default=True,
+        help="The network; auto chooses by the data.",
+    ),
+    click.option("--no-augment", is_flag=True, help="Train on observations as they are."),
     click.option(
         "--cv",
         type=click.IntRange(min=2),

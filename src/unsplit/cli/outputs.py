@@ -107,8 +107,8 @@ def about_run(settings: Settings, wishes: Wishes | None, seed: int) -> dict[str,
 def about_distances(read: Observations, distances: PairwiseTVD) -> dict[str, Any]:
     """The numbers of an estimate."""
     return {
-        "n_observations": read.X.shape[0],
-        "n_features": read.X.shape[1],
+        "n_observations": len(read.row_ids),
+        "n_features": read.X.shape[1] if len(getattr(read.X, "shape", ())) == 2 else None,
         "n_initial": distances.n_clusters,
         "n_noise": distances.n_noise,
         "mean_accuracy": distances.mean_accuracy,

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+import torch
 from numpy.typing import NDArray
 
 from unsplit import __version__
+from unsplit.data.kinds import observations
 from unsplit.errors import InputError
 from unsplit.files import replacing, write_json
 from unsplit.merging.agglomerate import Record
@@ -79,6 +81,13 @@ class ResumeFile:
         raise InputError(
             f"{self.path} was not written by unsplit; leave out --resume to start anew."
         )
+
+
+def content_of(X: Any) -> Any:
+    """What tells observations from others: they themselves, or a hash of each."""
+    if isinstance(X, np.ndarray) or scipy.sparse.issparse(X):
+        return X
+    return observations(X, torch.device("cpu")).keys
 
 
 def digest(values: Any) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from unsplit.cli import outputs
 from unsplit.cli.course import Course
-from unsplit.cli.resume import ResumeFile, digest
+from unsplit.cli.resume import ResumeFile, content_of, digest
 from unsplit.data.files import Observations
 from unsplit.estimation import Settings
 from unsplit.labels import encode_labels
@@ -51,12 +51,12 @@ def merge_into(
         Whether to go on from what it holds.
     """
     labels = np.asarray(read.labels)
-    encoded = encode_labels(labels, read.X.shape[0])
+    encoded = encode_labels(labels, len(read.row_ids))
     about = outputs.about_run(task.settings, task.wishes, task.seed)
     done = None
     if resume is not None:
         content = [digest(encoded.clusters), digest(encoded.cluster_ids)]
-        resume.begin(data=digest(read.X), labels=content, **about)
+        resume.begin(data=digest(content_of(read.X)), labels=content, **about)
         done = _done_before(resume, go_on, course)
 
     def on_merge(record: Record) -> None:

@@ -1,5 +1,6 @@
 """Observations of every kind behind one small interface."""
 
-from unsplit.data.arrays import VectorRows, vector_rows
+from unsplit.data.base import Rows
+from unsplit.data.kinds import observations
 
-__all__ = ["VectorRows", "vector_rows"]
+__all__ = ["Rows", "observations"]

@@ -1,7 +1,8 @@
 """Vectors in memory: dense arrays and SciPy sparse matrices."""
 
+import warnings
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
@@ -10,17 +11,21 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
+from unsplit.data.base import Rows
+from unsplit.data.hashing import odd_numbers, scrambled
 from unsplit.errors import InputError
 from unsplit.sampling import Index
 
 CHUNK_ELEMENTS = 2**24
 
 
-class VectorRows:
+class VectorRows(Rows):
     """Rows of a matrix, handed out as float32 tensors on ``device``.
 
     Dense values stay on the device; sparse rows are made dense a batch at a time.
     """
+
+    kind = "vectors"
 
     def __init__(self, values: Any, device: torch.device, origin: Any = None) -> None:
         self.values = values
@@ -45,23 +50,23 @@ class VectorRows:
         rows = self.values[index.cpu().numpy().ravel()].toarray()
         return torch.from_numpy(rows.astype(np.float32)).to(self.device).unflatten(0, index.shape)
 
-    def measured_like(self, other: "VectorRows") -> "VectorRows":
-        """The same rows as a network sees them that was trained on ``other``."""
-        if self.n_features != other.n_features:
+    def another(self, X: Any) -> Self:
+        """New observations as a network sees them that was trained on these."""
+        values = numeric_matrix(X)
+        if values.shape[1] != self.n_features:
             raise InputError(
-                f"X has {self.n_features} features, but {other.n_features} were fitted; pass the "
+                f"X has {values.shape[1]} features, but {self.n_features} were fitted; pass the "
                 "same features."
             )
-        values = self.values
-        if other.on_device is None:
+        if self.on_device is None:
             values = scipy.sparse.csr_array(values)
-        elif self.on_device is None:
+        elif scipy.sparse.issparse(values):
             values = values.toarray()
-        return VectorRows(values, other.device, other.origin)
+        return type(self)(values, self.device, self.origin)
 
-    def first(self, n: int) -> "VectorRows":
+    def first(self, n: int) -> Self:
         """The first n rows, measured as all are."""
-        return VectorRows(self.values[:n], self.device, self.origin)
+        return type(self)(self.values[:n], self.device, self.origin)
 
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
         """Mean and scale of each feature over the rows at ``index``; the scale is never zero."""
@@ -78,7 +83,7 @@ class VectorRows:
     @cached_property
     def keys(self) -> NDArray[np.uint64]:
         """A number for each row that depends on its content alone (a 64-bit hash)."""
-        multipliers = _odd_numbers(self.n_features)
+        multipliers = odd_numbers(self.n_features)
         if scipy.sparse.issparse(self.values):
             bits = _bits(self.values.data) * multipliers[self.values.indices]
             sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(bits, dtype=np.uint64)])
@@ -89,6 +94,25 @@ class VectorRows:
             for start in range(0, len(self), step)
         ]
         return np.concatenate(parts)
+
+
+class CountRows(VectorRows):
+    """Rows of a sparse matrix, handed out as sparse tensors."""
+
+    kind = "counts"
+
+    def take(self, index: Tensor) -> Tensor:
+        """Rows at ``index`` (one-dimensional), a CSR tensor of shape (b, n_features)."""
+        rows = self.values[index.cpu().numpy()]
+        parts = (rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data)
+        start, column, value = (torch.from_numpy(part).to(self.device) for part in parts)
+        shape = (len(index), self.n_features)
+        with warnings.catch_warnings():
+            # torch calls all of its sparse tensors a beta; this one only carries three arrays.
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+            return torch.sparse_csr_tensor(
+                start, column, value.float(), shape, check_invariants=False
+            )
 
 
 def vector_rows(X: ArrayLike, device: torch.device) -> VectorRows:
@@ -163,17 +187,6 @@ def _numbers(X: ArrayLike) -> Any:
     return np.ascontiguousarray(values, dtype=kept)
 
 
-def _odd_numbers(n: int) -> NDArray[np.uint64]:
-    return np.random.default_rng(0).integers(2**63, size=n, dtype=np.uint64) * np.uint64(
-        2
-    ) + np.uint64(1)
-
-
 def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """The values' bits, scrambled so that all 64 count for small whole numbers too; 0 stays 0."""
     # Adding zero turns -0.0 into 0.0, which is the same value with other bits.
-    bits = (values.astype(np.float64) + 0.0).view(np.uint64)
-    # The last steps of splitmix64.
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
+    return scrambled((values.astype(np.float64) + 0.0).view(np.uint64))

@@ -1,0 +1,156 @@
+"""Images per second: our training loop against a plain one, and streaming against the decoder.
+
+python -m benchmarks.throughput [--device cuda] [--folder FOLDER] [--size 64] [--batch 512]
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.common import print_table
+from unsplit.augmentation import ImageAugmentation
+from unsplit.backbones import ResNet18
+from unsplit.data import Rows, observations
+from unsplit.data.decoding import Decoder
+from unsplit.data.folders import find_images
+from unsplit.data.images import ImageFiles, inspect
+from unsplit.data.streams import DatasetRows
+from unsplit.devices import choose_device, mixed_precision
+from unsplit.ensemble import Alone
+from unsplit.networks import build_network
+from unsplit.recipes import RECIPES
+from unsplit.sampling import Fold, epoch_batches
+
+K = 1000
+
+
+def ours(rows: Rows, clusters: Any, batch: int) -> Callable[[int], None]:
+    """So many steps of our loop, with everything it does."""
+    everything = np.arange(len(rows))
+    fold = Fold(everything, everything[:0], everything)
+    network = build_network(rows, fold, RECIPES["resnet18"], K, "softmax")
+    group = Alone([network], [fold], learning_rate=1e-3, weight_decay=0.1)
+    on_device = torch.from_numpy(clusters).to(rows.device)
+    rng = np.random.default_rng(0)
+
+    def run(steps: int) -> None:
+        left = steps
+        while left > 0:
+            batches = epoch_batches([everything], clusters, batch, rng)[:left]
+            group.run(batches, rows, on_device, 0.99)
+            left -= len(batches)
+
+    return run
+
+
+def plain(images: Tensor, clusters: Any, batch: int) -> tuple[str, Callable[[int], None]]:
+    """A loop as one writes it: ResNet-18, cross-entropy, data on the device, augmentation on."""
+    device = images.device
+    try:
+        from torchvision.models import resnet18
+
+        name, network = "torchvision", resnet18(num_classes=K)
+    except (ImportError, RuntimeError):
+        name = "our own"
+        network = nn.Sequential(ResNet18(3, images.shape[-1]), nn.Linear(512, K))
+    network = network.to(device, memory_format=torch.channels_last)
+    augment = ImageAugmentation.for_images(3)
+    optimizer = torch.optim.AdamW(network.parameters(), fused=True)
+    labels = torch.from_numpy(clusters).to(device)
+    loss = nn.CrossEntropyLoss()
+
+    def run(steps: int) -> None:
+        network.train()
+        for _ in range(steps):
+            index = torch.randint(len(images), (batch,), device=device)
+            x = augment(images[index].float().div_(255).sub_(0.5).mul_(4))
+            with mixed_precision(device):
+                value = loss(network(x).float(), labels[index])
+            optimizer.zero_grad(set_to_none=True)
+            value.backward()
+            optimizer.step()
+
+    return name, run
+
+
+def rate(run: Callable[[int], None], steps: int, batch: int, cuda: bool) -> float:
+    """Images per second."""
+    if cuda:
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    run(steps)
+    if cuda:
+        torch.cuda.synchronize()
+    return steps * batch / (time.perf_counter() - start)
+
+
+def on_device(args: argparse.Namespace, device: torch.device) -> None:
+    rng = np.random.default_rng(0)
+    shape = (args.images, args.size, args.size, 3)
+    pixels = rng.integers(256, size=shape, dtype=np.uint8)
+    clusters = np.arange(args.images) % K
+    rows = observations(pixels, device)
+    images = torch.from_numpy(pixels).to(device).movedim(-1, 1)
+    name, simple = plain(images, clusters, args.batch)
+    loops = {f"plain ({name} ResNet-18)": simple, "unsplit": ours(rows, clusters, args.batch)}
+    cuda = device.type == "cuda"
+    found: dict[str, list[float]] = {name: [] for name in loops}
+    for run in loops.values():
+        run(args.steps // 4 + 1)
+    for _ in range(3):
+        for name, run in loops.items():
+            found[name].append(rate(run, args.steps, args.batch, cuda))
+    best = {name: max(values) for name, values in found.items()}
+    base = next(iter(best.values()))
+    table = [(name, f"{value:,.0f}", value / base) for name, value in best.items()]
+    title = f"{args.size} px, batch {args.batch}, {K} clusters, data on {device.type}"
+    print_table(title, ("loop", "images a second", "ratio"), table)
+
+
+def streamed(args: argparse.Namespace, device: torch.device) -> None:
+    """The folder path without keeping images on the device."""
+    found = find_images(args.folder)
+    seen = inspect(found, args.size)
+    dataset = ImageFiles([str(path) for path in found.paths], seen.size, seen.channels)
+    clusters = np.unique(found.labels, return_inverse=True)[1].astype(np.int64)
+    everything = np.arange(len(dataset))
+    order = epoch_batches([everything], clusters, args.batch, np.random.default_rng(0))[:, 0]
+    with Decoder(dataset, pin=device.type == "cuda") as decoder:
+        for _ in range(2):
+            start = time.perf_counter()
+            for _batch in decoder.stream(list(order.numpy())):
+                pass
+            limit = order.numel() / (time.perf_counter() - start)
+        workers = decoder.workers
+    rows = DatasetRows(dataset, "images", device)
+    rows._should_be_kept = lambda: False  # type: ignore[method-assign]
+    run = ours(rows, clusters, args.batch)
+    run(len(order))
+    value = rate(run, len(order), args.batch, device.type == "cuda")
+    table = [("decoder alone", f"{limit:,.0f}", 1.0), ("training", f"{value:,.0f}", value / limit)]
+    title = f"JPEGs from disk, {workers} workers, batch {args.batch}"
+    print_table(title, ("what", "images a second", "ratio"), table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--folder", help="images to stream, one subfolder per cluster")
+    parser.add_argument("--size", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--images", type=int, default=50_000)
+    parser.add_argument("--steps", type=int, default=60)
+    args = parser.parse_args()
+    device = choose_device(args.device)
+    on_device(args, device)
+    if args.folder:
+        streamed(args, device)
+
+
+if __name__ == "__main__":
+    main()

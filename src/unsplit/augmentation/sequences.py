@@ -1,0 +1,110 @@
+"""Random changes to sequences that leave alone what they are."""
+
+import torch
+from torch import Tensor, nn
+
+from unsplit.errors import InputError
+
+
+class SequenceAugmentation(nn.Module):
+    """Move every sequence in time, hide a stretch of it, and add noise, while training.
+
+    Takes standardised channels and their mask (b, C + 1, L) and gives the same shape.  The mask
+    goes along: what is moved out of the batch is lost, what is moved in or hidden is padding.
+
+    Parameters
+    ----------
+    shift : float
+        The farthest move, earlier or later, as a share of the sequence's length.
+    hide : float
+        The longest stretch hidden, likewise.
+    noise : float
+        The largest standard deviation of the noise, in standard deviations of the channels;
+        every sequence draws its own, so that some stay as clean as those judged later.
+
+    Examples
+    --------
+    >>> augmentation = for_sequences()
+    >>> x = torch.ones(2, 3, 100)
+    >>> augmentation(x).shape, augmentation.eval()(x) is x
+    (torch.Size([2, 3, 100]), True)
+    """
+
+    def __init__(self, shift: float = 0.1, hide: float = 0.1, noise: float = 0.02) -> None:
+        super().__init__()
+        for name, share in {"shift": shift, "hide": hide}.items():
+            if not 0 <= share < 0.5:
+                raise InputError(
+                    f"{name} must be a share of the length from 0 to below 0.5, got {share!r}."
+                )
+        if not noise >= 0:
+            raise InputError(f"noise must not be negative, got {noise!r}.")
+        self.shift, self.hide, self.noise = shift, hide, noise
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Changed copy of x in training, x itself otherwise."""
+        if not self.training:
+            return x
+        if self.shift:
+            x = shifted(x, self._moves(x))
+        if self.hide:
+            x = x * self._seen(x)
+        if self.noise:
+            x = self._noisy(x)
+        return x
+
+    def _moves(self, x: Tensor) -> Tensor:
+        """How far to move each sequence, whole numbers of shape (b, 1); negative is earlier."""
+        length = x[:, -1].sum(-1, keepdim=True)
+        return ((2 * torch.rand_like(length) - 1) * self.shift * length).trunc().long()
+
+    def _seen(self, x: Tensor) -> Tensor:
+        """Zero for the stretch to hide, else one, shape (b, 1, L)."""
+        mask = x[:, -1]
+        length = mask.sum(-1, keepdim=True)
+        hidden = (torch.rand_like(length) * self.hide * length).trunc()
+        start = (torch.rand_like(length) * (length - hidden + 1)).trunc()
+        place = mask.cumsum(-1) - 1  # counts real positions, wherever they start
+        seen = (place < start) | (place >= start + hidden)
+        return seen.unsqueeze(1).to(x.dtype)
+
+    def _noisy(self, x: Tensor) -> Tensor:
+        values, mask = x[:, :-1], x[:, -1:]
+        width = self.noise * torch.rand_like(mask[..., :1])
+        return torch.cat([values + width * torch.randn_like(values) * mask, mask], dim=1)
+
+
+def for_sequences() -> SequenceAugmentation:
+    """What suits most sequences: moves and gaps of a tenth of the length, and little noise.
+
+    Loudness spans orders of magnitude, and noise that hardly touches a loud recording drowns a
+    quiet one.
+
+    Examples
+    --------
+    >>> for_sequences().shift
+    0.1
+    """
+    return SequenceAugmentation()
+
+
+def shifted(x: Tensor, moves: Tensor) -> Tensor:
+    """Every sequence moved by a number of positions; zeros, mask and all, move in.
+
+    Parameters
+    ----------
+    x : Tensor of shape (b, C, L)
+    moves : integer Tensor of shape (b, 1)
+        Positive is later.
+
+    Examples
+    --------
+    >>> shifted(torch.tensor([[[1, 2, 3]], [[4, 5, 6]]]), torch.tensor([[1], [-2]]))
+    tensor([[[0, 1, 2]],
+            [[6, 0, 0]]])
+    """
+    length = x.shape[-1]
+    source = torch.arange(length, device=x.device) - moves
+    inside = ((source >= 0) & (source < length)).unsqueeze(1)
+    source = source.clamp(0, length - 1).unsqueeze(1).expand(x.shape)
+    return x.gather(-1, source) * inside

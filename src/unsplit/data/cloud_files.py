@@ -1,0 +1,158 @@
+"""One file, one cloud: points on the surface of a mesh, or some of the points that are there."""
+
+import importlib
+import io
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MESHES = (".off", ".ply", ".obj", ".stl")
+ENDINGS = (*MESHES, ".pcd", ".npy", ".xyz")
+
+
+def read_cloud(
+    path: str | os.PathLike[str], n_points: int, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    r"""Points of a file, shape (n_points, 3).
+
+    From a mesh they are drawn evenly from its surface.  Of a cloud, or of the corners of a mesh
+    without faces, as many are chosen, some of them again only if there are fewer.  Whatever is
+    wrong with the file raises a ValueError, or what its parser raises.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "square.off"
+    >>> _ = path.write_text("OFF\n4 1 0\n0 0 5\n1 0 5\n1 1 5\n0 1 5\n4 0 1 2 3\n")
+    >>> points = read_cloud(path, 100, np.random.default_rng(0))
+    >>> points.shape, points.min(axis=0).round(), points.max(axis=0).round()
+    ((100, 3), array([0., 0., 5.], dtype=float32), array([1., 1., 5.], dtype=float32))
+    """
+    path = Path(path)
+    data, ending = path.read_bytes(), path.suffix.lower()
+    if not data.strip():
+        raise ValueError("it is empty")
+    if ending in MESHES:
+        points = _from_mesh(data, ending, n_points, rng)
+    else:
+        points = _chosen(_READERS[ending](data), n_points, rng)
+    if is_blurred(points):
+        raise ValueError("it is too far from the origin for single precision")
+    return points.astype(np.float32)
+
+
+def is_blurred(points: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether clouds (…, p, 3) are so far from the origin that float32 blurs their shape.
+
+    Examples
+    --------
+    >>> bool(is_blurred(np.eye(3))), bool(is_blurred(0.3 * np.eye(3) + 1e7))
+    (False, True)
+    """
+    points = points.astype(np.float64, copy=False)
+    with np.errstate(over="ignore"):
+        lost = np.abs(points.astype(np.float32) - points).max(axis=(-2, -1))
+    extent = np.ptp(points, axis=-2).max(axis=-1)
+    return (lost > 1e-3 * extent) & (extent > 0)
+
+
+def require_parsers(endings: Iterable[str]) -> None:
+    """Say what to install if a package is missing that files of these endings need.
+
+    Examples
+    --------
+    >>> require_parsers([".npy", ".xyz"])
+    """
+    for ending in sorted(set(endings)):
+        package = "trimesh" if ending in MESHES else "pypcd4" if ending == ".pcd" else None
+        try:
+            if package is not None:
+                importlib.import_module(package)
+        except ImportError:
+            raise ImportError(
+                f"reading {ending} files needs {package}: pip install unsplit[points]"
+            ) from None
+
+
+def _from_mesh(
+    data: bytes, ending: str, n_points: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    import trimesh
+
+    _refuse_cut(data, ending)
+    scene = trimesh.load_scene(io.BytesIO(data), file_type=ending[1:], process=False)
+    parts = list(scene.geometry.values())
+    corners = np.concatenate([np.empty((0, 3)), *(part.vertices for part in parts)])
+    _refuse_gaps(corners)
+    surfaces = [part for part in parts if len(getattr(part, "faces", ())) and part.area > 0]
+    if surfaces:
+        surface = trimesh.util.concatenate(surfaces)
+        seed = int(rng.integers(2**32))
+        return np.asarray(trimesh.sample.sample_surface(surface, n_points, seed=seed)[0])
+    return _chosen(corners, n_points, rng)
+
+
+def _refuse_cut(data: bytes, ending: str) -> None:
+    """Raise if the end is missing, where the parser would not mind."""
+    if ending == ".off":
+        body = data.partition(b"OFF")[2].splitlines()
+        lines = [line.split() for line in body if line.strip() and line.strip()[:1] != b"#"]
+        n_lines = 1 + sum(map(int, lines[0][:2])) if lines else 2
+        if len(lines) < n_lines or len(lines[n_lines - 1]) < _least(lines, n_lines):
+            raise ValueError("it is cut short")
+    if ending == ".stl" and data.lstrip()[:5] != b"solid":
+        n_triangles = int.from_bytes(data[80:84], "little")
+        if len(data) < 84 + 50 * n_triangles:
+            raise ValueError("it is cut short")
+
+
+def _least(lines: list[list[bytes]], n_lines: int) -> int:
+    """How much the last line of an OFF file must hold: a face's corners and their number."""
+    n_faces = int(lines[0][1])
+    return 1 + int(lines[n_lines - 1][0]) if n_faces else 3
+
+
+def _chosen(points: NDArray[Any], n_points: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    if points.ndim != 2 or points.shape[1] != 3 or points.dtype.kind not in "fiu":
+        raise ValueError(f"it holds {points.dtype} of shape {points.shape}, not (points, 3)")
+    if not len(points):
+        raise ValueError("it has no points")
+    _refuse_gaps(points)
+    # All of them before any comes again.
+    rounds = [rng.permutation(len(points)) for _ in range(-(-n_points // len(points)))]
+    return points[np.concatenate(rounds)[:n_points]].astype(np.float64)
+
+
+def _refuse_gaps(points: NDArray[Any]) -> None:
+    if not np.isfinite(points).all():
+        raise ValueError("it has coordinates that are NaN or infinite")
+
+
+def _read_npy(data: bytes) -> NDArray[Any]:
+    # NumPy takes what it does not know for a pickle.
+    if not data.startswith(b"\x93NUMPY"):
+        raise ValueError("it is not a NumPy file")
+    return np.asarray(np.load(io.BytesIO(data), allow_pickle=False))
+
+
+def _read_xyz(data: bytes) -> NDArray[Any]:
+    lines = data.decode().replace(",", " ").splitlines()
+    rows = [line.split()[:3] for line in lines if line.strip() and line.lstrip()[0] != "#"]
+    return np.array(rows or np.empty((0, 3)), np.float64)
+
+
+def _read_pcd(data: bytes) -> NDArray[Any]:
+    # Its hints ask for a file on disk; it reads any.
+    pypcd4: Any = importlib.import_module("pypcd4")
+    cloud = pypcd4.PointCloud.from_fileobj(io.BytesIO(data))
+    points = np.asarray(cloud.numpy(("x", "y", "z")))
+    if len(points) < cloud.metadata.points:
+        raise ValueError("it is cut short")
+    return points
+
+
+_READERS = {".npy": _read_npy, ".xyz": _read_xyz, ".pcd": _read_pcd}

@@ -1,0 +1,39 @@
+"""Batches fetched in the background while the present one is computed with."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+AHEAD = 4
+
+
+def prefetched(
+    fetch: Callable[[Tensor], Tensor], batches: Iterable[Tensor], device: torch.device
+) -> Iterator[Tensor]:
+    """``fetch`` of each batch on the device, in order, a few batches ahead.
+
+    On CUDA batches are pinned, so that copying them does not hold up the computation.
+
+    Examples
+    --------
+    >>> numbers = torch.arange(6)
+    >>> batches = [torch.tensor([0, 1]), torch.tensor([5])]
+    >>> [x.tolist() for x in prefetched(lambda i: numbers[i], batches, torch.device("cpu"))]
+    [[0, 1], [5]]
+    """
+    cuda = device.type == "cuda"
+
+    def ready(index: Tensor) -> Tensor:
+        found = fetch(index)
+        return found.pin_memory() if cuda else found
+
+    waiting: list[Future[Tensor]] = []
+    with ThreadPoolExecutor(1) as pool:
+        for index in batches:
+            waiting.append(pool.submit(ready, index))
+            if len(waiting) > AHEAD:
+                yield waiting.pop(0).result().to(device, non_blocking=cuda)
+        for future in waiting:
+            yield future.result().to(device, non_blocking=cuda)

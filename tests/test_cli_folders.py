@@ -1,0 +1,146 @@
+"""Folders as the command line gets them: images, clouds and sounds, some of them broken."""
+
+import io
+
+import numpy as np
+import pytest
+import scipy.io.wavfile
+from PIL import Image
+
+import unsplit as library
+from tests.cli_cases import read_csv, read_json, succeeds, unsplit
+
+QUICK = ("--epochs", 1, "--cv", 2, "--device", "cpu", "--seed", 0, "--backbone", "single-layer")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_photos(folder, n=6, clusters=("a", "b", "c")):
+    """A few pictures a cluster: dark ones, bright ones, red ones."""
+    rng = np.random.default_rng(0)
+    for i, cluster in enumerate(clusters):
+        (folder / cluster).mkdir(parents=True)
+        for j in range(n):
+            pixels = rng.integers(0, 60, (12, 12, 3), dtype=np.uint8)
+            pixels[..., : i + 1] += 60 * i
+            Image.fromarray(pixels).save(folder / cluster / f"{j}.png")
+
+
+def merge(data, *options):
+    return unsplit("merge", data, "--out", "out", *QUICK, *options)
+
+
+def refused(result, part):
+    """The command ends with 2 and one sentence that holds this part."""
+    assert result.exit_code == 2, result.output
+    (line,) = result.stderr.strip().splitlines()
+    assert part in line
+
+
+def test_a_folder_of_images_needs_no_settings(folder):
+    write_photos(folder / "photos")
+    succeeds(merge("photos"))
+    labels = read_csv("out/labels.csv")
+    assert sorted(set(labels["old"])) == ["a", "b", "c"]
+    assert labels["id"][:2] == ["a/0.png", "a/1.png"]
+    assert len(labels["id"]) == 18
+    assert read_json("out/result.json")["labels"] == "subfolders"
+
+
+def test_broken_grey_transparent_and_empty(folder):
+    photos = folder / "photos"
+    write_photos(photos, n=14)
+    (photos / "empty").mkdir()
+    Image.new("L", (12, 12), 9).save(photos / "a" / "grey.png")
+    Image.new("RGBA", (12, 12), (9, 9, 9, 0)).save(photos / "b" / "clear.png")
+    whole = io.BytesIO()
+    Image.effect_noise((64, 64), 50).save(whole, "JPEG")
+    (photos / "c" / "cut.jpg").write_bytes(whole.getvalue()[:700])
+    succeeds(merge("photos"))
+    result = read_json("out/result.json")
+    assert result["n_observations"] == 3 * 14 + 2
+    assert result["n_initial"] == 3
+    told = " ".join(result["warnings"])
+    assert "cut.jpg" in told
+    assert "empty" in told
+    assert "c/cut.jpg" not in read_csv("out/labels.csv")["id"]
+
+
+def test_a_table_of_paths_and_clusters(folder):
+    write_photos(folder / "photos")
+    rows = [f"photos/{c}/{j}.png,{c.upper()}" for c in "ab" for j in range(6)]
+    (folder / "list.csv").write_text("\n".join(["path,cluster", *rows]))
+    succeeds(merge("list.csv"))
+    assert set(read_csv("out/labels.csv")["old"]) == {"A", "B"}
+
+
+def test_labels_of_another_file_go_to_images_by_name(folder):
+    write_photos(folder / "photos")
+    names = [f"{c}/{j}.png" for c in "abc" for j in range(6)]
+    rows = [f"{name},{i % 2}" for i, name in enumerate(names)]
+    (folder / "mine.csv").write_text("\n".join(["id,cluster", *reversed(rows)]))
+    succeeds(merge("photos", "--labels", "mine.csv"))
+    found = read_csv("out/labels.csv")
+    assert dict(zip(found["id"], found["old"], strict=True))["a/1.png"] == "1"
+
+
+def test_folders_of_clouds_and_of_sounds(folder):
+    rng = np.random.default_rng(0)
+    for i, cluster in enumerate(["flat", "round"]):
+        (folder / "clouds" / cluster).mkdir(parents=True)
+        (folder / "sounds" / cluster).mkdir(parents=True)
+        for j in range(6):
+            points = rng.standard_normal((40, 3)) * [1, 1, 0.1 + i]
+            np.save(folder / "clouds" / cluster / f"{j}.npy", points)
+            wave = np.sin(np.arange(1200 + 40 * j) * (0.2 + 0.5 * i))
+            path = folder / "sounds" / cluster / f"{j}.wav"
+            scipy.io.wavfile.write(path, 8000, (9000 * wave).astype(np.int16))
+    succeeds(merge("clouds"))
+    assert read_json("out/result.json")["n_observations"] == 12
+    whole = unsplit("distances", "sounds", "--out", "far", *QUICK[:-1], "logmel")
+    succeeds(whole)
+    assert read_json("far/distances.json")["n_observations"] == 12
+
+
+def test_arrays_of_any_shape_with_labels_inside(folder):
+    X = np.random.default_rng(0).standard_normal((20, 30, 3)).astype(np.float16)
+    np.savez("clouds.npz", points=X, cluster=np.arange(20) % 2)
+    succeeds(merge("clouds.npz", "--labels", "cluster"))
+    np.save("images.npy", (255 * np.random.default_rng(0).random((20, 9, 9))).astype(np.uint8))
+    (folder / "labels.txt").write_text("\n".join("ab" * 10))
+    succeeds(merge("images.npy", "--labels", "labels.txt"))
+    assert set(read_csv("out/labels.csv")["old"]) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda f: f.mkdir(), "photos"),
+        (lambda f: write_photos(f, clusters=["only"]), "only"),
+        (lambda f: None, "photos"),
+    ],
+    ids=["no images", "one subfolder", "nothing there"],
+)
+def test_folders_that_cannot_be_used(folder, make, sentence):
+    make(folder / "photos")
+    refused(merge("photos"), sentence)
+    assert not (folder / "out").exists()
+
+
+def test_clouds_with_gaps_and_of_two_sizes():
+    X = np.zeros((6, 20, 3))
+    X[4, 2, 1] = np.nan
+    np.savez("gaps.npz", points=X, cluster=[0, 0, 0, 1, 1, 1])
+    refused(merge("gaps.npz", "--labels", "cluster"), "observation 4")
+    two = [np.zeros((10 + i, 3)) for i in range(4)]
+    with pytest.raises(library.InputError, match="differ in their number of points"):
+        library.pairwise_tvd(two, [0, 0, 1, 1], backbone="pointnet++", cv=2, epochs=1)
+
+
+def test_an_array_without_labels_asks_for_them():
+    np.save("images.npy", np.zeros((6, 9, 9), np.uint8))
+    refused(merge("images.npy"), "--labels")

@@ -1,0 +1,300 @@
+import struct
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.io import wavfile
+
+from tests.checks import exactly
+from unsplit.data.audio import read_audio, read_wav, resampled
+from unsplit.errors import InputError
+
+SHAPE = np.array([0.0, 0.5, -1.0, 0.25, -0.125])
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def write(name, samples=SHAPE, rate=8000):
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if np.asarray(samples).dtype == np.float64:
+        samples = (np.asarray(samples) * 2**15).astype(np.int16)
+    wavfile.write(path, rate, samples)
+    return path
+
+
+def two_clusters(n=2, folder="sounds"):
+    for cluster in ("no", "yes"):
+        for i in range(n):
+            write(f"{folder}/{cluster}/{i}.wav", np.full(10 + i, 0.01))
+    return Path(folder)
+
+
+def wav_of_24_bits(name, samples):
+    """A file of 24-bit samples, byte by byte; SciPy does not write these."""
+    data = b"".join(int(sample * 2**23).to_bytes(3, "little", signed=True) for sample in samples)
+    fmt = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, 8000, 24_000, 3, 24)
+    body = b"WAVE" + fmt + struct.pack("<4sI", b"data", len(data)) + data + b"\0" * (len(data) % 2)
+    Path(name).write_bytes(struct.pack("<4sI", b"RIFF", len(body)) + body)
+    return Path(name)
+
+
+def refuses(sentence, *args, **kwargs):
+    with pytest.raises(InputError, match=exactly(sentence)):
+        read_audio(*args, **kwargs)
+
+
+def test_subfolders_are_clusters_and_paths_are_ids():
+    write("sounds/b/1.wav", SHAPE)
+    write("sounds/a/deep/er/2.WAV", SHAPE[:3])
+    write("sounds/a/10.wav", SHAPE[:2])
+    audio = read_audio("sounds")
+    assert audio.row_ids.tolist() == ["a/10.wav", "a/deep/er/2.WAV", "b/1.wav"]
+    assert audio.labels.tolist() == ["a", "a", "b"]
+    assert audio.sounds.lengths.tolist() == [2, 3, 5]
+    assert (audio.rate, audio.broken) == (8000, {})
+    assert audio.sounds.flat.dtype == np.int16
+    assert audio.sounds.flat[-5:, 0].tolist() == [0, 16384, -32768, 8192, -4096]
+
+
+def test_other_files_hidden_ones_and_those_outside_of_subfolders_are_passed_over():
+    folder = two_clusters()
+    expected = read_audio(folder).row_ids.tolist()
+    write("sounds/loose.wav")
+    write("sounds/yes/._0.wav")
+    write("sounds/.cache/1.wav")
+    Path("sounds/yes/notes.txt").write_text("loud")
+    Path("sounds/empty").mkdir()
+    Path("sounds/yes/folder.wav").mkdir()
+    assert read_audio(folder).row_ids.tolist() == expected
+
+
+WIDTHS = {
+    "8 bit": lambda path: write(path, (SHAPE * 128 + 128).astype(np.uint8)),
+    "16 bit": lambda path: write(path, SHAPE),
+    "24 bit": lambda path: wav_of_24_bits(path, SHAPE),
+    "32 bit": lambda path: write(path, (SHAPE * 2**31).astype(np.int32)),
+    "64 bit": lambda path: write(path, (SHAPE * 2**63).astype(np.int64)),
+    "float": lambda path: write(path, SHAPE.astype(np.float32)),
+}
+
+
+@pytest.mark.parametrize("make", WIDTHS.values(), ids=WIDTHS.keys())
+def test_all_widths_of_samples_mean_the_same(make):
+    rate, sound = read_wav(make("1.wav"))
+    assert rate == 8000
+    assert sound.dtype in (np.int16, np.float32)
+    np.testing.assert_array_equal(sound, SHAPE * 2**15)
+
+
+def test_files_of_64_bit_floats_are_read():
+    wavfile.write("1.wav", 8000, SHAPE)
+    np.testing.assert_array_equal(read_wav(Path("1.wav"))[1], SHAPE * 2**15)
+
+
+def test_channels_are_averaged():
+    stereo = np.stack([SHAPE, -SHAPE, SHAPE + 0.25], axis=1)
+    _, sound = read_wav(write("1.wav", (stereo * 2**14).astype(np.int16)))
+    assert sound.shape == (5,)
+    np.testing.assert_allclose(sound, (SHAPE + 0.25) / 3 * 2**14, rtol=1e-6)
+
+
+def test_two_loud_channels_do_not_overflow():
+    _, sound = read_wav(write("1.wav", np.full((3, 2), 32_767, np.int16)))
+    assert sound.tolist() == [32_767.0] * 3
+
+
+def test_files_of_different_widths_are_joined_in_one_unit():
+    write("sounds/a/1.wav", SHAPE)
+    write("sounds/b/1.wav", SHAPE.astype(np.float32))
+    flat = read_audio("sounds").sounds.flat.ravel()
+    np.testing.assert_array_equal(flat[:5], flat[5:])
+
+
+def test_other_rates_are_resampled_to_that_of_most():
+    time = np.arange(4000) / 16_000
+    write("sounds/a/fast.wav", np.sin(2 * np.pi * 300 * time) / 2, rate=16_000)
+    for i in range(2):
+        write(f"sounds/b/{i}.wav", np.sin(2 * np.pi * 300 * time[::2]) / 2)
+    audio = read_audio("sounds")
+    assert audio.rate == 8000
+    assert audio.sounds.lengths.tolist() == [2000, 2000, 2000]
+    fast, slow = audio.sounds.batch(np.array([0, 1]))[:, 0, 50:-50].numpy() / 2**15
+    np.testing.assert_allclose(fast, slow, atol=0.01)
+
+
+def test_resampling_keeps_what_both_rates_can_hold():
+    time = np.arange(2205) / 22_050
+    found = resampled(np.sin(2 * np.pi * 440 * time), 22_050, 48_000)
+    expected = np.sin(2 * np.pi * 440 * np.arange(4800) / 48_000)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found[200:-200], expected[200:-200], atol=0.01)
+
+
+def test_a_sound_of_one_sample_survives():
+    write("sounds/a/1.wav", [0.5])
+    write("sounds/b/1.wav", [0.5], rate=44_100)
+    write("sounds/b/2.wav", [0.5])
+    assert read_audio("sounds").sounds.lengths.tolist() == [1, 1, 1]
+
+
+def cut(path, n_bytes):
+    path.write_bytes(path.read_bytes()[:-n_bytes])
+
+
+def infinite(path):
+    write(path, np.array([0.0, np.inf, 1.0], np.float32))
+
+
+BROKEN = {
+    "empty": (lambda path: path.write_bytes(b""), "File format b'' not understood"),
+    "text": (lambda path: path.write_text("sound"), "File format b'soun' not understood"),
+    "cut": (lambda path: cut(path, 10), "Reached EOF prematurely"),
+    "cut header": (lambda path: path.write_bytes(path.read_bytes()[:30]), ""),
+    "no data": (lambda path: path.write_bytes(path.read_bytes()[:36]), "Unexpected end of file"),
+    "no samples": (lambda path: write(path, np.zeros(0, np.int16)), "it holds no sound"),
+    "infinite": (infinite, "it has values that are NaN or infinite"),
+}
+
+
+@pytest.mark.parametrize(("damage", "why"), BROKEN.values(), ids=BROKEN.keys())
+def test_broken_files_are_left_out_and_named_with_the_reason(damage, why):
+    folder = two_clusters(n=10)
+    damage(folder / "yes/3.wav")
+    with pytest.warns(UserWarning, match=r"^1 of 20 \.wav files in sounds cannot be read and") as w:
+        audio = read_audio(folder)
+    assert "'yes/3.wav' (" in str(w[0].message)
+    assert list(audio.broken) == ["yes/3.wav"]
+    assert audio.broken["yes/3.wav"].startswith(why)
+    assert len(audio.sounds) == len(audio.labels) == len(audio.row_ids) == 19
+    assert "yes/3.wav" not in audio.row_ids
+    expected = [10 + int(Path(name).stem) for name in audio.row_ids]
+    assert audio.sounds.lengths.tolist() == expected
+
+
+def test_too_many_broken_files_are_an_error_that_names_three():
+    folder = two_clusters(n=5)
+    for i in range(4):
+        write(f"sounds/yes/{i}.wav", np.zeros(0, np.int16))
+    named = ", ".join(f"'yes/{i}.wav' (it holds no sound)" for i in range(3))
+    sentence = (
+        "4 of 10 .wav files in sounds cannot be read, more than the share of {} that is let pass: "
+        f"{named} and 1 more; repair or remove them."
+    )
+    refuses(sentence.format(0.05), folder)
+    refuses(sentence.format(0.39), folder, max_broken=0.39)
+    with pytest.warns(UserWarning, match=r"cannot be read and are left out: .* and 1 more\.$"):
+        assert len(read_audio(folder, max_broken=0.4).broken) == 4
+
+
+def test_nothing_but_broken_files_is_an_error_whatever_is_let_pass():
+    folder = two_clusters(n=1)
+    for cluster in ("no", "yes"):
+        write(f"sounds/{cluster}/0.wav", np.zeros(0, np.int16))
+    with pytest.raises(InputError, match=r"^2 of 2 \.wav files in sounds cannot be read"):
+        read_audio(folder, max_broken=1.0)
+
+
+def test_remarks_beside_the_sound_are_no_damage():
+    path = write("1.wav")
+    data = path.read_bytes()
+    remark = struct.pack("<4sI", b"note", 4) + b"loud"
+    body = data[8:] + remark
+    path.write_bytes(struct.pack("<4sI", b"RIFF", len(body)) + body)
+    with warnings.catch_warnings(record=True) as heard:
+        assert len(read_wav(path)[1]) == 5
+    assert heard == []
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
+def test_a_share_outside_of_its_range_is_refused(share):
+    refuses(f"max_broken must be a share between 0 and 1, got {share}.", "sounds", max_broken=share)
+
+
+def test_a_path_that_leads_nowhere_is_refused():
+    refuses("there is no file sounds; check its name and folder.", "sounds")
+
+
+def test_a_folder_without_sound_is_refused():
+    Path("sounds/yes").mkdir(parents=True)
+    advice = "put the .wav files of each cluster into a subfolder."
+    refuses(f"sounds holds no .wav files; {advice}", "sounds")
+    write("sounds/1.wav")
+    refuses(f"sounds holds 1 .wav files but none in a subfolder; {advice}", "sounds")
+
+
+def test_one_subfolder_alone_is_refused():
+    write("sounds/yes/1.wav")
+    Path("sounds/no").mkdir()
+    sentence = (
+        "sounds has .wav files in one subfolder only ('yes'), so there is no pair to compare; put "
+        "the .wav files of each cluster into a subfolder."
+    )
+    refuses(sentence, "sounds")
+
+
+def test_another_kind_of_file_is_refused():
+    refuses("one.wav is no folder of .wav files and no .npz file; name one.", write("one.wav"))
+
+
+def test_npz_with_all_samples_in_a_row():
+    np.savez("sounds.npz", audio=np.arange(6, dtype=np.int16), offsets=[0, 1, 6], digit=[3, 4])
+    audio = read_audio("sounds.npz")
+    assert audio.sounds.flat.dtype == np.int16
+    assert audio.sounds.lengths.tolist() == [1, 5]
+    assert (audio.labels, audio.rate, audio.broken) == (None, None, {})
+    assert audio.row_ids.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("name", ["rate", "sample_rate"])
+@pytest.mark.parametrize("rate", [8000, 8000.0, np.array([8000])], ids=["int", "float", "array"])
+def test_npz_may_say_its_rate(name, rate):
+    np.savez("sounds.npz", audio=np.arange(3.0), offsets=[0, 1, 3], **{name: rate})
+    assert read_audio("sounds.npz").rate == 8000
+
+
+@pytest.mark.parametrize("rate", ["fast", 0, 0.5, [8000, 8000]], ids=str)
+def test_npz_with_a_rate_that_is_none_is_refused(rate):
+    np.savez("sounds.npz", audio=np.arange(3.0), offsets=[0, 1, 3], rate=rate)
+    refuses(
+        "the rate in sounds.npz must be one whole number of samples per second, got "
+        f"{np.array(rate)}.",
+        "sounds.npz",
+    )
+
+
+def test_npz_in_stereo_is_averaged():
+    stereo = np.array([[1, 3], [5, 6], [32_767, 32_767]], np.int16)
+    np.savez("sounds.npz", audio=stereo, offsets=[0, 1, 3])
+    assert read_audio("sounds.npz").sounds.flat.tolist() == [[2.0], [5.5], [32_767.0]]
+
+
+@pytest.mark.parametrize("lacking", ["audio", "offsets"])
+def test_npz_without_what_is_needed_is_refused(lacking):
+    arrays = {"audio": np.arange(3.0), "offsets": np.array([0, 1, 3])}
+    arrays.pop(lacking)
+    np.savez("sounds.npz", **arrays)
+    sentence = (
+        f"sounds.npz has no array {lacking!r}; save all samples as 'audio' and where each sound "
+        "starts, and the last ends, as 'offsets'."
+    )
+    refuses(sentence, "sounds.npz")
+
+
+def test_npz_with_wrong_offsets_is_refused_with_its_name():
+    np.savez("sounds.npz", audio=np.arange(3.0), offsets=[0, 2])
+    sentence = (
+        "sounds.npz: offsets must be whole numbers from 0 to the number of samples, 3; write where "
+        "each sequence starts, then where the last one ends."
+    )
+    refuses(sentence, "sounds.npz")
+
+
+def test_damaged_npz_is_refused():
+    Path("sounds.npz").write_bytes(b"PK\x03\x04 and then nothing")
+    with pytest.raises(InputError, match=r"^sounds\.npz cannot be read \(.*\); it may be damaged"):
+        read_audio("sounds.npz")

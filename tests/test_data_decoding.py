@@ -1,0 +1,331 @@
+import itertools
+import multiprocessing
+import pickle
+from multiprocessing.spawn import get_preparation_data
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
+
+from tests.checks import exactly
+from unsplit.data import decoding
+from unsplit.data.decoding import Decoder, decode_in_workers, default_workers
+from unsplit.data.folders import ImageList
+from unsplit.data.images import ImageFiles, inspect
+from unsplit.errors import InputError
+
+NUMBERS = np.random.default_rng(0).integers(256, size=(12, 3, 4, 4), dtype=np.uint8)
+BATCHES = [np.array([3, 1]), np.array([11, 0, 3]), np.array([7])]
+
+# On a machine with one core torch finds two workers too many.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker")
+
+
+class Items(Dataset):
+    def __init__(self, items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        return self.items[index]
+
+
+def refuses(sentence, dataset, batches, **options):
+    with pytest.raises(InputError, match=exactly(sentence)):
+        list(decode_in_workers(dataset, batches, workers=0, **options))
+
+
+def same(batches, expected):
+    for batch, numbers in zip(batches, expected, strict=True):
+        np.testing.assert_array_equal(batch, numbers)
+    return True
+
+
+# In this process
+
+KINDS = {
+    "arrays": lambda x: x,
+    "tensors": torch.from_numpy,
+    "tuples": lambda x: (x, "label"),
+    "lists": lambda x: [torch.from_numpy(x), 7],
+    "images": lambda x: Image.fromarray(x.transpose(1, 2, 0)),
+    "transposed": lambda x: np.asfortranarray(x)[:, ::-1][:, ::-1],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_items_of_every_kind_are_stacked_in_order(kind):
+    dataset = Items([KINDS[kind](x) for x in NUMBERS])
+    batches = list(decode_in_workers(dataset, BATCHES, workers=0))
+    assert all(batch.dtype == torch.uint8 and batch.is_contiguous() for batch in batches)
+    same(batches, [NUMBERS[batch] for batch in BATCHES])
+
+
+@given(st.lists(st.lists(st.integers(0, 11), min_size=1, max_size=5), max_size=5))
+def test_any_batches_give_what_a_loop_gives(batches):
+    expected = [np.stack([NUMBERS[i] for i in batch]) for batch in batches]
+    tensors = TensorDataset(torch.from_numpy(NUMBERS))
+    assert same(decode_in_workers(tensors, [torch.tensor(b) for b in batches]), expected)
+
+
+@pytest.mark.parametrize("dtype", [">f4", "<i8", "?", "f2"])
+def test_numbers_of_any_type_stay_what_they_are(dtype):
+    values = NUMBERS.astype(dtype)
+    values.flags.writeable = False
+    (batch,) = decode_in_workers(Items(values), [np.arange(12)])
+    np.testing.assert_array_equal(batch, values)
+    assert batch.numpy().dtype == np.dtype(dtype).newbyteorder("=")
+
+
+def test_images_without_colours_have_one_channel_and_holes_are_white():
+    grey = Image.fromarray(NUMBERS[0, 0])
+    hole = Image.new("RGBA", (4, 4), (1, 2, 3, 0))
+    with Decoder(Items([grey]), workers=0) as decoder:
+        np.testing.assert_array_equal(decoder.take(np.array([0])), NUMBERS[None, 0, :1])
+    with Decoder(Items([hole]), workers=0) as decoder:
+        assert (decoder.take(np.array([0])) == 255).all()
+
+
+def test_items_that_differ_are_refused_within_a_batch_and_between_batches():
+    items = [np.zeros((3, 4)), np.zeros((3, 4)), np.zeros((4, 3)), np.zeros((3, 4), np.float32)]
+    for batches in ([[1, 0, 2]], [[1, 0], [2]]):
+        sentence = "item 2 has shape (4, 3) where item 1 has (3, 4); all must be alike."
+        refuses(sentence, Items(items), batches)
+    for batches in ([[1, 0, 3]], [[1, 0], [3]]):
+        sentence = (
+            "item 3 has type torch.float32 where item 1 has torch.float64; all must be alike."
+        )
+        refuses(sentence, Items(items), batches)
+
+
+@pytest.mark.parametrize(
+    ("item", "what"),
+    [
+        ({"x": 1}, "dict"),
+        ("text", "str"),
+        ((), "tuple"),
+        (None, "NoneType"),
+        (np.array(["a"]), "an array of type <U1"),
+    ],
+)
+def test_items_that_are_no_numbers_are_refused(item, what):
+    sentence = (
+        f"item 1 of the dataset is {what}; it must be a tensor, an array of numbers or a PIL "
+        "image, or a tuple whose first entry is one."
+    )
+    refuses(sentence, Items([np.zeros(2), item]), [[0, 1]])
+
+
+class OfLength(Items):
+    def __init__(self, length):
+        super().__init__(list(NUMBERS[:3]))
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+
+def test_a_length_that_lies_is_found_out():
+    sentence = (
+        "item 3 of the dataset cannot be had (IndexError: list index out of range) though its "
+        "length is 5; make its length the number of its items."
+    )
+    refuses(sentence, OfLength(5), [[0, 3]])
+    with pytest.raises(IndexError, match=exactly("list index out of range")):
+        list(decode_in_workers(OfLength(3), [[0, 3]]))
+
+
+def test_a_dataset_needs_a_length():
+    class InOrder(IterableDataset):
+        def __iter__(self):
+            return iter(NUMBERS)
+
+    advice = "give it __len__ and __getitem__."
+    why = "object of type 'InOrder' has no len()"
+    refuses(f"the dataset (InOrder) has no usable length ({why}); {advice}", InOrder(), [[0]])
+    why = "__len__() should return >= 0"
+    refuses(f"the dataset (OfLength) has no usable length ({why}); {advice}", OfLength(-1), [[0]])
+    refuses("the dataset has length 0; pass one with items.", OfLength(0), [[0]])
+
+
+def test_workers_cannot_be_fewer_than_none():
+    sentence = "workers must be 0 or more, got -1; use None to let it be."
+    with pytest.raises(InputError, match=exactly(sentence)):
+        Decoder(Items(NUMBERS), workers=-1)
+
+
+def test_there_are_workers_where_they_pay(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: range(3), raising=False)
+    assert [default_workers(n) for n in (10, 1_999, 2_000)] == [0, 0, 3]
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: range(64), raising=False)
+    assert default_workers(10**6) == 8
+    # Such a process may have none of its own.
+    monkeypatch.setattr(multiprocessing.current_process(), "_config", {"daemon": True})
+    assert default_workers(10**6) == 0
+
+
+def test_exceptions_arrive_as_they_are():
+    class Fails(Items):
+        def __getitem__(self, index):
+            raise KeyError(index, "gone")
+
+    with pytest.raises(KeyError) as raised:
+        list(decode_in_workers(Fails(NUMBERS), [[4]]))
+    assert raised.value.args == (4, "gone")
+
+
+class DemandingError(Exception):
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+def sent(error):
+    try:
+        raise error
+    except Exception as caught:
+        return pickle.loads(pickle.dumps(decoding._sent(caught)))
+
+
+def test_exceptions_travel_with_a_note_of_where_they_were_raised():
+    again = sent(KeyError(4, "gone"))
+    assert (type(again), again.args) == (KeyError, (4, "gone"))
+    (note,) = again.__notes__
+    assert note.startswith("In a worker process:")
+    assert "raise error" in note
+    again = sent(DemandingError(1, 2))
+    assert type(again) is RuntimeError
+    assert "DemandingError: 1 and 2\nIn a worker process:" in str(again)
+    again = sent(InputError("All is said."))
+    assert type(again) is InputError
+    assert not hasattr(again, "__notes__")
+
+
+def test_workers_are_not_told_which_script_is_run():
+    assert {"init_main_from_name", "init_main_from_path"} & set(get_preparation_data("w"))
+    with decoding._main_left_out():
+        told = get_preparation_data("w")
+    assert not {"init_main_from_name", "init_main_from_path"} & set(told)
+    assert {"init_main_from_name", "init_main_from_path"} & set(get_preparation_data("w"))
+
+
+# In other processes
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("images")
+    for i, pixels in enumerate(NUMBERS):
+        Image.fromarray(pixels.transpose(1, 2, 0)).save(folder / f"{i}.png")
+    (folder / "broken.png").write_bytes(b"nothing")
+    return [str(folder / f"{i}.png") for i in range(len(NUMBERS))] + [str(folder / "broken.png")]
+
+
+@pytest.fixture(scope="module")
+def decoder(files):
+    with Decoder(ImageFiles(files, 4), workers=2) as decoder:
+        yield decoder
+    assert not pids()
+
+
+def pids():
+    return {process.pid for process in multiprocessing.active_children()}
+
+
+def test_workers_give_what_a_loop_gives_stream_after_stream(decoder):
+    expected = [NUMBERS[batch] for batch in BATCHES]
+    assert same(decoder.stream(BATCHES), expected)
+    before = pids()
+    for _ in range(2):
+        assert same(decoder.stream(iter(BATCHES[::-1])), expected[::-1])
+    assert not list(decoder.stream([]))
+    assert len(before) == 2
+    assert pids() == before
+
+
+def test_a_stream_left_early_does_not_leak_into_the_next(decoder):
+    left = decoder.stream(itertools.repeat(np.array([5])))
+    assert same([next(left)], [NUMBERS[[5]]])
+    left.close()
+    assert same(decoder.stream(BATCHES), [NUMBERS[batch] for batch in BATCHES])
+
+
+def test_the_next_stream_ends_the_one_before_it_and_single_batches_do_not(decoder):
+    first = decoder.stream(BATCHES * 9)
+    next(first)
+    np.testing.assert_array_equal(decoder.take(np.array([2])), NUMBERS[[2]])
+    assert same([next(first)], [NUMBERS[BATCHES[1]]])
+    assert same(decoder.stream(BATCHES), [NUMBERS[batch] for batch in BATCHES])
+    sentence = "this stream is over: its decoder was closed or began another"
+    with pytest.raises(RuntimeError, match=exactly(sentence)):
+        next(first)
+
+
+def test_workers_survive_an_exception_which_arrives_as_it_is(decoder, files):
+    list(decoder.stream(BATCHES))
+    before = pids()
+    sentence = f"{files[-1]} cannot be read (not an image); restore it, or start again without it."
+    with pytest.raises(InputError, match=exactly(sentence)):
+        list(decoder.stream([[0], [12], [1]]))
+    assert same(decoder.stream(BATCHES), [NUMBERS[batch] for batch in BATCHES])
+    assert pids() == before
+
+
+def test_batches_that_cannot_be_made_end_the_workers(decoder):
+    def failing():
+        yield np.array([0])
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        list(decoder.stream(failing()))
+    assert same(decoder.stream(BATCHES), [NUMBERS[batch] for batch in BATCHES])
+
+
+def test_a_decoder_can_be_pickled_while_it_is_at_work(decoder):
+    stream = decoder.stream(iter(BATCHES))
+    next(stream)
+    with pickle.loads(pickle.dumps(decoder)) as again:
+        assert again.workers == 2
+        np.testing.assert_array_equal(again.take(np.array([2])), NUMBERS[[2]])
+    assert same(stream, [NUMBERS[batch] for batch in BATCHES[1:]])
+
+
+def test_no_shared_random_state_is_touched(decoder):
+    state = torch.get_rng_state()
+    list(decoder.stream(BATCHES))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_workers_of_a_single_stream_end_with_it_even_early(files):
+    before = pids()
+    stream = decode_in_workers(ImageFiles(files, 4), itertools.repeat(np.array([5])), workers=1)
+    next(stream)
+    assert len(pids() - before) == 1
+    stream.close()
+    assert pids() == before
+
+
+def test_workers_see_what_is_seen_without(files):
+    found = ImageList("", np.array(files), np.array(["a", "b"] * 6 + ["a"]))
+    with pytest.warns(UserWarning, match="^1 of 13 images cannot be read and are left out: "):
+        alone, helped = [inspect(found, workers=workers, max_broken=0.1) for workers in (0, 2)]
+    np.testing.assert_array_equal(alone.usable, helped.usable)
+    np.testing.assert_array_equal(alone.keys, helped.keys)
+    assert (alone.size, alone.channels, alone.depth) == (helped.size, helped.channels, helped.depth)
+
+
+@pytest.mark.skipif(multiprocessing.get_start_method() != "fork", reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_datasets_that_cannot_be_pickled_are_forked_as_torch_does():
+    class Local(Items):
+        pass
+
+    dataset = Local(list(NUMBERS))
+    dataset.function = lambda: None
+    expected = [NUMBERS[batch] for batch in BATCHES]
+    assert same(decode_in_workers(dataset, BATCHES, workers=1), expected)

@@ -1,0 +1,281 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.checks import exactly
+from unsplit.data import ragged
+from unsplit.data.ragged import Ragged
+from unsplit.errors import InputError
+
+quick = settings(deadline=None, max_examples=40, derandomize=True)
+
+lengths_lists = st.lists(st.integers(1, 9), min_size=1, max_size=8)
+
+
+def some_sequences(lengths, channels=2, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((length, channels)).astype(np.float32) for length in lengths]
+
+
+def slow_batch(sequences, index):
+    """Sample by sample."""
+    longest = max(len(sequences[i]) for i in index)
+    channels = sequences[0].shape[1]
+    batch = np.zeros((len(index), channels + 1, longest), np.float32)
+    for row, i in enumerate(index):
+        for place, sample in enumerate(sequences[i]):
+            batch[row, :channels, place] = sample
+            batch[row, channels, place] = 1
+    return batch
+
+
+@quick
+@given(lengths_lists, st.integers(1, 3), st.data())
+def test_batch_against_a_loop(lengths, channels, data):
+    sequences = some_sequences(lengths, channels)
+    places = st.integers(0, len(lengths) - 1)
+    index = np.array(data.draw(st.lists(places, min_size=1, max_size=10)))
+    batch = Ragged.of(sequences).batch(index)
+    assert batch.dtype == torch.float32
+    np.testing.assert_array_equal(batch.numpy(), slow_batch(sequences, index))
+
+
+def test_lengths_and_channels():
+    sequences = Ragged.of(some_sequences([3, 1, 4], channels=5))
+    assert (len(sequences), sequences.n_channels) == (3, 5)
+    assert sequences.lengths.tolist() == [3, 1, 4]
+    assert sequences.offsets.tolist() == [0, 3, 4, 8]
+
+
+def test_one_axis_is_one_channel():
+    sequences = Ragged.of([np.array([1.0, 2.0]), np.array([[3.0], [4.0], [5.0]])])
+    assert sequences.n_channels == 1
+    assert sequences.flat.ravel().tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("int16", "int16"),
+        ("int8", "int16"),
+        ("uint8", "int16"),
+        ("uint16", "float32"),
+        ("int64", "float32"),
+        ("bool", "float32"),
+        ("float16", "float32"),
+        ("float64", "float32"),
+        (">i2", "int16"),
+        (">f4", "float32"),
+    ],
+)
+def test_what_values_are_kept_as(given, kept):
+    sequences = Ragged.of([np.array([0, 1, 1], given), np.array([1], given)])
+    assert sequences.flat.dtype == np.dtype(kept)
+    assert sequences.batch(np.array([0, 1]))[:, 0].tolist() == [[0, 1, 1], [1, 0, 0]]
+
+
+def test_int16_among_floats_becomes_float():
+    sequences = Ragged.of([np.array([-32768, 5], np.int16), np.array([0.25])])
+    assert sequences.flat.dtype == np.float32
+    assert sequences.flat.ravel().tolist() == [-32768, 5, 0.25]
+
+
+def test_the_sequences_given_are_left_as_they_were():
+    given = np.array([1, 2, 3], np.int16)
+    sequences = Ragged.of([given, given])
+    sequences.batch(np.array([0]))[:] = 7
+    assert given.tolist() == [1, 2, 3]
+    assert sequences.flat.ravel().tolist() == [1, 2, 3, 1, 2, 3]
+
+
+@quick
+@given(lengths_lists, st.data())
+def test_moments_are_those_of_all_real_samples(lengths, data):
+    sequences = some_sequences(lengths)
+    places = st.integers(0, len(lengths) - 1)
+    index = np.array(data.draw(st.lists(places, min_size=1, max_size=8, unique=True)))
+    mean, scale = Ragged.of(sequences).moments(index)
+    chosen = np.concatenate([sequences[i] for i in index]).astype(np.float64)
+    np.testing.assert_allclose(mean.numpy(), chosen.mean(axis=0), atol=1e-6)
+    expected = chosen.std(axis=0) if len(chosen) > 1 else [1.0, 1.0]
+    np.testing.assert_allclose(scale.numpy(), expected, rtol=1e-4)
+
+
+def test_moments_of_whole_numbers_do_not_overflow():
+    mean, scale = Ragged.of([np.full(1000, 30_000, np.int16), [-30_000] * 1000]).moments(
+        np.arange(2)
+    )
+    assert mean.tolist() == [0.0]
+    assert scale.tolist() == [30_000.0]
+
+
+def test_a_constant_channel_has_scale_one():
+    _, scale = Ragged.of([np.full((4, 1), 0.3), np.full((2, 1), 0.3)]).moments(np.arange(2))
+    assert scale.tolist() == [1.0]
+
+
+@quick
+@given(lengths_lists, st.integers(1, 12))
+def test_moments_and_keys_do_not_depend_on_the_chunks(lengths, elements):
+    sequences = some_sequences(lengths)
+    whole, chunked = Ragged.of(sequences), Ragged.of(sequences)
+    index = np.arange(len(lengths))
+    moments, keys = whole.moments(index), whole.keys
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ragged, "CHUNK_ELEMENTS", elements)
+        for found, expected in zip(chunked.moments(index), moments, strict=True):
+            torch.testing.assert_close(found, expected)
+        np.testing.assert_array_equal(chunked.keys, keys)
+
+
+@quick
+@given(lengths_lists, st.randoms(use_true_random=False))
+def test_the_order_of_sequences_permutes_keys(lengths, random):
+    sequences = some_sequences(lengths)
+    order = random.sample(range(len(lengths)), len(lengths))
+    keys = Ragged.of(sequences).keys
+    assert keys.dtype == np.uint64
+    np.testing.assert_array_equal(Ragged.of([sequences[i] for i in order]).keys, keys[order])
+
+
+def test_keys_tell_apart_values_places_channels_and_lengths():
+    different = [
+        [[1, 2], [3, 4]],
+        [[3, 4], [1, 2]],
+        [[2, 1], [4, 3]],
+        [[1, 2], [3, 4], [0, 0]],
+        [[0, 0], [1, 2], [3, 4]],
+        [[1, 2]],
+        [[0, 0]],
+        [[0, 0], [0, 0]],
+        [[1, 2], [3, -4]],
+    ]
+    keys = Ragged.of(different).keys
+    assert len(np.unique(keys)) == len(different)
+
+
+def test_keys_do_not_collide_for_many_short_sequences_of_few_values():
+    rng = np.random.default_rng(0)
+    table = rng.integers(0, 2, (20_000, 20)).astype(np.int16)
+    distinct = len(np.unique(table, axis=0))
+    assert len(np.unique(Ragged.of(list(table)).keys)) == distinct
+
+
+def test_equal_sequences_have_equal_keys_whatever_the_type_and_sign_of_zero():
+    keys = [
+        Ragged.of([np.array([0, 3, 200], dtype)]).keys[0]
+        for dtype in (np.int16, np.int64, np.float32)
+    ]
+    keys.append(Ragged.of([[-0.0, 3.0, 200.0]]).keys[0])
+    assert len(set(keys)) == 1
+
+
+@quick
+@given(lengths_lists, st.integers(1, 10))
+def test_cropped_against_a_loop(lengths, longest):
+    sequences = some_sequences(lengths)
+    cropped = Ragged.of(sequences).cropped(longest)
+    assert cropped.lengths.tolist() == [min(length, longest) for length in lengths]
+    for i, sequence in enumerate(sequences):
+        start = max(0, len(sequence) - longest) // 2
+        expected = sequence[start : start + longest]
+        found = cropped.flat[cropped.offsets[i] : cropped.offsets[i + 1]]
+        np.testing.assert_array_equal(found, expected)
+
+
+def refuses(sentence, make):
+    with pytest.raises(InputError, match=exactly(sentence)):
+        make()
+
+
+def test_no_sequences_are_refused():
+    refuses("there are no sequences; pass at least two.", lambda: Ragged.of([]))
+
+
+def test_an_empty_sequence_is_named():
+    refuses("sequence 1 is empty; remove it.", lambda: Ragged.of([[1.0], np.zeros(0), [2.0]]))
+    refuses("sequence 0 is empty; remove it.", lambda: Ragged.of([np.zeros((0, 2)), [[2.0, 1.0]]]))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e39, -1e300])
+def test_values_that_are_not_finite_are_refused_with_their_sequence(bad):
+    sentence = (
+        "sequence 2 has values that are NaN, infinite or beyond single precision; remove it or "
+        "fill them in first."
+    )
+    sequences = [[[1.0, 2.0]], [[1.0, 2.0], [3.0, 4.0]], [[0.0, 0.0], [1.0, bad]], [[bad, 0.0]]]
+    refuses(sentence, lambda: Ragged.of(sequences))
+
+
+def test_differing_channels_are_refused():
+    refuses(
+        "sequence 2 has 3 channels, but sequence 0 has 2; give all the same channels.",
+        lambda: Ragged.of(some_sequences([4, 5], 2) + some_sequences([4], 3)),
+    )
+
+
+@pytest.mark.parametrize("bad", [["a", "b"], [1j], [None], [np.datetime64("2020-01-01")]])
+def test_what_is_no_number_is_refused(bad):
+    sentence = (
+        f"sequence 1 must hold numbers, got values of type {np.asarray(bad).dtype}; encode them "
+        "as numbers first."
+    )
+    refuses(sentence, lambda: Ragged.of([[1.0], bad]))
+
+
+@pytest.mark.parametrize(
+    ("bad", "shape"),
+    [(5.0, "()"), (np.zeros((2, 3, 4)), "(2, 3, 4)"), (np.zeros((2, 0)), "(2, 0)")],
+)
+def test_other_shapes_are_refused(bad, shape):
+    sentence = (
+        f"sequence 1 must have shape (length,) or (length, channels), got {shape}; reshape it."
+    )
+    refuses(sentence, lambda: Ragged.of([[1.0], bad]))
+
+
+def test_samples_of_differing_width_are_refused():
+    refuses(
+        "sequence 0 is not rectangular; give every sample as many values.",
+        lambda: Ragged.of([[[1.0, 2.0], [3.0]]]),
+    )
+
+
+def test_joined_sequences_are_taken_as_they_are():
+    flat = np.array([1, 2, 3], np.int16)
+    sequences = Ragged.of_flat(flat, np.array([0, 2, 3], np.int32))
+    assert np.shares_memory(sequences.flat, flat)
+    assert sequences.offsets.dtype == np.int64
+    assert sequences.lengths.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize(
+    "offsets", [[1, 3], [0, 2], [0, 4], [0], [], [0.0, 3.0], [[0, 3]]], ids=str
+)
+def test_offsets_that_do_not_span_the_samples_are_refused(offsets):
+    sentence = (
+        "offsets must be whole numbers from 0 to the number of samples, 3; write where each "
+        "sequence starts, then where the last one ends."
+    )
+    refuses(sentence, lambda: Ragged.of_flat(np.arange(3.0), np.array(offsets)))
+
+
+@pytest.mark.parametrize(("offsets", "which"), [([0, 2, 2, 3], 1), ([0, 1, 3, 2, 3], 2)])
+def test_offsets_that_do_not_rise_are_refused(offsets, which):
+    refuses(
+        f"sequence {which} is empty (offsets must rise); remove it.",
+        lambda: Ragged.of_flat(np.arange(3.0), np.array(offsets)),
+    )
+
+
+def test_samples_without_any_are_refused():
+    refuses(
+        "the array of samples is empty; remove it.",
+        lambda: Ragged.of_flat(np.zeros(0), np.array([0, 0])),
+    )
+
+
+def test_cropping_to_nothing_is_refused():
+    refuses("longest must be at least 1, got 0.", lambda: Ragged.of([[1.0, 2.0], [3.0]]).cropped(0))
