@@ -1,6 +1,6 @@
 """Images per second: our training loop against a plain one, and streaming against the decoder.
 
-python -m benchmarks.throughput [--device cuda] [--folder FOLDER] [--size 64] [--batch 512]
+python -m benchmarks.throughput [--device cuda] [--folder FOLDER] [--repeat 5]
 """
 
 import argparse
@@ -116,8 +116,10 @@ def streamed(args: argparse.Namespace, device: torch.device) -> None:
     """The folder path without keeping images on the device."""
     found = find_images(args.folder)
     seen = inspect(found, args.size)
-    dataset = ImageFiles([str(path) for path in found.paths], seen.size, seen.channels)
+    # As often as it takes to make an epoch last longer than the start of a stream.
+    dataset = ImageFiles(found.paths * args.repeat, seen.size, seen.channels)
     clusters = np.unique(found.labels, return_inverse=True)[1].astype(np.int64)
+    clusters = np.tile(clusters, args.repeat)
     everything = np.arange(len(dataset))
     order = epoch_batches([everything], clusters, args.batch, np.random.default_rng(0))[:, 0]
     with Decoder(dataset, pin=device.type == "cuda") as decoder:
@@ -141,6 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="auto")
     parser.add_argument("--folder", help="images to stream, one subfolder per cluster")
+    parser.add_argument("--repeat", type=int, default=5, help="times the folder is listed")
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--images", type=int, default=50_000)

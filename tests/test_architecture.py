@@ -16,9 +16,9 @@ ROOT = Path(unsplit.__file__).parent
 MAY_IMPORT = {
     "errors": set(),
     "datasets": set(),
-    "backbones.vectors": set(),
-    "backbones.single_layer": set(),
     "backbones.scaling": set(),
+    "backbones.single_layer": set(),
+    "backbones.vectors": set(),
     "backbones.foreign": set(),
     "backbones.geometry": set(),
     "sampling": set(),
@@ -36,6 +36,7 @@ MAY_IMPORT = {
     "backbones.counts": {"errors"},
     "backbones.images": {"errors"},
     "backbones.sequences": {"errors"},
+    "data.shapes": {"errors"},
     "data.tables": {"errors"},
     "devices": {"errors"},
     "dip": {"errors"},
@@ -56,8 +57,10 @@ MAY_IMPORT = {
     "overclustering.greedy": {"devices", "errors", "overclustering.bounds"},
     "merging.contrast": {"dip", "sampling", "stats"},
     "overclustering.clusterers": {"errors", "randomness"},
-    "data.arrays": {"data.base", "data.hashing", "errors", "sampling"},
-    "data.tensors": {"data.base", "data.hashing", "data.prefetching", "errors", "sampling"},
+    "data.arrays": {"data.base", "data.hashing", "data.shapes", "errors", "sampling"},
+    "data.tensors": {
+        "data.base", "data.hashing", "data.prefetching", "data.shapes", "errors", "sampling",
+    },
     "merging.tree": {"errors", "files", "labels", "sampling"},
     "metrics": {"errors", "labels"},
     "overclustering.artificial": {"errors", "labels", "randomness"},
@@ -72,14 +75,16 @@ MAY_IMPORT = {
     "data.rows": {"data.formats", "data.tables", "errors", "sampling"},
     "baselines.confusion": {"data.arrays", "errors", "labels", "randomness", "sampling"},
     "baselines.distances": {"data.arrays", "labels", "sampling"},
-    "data.streams": {"data.base", "data.decoding", "data.tensors", "errors", "sampling"},
+    "data.streams": {
+        "data.base", "data.decoding", "data.shapes", "data.tensors", "errors", "sampling",
+    },
     "plots.curve": {"merging.tree", "plots.style", "sampling"},
     "plots.layout": {"merging.tree", "sampling"},
     "overclustering": {
         "overclustering.artificial", "overclustering.clusterers", "overclustering.greedy",
     },
     "scores": {"ensemble", "sampling"},
-    "training": {"data.base", "ensemble", "sampling"},
+    "training": {"data.base", "ensemble", "errors", "sampling"},
     "data.sequences": {
         "data.audio", "data.base", "data.prefetching", "data.ragged", "errors", "sampling",
     },
@@ -88,13 +93,13 @@ MAY_IMPORT = {
     "baselines": {"baselines.confusion", "baselines.distances"},
     "plots.branches": {"errors", "merging.tree", "plots.layout", "plots.style", "sampling"},
     "divergences": {"ensemble", "errors", "scores"},
-    "recipes": {
-        "augmentation", "backbones", "backbones.foreign", "data.arrays", "data.base", "errors",
-        "sampling", "training",
-    },
     "data.kinds": {
-        "data.arrays", "data.audio", "data.base", "data.ragged", "data.sequences", "data.streams",
-        "data.tensors", "errors",
+        "data.arrays", "data.audio", "data.base", "data.ragged", "data.sequences", "data.shapes",
+        "data.streams", "data.tensors", "errors",
+    },
+    "recipes": {
+        "augmentation", "backbones", "backbones.foreign", "data.arrays", "data.base",
+        "data.sequences", "errors", "sampling", "training",
     },
     "data.points": {
         "data.cloud_arrays", "data.cloud_files", "data.decoding", "data.tables", "errors",
@@ -104,8 +109,9 @@ MAY_IMPORT = {
     "result": {
         "devices", "divergences", "errors", "files", "sampling", "scores", "stats", "training",
     },
-    "networks": {"backbones", "data.base", "ensemble", "errors", "heads", "recipes", "sampling"},
     "data": {"data.base", "data.kinds"},
+    "networks": {"backbones", "data.base", "ensemble", "errors", "heads", "recipes", "sampling"},
+    "selection.candidates": {"errors", "recipes", "training"},
     "data.sources": {
         "data.audio", "data.cloud_files", "data.files", "data.folders", "data.formats",
         "data.images", "data.points", "data.rows", "errors",
@@ -118,6 +124,10 @@ MAY_IMPORT = {
         "data.base", "devices", "divergences", "ensemble", "labels", "networks", "randomness",
         "result", "sampling", "scores", "training",
     },
+    "selection.halving": {
+        "data.base", "errors", "networks", "randomness", "recipes", "sampling",
+        "selection.candidates", "training",
+    },
     "cli.reading": {"data.files", "data.sources", "errors"},
     "merging.rules": {"merging.clusters", "merging.contrast", "sampling"},
     "plots.saving": {
@@ -125,8 +135,8 @@ MAY_IMPORT = {
         "result",
     },
     "estimation": {
-        "data.base", "data.kinds", "devices", "errors", "heldout", "labels", "losses", "networks",
-        "randomness", "recipes", "result", "sampling", "training",
+        "data.base", "data.hashing", "data.kinds", "devices", "errors", "heldout", "labels",
+        "losses", "networks", "randomness", "recipes", "result", "sampling", "training",
     },
     "merging.agglomerate": {
         "errors", "merging.closest", "merging.clusters", "merging.constraints", "merging.rules",
@@ -135,17 +145,23 @@ MAY_IMPORT = {
     "merging.choices": {"errors", "merging.rules", "result"},
     "plots": {"plots.branches", "plots.curve", "plots.matrix", "plots.saving"},
     "cli.options": {"estimation", "recipes"},
+    "selection.front": {
+        "data.base", "data.kinds", "devices", "errors", "estimation", "labels", "randomness",
+        "sampling", "selection.candidates", "selection.halving", "training",
+    },
     "cli.course": {"errors", "merging.agglomerate", "training"},
     "merging.front": {
         "merging.agglomerate", "merging.choices", "merging.clusters", "merging.constraints",
         "merging.given", "merging.rules", "merging.tree", "randomness", "result", "sampling",
     },
+    "selection": {"selection.candidates", "selection.front", "selection.halving"},
     "merging": {"merging.choices", "merging.front", "merging.tree"},
     "pipeline": {
         "estimation", "heldout", "labels", "merging.agglomerate", "merging.choices",
         "merging.clusters", "merging.constraints", "merging.front", "merging.tree", "randomness",
         "result", "sampling",
     },
+    "cli.selecting": {"cli.course", "data.files", "estimation", "files", "selection"},
     "cli.choices": {"pipeline"},
     "estimator": {
         "data.audio", "data.base", "data.kinds", "data.ragged", "errors", "estimation", "heldout",
@@ -154,11 +170,11 @@ MAY_IMPORT = {
     },
     "unsplit": {
         "baselines", "data.sources", "datasets", "errors", "estimation", "estimator", "merging",
-        "metrics", "overclustering", "result", "training",
+        "metrics", "overclustering", "result", "selection", "training",
     },
     "cli.outputs": {
-        "cli.course", "data.files", "devices", "errors", "estimation", "files", "merging.tree",
-        "pipeline", "plots", "result", "unsplit",
+        "cli.course", "cli.selecting", "data.files", "devices", "errors", "estimation", "files",
+        "merging.tree", "pipeline", "plots", "result", "unsplit",
     },
     "cli.resume": {
         "data.kinds", "errors", "files", "merging.agglomerate", "merging.tree", "unsplit",
@@ -172,12 +188,12 @@ MAY_IMPORT = {
         "files", "pipeline",
     },
     "cli.distances": {
-        "cli.course", "cli.options", "cli.outputs", "cli.reading", "cli.run", "cli.words",
-        "estimation", "files",
+        "cli.course", "cli.options", "cli.outputs", "cli.reading", "cli.run", "cli.selecting",
+        "cli.words", "estimation", "files",
     },
     "cli.merge": {
         "cli.choices", "cli.course", "cli.options", "cli.outputs", "cli.reading", "cli.resume",
-        "cli.run", "cli.words", "divergences", "estimation", "files", "merging",
+        "cli.run", "cli.selecting", "cli.words", "divergences", "estimation", "files", "merging",
     },
     "cli.overcluster": {
         "cli.choices", "cli.course", "cli.options", "cli.outputs", "cli.run", "cli.words",

@@ -144,3 +144,14 @@ def test_clouds_with_gaps_and_of_two_sizes():
 def test_an_array_without_labels_asks_for_them():
     np.save("images.npy", np.zeros((6, 9, 9), np.uint8))
     refused(merge("images.npy"), "--labels")
+
+
+def test_select_tries_several_networks_and_says_which(folder):
+    write_photos(folder / "photos")
+    out = unsplit("distances", "photos", "--out", "out", *QUICK, "--select")
+    succeeds(out)
+    tried = read_csv("out/candidates.csv")
+    assert len(tried["candidate"]) == 5
+    assert tried["mean_accuracy"] == sorted(tried["mean_accuracy"], key=float, reverse=True)
+    settings = read_json("out/distances.json")["settings"]
+    assert settings["backbone"] == tried["backbone"][0] == "single-layer"

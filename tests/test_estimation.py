@@ -155,7 +155,7 @@ def test_sparse_input_gives_what_dense_input_gives():
     labels = np.repeat([0, 1, 2], 60)
     X = rng.poisson(np.array([[0.2, 1, 2], [2, 0.2, 1], [1, 2, 0.2]])[labels]).astype(float)
     dense = pairwise_tvd(X, labels, random_state=0)
-    sparse = pairwise_tvd(scipy.sparse.csr_matrix(X), labels, random_state=0)
+    sparse = pairwise_tvd(scipy.sparse.csr_matrix(X), labels, backbone="mlp", random_state=0)
     np.testing.assert_allclose(sparse.tvd, dense.tvd, atol=0.05)
 
 

@@ -120,7 +120,14 @@ def test_training_never_reads_the_test_rows():
     fold = Fold(folds[0].train[10:], folds[0].train[:10], folds[0].test)
     networks = networks_for(rows, [fold])
     config = TrainConfig(epochs=2)
-    train(networks, Spy(rows.values, CPU), torch.from_numpy(y), [fold], config, np.random.default_rng(0))
+    train(
+        networks,
+        Spy(rows.values, CPU),
+        torch.from_numpy(y),
+        [fold],
+        config,
+        np.random.default_rng(0),
+    )
     assert not np.isin(torch.cat(asked).numpy(), fold.test).any()
 
 

@@ -10,11 +10,13 @@ from unsplit.estimation import pairwise_tvd
 from unsplit.estimator import ClusterMerger
 from unsplit.merging import Merge, MergeTree, merge
 from unsplit.result import PairwiseTVD
+from unsplit.selection import Candidate, Selection, select
 from unsplit.training import EpochRecord, History, TrainConfig
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Candidate",
     "ClusterMerger",
     "EpochRecord",
     "History",
@@ -23,6 +25,7 @@ __all__ = [
     "MergeTree",
     "PairwiseTVD",
     "PartitionWarning",
+    "Selection",
     "SkippedWarning",
     "SmallClusterWarning",
     "TrainConfig",
@@ -33,4 +36,5 @@ __all__ = [
     "overclustering",
     "pairwise_tvd",
     "read",
+    "select",
 ]

@@ -26,8 +26,9 @@ SMALL_NETWORK = 2_000_000
 # Elements of the largest score block held at once (64 MiB in float32).
 BLOCK_ELEMENTS = 2**24
 
-# Batches that tell batch normalisation the scale of activations.
-SETTLING = 8
+# Observations that tell batch normalisation the scale of activations, and the most batches.
+SETTLING = 1024
+MOST_SETTLING = 8
 
 
 class Network(nn.Module):
@@ -53,7 +54,7 @@ def can_be_stacked(networks: Sequence[Network], rows: Rows) -> bool:
     """Whether the networks are small and ``torch.func`` can batch them (tried on two rows)."""
     if len(networks) == 1 or sum(p.numel() for p in networks[0].parameters()) > SMALL_NETWORK:
         return False
-    if rows.kind != "vectors":
+    if not rows.stackable:
         return False
     if any(_is_batch_norm(module) for module in networks[0].modules()):
         return False
@@ -62,7 +63,7 @@ def can_be_stacked(networks: Sequence[Network], rows: Rows) -> bool:
     try:
         with torch.no_grad():
             Stacked(networks, (), learning_rate=0.0, weight_decay=0.0).scores(rows.take(index))
-    except RuntimeError:
+    except Exception:  # anybody's network may fail in any way, and then trains by itself
         return False
     return True
 
@@ -151,6 +152,7 @@ class Group(ABC):
             own = clusters[index].clamp(min=0)  # padding may point at noise
             with mixed_precision(self.device):
                 scores = self.scores(x, of_mean=True)
+            refuse_gaps(scores, index)
             found = mean_hit(self.head.margins(scores, own)).cpu().double().reshape(valid.shape)
             own = own.cpu().reshape(valid.shape)
             hits.scatter_add_(1, own, found * valid)
@@ -285,16 +287,23 @@ class Alone(Group):
     @torch.no_grad()
     def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
         """Measure what batch normalisation needs for the mean weights, which no batch has seen."""
-        if not self._norms:
-            return
+        for mean, present in zip(self.mean.buffers(), self.network.buffers(), strict=True):
+            mean.copy_(present)  # whatever else was learned on the way
         self.mean.train()
-        for norm in self._norms:
+        # One that its network keeps frozen stays as it is.
+        norms = [norm for norm in self._norms if norm.training]
+        if norms:
+            enough = min(MOST_SETTLING, -(-SETTLING // len(batches[0])))
+            self._measure(norms, rows.stream(batches[-enough:]))
+        self.mean.eval()
+
+    def _measure(self, norms: Sequence[Any], batches: Iterable[Tensor]) -> None:
+        for norm in norms:
             norm.reset_running_stats()
             norm.momentum = None  # the plain mean over these batches
-        for x in rows.stream(batches[-SETTLING:]):
+        for x in batches:
             with mixed_precision(self.device):
                 self.mean.backbone(x)
-        self.mean.eval()
 
 
 def adam(
@@ -311,6 +320,19 @@ def mean_hit(margins: Tensor) -> Tensor:
     hits = (margins > 0).sum(-1) + (margins == 0).sum(-1) / 2
     # The own column is a tie.
     return (hits - 0.5) / (k - 1)
+
+
+def refuse_gaps(values: Tensor, index: Tensor) -> None:
+    """Refuse what a network gave for the rows at ``index``, shape (*index.shape, ...), if NaN.
+
+    Such a score would count as a miss, as if the network had been wrong.
+    """
+    bad = ~torch.isfinite(values).flatten(index.ndim).all(dim=-1)
+    if bad.any():
+        raise InputError(
+            f"the network gives NaN or infinity for observation {int(index[bad][0])}; look for "
+            "such values in it, or for a division by zero in your own network."
+        )
 
 
 def padded_chunks(indices: Sequence[Index], size: int) -> Iterator[tuple[Tensor, Tensor]]:

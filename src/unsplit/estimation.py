@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
 from unsplit.data.base import Rows
+from unsplit.data.hashing import scrambled
 from unsplit.data.kinds import observations
 from unsplit.devices import available_memory, choose_device, require_memory
 from unsplit.errors import InputError, SmallClusterWarning
@@ -38,6 +39,7 @@ def pairwise_tvd(
     *,
     backbone: Backbone = "auto",
     augment: Augment = "auto",
+    training: TrainConfig | None = None,
     cv: int = 5,
     holdout: float | None = None,
     loss: str | None = None,
@@ -68,6 +70,9 @@ def pairwise_tvd(
         What happens to batches in training.  "auto": small shifts of images, flips and changes of
         colour if they are photographs; jitter and dropout of points; shifts and noise in
         sequences; nothing for vectors.
+    training : TrainConfig, optional
+        How to train, all of it; None is what suits the backbone.  :func:`unsplit.select` finds
+        one.
     cv : int
         Folds of cross-fitting: every observation is scored by a network that did not see it.
     holdout : float, optional
@@ -102,7 +107,7 @@ def pairwise_tvd(
     >>> bool(result.tvd[0, 1] < 0.2 and result.tvd[0, 2] > 0.9)
     True
     """
-    settings = Settings(backbone, cv, holdout, loss, smooth, epochs, device, augment)
+    settings = Settings(backbone, cv, holdout, loss, smooth, epochs, device, augment, training)
     return fit(X, labels, settings, random_state, progress).result
 
 
@@ -118,6 +123,7 @@ class Settings:
     epochs: int = TrainConfig.epochs
     device: str | torch.device = "auto"
     augment: Augment = "auto"
+    training: TrainConfig | None = None
 
     def __post_init__(self) -> None:
         cv, holdout, loss, epochs = self.cv, self.holdout, self.loss, self.epochs
@@ -132,15 +138,17 @@ class Settings:
             raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}.")
         if not isinstance(epochs, (int, np.integer)) or epochs < 1:
             raise InputError(f"epochs must be a whole number of at least 1, got {epochs!r}.")
+        if self.training is not None:
+            _check_training(self.training, epochs)
 
     @property
     def loss_name(self) -> str:
         """The loss, where none was chosen the one that did best."""
         return self.loss or ("pairwise" if self.smooth else "softmax")
 
-    def training(self, usual: TrainConfig) -> TrainConfig:
+    def config(self, usual: TrainConfig) -> TrainConfig:
         """How to train a network that is usually trained so."""
-        config = replace(usual, epochs=self.epochs)
+        config = replace(self.training or usual, epochs=self.epochs)
         if not self.smooth:
             return config
         # The shape of the scores counts, not only their sign: strong decay would flatten their
@@ -157,10 +165,10 @@ def fit(
 ) -> Fitted:
     """What :func:`pairwise_tvd` does, keeping the networks."""
     where = choose_device(settings.device)
-    rows = observations(X, where, _kind(X, settings.backbone))
+    rows = observations(X, where, kind_for(X, settings.backbone))
     encoded = encode_labels(labels, len(rows))
     recipe = recipe_for(settings.backbone, rows)
-    config = settings.training(recipe.training)
+    config = settings.config(recipe.training)
     _check_sizes(encoded, rows, settings)
     log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
     order, clusters = canonical_order(rows.keys, encoded.clusters)
@@ -186,9 +194,9 @@ def fit(
     return Fitted(rows, clusters, folds, networks, names, result, config, recipe.name)
 
 
-def _kind(X: Any, backbone: Backbone) -> str | None:
+def kind_for(X: Any, backbone: Backbone) -> str | None:
     """The kind of data that the backbone calls for; networks of others know no sparse tensors."""
-    if scipy.sparse.issparse(X) and not isinstance(backbone, str):
+    if scipy.sparse.issparse(X) and backbone not in ("auto", "bag-of-words"):
         return "vectors"
     return wanted_kind(backbone)
 
@@ -202,11 +210,23 @@ def canonical_order(keys: np.typing.NDArray[np.uint64], clusters: Index) -> tupl
     used = np.flatnonzero(clusters >= 0)
     order = used[np.argsort(keys[used], kind="stable")]
     _, first = np.unique(clusters[order], return_index=True)
+    # Of clusters that share their smallest row, what else they hold decides.
+    rest = np.zeros(len(first), np.uint64)
+    np.add.at(rest, clusters[used], scrambled(keys[used]))
     number = np.empty(len(first), np.int64)
-    number[np.argsort(first)] = np.arange(len(first))
+    number[np.lexsort((rest, keys[order[first]]))] = np.arange(len(first))
     renamed = np.full(len(clusters), -1, np.int64)
     renamed[used] = number[clusters[used]]
     return order[np.argsort(renamed[order], kind="stable")], renamed
+
+
+def _check_training(training: TrainConfig, epochs: int) -> None:
+    if not isinstance(training, TrainConfig):
+        raise InputError(f"training must be an unsplit.TrainConfig or None, got {training!r}.")
+    if training.epochs not in (epochs, TrainConfig.epochs):
+        raise InputError(
+            f"epochs is {epochs} but training has {training.epochs}; say it once, as epochs."
+        )
 
 
 def _check_sizes(encoded: EncodedLabels, rows: Rows, settings: Settings) -> None:

@@ -41,7 +41,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
     min_clusters, max_clusters : int, optional
     overclusterer : scikit-learn clusterer, optional
         Makes the over-clustering when ``fit`` gets none; by default k-means into √n clusters.
-    backbone, augment, cv, holdout, loss, epochs, device
+    backbone, augment, training, cv, holdout, loss, epochs, device
         How distances are estimated.  See :func:`unsplit.pairwise_tvd`.
     random_state : int, Generator, RandomState or None
     progress : bool or callable
@@ -91,6 +91,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         overclusterer: Any = None,
         backbone: Backbone = "auto",
         augment: Augment = "auto",
+        training: TrainConfig | None = None,
         cv: int = 5,
         holdout: float | None = None,
         loss: str | None = None,
@@ -112,6 +113,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         self.overclusterer = overclusterer
         self.backbone = backbone
         self.augment = augment
+        self.training = training
         self.cv = cv
         self.holdout = holdout
         self.loss = loss
@@ -152,6 +154,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
             epochs=self.epochs,
             device=self.device,
             augment=self.augment,
+            training=self.training,
         )
         merged = merge_overclustering(X, initial_labels, wishes, settings, rng, self.progress)
         self.initial_labels_ = np.asarray(initial_labels)

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from unsplit.data.base import Rows
 from unsplit.devices import device_for_sums
 from unsplit.divergences import directed_means, hit
-from unsplit.ensemble import Network
+from unsplit.ensemble import Network, refuse_gaps
 from unsplit.labels import EncodedLabels
 from unsplit.networks import with_merged_outputs
 from unsplit.randomness import generator_of, private_randomness
@@ -86,8 +85,9 @@ class Scorer:
         index = np.arange(len(new))
         total = np.zeros((len(new), len(self.names)))
         for network in self.networks:
-            features = torch.from_numpy(_features(network, new, index, new.device))
-            scores = network.head(features.to(new.device)).double()
+            features = np.empty((len(new), network.head.in_features), np.float32)
+            _write_features(features, network, new, index)
+            scores = network.head(torch.from_numpy(features).to(new.device)).double()
             total[:, self.names] += torch.log_softmax(scores, dim=1).cpu().numpy()
         return total / len(self.networks)
 
@@ -105,17 +105,19 @@ def heldout_scores(
     device = next(networks[0].parameters()).device
     on_device = torch.from_numpy(clusters).to(device)
     history = train(networks, rows, on_device, folds, config, rng, on_epoch)
-    parts = []
-    for network, fold in zip(networks, folds, strict=True):
-        test = fold.test[np.argsort(clusters[fold.test], kind="stable")]
-        parts.append((test, _features(network, rows, test, device)))
-    test_rows = np.concatenate([test for test, _ in parts])
+    tests = [fold.test[np.argsort(clusters[fold.test], kind="stable")] for fold in folds]
+    test_rows = np.concatenate(tests)
+    # One array from the start: of many observations, two would be a lot.
+    features = np.empty((len(test_rows), networks[0].head.in_features), np.float32)
+    places = np.split(features, np.cumsum([len(test) for test in tests])[:-1])
+    for network, test, place in zip(networks, tests, places, strict=True):
+        _write_features(place, network, rows, test)
     scores = HeldoutScores(
-        features=np.concatenate([features for _, features in parts]),
+        features=features,
         weights=np.stack([n.head.weight.detach().float().cpu().numpy() for n in networks]),
         bias=np.stack([n.head.bias.detach().float().cpu().numpy() for n in networks]),
         clusters=clusters[test_rows],
-        folds=np.repeat(np.arange(len(folds)), [len(test) for test, _ in parts]),
+        folds=np.repeat(np.arange(len(folds)), [len(test) for test in tests]),
         rows=test_rows,
     )
     return scores, history
@@ -135,11 +137,13 @@ def summarize(scores: HeldoutScores, history: History, labels: EncodedLabels) ->
 
 
 @torch.no_grad()
-def _features(
-    network: Network, rows: Rows, index: Index, device: torch.device
-) -> NDArray[np.float32]:
-    places = torch.from_numpy(index).to(device)
-    batches = [b for b in places.split(network.most_at_once) if len(b)]
-    parts = [network.backbone(x).float() for x in rows.stream(batches)]
-    found: Tensor = torch.cat(parts) if parts else torch.zeros(0, network.head.in_features)
-    return found.cpu().numpy()
+def _write_features(found: NDArray[np.float32], network: Network, rows: Rows, index: Index) -> None:
+    """Write the features of the rows at ``index`` into ``found``."""
+    places = torch.from_numpy(index).to(rows.device)
+    batches = [batch for batch in places.split(network.most_at_once) if len(batch)]
+    done = 0
+    for batch, x in zip(batches, rows.stream(batches), strict=True):
+        features = network.backbone(x).float()
+        refuse_gaps(features, batch)
+        found[done : done + len(batch)] = features.cpu().numpy()
+        done += len(batch)

@@ -34,6 +34,7 @@ def build_network(
     elif rows.kind != "counts":
         parts.append(Standardize(*rows.moments(fold.train)))
     if smooth:
+        _refuse_blur(rows)
         parts.append(Blur())
     augmentation = augmentation_for(augment, rows)
     if augmentation is not None:
@@ -45,19 +46,24 @@ def build_network(
     return Network(body, head, most).to(rows.device)
 
 
+def _refuse_blur(rows: Rows) -> None:
+    if rows.kind != "vectors":
+        raise InputError(f"smooth compares blurred vectors, but X holds {rows.kind}; leave it out.")
+
+
 @torch.no_grad()
 def n_features_out(body: nn.Sequential, rows: Rows) -> int:
     """Width of the features, found by trying two rows."""
     training = body.training
     two = rows.take(torch.zeros(2, dtype=torch.long, device=rows.device))
-    shape = (2, *rows.shape)
+    shape = tuple(two.shape)
     try:
         probe = body.eval()(two)
-    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except Exception as error:  # it may be anybody's network
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"backbone cannot take a batch of shape {shape}: {reason}") from None
+        raise InputError(f"backbone cannot take a batch of shape {shape}: {reason}") from error
     body.train(training)
-    if not isinstance(probe, Tensor) or probe.ndim != 2 or len(probe) != 2:
+    if not isinstance(probe, Tensor) or probe.ndim != 2 or len(probe) != 2 or not probe.numel():
         got = tuple(probe.shape) if isinstance(probe, Tensor) else type(probe).__name__
         raise InputError(
             f"backbone must turn a batch (b, ...) into features (b, h), but turned {shape} into "
@@ -82,12 +88,11 @@ def _first_bad_layer(body: nn.Sequential, batch: Tensor) -> str:
 
         return module.register_forward_hook(hook)
 
-    leaves = [(n, m) for n, m in body[-1].named_modules() if not list(m.children())]
-    hooks = [look(name or "the backbone", module) for name, module in leaves]
-    body(batch)
+    hooks = [look(name or "the backbone", module) for name, module in body[-1].named_modules()]
+    body.eval()(batch)
     for hook in hooks:
         hook.remove()
-    return found[0] if found else "its last"
+    return found[0] if found else "another every time"
 
 
 @torch.no_grad()

@@ -109,7 +109,7 @@ def _view(
         return None
     smooth = replace(settings, smooth=True, cv=min(settings.cv, VIEW_FOLDS))
     if kind == "counts":
-        smooth = replace(smooth, backbone="mlp")
+        smooth = replace(smooth, backbone="mlp", training=None)
     return fit(X, labels, smooth, seed, progress).result
 
 

@@ -115,7 +115,7 @@ def wanted_kind(backbone: Backbone) -> str | None:
     """
     if backbone == "auto" or callable(backbone):
         return None
-    if backbone not in RECIPES:
+    if not isinstance(backbone, str) or backbone not in RECIPES:
         raise InputError(
             f'backbone must be "auto", {", ".join(repr(name) for name in RECIPES)}, a '
             f"torch.nn.Module or a function that makes one, got {backbone!r}."
@@ -136,12 +136,32 @@ def recipe_for(backbone: Backbone, rows: Rows) -> Recipe:
     training = TrainConfig() if rows.kind == "vectors" else DEEP
 
     def build(rows: Rows, train: Index, smooth: bool) -> nn.Module:
-        return without_classifier(
-            copy.deepcopy(backbone) if isinstance(backbone, nn.Module) else backbone()
-        )
+        # A copy even of what a function made: it may give the same one every time.
+        return without_classifier(copy.deepcopy(_network_of(backbone)))
 
-    name = type(backbone).__name__ if isinstance(backbone, nn.Module) else backbone.__name__
-    return Recipe(name, None, build, training)
+    return Recipe(_name_of(backbone), None, build, training)
+
+
+def _network_of(backbone: nn.Module | Callable[[], nn.Module]) -> nn.Module:
+    if isinstance(backbone, nn.Module):
+        return backbone
+    advice = "pass a torch.nn.Module or a function that makes one from nothing"
+    try:
+        made = backbone()
+    except TypeError as error:
+        raise InputError(
+            f"backbone {_name_of(backbone)!r} could not make a network ({error}); {advice}."
+        ) from error
+    if not isinstance(made, nn.Module):
+        raise InputError(
+            f"backbone {_name_of(backbone)!r} made something of type {type(made).__name__}; "
+            f"{advice}."
+        )
+    return made
+
+
+def _name_of(backbone: nn.Module | Callable[[], nn.Module]) -> str:
+    return str(getattr(backbone, "__name__", type(backbone).__name__))
 
 
 def default_name(rows: Rows) -> str:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from unsplit.data.base import Rows
 from unsplit.ensemble import Alone, Group, Network, Stacked, can_be_stacked
+from unsplit.errors import InputError
 from unsplit.sampling import Fold, epoch_batches
 
 # A rise of A smaller than this is not worth another round of patience.
@@ -62,6 +63,20 @@ class TrainConfig:
     least_steps: int = 0
     one_epoch: bool = False
     batch_folds: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("epochs", 1), ("patience", 1), ("batch_size", 1), ("least_steps", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < least:
+                raise InputError(
+                    f"{name} must be a whole number of at least {least}, got {value!r}."
+                )
+        if not 0 < self.learning_rate < np.inf:
+            raise InputError(
+                f"learning_rate must be above 0, got {self.learning_rate!r}; 0.001 is usual."
+            )
+        if not 0 <= self.weight_decay < np.inf:
+            raise InputError(f"weight_decay must not be below 0, got {self.weight_decay!r}.")
 
 
 @dataclass(frozen=True)
@@ -138,19 +153,7 @@ def train(
 ) -> History:
     """Train one network per fold in place, each on its fold's ``train`` rows.
 
-    Parameters
-    ----------
-    networks : sequence of Network
-        All on the device of ``clusters``.
-    rows : Rows
-    clusters : integer Tensor of shape (n,)
-        Cluster of every row, on the training device.
-    folds : sequence of Fold
-    config : TrainConfig
-    rng : numpy.random.Generator
-        Draws the batches.
-    on_epoch : callable, optional
-        Told after every epoch.
+    Parameters are those of :class:`Training`; ``on_epoch`` is told after every epoch.
     """
     training = Training(networks, rows, clusters, folds, config, rng)
     while not training.finished:
@@ -161,14 +164,19 @@ def train(
 
 
 class Training:
-    """What :func:`train` does, one epoch at a time; the same parameters.
+    """Training that can be taken further epoch by epoch.
 
-    Attributes
+    Parameters
     ----------
-    records : list of EpochRecord
-        The epochs so far.
-    stopping : Stopping
-        Each fold's best A so far.
+    networks : sequence of Network
+        One per fold, all on the device of ``clusters``; trained in place.
+    rows : Rows
+    clusters : integer Tensor of shape (n,)
+        Cluster of every row, on the training device.
+    folds : sequence of Fold
+    config : TrainConfig
+    rng : numpy.random.Generator
+        Draws the batches.
     """
 
     def __init__(

@@ -28,10 +28,9 @@ def without_classifier(network: nn.Module) -> nn.Module:
 
 
 def _without_last_linear(classifier: nn.Module) -> nn.Module:
-    """Nothing in place of a linear layer; of several layers, all but the last linear one."""
-    if isinstance(classifier, nn.Sequential):
-        kept = list(classifier.named_children())
-        while kept and not isinstance(kept[-1][1], nn.Linear):
-            kept.pop()
-        return nn.Sequential(*(module for _, module in kept[:-1]))
-    return nn.Identity()
+    """Nothing in place of a linear layer; of several layers, those before the last linear one."""
+    if not isinstance(classifier, nn.Sequential):
+        return nn.Identity()
+    linear = [i for i, layer in enumerate(classifier) if isinstance(layer, nn.Linear)]
+    # Where there is none, as in SqueezeNet, the layers also make one vector out of a map.
+    return classifier[: linear[-1]] if linear else classifier

@@ -72,9 +72,11 @@ class Course:
         self.warnings.append(sentence)
         tqdm.write(f"warning: {sentence}", file=sys.stderr)
 
-    def on_epoch(self, record: EpochRecord) -> None:
+    def on_epoch(self, record: EpochRecord, what: str | None = None) -> None:
         """Take note of an epoch of training."""
-        if record.epoch == 0:
+        if what is not None and self._bar is None:
+            self._open(desc=what, unit=" epochs")
+        if what is None and record.epoch == 0:
             self._n_trainings += 1
             what = "training" if self._n_trainings == 1 else "second look"
             self._open(desc=what, unit=" epochs")

@@ -10,6 +10,7 @@ from unsplit.cli import options, outputs, words
 from unsplit.cli.course import Course
 from unsplit.cli.reading import read_clustered
 from unsplit.cli.run import interruptible
+from unsplit.cli.selecting import selected
 from unsplit.estimation import Settings, fit
 from unsplit.files import output_folder, write_csv
 
@@ -33,6 +34,7 @@ def distances(
     labels: str | None,
     out: str,
     backbone: str,
+    select: bool,
     no_augment: bool,
     cv: int,
     epochs: int,
@@ -56,6 +58,9 @@ def distances(
     with interruptible(out), output_folder(out) as folder, course.telling_warnings():
         with course.stage("reading"):
             read = read_clustered(data, labels)
+        if select:
+            settings = selected(folder, read, settings, seed, course)
+            about |= outputs.about_run(settings, None, seed)
         with course.stage("training"):
             found = fit(read.X, np.asarray(read.labels), settings, seed, course.on_epoch).result
         with course.stage("writing"):

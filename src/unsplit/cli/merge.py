@@ -1,6 +1,7 @@
 """``unsplit merge``: an over-clustering in, a clustering out."""
 
 import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from unsplit.cli.course import Course
 from unsplit.cli.reading import read_clustered
 from unsplit.cli.resume import ResumeFile
 from unsplit.cli.run import RESULT, Task, interruptible, merge_into
+from unsplit.cli.selecting import selected
 from unsplit.divergences import NAMES
 from unsplit.estimation import Settings
 from unsplit.files import output_folder
@@ -80,6 +82,7 @@ def merge(
     labels: str | None,
     out: str,
     backbone: str,
+    select: bool,
     no_augment: bool,
     cv: int,
     epochs: int,
@@ -112,6 +115,8 @@ def merge(
     with interruptible(out, kept), output_folder(out) as folder, course.telling_warnings():
         with course.stage("reading"):
             read = read_clustered(data, labels)
+        if select:
+            task = replace(task, settings=selected(folder, read, settings, seed, course))
         merged = merge_into(folder, task, read, course, kept, resume)
     if kept is not None:
         kept.remove()

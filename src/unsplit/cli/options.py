@@ -52,6 +52,11 @@ estimation = together(
         show_default=True,
         help="The network; auto chooses by the data.",
     ),
+    click.option(
+        "--select",
+        is_flag=True,
+        help="Try several networks first and take the one with the best A.",
+    ),
     click.option("--no-augment", is_flag=True, help="Train on observations as they are."),
     click.option(
         "--cv",

@@ -15,6 +15,7 @@ import numpy as np
 
 from unsplit import __version__
 from unsplit.cli.course import Course
+from unsplit.cli.selecting import plain
 from unsplit.data.files import Observations
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
@@ -96,7 +97,7 @@ def about_run(settings: Settings, wishes: Wishes | None, seed: int) -> dict[str,
     chosen = {} if wishes is None else vars(wishes)
     packages = ("numpy", "torch", "scikit-learn")
     return {
-        "settings": chosen | vars(settings),
+        "settings": chosen | plain(settings),
         "seed": seed,
         "device": str(choose_device(settings.device)),
         "versions": {"unsplit": __version__, "python": platform.python_version()}

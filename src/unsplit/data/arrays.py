@@ -1,5 +1,6 @@
 """Vectors in memory: dense arrays and SciPy sparse matrices."""
 
+import math
 import warnings
 from functools import cached_property
 from typing import Any, Self
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from unsplit.data.base import Rows
 from unsplit.data.hashing import odd_numbers, scrambled
+from unsplit.data.shapes import as_array
 from unsplit.errors import InputError
 from unsplit.sampling import Index
 
@@ -26,6 +28,7 @@ class VectorRows(Rows):
     """
 
     kind = "vectors"
+    stackable = True
 
     def __init__(self, values: Any, device: torch.device, origin: Any = None) -> None:
         self.values = values
@@ -52,7 +55,7 @@ class VectorRows(Rows):
 
     def another(self, X: Any) -> Self:
         """New observations as a network sees them that was trained on these."""
-        values = numeric_matrix(X)
+        values = numeric_matrix(X if scipy.sparse.issparse(X) else flat(as_array(X)))
         if values.shape[1] != self.n_features:
             raise InputError(
                 f"X has {values.shape[1]} features, but {self.n_features} were fitted; pass the "
@@ -65,8 +68,8 @@ class VectorRows(Rows):
         return type(self)(values, self.device, self.origin)
 
     def first(self, n: int) -> Self:
-        """The first n rows, measured as all are."""
-        return type(self)(self.values[:n], self.device, self.origin)
+        """The first n rows, without the others but measured as all are."""
+        return type(self)(self.values[:n].copy(), self.device, self.origin)
 
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
         """Mean and scale of each feature over the rows at ``index``; the scale is never zero."""
@@ -100,19 +103,19 @@ class CountRows(VectorRows):
     """Rows of a sparse matrix, handed out as sparse tensors."""
 
     kind = "counts"
+    stackable = False
 
     def take(self, index: Tensor) -> Tensor:
         """Rows at ``index`` (one-dimensional), a CSR tensor of shape (b, n_features)."""
         rows = self.values[index.cpu().numpy()]
-        parts = (rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data)
-        start, column, value = (torch.from_numpy(part).to(self.device) for part in parts)
+        types = (rows.indptr, np.int64), (rows.indices, np.int64), (rows.data, np.float32)
+        parts = (torch.from_numpy(part.astype(kind)) for part, kind in types)
+        start, column, value = (part.to(self.device) for part in parts)
         shape = (len(index), self.n_features)
         with warnings.catch_warnings():
             # torch calls all of its sparse tensors a beta; this one only carries three arrays.
             warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-            return torch.sparse_csr_tensor(
-                start, column, value.float(), shape, check_invariants=False
-            )
+            return torch.sparse_csr_tensor(start, column, value, shape, check_invariants=False)
 
 
 def vector_rows(X: ArrayLike, device: torch.device) -> VectorRows:
@@ -125,6 +128,17 @@ def vector_rows(X: ArrayLike, device: torch.device) -> VectorRows:
     tensor([[2., 2.]])
     """
     return VectorRows(numeric_matrix(X), device)
+
+
+def flat(values: NDArray[Any]) -> NDArray[Any]:
+    """An array with all but its first axis made one, if there are more than two.
+
+    Examples
+    --------
+    >>> flat(np.zeros((5, 4, 3))).shape
+    (5, 12)
+    """
+    return values.reshape(len(values), math.prod(values.shape[1:])) if values.ndim > 2 else values
 
 
 def numeric_matrix(X: ArrayLike) -> Any:

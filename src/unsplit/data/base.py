@@ -11,20 +11,22 @@ from torch import Tensor
 
 from unsplit.sampling import Index
 
-# Rows that are looked at to learn the scale of features.
-LOOKED_AT = 4096
+# Rows that are looked at to learn the scale of channels.
+LOOKED_AT = 1024
 
 
 class Rows(ABC):
     """Observations, handed out in batches on the training device.
 
     ``kind`` says what they are: "vectors", "counts" (sparse), "images", "points" or "sequences";
-    ``rate`` is the number of samples per second of sound, None for everything else.
+    ``rate`` is the number of samples per second of sound, None for everything else; ``stackable``
+    says whether batches of several networks can be taken at once, with an index of two axes.
     """
 
     kind: str
     device: torch.device
     rate: int | None = None
+    stackable: bool = False
 
     @abstractmethod
     def __len__(self) -> int:
@@ -66,16 +68,54 @@ class Rows(ABC):
 
 
 def evenly(index: Index, n: int = LOOKED_AT) -> Index:
-    """At most n of the entries, evenly spaced, in increasing order.
+    """At most n of the entries, evenly spaced, in the order they have.
+
+    Sorting them would make what is looked at depend on the order of the rows.
 
     Examples
     --------
-    >>> evenly(np.arange(10), 5)
-    array([0, 2, 4, 6, 8])
+    >>> evenly(np.array([7, 1, 5, 0, 2]), 3)
+    array([7, 5, 2])
     """
-    return np.sort(index)[:: -(-len(index) // n)]
+    return index[:: -(-len(index) // n)]
 
 
-def never_zero(scale: Tensor) -> Tensor:
-    """The scale, with 1 where nothing varies."""
-    return torch.where(scale > 0, scale, torch.ones_like(scale))
+def channel_moments(parts: Iterable[NDArray[Any]], kind: str) -> tuple[Tensor, Tensor]:
+    """Mean and scale of the last axis over all others, to fit batches as a network gets them.
+
+    Clouds have one scale for x, y and z, so that they keep their shape; sequences have 0 and 1
+    for the mask.  The scale is 1 where nothing varies.
+
+    Examples
+    --------
+    >>> clouds = np.array([[[0.0, 0.0, 5.0], [2.0, 4.0, 5.0]]])
+    >>> channel_moments([clouds], "points")[1] ** 2  # of the variances 1, 4 and 0
+    tensor([1.6667, 1.6667, 1.6667])
+    """
+    mean, variance = _mean_and_variance(parts)
+    variance[variance <= (1e-8 * mean) ** 2] = 0.0  # nothing but rounding
+    if kind == "points":
+        variance[:3] = variance[:3].mean()
+    scale = np.where(variance > 0, np.sqrt(variance), 1.0)
+    if kind == "sequences":
+        mean, scale = np.append(mean, 0.0), np.append(scale, 1.0)
+    extra = {"images": (1, 1), "sequences": (1,)}.get(kind, ())
+    mean_, scale_ = (torch.from_numpy(v).float().reshape(-1, *extra) for v in (mean, scale))
+    return mean_, scale_
+
+
+def _mean_and_variance(
+    parts: Iterable[NDArray[Any]],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    shift: Any = None
+    n, first, second = 0, 0.0, 0.0
+    for part in parts:
+        values = part.reshape(-1, part.shape[-1]).astype(np.float64)
+        # From somewhere in their midst, or squares would take the digits.
+        shift = values.mean(axis=0) if shift is None else shift
+        values -= shift
+        n += len(values)
+        first = first + values.sum(axis=0)
+        second = second + np.einsum("ij,ij->j", values, values)
+    mean = np.asarray(first) / n
+    return mean + shift, np.maximum(second / n - mean**2, 0.0)

@@ -1,5 +1,6 @@
 """Batches fetched in the background while the present one is computed with."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -29,11 +30,15 @@ def prefetched(
         found = fetch(index)
         return found.pin_memory() if cuda else found
 
-    waiting: list[Future[Tensor]] = []
-    with ThreadPoolExecutor(1) as pool:
+    waiting: deque[Future[Tensor]] = deque()
+    pool = ThreadPoolExecutor(1)
+    try:
         for index in batches:
             waiting.append(pool.submit(ready, index))
             if len(waiting) > AHEAD:
-                yield waiting.pop(0).result().to(device, non_blocking=cuda)
-        for future in waiting:
-            yield future.result().to(device, non_blocking=cuda)
+                yield waiting.popleft().result().to(device, non_blocking=cuda)
+        while waiting:
+            yield waiting.popleft().result().to(device, non_blocking=cuda)
+    finally:
+        # Whoever stops early does not wait for what is not wanted any more.
+        pool.shutdown(cancel_futures=True)

@@ -29,6 +29,11 @@ class RaggedRows(Rows):
     def __len__(self) -> int:
         return len(self.sequences)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Channels, the mask among them, and the usual length, which no single row decides."""
+        return self.sequences.n_channels + 1, int(np.median(self.sequences.lengths))
+
     def take(self, index: Tensor) -> Tensor:
         """Sequences at ``index`` (one-dimensional), shape (b, C + 1, longest)."""
         return self._padded(index).to(self.device)
@@ -53,18 +58,22 @@ class RaggedRows(Rows):
         return mean, scale
 
     def first(self, n: int) -> Self:
-        """The first n sequences."""
-        offsets = self.sequences.offsets[: n + 1]
-        few = Ragged(self.sequences.flat[: offsets[-1]], offsets)
+        """The first n sequences, without the others."""
+        offsets = self.sequences.offsets[: n + 1].copy()
+        few = Ragged(self.sequences.flat[: offsets[-1]].copy(), offsets)
         return type(self)(few, self.device, self.rate)
 
     def another(self, X: Any) -> Self:
         """New sequences with the same channels."""
+        if isinstance(X, Audio) and X.rate != self.rate:
+            raise InputError(
+                f"X has {X.rate} samples per second, but {self.rate} were fitted; resample it."
+            )
         new = X.sounds if isinstance(X, Audio) else X
         new = new if isinstance(new, Ragged) else Ragged.of(new)
-        if new.flat.shape[1] != self.sequences.flat.shape[1]:
+        if new.n_channels != self.sequences.n_channels:
             raise InputError(
-                f"X has sequences of {new.flat.shape[1]} channels, but "
-                f"{self.sequences.flat.shape[1]} were fitted; pass the same channels."
+                f"X has sequences of {new.n_channels} channels, but {self.sequences.n_channels} "
+                "were fitted; pass the same channels."
             )
         return type(self)(new, self.device, self.rate)

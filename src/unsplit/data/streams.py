@@ -8,18 +8,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset, Subset
 
-from unsplit.data.base import Rows, evenly, never_zero
+from unsplit.data.base import LOOKED_AT, Rows, channel_moments, evenly
 from unsplit.data.decoding import Decoder
+from unsplit.data.shapes import kind_of, require_kind
 from unsplit.data.tensors import SHARE_FOR_DATA
 from unsplit.errors import InputError
 from unsplit.sampling import Index
 
-# Of images and the like fewer do than of vectors.
-LOOKED_AT = 1024
 BATCH = 256
-KIND_BY_AXES = {1: "vectors", 2: "sequences", 3: "images"}
+
+# Pixels that a network can standardise as they are.
+PIXELS = (torch.uint8, torch.float16, torch.float32)
 
 
 class DatasetRows(Rows):
@@ -37,49 +37,58 @@ class DatasetRows(Rows):
         self.kept: Tensor | None = None
 
     @classmethod
-    def of(cls, dataset: Dataset[Any], device: torch.device, kind: str | None = None) -> Self:
+    def of(cls, dataset: Any, device: torch.device, kind: str | None = None) -> Self:
         """Look at the first item and see what kind of data it is."""
         with Decoder(dataset, workers=0) as decoder:
             item = decoder.take(np.array([0]))[0]
+        shape = (len(dataset), *item.shape)
         if kind is None:
-            cloud = item.ndim == 2 and item.shape[1] == 3
-            kind = "points" if cloud else KIND_BY_AXES.get(item.ndim)
-        if kind is None:
-            raise InputError(
-                f"items of the Dataset have shape {tuple(item.shape)} and are none of: vectors "
-                "(d,), images (c, h, w), clouds (points, 3), sequences (length, channels)."
-            )
+            small = item.dtype in (torch.uint8, torch.bool)
+            kind = kind_of(shape, np.uint8 if small else np.float32)
+        if kind == "counts":
+            raise InputError('a Dataset holds no counts; pass a sparse matrix, or use "mlp".')
+        require_kind(kind, shape if kind != "vectors" or item.ndim < 2 else shape[:2])
         return cls(dataset, kind, device)
 
     def __len__(self) -> int:
         return len(self.dataset)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one item as a network gets it."""
+        return tuple(self._first.shape)
+
     def take(self, index: Tensor) -> Tensor:
-        """Items at ``index`` (one-dimensional)."""
+        """Items at ``index``, shape (*index.shape, ...), as a network gets them."""
         if self.kept is not None:
-            return self._formed(self.kept[index])
-        return self._formed(self.decoder.take(index.cpu().numpy()).to(self.device))
+            return self.kept[index]
+        items = self.decoder.take(index.cpu().numpy().ravel()).to(self.device)
+        return self._formed(items).unflatten(0, index.shape)
 
     def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
         """What ``take`` gives for each of the batches, in their order."""
         if self.kept is None and self._should_be_kept():
             self.kept = self._read_all()
         if self.kept is not None:
-            for index in batches:
-                yield self._formed(self.kept[index])
+            yield from super().stream(batches)
             return
-        wanted = (index.cpu().numpy() for index in batches)
-        for items in self.decoder.stream(wanted):
-            yield self._formed(items.to(self.device, non_blocking=self.decoder.pin))
+        batches = list(batches)
+        # All at once: asking the GPU for each in its turn would make it wait every time.
+        wanted = [index.cpu().numpy().ravel() for index in batches]
+        for index, items in zip(batches, self.decoder.stream(wanted), strict=True):
+            items = items.to(self.device, non_blocking=self.decoder.pin)
+            yield self._formed(items).unflatten(0, index.shape)
 
     def _formed(self, items: Tensor) -> Tensor:
+        """Items (b, …) as a network gets them."""
         if self.kind == "images":
-            return items
+            items = items.byte() if items.dtype == torch.bool else items
+            return _channels_first(items if items.dtype in PIXELS else items.float())
         items = items.float()
         if self.kind == "sequences":
-            channels = items.movedim(-1, 1)
+            channels = items.unsqueeze(1) if items.ndim == 2 else items.movedim(-1, 1)
             return torch.cat([channels, torch.ones_like(channels[:, :1])], dim=1)
-        return items
+        return items if self.kind == "points" else items.flatten(1)
 
     def _should_be_kept(self) -> bool:
         if self.device.type != "cuda":
@@ -90,62 +99,69 @@ class DatasetRows(Rows):
     def _read_all(self) -> Tensor:
         order = "channels_last" if self.kind == "images" else "contiguous_format"
         layout = getattr(torch, order)
-        shape = (len(self), *self._first.shape)
-        found = torch.empty(
-            shape, dtype=self._first.dtype, device=self.device, memory_format=layout
-        )
+        shape, dtype = (len(self), *self.shape), self._first.dtype
+        found = torch.empty(shape, dtype=dtype, device=self.device, memory_format=layout)
         places = np.split(np.arange(len(self)), range(BATCH, len(self), BATCH))
         for place, items in zip(places, self.decoder.stream(places), strict=True):
-            found[int(place[0]) : int(place[-1]) + 1] = items.to(self.device)
+            found[int(place[0]) : int(place[-1]) + 1] = self._formed(items.to(self.device))
         self.decoder.close()
         return found
 
     @cached_property
     def _first(self) -> Tensor:
-        return self.decoder.take(np.array([0]))[0]
+        return self._formed(self.decoder.take(np.array([0])))[0]
 
     @cached_property
     def keys(self) -> NDArray[np.uint64]:
         """What the Dataset calls its ``keys``; otherwise the places, so that order matters."""
         given = getattr(self.dataset, "keys", None)
-        return np.arange(len(self), dtype=np.uint64) if given is None else np.asarray(given)
+        if given is None or callable(given):
+            return np.arange(len(self), dtype=np.uint64)
+        keys = np.asarray(given)
+        if keys.shape != (len(self),):
+            raise InputError(
+                f"the keys of the Dataset have shape {keys.shape}, but there are {len(self)} items;"
+                " give each a number that depends on its content alone."
+            )
+        return keys
 
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
         """Mean and scale of channels over some of the items."""
-        some = torch.from_numpy(evenly(index, LOOKED_AT)).to(self.device)
-        n, total, square = 0, torch.zeros(()), torch.zeros(())
-        for items in self.stream(some.split(BATCH)):
-            values = items.double().flatten(2) if self.kind == "images" else items.double()
-            axes = (0, 2) if self.kind in ("images", "sequences") else tuple(range(items.ndim - 1))
-            n += values.numel() // values.mean(axes).numel()
-            total, square = total.to(values) + values.sum(axes), square.to(values)
-            square = square + values.square().sum(axes)
-        mean = total / n
-        scale = (square / n - mean**2).clamp(min=0).sqrt()
-        if not torch.isfinite(mean).all():
-            raise InputError("items of the Dataset hold NaN or infinite values; remove them first.")
-        return self._for_batches(mean.float(), scale.float())
+        mean, scale = channel_moments(self._looked_at(evenly(index, LOOKED_AT)), self.kind)
+        return mean.to(self.device), scale.to(self.device)
 
-    def _for_batches(self, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        if self.kind == "points":
-            scale = torch.cat([scale[:3].square().mean().sqrt().expand(3), scale[3:]])
-        if self.kind == "sequences":
-            mean, scale = mean.clone(), scale.clone()
-            mean[-1], scale[-1] = 0.0, 1.0
-        extra = {"images": (1, 1), "sequences": (1,)}.get(self.kind, ())
-        return mean.reshape(*mean.shape, *extra), never_zero(scale).reshape(*scale.shape, *extra)
+    def _looked_at(self, index: Index) -> Iterator[NDArray[Any]]:
+        """Batches with channels last and no mask."""
+        places = torch.from_numpy(index).to(self.device).split(BATCH)
+        for place, items in zip(places, self.stream(places), strict=True):
+            bad = ~torch.isfinite(items).flatten(1).all(dim=1)
+            if bad.any():
+                raise InputError(
+                    f"item {int(place[bad][0])} of the Dataset has values that are NaN or "
+                    "infinite; remove such items or fill in the values first."
+                )
+            values = items[:, :-1] if self.kind == "sequences" else items
+            first = self.kind in ("images", "sequences")
+            yield (values.movedim(1, -1) if first else values).cpu().numpy()
 
     def first(self, n: int) -> Self:
-        """The first n items."""
-        few = type(self)(Subset(self.dataset, range(n)), self.kind, self.device)
-        few.decoder = Decoder(few.dataset, workers=0)
-        return few
+        """The first n items, without the Dataset."""
+        return type(self)(list(self.decoder.take(np.arange(n))), self.kind, self.device)
 
     def another(self, X: Any) -> Self:
         """Items of another Dataset."""
         new = type(self).of(X, self.device, self.kind)
-        if new.shape != self.shape and self.kind != "sequences":
+        # Sequences may be longer or shorter.
+        n_axes = 1 if self.kind == "sequences" else len(self.shape)
+        if new.shape[:n_axes] != self.shape[:n_axes]:
             raise InputError(
                 f"X has items of shape {new.shape}, but {self.shape} were fitted; pass the same."
             )
         return new
+
+
+def _channels_first(images: Tensor) -> Tensor:
+    """Images (b, C, H, W) from (b, H, W), (b, C, H, W), or (b, H, W, C) as Pillow has them."""
+    if images.ndim == 3:
+        return images.unsqueeze(1)
+    return images.movedim(-1, 1) if images.shape[-1] <= 4 < images.shape[1] else images

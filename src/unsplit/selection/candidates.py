@@ -1,0 +1,111 @@
+"""What can be chosen from."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import nn
+
+from unsplit.errors import InputError
+from unsplit.recipes import Augment, Backbone, wanted_kind
+from unsplit.training import TrainConfig
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A network and how to train it; None is what suits the backbone.
+
+    Parameters
+    ----------
+    backbone, augment
+        As for :func:`unsplit.pairwise_tvd`.
+    learning_rate, weight_decay : float, optional
+    batch_size : int, optional
+
+    Examples
+    --------
+    >>> str(Candidate("mlp", learning_rate=0.01))
+    'mlp, learning_rate 0.01'
+    """
+
+    backbone: Backbone = "auto"
+    augment: Augment = "auto"
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.backbone, str) or not callable(self.backbone):
+            wanted_kind(str(self.backbone))
+        if not isinstance(self.augment, (bool, nn.Module)) and self.augment != "auto":
+            raise InputError(
+                f'augment must be "auto", False or a torch.nn.Module, got {self.augment!r}.'
+            )
+        self.training(TrainConfig())
+
+    @property
+    def varied(self) -> dict[str, Any]:
+        """What of the training is not left to the backbone."""
+        names = ("learning_rate", "weight_decay", "batch_size")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    def training(self, usual: TrainConfig) -> TrainConfig:
+        """How to train a network that is usually trained so."""
+        return replace(usual, **self.varied)
+
+    def __str__(self) -> str:
+        parts = [word(self.backbone)]
+        if self.augment != "auto":
+            parts.append(f"augment {word(self.augment)}")
+        return ", ".join(parts + [f"{name} {value:g}" for name, value in self.varied.items()])
+
+
+Candidates = Mapping[str, Candidate | Backbone] | Sequence[Candidate | Backbone]
+
+
+def named(candidates: Candidates) -> list[tuple[str, Candidate]]:
+    """Names and candidates; those in a sequence are named by what they are.
+
+    Examples
+    --------
+    >>> [name for name, _ in named(["mlp", Candidate(batch_size=64), "mlp"])]
+    ['mlp', 'auto, batch_size 64', 'mlp (2)']
+    """
+    if isinstance(candidates, Mapping):
+        found = [(str(name), _candidate(entry)) for name, entry in candidates.items()]
+    elif isinstance(candidates, Sequence) and not isinstance(candidates, str):
+        found = [(str(one), one) for one in map(_candidate, candidates)]
+    else:
+        raise InputError(
+            f"candidates must be a mapping or a list, got {word(candidates)!r}; put a single one "
+            "into a list."
+        )
+    if not found:
+        raise InputError('candidates is empty; pass at least one, for example ["auto"].')
+    seen: Counter[str] = Counter()
+    result = []
+    for name, candidate in found:
+        seen[name] += 1
+        result.append((f"{name} ({seen[name]})" if seen[name] > 1 else name, candidate))
+    return result
+
+
+def _candidate(entry: Candidate | Backbone) -> Candidate:
+    return entry if isinstance(entry, Candidate) else Candidate(entry)
+
+
+def word(choice: Any) -> str:
+    """A backbone or an augmentation in a word.
+
+    Examples
+    --------
+    >>> word("mlp"), word(nn.Identity()), word(False)
+    ('mlp', 'Identity', 'none')
+    """
+    if isinstance(choice, bool):
+        return "auto" if choice else "none"
+    if isinstance(choice, str):
+        return choice
+    name: str = getattr(choice, "__name__", type(choice).__name__)
+    return name

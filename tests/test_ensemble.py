@@ -1,0 +1,251 @@
+"""Networks in training: what they leave behind, alone and stacked, and when it goes wrong."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.any_data_cases import CPU, Items, clouds, images, ragged
+from tests.checks import exactly
+from unsplit.data.arrays import vector_rows
+from unsplit.data.kinds import observations
+from unsplit.datasets import gaussians
+from unsplit.ensemble import Alone, Network, Stacked, can_be_stacked
+from unsplit.errors import InputError
+from unsplit.heads import ScoreHead
+from unsplit.heldout import heldout_scores
+from unsplit.networks import build_network
+from unsplit.recipes import RECIPES, recipe_for
+from unsplit.sampling import Fold, crossfit_folds
+from unsplit.training import TrainConfig, train
+
+HALF = Fold(np.arange(12), np.arange(12, 24), np.arange(12, 24))
+
+
+# Batch normalisation
+
+
+def normed(width=8):
+    return nn.Sequential(nn.Linear(2, width), nn.BatchNorm1d(width), nn.ReLU())
+
+
+def problem(n=60, seed=0):
+    X, y = gaussians([[0, 0], [3, 0], [0, 3]], n, random_state=seed)
+    folds = crossfit_folds(y, 3, np.random.default_rng(seed))
+    return vector_rows(X, CPU), torch.from_numpy(y), folds
+
+
+def networks_of(backbone, rows, folds, seed=0):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        recipe = recipe_for(backbone, rows)
+        return [build_network(rows, fold, recipe, 3, "softmax") for fold in folds]
+
+
+def accuracy(network, rows, y, fold):
+    with torch.no_grad():
+        scores = network(rows.take(torch.from_numpy(fold.test)))
+    return float((scores.argmax(1) == y[fold.test]).float().mean())
+
+
+def test_kept_networks_know_the_scale_of_their_own_activations():
+    rows, y, folds = problem()
+    networks = networks_of(normed, rows, folds)
+    train(networks, rows, y, folds, TrainConfig(epochs=4), np.random.default_rng(0))
+    for network, fold in zip(networks, folds, strict=True):
+        assert not network.training
+        norm = network.backbone[-1][1]
+        again = copy.deepcopy(network)
+        # What the mean weights make of all the training rows.
+        x = again.backbone[-1][0](again.backbone[0](rows.take(torch.from_numpy(fold.train))))
+        torch.testing.assert_close(norm.running_mean, x.mean(0).detach(), atol=0.15, rtol=0.1)
+        torch.testing.assert_close(norm.running_var, x.var(0).detach(), atol=0.1, rtol=0.3)
+        again.backbone[-1][1].running_mean.copy_(x.mean(0).detach())
+        again.backbone[-1][1].running_var.copy_(x.var(0).detach())
+        kept, recomputed = (accuracy(net, rows, y, fold) for net in (network, again))
+        assert recomputed > 0.8
+        assert abs(kept - recomputed) < 0.05
+
+
+def test_statistics_of_other_weights_would_not_do():
+    # What the test above would miss if mean and present weights were alike.
+    rows, y, folds = problem()
+    (network,) = networks_of(normed, rows, folds[:1])
+    group = Alone([network], folds[:1], 0.05, 0.0)
+    batches = torch.from_numpy(np.random.default_rng(0).choice(folds[0].train, (10, 1, 64)))
+    group.run(batches, rows, y, averaging=0.99)
+    present, mean = (net.backbone[-1][1].running_var for net in (network, group.mean))
+    assert not torch.allclose(present, mean, rtol=0.2)
+
+
+class Frozen(nn.Module):
+    """Batch normalisation that was learned elsewhere and is not to be touched."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(2)
+        self.norm.running_mean.fill_(5.0)
+        self.layer = nn.Linear(2, 8)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+    def forward(self, x):
+        return self.layer(self.norm(x)).relu()
+
+
+def test_frozen_statistics_stay_as_they_are():
+    rows, y, folds = problem()
+    networks = networks_of(Frozen, rows, folds)
+    train(networks, rows, y, folds, TrainConfig(epochs=1), np.random.default_rng(0))
+    assert networks[0].backbone[-1].norm.running_mean.tolist() == [5.0, 5.0]
+
+
+class Counts(nn.Module):
+    """Learns something that is no weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 8)
+        self.register_buffer("batches", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x):
+        if self.training:
+            self.batches += 1
+        return self.layer(x).relu()
+
+
+def test_other_things_learned_on_the_way_are_kept():
+    rows, y, folds = problem()
+    networks = networks_of(Counts, rows, folds)
+    config = TrainConfig(epochs=2, batch_folds=False)
+    history = train(networks, rows, y, folds, config, np.random.default_rng(0))
+    seen = [int(network.backbone[-1].batches) for network in networks]
+    assert seen == [10 * (epoch + 1) for epoch in history.kept_epoch]
+
+
+# Alone and stacked
+
+
+@pytest.mark.parametrize("group_type", [Alone, Stacked])
+def test_one_network_alone_is_asked_like_several_stacked(group_type):
+    rows, y, folds = problem()
+    n = 1 if group_type is Alone else 3
+    networks = networks_of("mlp", rows, folds[:n])
+    group = group_type(networks, folds[:n], 1e-3, 0.0)
+    before = copy.deepcopy(networks[0].state_dict())
+    rng = np.random.default_rng(0)
+    batches = torch.from_numpy(np.stack([rng.choice(f.train, (10, 32)) for f in folds[:n]], 1))
+    first, second = (group.run(batches, rows, y, averaging=0.5) for _ in range(2))
+    assert second < first < np.log(3) + 1e-3
+    assert group.steps_taken == 20
+    found = group.watched_accuracy(rows, y)
+    assert found.shape == (n,)
+    assert (found > 0.7).all()
+    group.keep(np.ones(n, bool))
+    group.run(batches, rows, y, averaging=0.5)
+    group.restore()
+    assert not any(network.training for network in networks)
+    assert any(not torch.equal(v, before[k]) for k, v in networks[0].state_dict().items())
+    # What was kept is what was tried, not what came after.
+    for network, fold, tried in zip(networks, folds, found, strict=False):
+        again = Alone([network], [fold], 1e-3, 0.0).watched_accuracy(rows, y)
+        assert again[0] == pytest.approx(tried, abs=1e-6)
+
+
+def test_alone_and_stacked_learn_the_same():
+    rows, y, folds = problem()
+    found = {}
+    for stacked in (True, False):
+        networks = networks_of("mlp", rows, folds)
+        config = replace(RECIPES["mlp"].training, epochs=1, batch_folds=stacked)
+        rng = np.random.default_rng(0)
+        found[stacked] = heldout_scores(networks, rows, y.numpy(), folds, config, rng)[0].dense()
+    assert np.abs(found[True] - found[False]).max() < 1e-3 * found[True].std()
+
+
+def test_what_torch_cannot_batch_trains_alone():
+    class Odd(nn.Module):
+        def forward(self, x):
+            try:
+                bool(x.any())  # a look at values
+            except RuntimeError:
+                raise ValueError("no such batch") from None
+            return x
+
+    rows, y, folds = problem()
+    networks = networks_of(Odd, rows, folds)
+    assert not can_be_stacked(networks, rows)
+    history = train(networks, rows, y, folds, TrainConfig(epochs=2), np.random.default_rng(0))
+    assert history.accuracy[-1] > 0.7
+
+
+class Sums(nn.Module):
+    def forward(self, x):
+        return x.sum(-1)
+
+
+@pytest.mark.parametrize("X", [images(), clouds(), ragged(), Items(images()[:, 0])])
+def test_other_data_than_vectors_are_not_stacked(X):
+    rows = observations(X, CPU)
+    flat = nn.Flatten if rows.kind != "sequences" else Sums
+    networks = [
+        build_network(rows, HALF, recipe_for(flat, rows), 3, "softmax", augment=False)
+        for _ in range(2)
+    ]
+    assert not can_be_stacked(networks, rows)
+
+
+# Loss that goes wrong
+
+
+@pytest.mark.parametrize("group_type", [Alone, Stacked])
+def test_a_loss_that_is_no_number_is_reported(group_type):
+    class Breaks(nn.Module):
+        """Well in eval mode, in which networks are tried."""
+
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 4)
+
+        def forward(self, x):
+            return self.layer(x) / 0 if self.training else self.layer(x)
+
+    rows, y, folds = problem()
+    networks = networks_of(Breaks, rows, folds[: 1 if group_type is Alone else 2])
+    group = group_type(networks, folds[: len(networks)], 1e-3, 0.0)
+    batches = torch.from_numpy(
+        np.stack([np.resize(f.train, (3, 20)) for f in folds[: len(networks)]], 1)
+    )
+    sentence = (
+        "the loss became nan within 3 steps of training; look for extreme values in the "
+        "data, or lower the learning rate of your own network."
+    )
+    with pytest.raises(InputError, match=exactly(sentence)):
+        group.run(batches, rows, y, averaging=0.99)
+
+
+@pytest.mark.parametrize("group_type", [Alone, Stacked])
+def test_a_score_that_is_no_number_is_no_miss(group_type):
+    rows, y, folds = problem()
+    row = folds[0].watch[5]
+    odd = rows.take(torch.tensor([row]))
+
+    class Gap(nn.Module):
+        def forward(self, x):
+            return torch.where((x == odd).all(dim=-1, keepdim=True), torch.nan, x)
+
+    n = 1 if group_type is Alone else 3
+    networks = [Network(Gap(), ScoreHead(2, 3)) for _ in range(n)]
+    group = group_type(networks, folds[:n], 1e-3, 0.0)
+    sentence = (
+        f"the network gives NaN or infinity for observation {row}; look for such values in it, or "
+        "for a division by zero in your own network."
+    )
+    with pytest.raises(InputError, match=exactly(sentence)):
+        group.watched_accuracy(rows, y)

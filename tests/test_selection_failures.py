@@ -1,0 +1,171 @@
+"""Candidates that fail, input that cannot be used, and training as told."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.checks import exactly
+from tests.selection_cases import Explodes, layer, quick, refused, xor
+from unsplit import InputError, TrainConfig, pairwise_tvd
+from unsplit.data.arrays import vector_rows
+from unsplit.datasets import gaussians
+from unsplit.estimation import Settings
+from unsplit.networks import build_network
+from unsplit.recipes import RECIPES
+from unsplit.sampling import crossfit_folds
+from unsplit.selection import Candidate
+from unsplit.training import Training, train
+
+
+def test_candidates_that_fail_are_listed_with_their_sentence():
+    X, labels = xor(20)
+    memory = torch.cuda.OutOfMemoryError("CUDA out of memory.\nSee the manual.")
+    candidates = {
+        "clouds": "pointnet++",
+        "three": nn.Linear(3, 4),
+        "sound": "logmel",
+        "wild": Candidate(layer(4), learning_rate=1e38),
+        "huge": Explodes(memory),
+        "fine": layer(8),
+    }
+    chosen = quick(candidates, X, labels, epochs=4)
+    assert chosen.name == "fine"
+    why = {trial.name: trial.why for trial in chosen.trials}
+    assert why["clouds"] == refused("pointnet++")
+    assert why["three"] == refused(nn.Linear(3, 4))
+    assert why["sound"] == refused("logmel")
+    assert why["wild"].startswith("the loss became nan within 10 steps of training; ")
+    assert why["huge"] == "CUDA out of memory."
+    failed = chosen.trials[1:]
+    assert np.isnan([trial.mean_accuracy for trial in failed]).all()
+    rounds = {trial.name: trial.round for trial in failed}
+    assert rounds == {"clouds": 0, "three": 0, "sound": 0, "wild": 1, "huge": 1}
+
+
+def test_a_bug_in_a_network_is_not_hidden():
+    X, labels = xor(20)
+    with pytest.raises(ZeroDivisionError):
+        quick([layer(4), Explodes(ZeroDivisionError())], X, labels, epochs=1)
+
+
+UNKNOWN = (
+    'backbone must be "auto", {}, a torch.nn.Module or a function that makes one, got {!r}.'
+).format
+NAMES = ", ".join(map(repr, RECIPES))
+
+BAD_CANDIDATES = {
+    "none": ([], 'candidates is empty; pass at least one, for example ["auto"].'),
+    "not in a list": (
+        "mlp",
+        "candidates must be a mapping or a list, got 'mlp'; put a single one into a list.",
+    ),
+    "unknown name": (["auto", "vgg"], UNKNOWN(NAMES, "vgg")),
+    "a number": ({"five": 5}, UNKNOWN(NAMES, "5")),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CANDIDATES)
+def test_candidates_that_cannot_be_used(case):
+    candidates, sentence = BAD_CANDIDATES[case]
+    with pytest.raises(InputError, match=exactly(sentence)):
+        quick(candidates, *xor(20))
+
+
+def test_all_fail():
+    clouds, images = refused("pointnet++"), refused("resnet18")
+    with pytest.raises(InputError, match=exactly(clouds)):
+        quick(["pointnet++"], *xor(20))
+    with pytest.raises(InputError, match=exactly(clouds)):
+        quick({"a": "pointnet++", "b": "pointnet++"}, *xor(20))
+    sentence = f"none of the 2 candidates can be trained. a: {clouds} b: {images}"
+    with pytest.raises(InputError, match=exactly(sentence)):
+        quick({"a": "pointnet++", "b": "resnet18"}, *xor(20))
+
+
+def test_all_fail_in_training():
+    sentence = "none of the 2 candidates can be trained. a: too wide. b: too deep."
+    candidates = {"a": Explodes(InputError("too wide.")), "b": Explodes(InputError("too deep."))}
+    with pytest.raises(InputError, match=exactly(sentence)):
+        quick(candidates, *xor(20))
+
+
+@pytest.mark.parametrize(
+    ("choice", "sentence"),
+    [
+        ({"augment": "flip"}, "augment must be \"auto\", False or a torch.nn.Module, got 'flip'."),
+        ({"learning_rate": 0}, "learning_rate must be above 0, got 0; 0.001 is usual."),
+        ({"weight_decay": -1.0}, "weight_decay must not be below 0, got -1.0."),
+        ({"batch_size": 0.5}, "batch_size must be a whole number of at least 1, got 0.5."),
+    ],
+)
+def test_candidates_that_cannot_be_made(choice, sentence):
+    with pytest.raises(InputError, match=exactly(sentence)):
+        Candidate(**choice)
+
+
+def test_data_that_cannot_be_used():
+    X, labels = xor(10)
+    with pytest.raises(InputError, match="X has 40 observations but labels has 39"):
+        quick(["mlp"], X, labels[:-1])
+    with pytest.raises(InputError, match="holdout must be a share between 0 and 1, got 2"):
+        quick(["mlp"], X, labels, holdout=2)
+    alone = (
+        "every cluster has one observation, so none can be held out to compare candidates; check "
+        "that labels are clusters and not row ids."
+    )
+    with pytest.raises(InputError, match=exactly(alone)):
+        quick(["mlp"], X, np.arange(40))
+
+
+def test_an_estimate_trains_as_told():
+    X, labels = xor(20)
+    slow = TrainConfig(learning_rate=1e-9)
+    settings = {"cv": 2, "epochs": 2, "random_state": 0, "device": "cpu"}
+    loss = pairwise_tvd(X, labels, training=slow, **settings).history.loss
+    # A network that does not move knows no more than a coin.
+    np.testing.assert_allclose(loss, np.log(2), atol=1e-4)
+    assert pairwise_tvd(X, labels, **settings).history.loss[-1] < 0.6
+
+
+@pytest.mark.parametrize(
+    ("training", "sentence"),
+    [
+        (3, "training must be an unsplit.TrainConfig or None, got 3."),
+        (TrainConfig(epochs=7), "epochs is 5 but training has 7; say it once, as epochs."),
+    ],
+)
+def test_training_that_cannot_be_used(training, sentence):
+    with pytest.raises(InputError, match=exactly(sentence)):
+        Settings(training=training, epochs=5)
+
+
+@pytest.mark.parametrize("batch_folds", [True, False])
+def test_training_by_epochs_is_training_at_once(batch_folds):
+    X, y = gaussians([[0, 0], [3, 0], [0, 3], [3, 3]], 20)
+    rows, folds = (
+        vector_rows(X, torch.device("cpu")),
+        crossfit_folds(y, 2, np.random.default_rng(0)),
+    )
+    config = TrainConfig(batch_folds=batch_folds, patience=2)
+    networks = []
+    for _ in range(2):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            recipe = RECIPES["mlp"]
+            networks.append([build_network(rows, fold, recipe, 4, "softmax") for fold in folds])
+    clusters = torch.from_numpy(y)
+    history = train(networks[0], rows, clusters, folds, config, np.random.default_rng(0))
+    training = Training(networks[1], rows, clusters, folds, config, np.random.default_rng(0))
+    n_epochs = 0
+    while not training.finished:
+        n_epochs += 1
+        assert training.epoch() is training.records[-1]
+        assert training.steps == 10 * n_epochs
+    resumed = training.restore()
+    assert 2 < len(history.epoch) == n_epochs < config.epochs
+    assert np.array_equal(resumed.kept_epoch, history.kept_epoch)
+    assert np.array_equal(resumed.loss, history.loss)
+    for one, other in zip(networks[0], networks[1], strict=True):
+        for name, value in one.state_dict().items():
+            assert torch.equal(value, other.state_dict()[name])

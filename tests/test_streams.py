@@ -1,0 +1,336 @@
+"""Any Dataset as observations: what its items may be, what is kept, and Datasets that lie."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from tests.any_data_cases import CPU, Items, clouds, everything, images
+from tests.checks import exactly
+from unsplit.data import streams
+from unsplit.data.kinds import observations
+from unsplit.data.streams import DatasetRows
+from unsplit.data.tensors import TensorRows
+from unsplit.errors import InputError
+
+CHANNELS_FIRST = np.ascontiguousarray(images().transpose(0, 3, 1, 2))
+SEQUENCES = clouds(numbers=2).astype(np.float32)
+BATCHES = [torch.tensor([3, 1, 3]), torch.tensor([[0, 2], [5, 4]]), torch.tensor([7])]
+
+# Items, their kind, and the array that gives the same batches.
+SOURCES = {
+    "vectors": (clouds()[:, :, 0].astype(np.float32), "vectors", None),
+    "images": (CHANNELS_FIRST, "images", images()),
+    "channels last": (images(), "images", images()),
+    "grey bytes": (images()[..., 0], "images", images()[..., 0]),
+    "points": (clouds().astype(np.float32), "points", clouds().astype(np.float32)),
+    "sequences": (SEQUENCES, "sequences", SEQUENCES),
+}
+
+
+def rows_of(items, kind=None):
+    return DatasetRows.of(Items(items), CPU, kind)
+
+
+WRAPPED = {
+    "arrays": lambda x: x,
+    "tensors": lambda x: torch.from_numpy(x.copy()),
+    "tuples": lambda x: (torch.from_numpy(x.copy()), "a label"),
+    "lists": lambda x: [x, 7],
+}
+
+
+@pytest.mark.parametrize("wrapped", WRAPPED)
+@pytest.mark.parametrize("source", SOURCES)
+def test_items_of_every_kind_give_what_arrays_give(source, wrapped):
+    items, kind, array = SOURCES[source]
+    rows = rows_of([WRAPPED[wrapped](item) for item in items])
+    assert rows.kind == kind
+    if array is None:
+        expected = torch.from_numpy(items)
+    else:
+        expected = everything(TensorRows.of(array, kind, CPU))
+    assert rows.shape == tuple(expected.shape[1:])
+    for index, streamed in zip(BATCHES, rows.stream(BATCHES), strict=True):
+        assert torch.equal(rows.take(index), expected[index])
+        assert torch.equal(streamed, expected[index])
+
+
+def test_a_tensor_dataset_is_one_too():
+    data = TensorDataset(torch.from_numpy(SEQUENCES), torch.zeros(24))
+    rows = observations(data, CPU)
+    assert (rows.kind, len(rows), rows.shape) == ("sequences", 24, (3, 12))
+
+
+ITEM_TYPES = {
+    "uint8": torch.uint8,
+    "float16": torch.float16,
+    "float32": torch.float32,
+    "float64": torch.float32,
+    "int64": torch.float32,
+    "bool": torch.uint8,
+}
+
+
+@pytest.mark.parametrize("dtype", ITEM_TYPES)
+def test_images_of_every_type_can_be_standardised(dtype):
+    items = (CHANNELS_FIRST % 7).astype(dtype)
+    rows = rows_of(items)
+    batch = everything(rows)
+    assert batch.dtype == ITEM_TYPES[dtype]
+    np.testing.assert_array_equal(batch.float(), items.astype(np.float32))
+    mean, scale = rows.moments(np.arange(24))
+    assert ((batch - mean) / scale).dtype == torch.float32
+
+
+@pytest.mark.parametrize("kind", ["vectors", "sequences", "points"])
+def test_items_can_be_taken_for_another_kind(kind):
+    items = clouds().astype(np.float32)
+    rows = rows_of(items, kind)
+    assert rows.kind == kind
+    assert rows.shape == {"vectors": (36,), "sequences": (4, 12), "points": (12, 3)}[kind]
+
+
+def test_items_of_one_axis_can_be_sequences():
+    rows = rows_of(SEQUENCES[:, :, 0], "sequences")
+    expected = everything(TensorRows.of(SEQUENCES[:, :, 0], "sequences", CPU))
+    assert torch.equal(everything(rows), expected)
+
+
+@pytest.mark.parametrize(
+    ("items", "kind", "sentence"),
+    [
+        (
+            torch.zeros(4),
+            None,
+            "an array of shape (4,) is none of: vectors (n, d), images (n, h, w) or (n, h, w, c), "
+            "clouds (n, points, 3), sequences (n, length, channels); reshape it.",
+        ),
+        (torch.zeros(4), "vectors", "vectors must have shape (n, d), got (4,); reshape X."),
+        (
+            torch.zeros(4, 5),
+            "images",
+            "images must have shape (n, h, w) or (n, h, w, c), got (4, 5); reshape X.",
+        ),
+        (
+            torch.zeros(4, 5, 2),
+            "points",
+            "points must have shape (n, points, 3), got (4, 5, 2); reshape X.",
+        ),
+    ],
+)
+def test_items_that_cannot_be_of_this_kind_are_refused(items, kind, sentence):
+    with pytest.raises(InputError, match=exactly(sentence)):
+        rows_of(items, kind)
+
+
+# Moments
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_moments_are_those_of_arrays(source, monkeypatch):
+    items, kind, array = SOURCES[source]
+    monkeypatch.setattr(streams, "BATCH", 4)
+    index = np.array([7, 0, 3, 8, 9, 1, 20])
+    found = rows_of(items).moments(index)
+    if array is None:
+        expected = [torch.from_numpy(v) for v in (items[index].mean(axis=0), items[index].std(0))]
+    else:
+        expected = TensorRows.of(array, kind, CPU).moments(index)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_moments_look_at_some_of_many(monkeypatch):
+    monkeypatch.setattr(streams, "LOOKED_AT", 3)
+    asked = []
+
+    class Spy(Items):
+        def __getitem__(self, index):
+            asked.append(index)
+            return super().__getitem__(index)
+
+    rows = DatasetRows.of(Spy(CHANNELS_FIRST), CPU)
+    asked.clear()
+    rows.moments(np.array([20, 3, 5, 7, 9, 1]))
+    assert asked == [20, 5, 9]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_items_that_are_not_finite_are_named(bad):
+    items = CHANNELS_FIRST.astype(np.float32)
+    items[13, 0, 2, 2] = bad
+    sentence = (
+        "item 13 of the Dataset has values that are NaN or infinite; remove such items or fill in "
+        "the values first."
+    )
+    with pytest.raises(InputError, match=exactly(sentence)):
+        rows_of(items).moments(np.arange(24))
+
+
+# Datasets that lie
+
+
+def test_items_of_another_shape_are_refused():
+    items = [torch.zeros(3, 6, 6)] * 5 + [torch.zeros(3, 5, 6)]
+    rows = rows_of(items)
+    sentence = "item 5 has shape (3, 5, 6) where item 0 has (3, 6, 6); all must be alike."
+    with pytest.raises(InputError, match=exactly(sentence)):
+        rows.take(torch.tensor([0, 5]))
+    with pytest.raises(InputError, match=r"item 5 has shape \(3, 5, 6\)"):
+        list(rows.stream([torch.tensor([1]), torch.tensor([5])]))
+
+
+def test_a_length_that_is_too_large_is_found_out():
+    rows = DatasetRows.of(Items(list(CHANNELS_FIRST), length=30), CPU)
+    sentence = (
+        "item 27 of the dataset cannot be had (IndexError: list index out of range) though its "
+        "length is 30; make its length the number of its items."
+    )
+    with pytest.raises(InputError, match=exactly(sentence)):
+        rows.take(torch.tensor([3, 27]))
+    with pytest.raises(InputError, match=exactly(sentence)):
+        list(rows.stream([torch.tensor([3]), torch.tensor([27])]))
+    with pytest.raises(InputError, match="item 24 of the dataset cannot be had"):
+        rows._read_all()
+
+
+def test_an_item_that_cannot_be_had_is_found_out_at_the_start():
+    class Broken(Items):
+        def __getitem__(self, index):
+            raise IndexError("gone")
+
+    with pytest.raises(InputError, match=r"item 0 of the dataset cannot be had \(IndexError: gone"):
+        observations(Broken([1, 2]), CPU)
+
+
+def test_an_error_of_the_dataset_itself_is_shown_as_it_is():
+    class Broken(Items):
+        def __getitem__(self, index):
+            if index == 2:
+                raise OSError("no such file")
+            return super().__getitem__(index)
+
+    rows = DatasetRows.of(Broken(CHANNELS_FIRST), CPU)
+    with pytest.raises(OSError, match="no such file"):
+        rows.take(torch.tensor([1, 2]))
+
+
+def test_an_empty_dataset_is_refused():
+    with pytest.raises(InputError, match="the dataset has length 0; pass one with items"):
+        observations(Items([]), CPU)
+
+
+# Keys
+
+
+def test_keys_are_the_datasets_own_or_else_the_places():
+    data = Items(CHANNELS_FIRST)
+    assert DatasetRows.of(data, CPU).keys.tolist() == list(range(24))
+    data.keys = list(range(100, 124))
+    np.testing.assert_array_equal(DatasetRows.of(data, CPU).keys, np.arange(100, 124))
+
+
+def test_a_method_called_keys_is_something_else():
+    class Mapping(Items):
+        def keys(self):
+            return ["image", "label"]
+
+    assert DatasetRows.of(Mapping(CHANNELS_FIRST), CPU).keys.tolist() == list(range(24))
+
+
+def test_keys_of_another_number_are_refused():
+    data = Items(CHANNELS_FIRST)
+    data.keys = [1, 2, 3]
+    sentence = (
+        "the keys of the Dataset have shape (3,), but there are 24 items; give each a number that "
+        "depends on its content alone."
+    )
+    with pytest.raises(InputError, match=exactly(sentence)):
+        _ = DatasetRows.of(data, CPU).keys
+
+
+# What is kept
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_items_that_fit_on_the_device_are_read_once(source, monkeypatch):
+    items, _, _ = SOURCES[source]
+    monkeypatch.setattr(streams, "BATCH", 7)
+    reads = np.zeros(24, int)
+
+    class Counting(Items):
+        def __getitem__(self, index):
+            reads[index] += 1
+            return super().__getitem__(index)
+
+    rows = DatasetRows.of(Counting(items), CPU)
+    expected = [rows.take(index) for index in BATCHES]
+    moments = rows_of(items).moments(np.arange(24))
+    monkeypatch.setattr(rows, "_should_be_kept", lambda: True)
+    assert rows.shape == tuple(expected[0].shape[1:])
+    reads[:] = 0
+    for _ in range(3):
+        for one, other in zip(rows.stream(BATCHES), expected, strict=True):
+            assert torch.equal(one, other)
+    for index, other in zip(BATCHES, expected, strict=True):
+        assert torch.equal(rows.take(index), other)
+    for one, other in zip(rows.moments(np.arange(24)), moments, strict=True):
+        torch.testing.assert_close(one, other)
+    assert reads.tolist() == [1] * 24
+    assert rows.kept.dtype == expected[0].dtype
+
+
+def test_kept_images_lie_as_convolutions_like_them():
+    rows = rows_of(CHANNELS_FIRST)
+    assert rows._read_all().is_contiguous(memory_format=torch.channels_last)
+
+
+def test_nothing_is_kept_on_the_cpu():
+    rows = rows_of(CHANNELS_FIRST)
+    assert len(list(rows.stream(BATCHES))) == 3
+    assert rows.kept is None
+
+
+@pytest.mark.parametrize(("free", "expected"), [(10**4, True), (6000, False)])
+def test_a_gpu_keeps_what_fits_into_a_share_of_its_free_memory(free, expected, monkeypatch):
+    rows = rows_of(CHANNELS_FIRST)  # 24 · 3 · 6 · 6 = 2592 bytes
+    assert rows.shape == (3, 6, 6)
+    rows.device = torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 10**9))
+    assert rows._should_be_kept() is expected
+
+
+# Others like these
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_first_items_need_the_dataset_no_more(source):
+    items, kind, _ = SOURCES[source]
+    rows = rows_of(items)
+    few = pickle.loads(pickle.dumps(rows.first(2)))
+    assert (len(few), few.kind, few.shape) == (2, kind, rows.shape)
+    assert not isinstance(few.dataset, Items)
+    assert torch.equal(everything(few), rows.take(torch.tensor([0, 1])))
+    new = few.another(Items(items[4:7]))
+    assert torch.equal(everything(new), rows.take(torch.tensor([4, 5, 6])))
+    assert torch.equal(everything(few.another(items[4:7])), everything(new))
+
+
+def test_other_items_must_be_alike():
+    rows = rows_of(CHANNELS_FIRST).first(1)
+    sentence = "X has items of shape (1, 6, 6), but (3, 6, 6) were fitted; pass the same."
+    with pytest.raises(InputError, match=exactly(sentence)):
+        rows.another(Items(CHANNELS_FIRST[:, :1]))
+    with pytest.raises(InputError, match="images must have shape"):
+        rows.another(Items(clouds()[:, :, 0]))
+
+
+def test_other_sequences_may_have_another_length_but_not_other_channels():
+    rows = rows_of(SEQUENCES).first(1)
+    assert rows.another(Items(SEQUENCES[:, :5])).shape == (3, 5)
+    sentence = "X has items of shape (2, 12), but (3, 12) were fitted; pass the same."
+    with pytest.raises(InputError, match=exactly(sentence)):
+        rows.another(Items(SEQUENCES[:, :, :1]))
