@@ -71,7 +71,11 @@ def test_labels_of_another_length(refuses):
 
 def test_unreadable_files(refuses):
     Path("cells.npy").mkdir()
-    refuses(merge(data="cells.npy"), "cells.npy is a folder; name a file in it.")
+    refuses(
+        merge(data="cells.npy"),
+        "cells.npy holds no images; put the images of each cluster into a subfolder, or list them "
+        "in a .csv file with columns path and cluster.",
+    )
     Path("table.csv").write_bytes(b"x,y,cluster\n\xff\xfe,2,3\n")
     refuses(merge(data="table.csv"), "table.csv is not text in UTF-8; save it again as UTF-8.")
     Path("cells.xlsx").write_bytes(b"PK")
@@ -266,7 +270,10 @@ def test_unusable_device(refuses):
 
 
 def test_what_is_missing_is_named(refuses):
-    refuses(unsplit("merge", "data.csv", "--out", "out"), "Missing option '--labels'.")
+    refuses(
+        unsplit("merge", "data.csv", "--out", "out"),
+        "data.csv does not say which cluster is whose; name a column or a file with --labels.",
+    )
     refuses(unsplit("merge"), "Missing argument 'DATA'.")
     # The rest of the sentence is up to the version of click.
     for arguments, start in (("merg", "No such command"), ("--quiet", "No such option")):

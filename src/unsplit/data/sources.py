@@ -112,8 +112,8 @@ def _arrays_of_any_shape(path: Path) -> dict[str, Any] | None:
         # Mapped, so that an array larger than memory can be used.
         try:
             array = np.load(path, mmap_mode="r")
-        except (ValueError, OSError):
-            return None
+        except (ValueError, OSError, EOFError):
+            return None  # whoever reads tables says what is wrong
         return {"X": array} if array.ndim > 2 else None
     if ending != ".npz" or not path.is_file():
         return None

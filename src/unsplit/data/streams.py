@@ -123,7 +123,7 @@ class DatasetRows(Rows):
                 f"the keys of the Dataset have shape {keys.shape}, but there are {len(self)} items;"
                 " give each a number that depends on its content alone."
             )
-        return keys
+        return keys.astype(np.uint64)
 
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
         """Mean and scale of channels over some of the items."""
