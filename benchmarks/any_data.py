@@ -11,25 +11,33 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 import unsplit
 from benchmarks.common import print_table
-from unsplit.data.audio import read_audio
-from unsplit.data.ragged import Ragged
+from unsplit.data.audio import Audio, read_audio
 from unsplit.metrics import majority_categories, quality
 from unsplit.overclustering import artificial
-
-Problem = tuple[str, Any, NDArray[Any], NDArray[Any], list[tuple[str, dict[str, Any]]]]
 
 PAPER = {"holdout": 0.2, "loss": "pairwise"}
 BOTH: list[tuple[str, dict[str, Any]]] = [("paper's hold-out", PAPER), ("5-fold cross-fit", {})]
 
 
-def used(X: Any, clusters: NDArray[Any], categories: NDArray[Any]) -> tuple[Any, ...]:
+class Problem(NamedTuple):
+    """Data, its over-clustering, the truth, ways to estimate, and networks to choose from."""
+
+    title: str
+    X: Any
+    clusters: NDArray[Any]
+    categories: NDArray[Any]
+    ways: list[tuple[str, dict[str, Any]]]
+    candidates: tuple[str, ...] = ()
+
+
+def used(X: Any, clusters: NDArray[Any], categories: NDArray[Any]) -> tuple[Any, Any, Any]:
     kept = np.flatnonzero(clusters >= 0)
     return X[kept], clusters[kept], categories[kept]
 
@@ -43,16 +51,19 @@ def tiny_imagenet(folder: Path) -> Iterator[Problem]:
     X = np.stack([np.asarray(image) for image in images])
     category = np.unique([name.split("/")[-2] for name in names], return_inverse=True)[1]
     clusters = artificial(category, 50, 0.3, 0)
-    yield ("60 ImageNet categories, 50 a cluster, 30 % noise", *used(X, clusters, category), BOTH)
+    yield Problem(
+        "60 ImageNet categories, 50 a cluster, 30 % noise", *used(X, clusters, category), BOTH
+    )
 
 
 def modelnet(folder: Path) -> Iterator[Problem]:
     data = np.load(folder / "modelnet40.train.npz")
-    networks = [(name, {"backbone": name, "cv": 3}) for name in ("single-layer", "pointnet++")]
+    names = ("single-layer", "pointnet++")
+    ways: list[tuple[str, dict[str, Any]]] = [(n, {"backbone": n, "cv": 3}) for n in names]
     for size in (10, 50):
         clusters = artificial(data["label"], size, 0.0, 0)
         found = used(data["points"], clusters, data["label"])
-        yield (f"ModelNet40, {size} a cluster", *found, networks)
+        yield Problem(f"ModelNet40, {size} a cluster", *found, ways, names)
 
 
 def omniglot(folder: Path) -> Iterator[Problem]:
@@ -61,22 +72,20 @@ def omniglot(folder: Path) -> Iterator[Problem]:
     small = images.reshape(659, 20, 35, 3, 35, 3).mean(axis=(3, 5))
     X = (255 * small).astype(np.uint8).reshape(-1, 35, 35)
     category = np.repeat(np.arange(659), 20)
-    yield ("Omniglot, 10 drawings a cluster", X, artificial(category, 10, 0.0, 0), category, BOTH)
+    yield Problem(
+        "Omniglot, 10 drawings a cluster", X, artificial(category, 10, 0.0, 0), category, BOTH
+    )
 
 
 def speech(folder: Path) -> Iterator[Problem]:
     data = np.load(folder / "free-spoken-digits.npz")
-    groups = np.unique(data["digit"] * 100 + data["speaker"], return_inverse=True)[1]
+    names = np.char.add(data["digit"].astype(str), data["speaker"])
+    groups = np.unique(names, return_inverse=True)[1]
     clusters = artificial(groups, 10, 0.0, 0)
     sounds = read_audio(folder / "free-spoken-digits.npz").sounds
-    rate = Rated(sounds, 8000)
-    yield ("spoken digits by digit and speaker, 10 a cluster", rate, clusters, groups, BOTH)
-
-
-def Rated(sounds: Ragged, rate: int) -> Any:  # noqa: N802
-    from unsplit.data.audio import Audio
-
-    return Audio(sounds, None, np.arange(len(sounds)), rate, {})
+    # The file does not say that it has 8,000 samples a second.
+    X = Audio(sounds, None, np.arange(len(sounds)), 8000, {})
+    yield Problem("spoken digits by digit and speaker, 10 a cluster", X, clusters, groups, BOTH)
 
 
 def cells(folder: Path) -> Iterator[Problem]:
@@ -87,7 +96,7 @@ def cells(folder: Path) -> Iterator[Problem]:
         X, types = scipy.sparse.csr_array(file["X"][:]), file["Y"][:]
     clusters = artificial(types, 10, 0.0, 0)
     ways = [*BOTH, ("5-fold cross-fit, mlp", {"backbone": "mlp"})]
-    yield ("bladder cells, raw counts, 10 a cluster", X, clusters, types, ways)
+    yield Problem("bladder cells, raw counts, 10 a cluster", X, clusters, types, ways)
 
 
 DATA: dict[str, Callable[[Path], Iterator[Problem]]] = {
@@ -99,6 +108,25 @@ DATA: dict[str, Callable[[Path], Iterator[Problem]]] = {
 }
 
 
+def estimated(problem: Problem, device: str, epochs: int) -> Iterator[tuple[Any, ...]]:
+    """A row of the table for each way to estimate."""
+    kept = problem.clusters >= 0
+    majorities = majority_categories(problem.clusters[kept], problem.categories[kept])
+    for way, settings in problem.ways:
+        start = time.perf_counter()
+        found = unsplit.pairwise_tvd(
+            problem.X,
+            problem.clusters,
+            random_state=0,
+            device=device,
+            epochs=epochs,
+            **settings,
+        )
+        seconds = time.perf_counter() - start
+        scores = [quality(found.divergence(d), majorities) for d in ("tv", "lecam", "overlap")]
+        yield (way, *scores, found.mean_accuracy, len(found.history.epoch), seconds)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
@@ -106,26 +134,27 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--epochs", type=int, default=200)
     args = parser.parse_args()
+    header = ("estimator", "Q of tv", "lecam", "overlap", "A", "epochs", "seconds")
     for name in args.only:
-        for title, X, clusters, categories, ways in DATA[name](args.data):
+        for problem in DATA[name](args.data):
             rows = []
-            for way, settings in ways:
-                start = time.perf_counter()
-                found = unsplit.pairwise_tvd(
-                    X, clusters, random_state=0, device=args.device, epochs=args.epochs, **settings
+            for row in estimated(problem, args.device, args.epochs):
+                rows.append(row)
+                print(problem.title, *row, flush=True)
+            k = len(np.unique(problem.clusters[problem.clusters >= 0]))
+            print_table(f"{problem.title} (k = {k:,})", header, rows)
+            if problem.candidates:
+                print(
+                    unsplit.select(
+                        problem.candidates,
+                        problem.X,
+                        problem.clusters,
+                        device=args.device,
+                        epochs=args.epochs,
+                        random_state=0,
+                    ),
+                    flush=True,
                 )
-                seconds = time.perf_counter() - start
-                kept = clusters >= 0
-                majorities = majority_categories(clusters[kept], categories[kept])
-                scores = [
-                    quality(found.divergence(d), majorities) for d in ("tv", "lecam", "overlap")
-                ]
-                epochs = len(found.history.epoch)
-                rows.append((way, *scores, found.mean_accuracy, epochs, seconds))
-                print(title, *rows[-1], flush=True)
-            k = len(np.unique(clusters[clusters >= 0]))
-            header = ("estimator", "Q of tv", "lecam", "overlap", "A", "epochs", "seconds")
-            print_table(f"{title} (k = {k:,})", header, rows)
 
 
 if __name__ == "__main__":

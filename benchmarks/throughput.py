@@ -1,6 +1,6 @@
 """Images per second: our training loop against a plain one, and streaming against the decoder.
 
-python -m benchmarks.throughput [--device cuda] [--folder FOLDER] [--repeat 5]
+python -m benchmarks.throughput [--device cuda] [--folder FOLDER] [--repeat 5] [--compile]
 """
 
 import argparse
@@ -48,7 +48,9 @@ def ours(rows: Rows, clusters: Any, batch: int) -> Callable[[int], None]:
     return run
 
 
-def plain(images: Tensor, clusters: Any, batch: int) -> tuple[str, Callable[[int], None]]:
+def plain(
+    images: Tensor, clusters: Any, batch: int, compiled: bool = False
+) -> tuple[str, Callable[[int], None]]:
     """A loop as one writes it: ResNet-18, cross-entropy, data on the device, augmentation on."""
     device = images.device
     try:
@@ -59,6 +61,8 @@ def plain(images: Tensor, clusters: Any, batch: int) -> tuple[str, Callable[[int
         name = "our own"
         network = nn.Sequential(ResNet18(3, images.shape[-1]), nn.Linear(512, K))
     network = network.to(device, memory_format=torch.channels_last)
+    if compiled:
+        name, network = f"{name}, compiled", torch.compile(network)
     augment = ImageAugmentation.for_images(3)
     optimizer = torch.optim.AdamW(network.parameters(), fused=True)
     labels = torch.from_numpy(clusters).to(device)
@@ -96,12 +100,17 @@ def on_device(args: argparse.Namespace, device: torch.device) -> None:
     clusters = np.arange(args.images) % K
     rows = observations(pixels, device)
     images = torch.from_numpy(pixels).to(device).movedim(-1, 1)
-    name, simple = plain(images, clusters, args.batch)
-    loops = {f"plain ({name} ResNet-18)": simple, "unsplit": ours(rows, clusters, args.batch)}
+    loops = {}
+    for compiled in [False, True][: 1 + args.compile]:
+        name, simple = plain(images, clusters, args.batch, compiled)
+        loops[f"plain ({name} ResNet-18)"] = simple
+    loops["unsplit"] = ours(rows, clusters, args.batch)
     cuda = device.type == "cuda"
     found: dict[str, list[float]] = {name: [] for name in loops}
-    for run in loops.values():
+    for name, run in loops.items():
+        start = time.perf_counter()
         run(args.steps // 4 + 1)
+        print(f"{name}: {time.perf_counter() - start:.1f} s to warm up", flush=True)
     for _ in range(3):
         for name, run in loops.items():
             found[name].append(rate(run, args.steps, args.batch, cuda))
@@ -143,6 +152,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="auto")
     parser.add_argument("--folder", help="images to stream, one subfolder per cluster")
+    parser.add_argument("--compile", action="store_true", help="a compiled plain loop as well")
     parser.add_argument("--repeat", type=int, default=5, help="times the folder is listed")
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--batch", type=int, default=512)

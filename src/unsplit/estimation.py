@@ -180,6 +180,8 @@ def fit(
         folds = [holdout_fold(in_order, settings.holdout, rng)]
     folds = [Fold(order[f.train], order[f.watch], order[f.test]) for f in folds]
     k = len(encoded.cluster_ids)
+    names = np.zeros(k, np.int64)
+    names[clusters[order]] = encoded.clusters[order]
     with private_randomness(int(rng.integers(2**63)), where), _reporter(progress) as tell:
         networks = [
             build_network(
@@ -187,10 +189,8 @@ def fit(
             )
             for fold in folds
         ]
-        scores, history = heldout_scores(networks, rows, clusters, folds, config, rng, tell)
-    names = np.zeros(k, np.int64)
-    names[clusters[encoded.clusters >= 0]] = encoded.clusters[encoded.clusters >= 0]
-    result = summarize(scores.renamed(names), history, encoded)
+        scores, history = heldout_scores(networks, rows, clusters, folds, config, rng, tell, names)
+    result = summarize(scores, history, encoded)
     return Fitted(rows, clusters, folds, networks, names, result, config, recipe.name)
 
 

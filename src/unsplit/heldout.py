@@ -100,23 +100,29 @@ def heldout_scores(
     config: TrainConfig,
     rng: np.random.Generator,
     on_epoch: Progress | None = None,
+    names: Index | None = None,
 ) -> tuple[HeldoutScores, History]:
-    """Train one network per fold and score each fold's ``test`` rows with it."""
+    """Train one network per fold and score each fold's ``test`` rows with it.
+
+    The scores call cluster c ``names[c]``, if there are names.
+    """
     device = next(networks[0].parameters()).device
     on_device = torch.from_numpy(clusters).to(device)
     history = train(networks, rows, on_device, folds, config, rng, on_epoch)
-    tests = [fold.test[np.argsort(clusters[fold.test], kind="stable")] for fold in folds]
+    names = np.arange(networks[0].head.n_clusters) if names is None else names
+    # In their last order from the start: of many observations, a second copy would be a lot.
+    tests = [fold.test[np.lexsort((fold.test, names[clusters[fold.test]]))] for fold in folds]
     test_rows = np.concatenate(tests)
-    # One array from the start: of many observations, two would be a lot.
     features = np.empty((len(test_rows), networks[0].head.in_features), np.float32)
     places = np.split(features, np.cumsum([len(test) for test in tests])[:-1])
     for network, test, place in zip(networks, tests, places, strict=True):
         _write_features(place, network, rows, test)
+    columns = torch.from_numpy(np.argsort(names)).to(device)
     scores = HeldoutScores(
         features=features,
-        weights=np.stack([n.head.weight.detach().float().cpu().numpy() for n in networks]),
-        bias=np.stack([n.head.bias.detach().float().cpu().numpy() for n in networks]),
-        clusters=clusters[test_rows],
+        weights=np.stack([n.head.weight[columns].detach().cpu().numpy() for n in networks]),
+        bias=np.stack([n.head.bias[columns].detach().cpu().numpy() for n in networks]),
+        clusters=names[clusters[test_rows]],
         folds=np.repeat(np.arange(len(folds)), [len(test) for test in tests]),
         rows=test_rows,
     )

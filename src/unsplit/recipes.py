@@ -29,7 +29,7 @@ Backbone = str | nn.Module | Callable[[], nn.Module]
 
 # Convolutions with batch normalisation: decay as usual for them, not as for small networks.
 DEEP = TrainConfig(learning_rate=1e-3, weight_decay=0.1, batch_size=256)
-CLOUDS = replace(DEEP, batch_size=64)
+CLOUDS = replace(DEEP, learning_rate=3e-4, batch_size=64)
 
 
 @dataclass(frozen=True)

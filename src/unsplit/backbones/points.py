@@ -48,8 +48,10 @@ class PointNet2(nn.Module):
 
     Notes
     -----
-    One layer is normalised, the first that sees the whole cloud, over its channels.  Without it
-    learning is slow; more of them, around every centroid, slow it too.  Normalising over the batch
+    Two layers are normalised over their channels.  Without the first that sees the whole cloud
+    learning is slow; more of them, around every centroid, slow it too.  Without the last, many
+    small clusters, whose first steps are mostly noise, can switch off all features for good.
+    Normalising over the batch
     would make a cloud's features depend on the others, and running means would belong to the last
     weights, not to the mean of the weights that is kept after training.
 
@@ -89,7 +91,9 @@ class PointNet2(nn.Module):
             nn.Linear(256, out_features),
             nn.ReLU(),
         )
-        self.last = nn.Sequential(nn.Linear(out_features + 4, out_features), nn.ReLU())
+        self.last = nn.Sequential(
+            nn.Linear(out_features + 4, out_features), nn.LayerNorm(out_features), nn.ReLU()
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Features of x."""

@@ -1,0 +1,97 @@
+"""Our own: one training, and every strategy and stopping rule on what it gave."""
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import unsplit
+from benchmarks.peers.task import Outcome, Task
+from unsplit.estimation import Settings
+from unsplit.pipeline import Merged, Wishes, merge_overclustering
+
+# They train after every merge, so that the time grows with the number of clusters.
+MOST_CLUSTERS_TO_RETRAIN = 20
+
+
+# Where the clusters are cells of a partition, cuts of these are cuts after the valleys.
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "unsplit, without view": {"view": None},
+    "unsplit, average linkage": {"strategy": "linkage"},
+}
+# No valley is looked for, so that the order of the merges is all there is.
+ORDERS: dict[str, dict[str, Any]] = {
+    "unsplit, order": {"max_tvd": 1.0},
+    "unsplit, order without view": {"max_tvd": 1.0, "view": None},
+    "unsplit, order of average linkage": {"max_tvd": 1.0, "strategy": "linkage"},
+    "unsplit, order of overlap": {"max_tvd": 1.0, "strategy": "linkage", "statistic": "overlap"},
+}
+RULES: dict[str, dict[str, Any]] = {
+    "unsplit, alpha=0.05": {"alpha": 0.05},
+    "unsplit, max_tvd=0.5": {"max_tvd": 0.5},
+}
+
+
+def unsplit_family(task: Task) -> dict[str, Outcome]:
+    """Network and view once, then each way to merge; each one's time includes the training."""
+    start = time.perf_counter()
+    merged = _merge_anew(task, Wishes())
+    seconds = time.perf_counter() - start
+    again = partial(_again, merged, task, seconds)
+    outcomes = {"unsplit": _outcome(merged.tree, task, seconds)}
+    outcomes |= {name: again(wishes) for name, wishes in STRATEGIES.items()}
+    outcomes |= {name: replace(again(wishes), automatic=None) for name, wishes in ORDERS.items()}
+    outcomes |= {
+        name: replace(again(wishes), at=None, tree=False) for name, wishes in RULES.items()
+    }
+    outcomes["unsplit, spectral"] = Outcome(at=_spectral(merged, task), seconds=seconds)
+    return outcomes
+
+
+def warm(task: Task) -> Outcome:
+    """Train on after every merge."""
+    return _retraining(task, "warm")
+
+
+def retrain(task: Task) -> Outcome:
+    """The paper's way: train from scratch after every merge."""
+    return _retraining(task, "retrain")
+
+
+def _retraining(task: Task, strategy: str) -> Outcome:
+    if task.k > MOST_CLUSTERS_TO_RETRAIN:
+        return Outcome()
+    return _outcome(_merge_anew(task, Wishes(strategy=strategy)).tree, task, None)
+
+
+def _merge_anew(task: Task, wishes: Wishes) -> Merged:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of partitions, and of small clusters
+        return merge_overclustering(
+            task.X, task.clusters, wishes, Settings(device="cpu"), task.seed
+        )
+
+
+def _again(merged: Merged, task: Task, before: float, wishes: dict[str, Any]) -> Outcome:
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        tree = unsplit.merge(merged.fitted.result, **{"view": merged.view, **wishes})
+    return _outcome(tree, task, before + time.perf_counter() - start)
+
+
+def _spectral(merged: Merged, task: Task) -> Callable[[int], Any]:
+    def at(n: int) -> Any:
+        wishes = {"n_clusters": n, "strategy": "spectral", "random_state": task.seed}
+        return _again(merged, task, 0.0, wishes).automatic
+
+    return at
+
+
+def _outcome(tree: unsplit.MergeTree, task: Task, seconds: float | None) -> Outcome:
+    def at(n: int) -> Any:
+        return tree.cut(n_clusters=n).labels(task.clusters)
+
+    return Outcome(tree.labels(task.clusters), at, tree=True, seconds=seconds)

@@ -1,0 +1,34 @@
+"""Data whose groups are known: name → (data folder, seed) → problem.
+
+The seed draws the sample where the data are simulated and the subset where there are more of them
+than are used; digits and cells are always the same.  Files are looked for in the data folder and
+in :data:`benchmarks.peers.problems.files.CACHE`; ``python -m benchmarks.peers.problems.fetch``
+puts there what a package registry has.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.peers.problems import real, simulated
+from benchmarks.peers.task import Problem
+
+PROBLEMS: dict[str, Callable[[Path, int], Problem]] = {
+    "digits": real.digits,
+    "bladder cells": real.bladder_cells,
+    "pbmc68k": real.pbmc68k,
+    "fashion-mnist": real.fashion_mnist,
+    "imagenet": real.imagenet,
+    "modelnet40": real.modelnet,
+    "spoken digits": real.spoken_digits,
+    **{name: simulated.as_problem(name, draw) for name, draw in simulated.DRAWS.items()},
+}
+
+
+def initial_numbers(problem: Problem) -> tuple[int, int, int]:
+    """Numbers of clusters to start from: two, four and eight for each true group.
+
+    A single group is cut into 10, 20 and 40.
+    """
+    if problem.n_true == 1:
+        return 10, 20, 40
+    return 2 * problem.n_true, 4 * problem.n_true, 8 * problem.n_true
