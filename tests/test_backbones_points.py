@@ -397,7 +397,7 @@ def test_levels_that_do_not_fit_are_refused(n_centroids, radii):
 
 
 def test_noise_does_not_switch_the_features_off():
-    """Of a thousand clusters the first steps see noise; without the last normalisation they kill."""
+    """The first steps of many clusters are noise; without the last normalisation they kill."""
     x = torch.rand(128, 24, 3)
     net, head = small(out_features=64), nn.Linear(64, 1000)
     optimizer = torch.optim.AdamW([*net.parameters(), *head.parameters()], lr=3e-3)

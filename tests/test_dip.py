@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 import scipy.stats
-from benchmarks.dip_table import LEVELS, dips
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from benchmarks.dip_table import LEVELS, dips
 from unsplit.dip import _null_table, dip_p_value, dip_statistic, dip_test
 from unsplit.errors import InputError
 

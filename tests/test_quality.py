@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+
 from benchmarks.common import split_digits
 from benchmarks.known_truth import spread_means
-
 from unsplit import datasets, pairwise_tvd
 from unsplit.metrics import majority_categories, quality
 

@@ -1,0 +1,1 @@
+"""Merging over-clusterings: every method people use today on the same data."""
