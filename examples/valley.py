@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
 
 import unsplit
-from unsplit.merging.clusters import Mixtures
+from unsplit.merging.evidence import Mixtures
 
 COLOURS = np.array(["#4477AA", "#EE6677"])
 

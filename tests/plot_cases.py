@@ -6,7 +6,8 @@ import scipy.cluster.hierarchy as sch
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from unsplit.merging.tree import Merge, MergeTree
+from unsplit.merging.steps import Merge
+from unsplit.merging.tree import MergeTree
 
 # Else merely comparing rcParams would choose a backend and change them.
 matplotlib.use("Agg")
@@ -23,7 +24,8 @@ def tree_of(linkage, taken, *, names=None, tvd=None, statistic="lecam"):
         a, b = int(left), int(right)
         interval = max(0.0, tvd[step] - 0.1), min(1.0, tvd[step] + 0.1)
         sides = a, b, sizes[a], sizes[b]
-        merges.append(Merge(*sides, height, height, float(tvd[step]), *interval, 1.0, "closest"))
+        evidence = float(tvd[step]), *interval, 1.0, float("nan"), 0
+        merges.append(Merge(*sides, height, height, *evidence, "closest"))
         sizes.append(sizes[a] + sizes[b])
     return MergeTree(
         cluster_ids=np.arange(k) if names is None else np.array(names),

@@ -25,14 +25,16 @@ from tests.cli_cases import (
     unsplit,
     write_data,
 )
+from tests.merging_cases import same_merges
 from unsplit.cli.course import Course
-from unsplit.cli.words import of_merge, shortened
+from unsplit.cli.words import of_merge, of_review, shortened
 from unsplit.estimation import Settings
 from unsplit.merging.agglomerate import Record
 from unsplit.pipeline import Wishes, merge_overclustering
 from unsplit.training import EpochRecord
 
-FILES = ["distances.npz", "labels.csv", "linkage.npy", "merges.csv", "tree.npz", "result.json"]
+TABLES = ["distances.npz", "labels.csv", "linkage.npy", "merges.csv", "review.csv"]
+FILES = [*TABLES, "tree.npz", "result.json"]
 
 
 @pytest.fixture(autouse=True)
@@ -53,10 +55,14 @@ def expected():
 # merge
 
 
+def as_written(column):
+    return ["" if value is None or value != value else str(value) for value in column]
+
+
 def test_merge_writes_what_the_library_gives(expected):
     succeeds(merge())
     tree, labels = library.MergeTree.load("out/tree.npz"), read_csv("out/labels.csv")
-    assert tree.merges == expected.tree.merges
+    assert same_merges(tree, expected.tree)
     assert labels == {
         "id": [f"r{i}" for i in range(len(LABELS))],
         "old": [str(label) for label in LABELS],
@@ -66,8 +72,8 @@ def test_merge_writes_what_the_library_gives(expected):
     assert sch.is_valid_linkage(np.load("out/linkage.npy"))
     distances = library.PairwiseTVD.load("out/distances.npz")
     np.testing.assert_array_equal(distances.tvd, expected.fitted.result.tvd)
-    merges = read_csv("out/merges.csv")
-    assert merges == {name: [str(v) for v in c] for name, c in expected.tree.table().items()}
+    for name, table in {"merges": expected.tree.table(), "review": expected.tree.review()}.items():
+        assert read_csv(f"out/{name}.csv") == {key: as_written(c) for key, c in table.items()}
 
 
 def test_result_has_all_that_is_needed_to_judge_and_to_repeat(expected):
@@ -93,6 +99,7 @@ def test_result_has_all_that_is_needed_to_judge_and_to_repeat(expected):
     assert result["stopped"] == "2 clusters are left, as asked"
     tvd = [float(value) for value in read_csv("out/merges.csv")["tvd"]]
     assert [result["last_merge_tvd"], result["first_refused_tvd"]] == tvd[1:]
+    assert result["n_unclear"] == read_csv("out/review.csv")["verdict"].count("unclear")
     assert list(result["seconds"]) == ["reading", "training", "merging", "writing"]
     assert result["seconds"]["training"] > 0
     assert result["warnings"] == []
@@ -107,8 +114,27 @@ def test_closing_words_say_what_happened_and_where_it_is():
     assert lines[2].endswith(("   0  and  1", "   2  and  3"))
     assert lines[3].startswith("  not merged   TVD 1.000 (")
     assert lines[3].endswith("   0 + 1  and  2 + 3")
+    assert lines[5] == "None of 3 pairs is unclear."
     assert lines[-1] == f"In out/: {', '.join(FILES)}"
-    assert len(lines) == 6
+    assert len(lines) == 8
+
+
+def test_closing_words_name_the_first_unclear_pairs():
+    labels = LABELS.copy()
+    labels[labels == 3] = np.arange(40) // 4 + 3  # ten clusters of four
+    write_data(labels=labels)
+    lines = succeeds(merge("--alpha", 0.05)).splitlines()
+    review = read_csv("out/review.csv")
+    n_unclear = review["verdict"].count("unclear")
+    assert review["verdict"][:n_unclear] == ["unclear"] * n_unclear
+    n_pairs = len(review["verdict"])
+    assert n_unclear > 3
+    assert lines[5] == f"{n_unclear} of {n_pairs} pairs are unclear and come first in review.csv:"
+    for line, done, tvd in zip(lines[6:9], review["done"], review["tvd"], strict=False):
+        assert line.startswith(f"  {done:10}   TVD {float(tvd):.3f} (")
+    assert lines[9] == ""
+    one = library.merge(np.array([[0, 0.4], [0.4, 0]]), n_clusters=1)
+    assert of_review(one)[0] == "1 of 1 pair is unclear and comes first in review.csv:"
 
 
 def test_closing_words_where_all_or_nothing_was_merged():
@@ -153,7 +179,7 @@ def test_the_drawn_seed_is_recorded_and_repeats_the_run():
     assert seed != read_json("other/result.json")["seed"]
     succeeds(merge(out="again", seed=seed))
     first, again = snapshot("first"), snapshot("again")
-    for name in ("merges.csv", "labels.csv", "linkage.npy", "tree.npz"):
+    for name in ("merges.csv", "review.csv", "labels.csv", "linkage.npy", "tree.npz"):
         assert first[name] == again[name]
     assert first["merges.csv"] != snapshot("other")["merges.csv"]
 

@@ -23,10 +23,10 @@ from tests.cli_cases import (
 )
 from unsplit.cli.resume import ResumeFile, digest
 from unsplit.merging.agglomerate import Record
-from unsplit.merging.tree import Merge
+from unsplit.merging.steps import Merge
 
 RETRAIN = ("--strategy", "retrain")
-SAME = ("labels.csv", "merges.csv", "linkage.npy", "tree.npz")
+SAME = ("labels.csv", "merges.csv", "review.csv", "linkage.npy", "tree.npz")
 
 
 @pytest.fixture(autouse=True)
@@ -155,8 +155,10 @@ def test_what_is_no_resume_file_is_refused(content):
 
 
 def test_records_come_back_as_they_were():
-    merges = [Merge(0, 1, 40, 40, 0.1, 0.1 + 0.2, np.nan, np.nan, 1.0, np.nan, "closest “pair”")]
-    for record in (Record(merges), Record(merges, 1, None, "stopped"), Record([], 0, 0)):
+    evidence = np.nan, np.nan, 1.0, np.nan, np.nan, 0
+    merges = [Merge(0, 1, 40, 40, 0.1, 0.1 + 0.2, *evidence, "closest “pair”")]
+    stopped = Record(merges, 1, None, "stopped", merges * 2)
+    for record in (Record(merges), stopped, Record([], 0, 0)):
         file = ResumeFile("new/folder")
         file.begin(data="a", seed=1)
         file.save(record)

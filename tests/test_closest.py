@@ -114,3 +114,39 @@ def test_the_matrices_it_is_given_stay_as_they_are(method):
     getattr(ClosestPairs(matrix), method)(*arguments)
     np.testing.assert_array_equal(matrix, before[0])
     np.testing.assert_array_equal(row, before[1])
+
+
+def naive_within_reach(known, refused, reach):
+    """The same among the pairs of which one is among the nearest of the other."""
+    horizon = np.sort(known, axis=1)[:, reach - 1]
+    near = (known <= horizon[:, None]) | (known <= horizon)
+    return naive_closest(np.where(near & ~refused, known, np.inf))
+
+
+@quick
+@given(
+    st.integers(0, 10**6),
+    st.integers(3, 9),
+    st.integers(1, 4),
+    st.sampled_from([1, 3, 1000]),
+)
+def test_only_neighbours_are_looked_at(seed, k, reach, n_values):
+    rng = np.random.default_rng(seed)
+    known = random_matrix(rng, k, n_values)
+    pairs = ClosestPairs(known, reach)
+    np.fill_diagonal(known, np.inf)
+    refused = np.zeros((k, k), bool)
+    reach = min(reach, k - 1)
+    for _ in range(25):
+        found = pairs.closest()
+        assert found == naive_within_reach(known, refused, reach)
+        if found is not None and rng.random() < 0.6:
+            pairs.forbid(*found)
+            refused[found] = refused[found[::-1]] = True
+            continue
+        a = int(rng.integers(k))
+        row = rng.integers(n_values, size=k) / n_values
+        row[(rng.random(k) < 0.3) | (rng.random() < 0.3)] = np.inf
+        pairs.set_row(a, row)
+        known[a], known[:, a], known[a, a] = row, row, np.inf
+        refused[a] = refused[:, a] = False

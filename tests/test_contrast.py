@@ -10,8 +10,9 @@ from tests import reference
 from tests.merging_cases import gaussian_estimate, log_density, regrouped, soft_hits, union_scores
 from unsplit import dip, pairwise_tvd, stats
 from unsplit.datasets import gaussians
-from unsplit.merging.clusters import Composed, Mixtures
+from unsplit.merging.clusters import Composed
 from unsplit.merging.contrast import Contrast
+from unsplit.merging.evidence import Columns, Mixtures
 
 quick = settings(deadline=None, max_examples=15, derandomize=True)
 
@@ -221,7 +222,7 @@ def test_ranking_of_merged_clusters_from_scratch(case, seed, n_merges):
     clusters = groups[result.scores.clusters]
     hits = soft_hits(union_scores(result, groups), clusters)
     inside = np.ix_(alive, alive)
-    np.testing.assert_allclose(ranking.soft_hits[inside], hits, atol=1e-5)
+    np.testing.assert_allclose(ranking.soft_hits[0][inside], hits, atol=1e-5)
     expected = observation_weighted_accuracy(hits, clusters)
     np.testing.assert_allclose(ranking.distances()[inside], expected, atol=2e-5)
     for slot_of, row in zip(alive, expected, strict=True):
@@ -261,3 +262,18 @@ def test_composed_column_is_the_log_density_of_the_mixture():
 def test_for_clusters_of_one_size_the_ranking_is_the_le_cam_distance():
     result, _ = gaussian_estimate([0, 1, 3], 30)
     np.testing.assert_allclose(Composed(result).distances(), result.divergence("lecam"), atol=1e-6)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_columns_kept_say_what_is_composed_anew(case):
+    result, _ = small(**CASES[case])
+    kept, anew = Columns(result), Mixtures(result)
+    for a, b in [(0, 2), (1, 4), (0, 1)]:
+        for evidence in (kept, anew):
+            assert tuple(evidence.merge(a, b)) == (a,)
+        for pair in [(a, 3), (3, 5)]:
+            one, other = kept.contrast(*pair), anew.contrast(*pair)
+            assert one.tvd == pytest.approx(other.tvd, abs=1e-6)
+            assert one.interval == pytest.approx(other.interval, abs=1e-6)
+            assert kept.p_value(*pair) == pytest.approx(anew.p_value(*pair), rel=1e-4)
+            np.testing.assert_allclose(np.sort(one.values), np.sort(other.values), atol=1e-4)

@@ -11,7 +11,7 @@ from tests.cli_cases import read_csv, read_json, snapshot, succeeds, unsplit
 from unsplit.demo import overclustered_digits, scores
 from unsplit.estimation import Settings
 
-SAME = ("labels.csv", "merges.csv", "linkage.npy", "tree.npz")
+SAME = ("labels.csv", "merges.csv", "review.csv", "linkage.npy", "tree.npz")
 
 
 @pytest.fixture(scope="module")

@@ -51,6 +51,7 @@ def test_fitted_attributes_agree(merger):
     assert merger.tvd_.shape == (k, k)
     assert merger.linkage_.shape == (k - 1, 4)
     assert np.array_equal(merger.linkage_, merger.tree_.linkage)
+    assert repr(merger.review_) == repr(merger.tree_.review())
     assert merger.n_iter_ == len(merger.history_.epoch) > 0
     assert merger.pairwise_.n_clusters == k
     assert merger.n_clusters_ == merger.tree_.n_clusters == len(np.unique(merger.labels_))

@@ -1,6 +1,7 @@
 """The tree itself: cutting, undoing, labels, SciPy's view of it, files."""
 
 import json
+import math
 import sys
 
 import numpy as np
@@ -9,9 +10,9 @@ import scipy.cluster.hierarchy as sch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.merging_cases import gaussian_estimate, partition_of, same_merges
-from unsplit import InputError, MergeTree, merge
-from unsplit.merging.tree import Merge, members_of_nodes
+from tests.merging_cases import gaussian_estimate, partition_of, regrouped, same_merges
+from unsplit import InputError, MergeTree, PartitionWarning, merge
+from unsplit.merging.steps import Merge, members_of_nodes
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 
@@ -220,10 +221,116 @@ def test_undoing_the_first_merge_leaves_unrelated_ones():
     assert tree.undo(1).cut(n_clusters=1).groups.tolist() == [0] * 5
 
 
+# --- what a person should look at -----------------------------------------------------------------
+
+
+def pairs_of(review, done):
+    """The pairs as sets of names, of those merged or kept apart."""
+    sides = zip(review["left"], review["right"], review["done"], strict=True)
+    return [{a, b} for a, b, what in sides if what == done]
+
+
+def test_review_has_every_merge_and_every_pair_left():
+    result, _ = gaussian_estimate([0, 9, 9, 0, 18], [30, 40, 50, 60, 70], names=list("abcde"))
+    tree = merge(result, alpha=0.05)
+    review = tree.review()
+    assert list(review)[:4] == ["verdict", "done", "left", "right"]
+    assert {len(column) for column in review.values()} == {2 + 3}
+    assert sorted(map(sorted, pairs_of(review, "merged"))) == [["a", "d"], ["b", "c"]]
+    apart = [["a + d", "b + c"], ["a + d", "e"], ["b + c", "e"]]
+    assert sorted(map(sorted, pairs_of(review, "kept apart"))) == apart
+    sizes = {"a": 30, "b": 40, "c": 50, "d": 60, "e": 70}
+    numbers = {"a": 0, "b": 1, "c": 1, "d": 0, "e": 2}
+    for side in ("left", "right"):
+        names = [name.split(" + ") for name in review[side]]
+        assert review[f"size_{side}"] == [sum(sizes[n] for n in part) for part in names]
+        assert review[f"new_{side}"] == [numbers[part[0]] for part in names]
+    steps = {
+        what: [s for s, d in zip(review["step"], review["done"], strict=True) if d == what]
+        for what in ("merged", "kept apart")
+    }
+    assert (sorted(steps["merged"]), steps["kept apart"]) == ([0, 1], [None] * 3)
+    frame = tree.review_frame()
+    assert frame["why"].tolist() == review["why"]
+    assert sorted(frame["step"].dropna().tolist()) == [0, 1]
+    assert tree.undo(frame["step"].dropna().iloc[0]).n_clusters == 4
+
+
+@pytest.mark.parametrize("strategy", ["compose", "linkage", "retrain"])
+@pytest.mark.parametrize("n_clusters", [1, 2, 4])
+def test_pairs_kept_apart_are_as_an_estimate_for_the_answer_says(strategy, n_clusters):
+    result, _ = gaussian_estimate([[0, 0], [1, 0], [0, 1.3], [3, 3], [4.1, 3.2]], 30)
+    again = {"estimate": lambda groups: regrouped(result, groups)}
+    tree = merge(result, n_clusters=n_clusters, strategy=strategy, **again)
+    union = regrouped(result, tree.groups)
+    low, high = union.confidence_interval()
+    assert len(tree.apart) == math.comb(n_clusters, 2)
+    below = members_of_nodes(tree.merges, 5)
+    for pair in tree.apart:
+        a, b = tree.groups[below[pair.left][0]], tree.groups[below[pair.right][0]]
+        assert pair.tvd == pytest.approx(union.tvd[a, b], abs=1e-9)
+        assert (pair.low, pair.high) == pytest.approx((low[a, b], high[a, b]), abs=1e-6)
+        assert pair.p_adjusted == pytest.approx(min(1.0, union.p_value[a, b] * 10), rel=0.02)
+        assert pair.why == f"{n_clusters} clusters are left, as asked"
+
+
+def test_only_partitions_are_searched_for_valleys():
+    touching, _ = gaussian_estimate([0, 2, 4, 20, 22, 24], 150)
+    with pytest.warns(PartitionWarning):
+        tree = merge(touching)
+    (pair,) = tree.apart
+    assert pair.why == f"valley between: dip p {pair.p_valley:.2g}"
+    assert (pair.verdict, pair.n_border) == ("different", 900)
+    for step in tree.merges[:-1]:
+        assert step.p_valley >= 0.05
+        assert step.n_border > 200
+        assert step.verdict == "same"
+    with pytest.warns(PartitionWarning):
+        tested = merge(touching, alpha=0.05)
+    assert tested.review()["verdict"].count("same") > 0  # kept apart, though one lump
+    overlapping, _ = gaussian_estimate([0, 0, 1], 150)
+    assert all(np.isnan(step.p_valley) for step in merge(overlapping).merges)
+
+
+def test_links_are_given_as_the_reason():
+    result, _ = gaussian_estimate([0, 0, 0, 9], 100)
+    tree = merge(result, alpha=0.05, cannot_link=[(0, 1)], must_link=[(2, 3)])
+    review = tree.review()
+    rows = zip(review["left"], review["right"], review["why"], review["verdict"], strict=True)
+    why = {frozenset((a, b)): (reason, word) for a, b, reason, word in rows}
+    assert why[frozenset(("0", "1"))] == ("kept apart by cannot_link", "same")
+    assert why[frozenset(("2", "3"))] == ("must_link", "different")
+
+
+def test_of_many_clusters_neighbours_are_compared():
+    result, _ = gaussian_estimate(3.0 * np.arange(30), 20)
+    tree = merge(result, n_clusters=30)
+    near = {tuple(sorted((pair.left, pair.right))) for pair in tree.apart}
+    assert len(near) == len(tree.apart) < math.comb(30, 2)
+    assert near >= {(i, i + 1) for i in range(29)}
+    compared = np.bincount(np.array(list(near)).ravel())
+    assert compared.min() >= 10
+
+
+def test_review_of_another_cut_has_what_is_known_of_it():
+    result, _ = gaussian_estimate([0, 5, 5.3, 0.1], 30, names=list("abcd"))
+    tree = merge(result, n_clusters=2)
+    apart = {frozenset(pair) for pair in pairs_of(tree.review(), "kept apart")}
+    assert apart == {frozenset(("a + d", "b + c"))}
+    first = {tree.name(tree.merges[0].left), tree.name(tree.merges[0].right)}
+    undone = tree.undo(0).review()
+    assert pairs_of(undone, "kept apart") == [first]
+    assert len(pairs_of(undone, "merged")) == 1
+    whole = tree.cut(n_clusters=1).review()
+    assert (len(pairs_of(whole, "merged")), pairs_of(whole, "kept apart")) == (3, [])
+    # The last merge is of a pair kept apart at first, and is not there twice.
+    assert len(tree.review()["done"]) == 3
+
+
 # --- tables and files -----------------------------------------------------------------------------
 
 COLUMNS = ["step", "left", "right", "size_left", "size_right", "statistic", "height"]
-COLUMNS += ["tvd", "low", "high", "p_adjusted", "why", "merged"]
+COLUMNS += ["tvd", "low", "high", "p_adjusted", "p_valley", "n_border", "why", "verdict", "merged"]
 
 
 def test_table_has_a_row_for_every_merge():
@@ -235,6 +342,7 @@ def test_table_has_a_row_for_every_merge():
     assert table["merged"] == [True, True, False]
     assert {table["left"][2], table["right"][2]} == {"step 0", "step 1"}
     assert table["tvd"] == [m.tvd for m in tree.merges]
+    assert table["verdict"] == ["probably same", "probably same", "different"]
     frame = tree.to_frame()
     assert list(frame) == COLUMNS
     assert frame["why"].tolist() == table["why"]
@@ -244,6 +352,8 @@ def test_to_frame_without_pandas_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"to_frame needs pandas: pip install unsplit\[tables\]"):
         random_tree(3).to_frame()
+    with pytest.raises(ImportError, match=r"review_frame needs pandas: pip install unsplit\[tab"):
+        random_tree(3).review_frame()
 
 
 def test_repr():
@@ -261,7 +371,9 @@ def test_save_and_load_give_the_same_tree(names, tmp_path):
     tree.save(tmp_path / "tree.npz")
     again = MergeTree.load(tmp_path / "tree.npz")
     assert same_merges(tree, again)
-    assert all(isinstance(m, Merge) for m in again.merges)
+    assert all(isinstance(m, Merge) for m in (*again.merges, *again.apart))
+    assert repr(again.apart) == repr(tree.apart) != "()"
+    assert repr(again.review()) == repr(tree.review())
     assert again.mapping == tree.mapping
     assert again.taken.tolist() == tree.taken.tolist()
     assert again.sizes.tolist() == tree.sizes.tolist()

@@ -23,7 +23,7 @@ from tests.merging_cases import (
 from unsplit import InputError, merge, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.merging import LINKAGES
-from unsplit.merging.tree import members_of_nodes
+from unsplit.merging.steps import members_of_nodes
 
 quick = settings(deadline=None, max_examples=25, derandomize=True)
 
@@ -218,6 +218,7 @@ def test_an_interrupted_run_goes_on_to_the_same_tree(name):
         tree = merge(result, estimate=estimate, done=record, **RUNS[name])
         assert same_merges(tree, whole)
         assert tree.taken.tolist() == whole.taken.tolist()
+        assert repr(tree.apart) == repr(whole.apart) != "()"
         assert (tree.stopped, tree.n_forbidden) == (whole.stopped, whole.n_forbidden)
         assert len(estimate.calls) == (5 - n_done if "retrain" in name else 0)
 

@@ -17,7 +17,7 @@ from benchmarks.peers.overclusterings import (
     overclusterings_of,
     restricted,
 )
-from benchmarks.peers.problems import PROBLEMS, files, initial_numbers
+from benchmarks.peers.problems import PROBLEMS, files
 from benchmarks.peers.problems.features import BANDS, axis_quantiles, log_mel
 from benchmarks.peers.problems.simulated import DRAWS, apart
 from benchmarks.peers.task import Problem
@@ -128,15 +128,6 @@ def test_centres_are_apart():
     for i in range(4):
         for j in range(i):
             assert np.linalg.norm(centres[i] - centres[j]) >= 2.5 * (sds[i] + sds[j])
-
-
-def test_initial_numbers():
-    def groups(number):
-        return Problem("x", np.zeros((number, 1)), np.arange(number))
-
-    assert initial_numbers(groups(10)) == (20, 40, 80)
-    assert initial_numbers(groups(2)) == (4, 8, 16)
-    assert initial_numbers(groups(1)) == (10, 20, 40)
 
 
 def test_missing_file_says_how_to_get_it(tmp_path, monkeypatch):

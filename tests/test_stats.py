@@ -89,6 +89,23 @@ def test_accuracy_interval_of_nothing_leaves_the_empty_side_open():
     assert high[0, 1] == pytest.approx(0.5 + half_width)
 
 
+@quick
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_hit_rates_are_raised_to_chance_and_no_further(p, q):
+    raised = stats.at_least_chance(rates(p, q))
+    expected = max((p + q) / 2, 0.5)
+    assert (raised[0, 1] + raised[1, 0]) / 2 == pytest.approx(expected, abs=1e-12)
+    assert raised[0, 1] - raised[1, 0] == pytest.approx(p - q, abs=1e-12)
+    assert -1e-12 <= raised.min() <= raised.max() <= 1 + 1e-12
+
+
+def test_the_fewer_observations_the_more_could_be_hidden():
+    # All did worse than chance, and must not look the surer for it.
+    worse = stats.at_least_chance(rates(0.2, 0.3))
+    high = [stats.accuracy_interval(worse, np.array([n, n]), 0.95)[1][0, 1] for n in (5, 20, 80)]
+    assert high[0] > high[1] > high[2] > 0.5
+
+
 @pytest.mark.parametrize(("p", "q"), [(0.5, 0.5), (0.7, 0.9), (0.95, 0.6)])
 def test_stderr_is_the_standard_deviation_of_the_tvd(p, q):
     rng = np.random.default_rng(0)

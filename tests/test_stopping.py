@@ -7,9 +7,12 @@ from functools import cache
 
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
 
 from tests.merging_cases import gaussian_estimate, regrouped
-from unsplit import InputError, PartitionWarning, merge
+from unsplit import InputError, PartitionWarning, SmallClusterWarning, merge, pairwise_tvd
+from unsplit.datasets import gaussians
+from unsplit.merging.choices import looks_like_partition
 
 MATRIX = [[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]]
 
@@ -136,7 +139,7 @@ def test_auto_is_a_test_where_clusters_overlap(strategy):
     tree = merge(overlapping(), strategy=strategy)
     tested = merge(overlapping(), strategy=strategy, alpha=0.05)
     assert tree.groups.tolist() == tested.groups.tolist() == [0, 0, 0, 1, 1, 2]
-    assert tree.stopped == tested.stopped
+    assert tree.stopped == "all neighbours differ significantly (adjusted p ≤ 0.05)"
     assert all(step.why.endswith("of one distribution") for step in taken(tree))
 
 
@@ -145,7 +148,7 @@ def test_auto_looks_for_valleys_where_clusters_only_touch(strategy):
     with pytest.warns(PartitionWarning):
         tree = merge(touching(), strategy=strategy)
     assert tree.groups.tolist() == [0, 0, 0, 1, 1, 1]
-    assert tree.stopped == "every pair has a valley between (dip p < 0.05)"
+    assert tree.stopped == "all neighbours have a valley between (dip p < 0.05)"
     assert all(step.why.startswith("no valley between: dip p ") for step in taken(tree))
     assert tree.merges[-1].why.startswith("beyond the cut: valley between: dip p ")
     assert quietly(touching(), alpha=0.05, strategy=strategy).n_clusters == 6
@@ -318,3 +321,14 @@ def test_the_weakest_valley_gives_way_first():
     assert two.groups.tolist() == tree.cut(n_clusters=2).groups.tolist() == [0, 1, 1]
     assert two.merges[0].why.startswith("valley between: dip p ")
     assert two.merges[0].why.endswith("; merged because at most 2 may remain")
+
+
+def test_a_cluster_of_one_does_not_hide_a_partition():
+    """All clusters look near to it, because nothing of it can be held out."""
+    X, _ = gaussians([[0, 0]], 400)
+    labels = KMeans(8, n_init=1, random_state=0).fit_predict(X)
+    labels[0] = 8
+    with pytest.warns(SmallClusterWarning):
+        result = pairwise_tvd(X, labels, epochs=20, random_state=0, device="cpu")
+    assert np.median(np.sort(result.tvd, axis=1)[:, 1]) <= 0.5
+    assert looks_like_partition(result)

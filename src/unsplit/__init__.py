@@ -5,7 +5,13 @@ One neural network estimates the total variation distance between all pairs of c
 
 from unsplit import baselines, datasets, metrics, overclustering
 from unsplit.data.sources import read
-from unsplit.errors import InputError, PartitionWarning, SkippedWarning, SmallClusterWarning
+from unsplit.errors import (
+    BatchWarning,
+    InputError,
+    PartitionWarning,
+    SkippedWarning,
+    SmallClusterWarning,
+)
 from unsplit.estimation import pairwise_tvd
 from unsplit.estimator import ClusterMerger
 from unsplit.merging import Merge, MergeTree, merge
@@ -16,6 +22,7 @@ from unsplit.training import EpochRecord, History, TrainConfig
 __version__ = "0.1.0"
 
 __all__ = [
+    "BatchWarning",
     "Candidate",
     "ClusterMerger",
     "EpochRecord",

@@ -5,6 +5,9 @@ observations of two clusters, each cluster weighing one half, is an f-divergence
 All results are symmetric (k, k) arrays in [0, 1] with a zero diagonal.
 
 A cluster with nothing held out counts as if every margin were zero: no evidence either way.
+
+With batches, pairs are compared within each batch in which both clusters were held out, and means
+are means over these batches.  Pairs without such a batch get the distance 1.
 """
 
 import math
@@ -17,8 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from unsplit.batches import pair_weights
 from unsplit.ensemble import BLOCK_ELEMENTS
 from unsplit.errors import InputError
+from unsplit.sampling import Index
 from unsplit.scores import FoldScores, HeldoutScores
 
 Matrix = NDArray[np.float64]
@@ -60,7 +65,7 @@ def divergence(scores: HeldoutScores, name: str, device: torch.device) -> Matrix
         directed = directed_means(scores, function, device)
         return _as_distance(transform((directed + directed.T) / 2))
     if name == "overlap":
-        return _as_distance(1 - _cosine(inner_products(scores, device)))
+        return _as_distance(overlap_distance(scores, device))
     if name == "auc":
         return _as_distance(2 * _area(scores, device) - 1)
     raise InputError(f"there is no divergence {name!r}; choose one of {', '.join(NAMES)}.")
@@ -70,21 +75,64 @@ def directed_means(
     scores: HeldoutScores, function: Callable[[Tensor], Tensor], device: torch.device
 ) -> Matrix:
     """Mean over the held-out observations of cluster i of function(z_i − z_j), at [i, j]."""
+    if scores.cells is None:
+        return _means(scores, function, device)
+    same, different = (
+        float(function(torch.tensor(margin, device=device))) for margin in (0.0, math.inf)
+    )
+    means = mean_over_batches(scores, lambda b: _means(scores, function, device, b), different)
+    np.fill_diagonal(means, same)
+    return means
+
+
+def mean_over_batches(
+    scores: HeldoutScores, of_batch: Callable[[int], Matrix], unknown: float
+) -> Matrix:
+    """Weighted mean of a (k, k) matrix of each batch; ``unknown`` for pairs that share none."""
+    k = scores.n_clusters
+    total, weight = np.zeros((k, k)), np.zeros((k, k))
+    for batch, counts in enumerate(scores.batch_counts):
+        weights = pair_weights(counts)
+        total += weights * of_batch(batch)
+        weight += weights
+    return np.divide(total, weight, out=np.full((k, k), unknown), where=weight > 0)
+
+
+def _means(
+    scores: HeldoutScores,
+    function: Callable[[Tensor], Tensor],
+    device: torch.device,
+    batch: int | None = None,
+) -> Matrix:
+    """:func:`directed_means` of one batch, or of all observations."""
     k = scores.n_clusters
     sums = torch.zeros(k, k, dtype=torch.float64, device=device)
-    for block, clusters in scores.blocks(device):
+    for block, clusters in scores.blocks(device, batch):
         own = block.gather(1, clusters[:, None])
         # Rows come ordered by cluster: summing runs, unlike index_add, is exact and repeatable
         # on a GPU too.
         present, lengths = torch.unique_consecutive(clusters, return_counts=True)
         sums[present] += torch.segment_reduce(function(own - block), "sum", lengths=lengths)
-    counts = torch.from_numpy(scores.counts.sum(axis=0)).to(device)
+    counts = torch.from_numpy(_counts(scores, batch)).to(device)
     sums /= counts.clamp(min=1)[:, None]
     sums[counts == 0] = function(torch.zeros((), device=device)).double()
     return sums.cpu().numpy()
 
 
-def inner_products(scores: HeldoutScores, device: torch.device) -> Matrix:
+def _counts(scores: HeldoutScores, batch: int | None) -> Index:
+    return scores.counts.sum(axis=0) if batch is None else scores.batch_counts[batch]
+
+
+def overlap_distance(scores: HeldoutScores, device: torch.device) -> Matrix:
+    """1 − ⟨p_i, p_j⟩ / √(⟨p_i, p_i⟩⟨p_j, p_j⟩), before it is cut off."""
+    if scores.cells is None:
+        return 1 - _cosine(inner_products(scores, device))
+    return mean_over_batches(
+        scores, lambda batch: 1 - _cosine(inner_products(scores, device, batch)), 1.0
+    )
+
+
+def inner_products(scores: HeldoutScores, device: torch.device, batch: int | None = None) -> Matrix:
     """⟨p_i, p_j⟩ over all held-out observations, each cluster weighing the same.
 
     With π the softmax of the scores this is the mean of π_i π_j.  It uses every observation, not
@@ -92,17 +140,17 @@ def inner_products(scores: HeldoutScores, device: torch.device) -> Matrix:
     """
     k = scores.n_clusters
     total = torch.zeros(k, k, dtype=torch.float64, device=device)
-    counts = torch.from_numpy(scores.counts.sum(axis=0)).to(device)
-    for block, clusters in scores.blocks(device):
+    counts = torch.from_numpy(_counts(scores, batch)).to(device)
+    for block, clusters in scores.blocks(device, batch):
         share = torch.softmax(block, dim=1)
         total += (share / counts[clusters][:, None]).T @ share
     return total.cpu().numpy()
 
 
 def rank_sums(scores: HeldoutScores, device: torch.device) -> Matrix:
-    """Mann–Whitney U of z_i − z_j between the clusters of each pair, summed over the folds.
+    """Mann–Whitney U of z_i − z_j between the clusters of each pair, summed over the strata.
 
-    Within a fold, U counts the pairs (a of i, b of j) with a above b, ties one half.
+    Within a stratum, U counts the pairs (a of i, b of j) with a above b, ties one half.
     """
     k = scores.n_clusters
     U = torch.zeros(k, k, dtype=torch.float64, device=device)
@@ -116,7 +164,7 @@ def rank_sums(scores: HeldoutScores, device: torch.device) -> Matrix:
 
 
 def _fold_rank_sums(fold: FoldScores, own: Tensor, some: slice) -> Tensor:
-    """U between clusters ``some`` and all clusters, in one fold."""
+    """U between clusters ``some`` and all clusters, in one stratum."""
     k, n_some, device = len(fold.bias), some.stop - some.start, own.device
     result = torch.zeros(n_some, k, dtype=torch.float64, device=device)
     bounds = torch.tensor([some.start, some.stop], device=device)
@@ -148,7 +196,9 @@ def _fold_rank_sums(fold: FoldScores, own: Tensor, some: slice) -> Tensor:
 def _area(scores: HeldoutScores, device: torch.device) -> Matrix:
     n_pairs = np.einsum("fi,fj->ij", scores.counts, scores.counts).astype(float)
     U = rank_sums(scores, device)
-    return np.where(n_pairs > 0, U / np.maximum(n_pairs, 1), 0.5)
+    # Without batches, a cluster with nothing held out is a coin toss.
+    unknown = 0.5 if scores.cells is None else 1.0
+    return np.where(n_pairs > 0, U / np.maximum(n_pairs, 1), unknown)
 
 
 def _cosine(inner: Matrix) -> Matrix:

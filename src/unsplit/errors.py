@@ -9,6 +9,10 @@ class SmallClusterWarning(UserWarning):
     """Some clusters are too small to hold anything out; their pairs are flagged."""
 
 
+class BatchWarning(UserWarning):
+    """Some pairs of clusters have no batch in common; nothing is known about them."""
+
+
 class PartitionWarning(UserWarning):
     """Every pair of clusters is separable by construction; distances say little about merging."""
 

@@ -13,12 +13,13 @@ import torch
 from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
+from unsplit.batches import Cells, check_overlap, encode_batches
 from unsplit.data.base import Rows
 from unsplit.data.hashing import scrambled
 from unsplit.data.kinds import observations
 from unsplit.devices import available_memory, choose_device, require_memory
 from unsplit.errors import InputError, SmallClusterWarning
-from unsplit.heldout import Fitted, Progress, heldout_scores, summarize
+from unsplit.heldout import Fitted, Progress, heldout_scores, summarize, within_batches
 from unsplit.labels import EncodedLabels, encode_labels
 from unsplit.losses import LOSSES
 from unsplit.networks import build_network
@@ -37,6 +38,7 @@ def pairwise_tvd(
     X: Any,
     labels: ArrayLike,
     *,
+    batch: ArrayLike | None = None,
     backbone: Backbone = "auto",
     augment: Augment = "auto",
     training: TrainConfig | None = None,
@@ -60,6 +62,9 @@ def pairwise_tvd(
         folds.
     labels : array-like of shape (n,)
         The over-clustering: integers or strings; −1 and missing values mean noise, left out.
+    batch : array-like of shape (n,), optional
+        Donor, run, camera or whatever else changes observations without meaning a difference:
+        clusters are compared within each batch, and the comparisons combined.
     backbone : str, torch.nn.Module or callable
         What turns a batch into features (b, h).  "auto" chooses by the data: "mlp" for vectors,
         "bag-of-words" for sparse matrices, "resnet18" for images, "pointnet++" for clouds,
@@ -108,7 +113,7 @@ def pairwise_tvd(
     True
     """
     settings = Settings(backbone, cv, holdout, loss, smooth, epochs, device, augment, training)
-    return fit(X, labels, settings, random_state, progress).result
+    return fit(X, labels, settings, random_state, progress, batch).result
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,7 @@ def fit(
     settings: Settings,
     random_state: object = None,
     progress: bool | Progress = False,
+    batch: ArrayLike | None = None,
 ) -> Fitted:
     """What :func:`pairwise_tvd` does, keeping the networks."""
     where = choose_device(settings.device)
@@ -169,9 +175,10 @@ def fit(
     encoded = encode_labels(labels, len(rows))
     recipe = recipe_for(settings.backbone, rows)
     config = settings.config(recipe.training)
-    _check_sizes(encoded, rows, settings)
+    cells = _cells(encoded, batch, rows)
+    _check_sizes(encoded, cells, rows, settings)
     log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
-    order, clusters = canonical_order(rows.keys, encoded.clusters)
+    order, clusters = canonical_order(rows.keys, cells.of_rows)
     rng = generator_of(random_state)
     in_order = clusters[order]
     if settings.holdout is None:
@@ -179,9 +186,9 @@ def fit(
     else:
         folds = [holdout_fold(in_order, settings.holdout, rng)]
     folds = [Fold(order[f.train], order[f.watch], order[f.test]) for f in folds]
-    k = len(encoded.cluster_ids)
+    k = len(cells.cluster)
     names = np.zeros(k, np.int64)
-    names[clusters[order]] = encoded.clusters[order]
+    names[clusters[order]] = cells.of_rows[order]
     with private_randomness(int(rng.integers(2**63)), where), _reporter(progress) as tell:
         networks = [
             build_network(
@@ -190,8 +197,22 @@ def fit(
             for fold in folds
         ]
         scores, history = heldout_scores(networks, rows, clusters, folds, config, rng, tell, names)
-    result = summarize(scores, history, encoded)
-    return Fitted(rows, clusters, folds, networks, names, result, config, recipe.name)
+    result = summarize(within_batches(scores, cells), history, encoded)
+    return Fitted(rows, clusters, folds, networks, names, cells, result, config, recipe.name)
+
+
+def _cells(encoded: EncodedLabels, batch: ArrayLike | None, rows: Rows) -> Cells:
+    """What the network is to tell apart: clusters, or clusters within batches."""
+    one = np.zeros(len(rows), np.int64)
+    if batch is None:
+        return Cells.cut(encoded.clusters, one)
+    batches = encode_batches(batch, encoded)
+    if batches.max() == 0:
+        return Cells.cut(encoded.clusters, one)
+    # Numbered by content, so that the names of batches do not matter either.
+    cells = Cells.cut(encoded.clusters, canonical_order(rows.keys, batches)[1])
+    check_overlap(cells, encoded.cluster_ids)
+    return cells
 
 
 def kind_for(X: Any, backbone: Backbone) -> str | None:
@@ -229,13 +250,14 @@ def _check_training(training: TrainConfig, epochs: int) -> None:
         )
 
 
-def _check_sizes(encoded: EncodedLabels, rows: Rows, settings: Settings) -> None:
+def _check_sizes(encoded: EncodedLabels, cells: Cells, rows: Rows, settings: Settings) -> None:
     n, device = len(rows), rows.device
     k, n_folds = len(encoded.cluster_ids), settings.cv if settings.holdout is None else 1
     width = 512
-    # Weights, gradient, two moments, mean and best of every head; hit rates, distances, errors,
-    # p-values and room to work for every pair.
-    heads, matrices, features = 6 * 4 * n_folds * k * width, 8 * 8 * k * k, 4 * n * width
+    # Weights, gradient, two moments, mean and best of every head, which is kept for every batch;
+    # hit rates, distances, errors, p-values and room to work for every pair.
+    n_outputs = 5 * len(cells.cluster) + cells.table.size
+    heads, matrices, features = 4 * n_folds * n_outputs * width, 8 * 8 * k * k, 4 * n * width
     advice = "merge the smallest clusters first, or check that labels are clusters and not row ids"
     what = f"{k:,} clusters of {n:,} observations"
     require_memory(heads + matrices + features, available_memory(), what, advice)
@@ -243,7 +265,7 @@ def _check_sizes(encoded: EncodedLabels, rows: Rows, settings: Settings) -> None
         free = torch.cuda.mem_get_info(device)[0]
         require_memory(heads + 8 * k * k, free, f"{what} on the GPU", advice)
     alone = encoded.cluster_ids[np.bincount(encoded.clusters[encoded.clusters >= 0]) < 2]
-    if len(alone):
+    if len(alone) and cells.n_batches == 1:
         named = ", ".join(str(name) for name in alone[:5]) + (", …" if len(alone) > 5 else "")
         warnings.warn(
             f"{len(alone)} of {k} clusters have one observation ({named}) and cannot hold any out: "

@@ -55,6 +55,8 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
     n_clusters_ : int
     tree_ : MergeTree
         Every merge, why, and where it stopped.
+    review_ : dict of columns
+        Pairs merged and kept apart, those a person should look at first.
     linkage_ : ndarray of shape (k − 1, 4)
         The tree as SciPy knows it.
     pairwise_ : PairwiseTVD
@@ -122,7 +124,14 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         self.random_state = random_state
         self.progress = progress
 
-    def fit(self, X: Any, y: Any = None, *, initial_labels: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        initial_labels: ArrayLike | None = None,
+        batch: ArrayLike | None = None,
+    ) -> Self:
         """Merge an over-clustering of X.
 
         Parameters
@@ -133,6 +142,8 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
             True categories, where a pipeline passes them on, must not be seen.
         initial_labels : array-like of shape (n,), optional
             The over-clustering: integers or strings; −1 and missing values mean noise.
+        batch : array-like of shape (n,), optional
+            Compare clusters within each of these batches, as :func:`unsplit.pairwise_tvd` does.
         """
         X = self._checked(X, reset=True)
         rng = generator_of(self.random_state)
@@ -156,13 +167,16 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
             augment=self.augment,
             training=self.training,
         )
-        merged = merge_overclustering(X, initial_labels, wishes, settings, rng, self.progress)
+        merged = merge_overclustering(
+            X, initial_labels, wishes, settings, rng, self.progress, batch=batch
+        )
         self.initial_labels_ = np.asarray(initial_labels)
         self.pairwise_ = merged.fitted.result
         self.tvd_ = self.pairwise_.tvd
         self.history_ = self.pairwise_.history
         self.n_iter_ = len(self.history_.epoch)
         self.tree_ = merged.tree
+        self.review_ = self.tree_.review()
         self.linkage_ = self.tree_.linkage
         self.n_clusters_ = self.tree_.n_clusters
         self.labels_ = self.tree_.labels(self.initial_labels_)
@@ -170,10 +184,15 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         return self
 
     def fit_predict(
-        self, X: Any, y: Any = None, *, initial_labels: ArrayLike | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        initial_labels: ArrayLike | None = None,
+        batch: ArrayLike | None = None,
     ) -> Index:
         """Merge an over-clustering of X and return ``labels_``."""
-        return self.fit(X, initial_labels=initial_labels).labels_
+        return self.fit(X, initial_labels=initial_labels, batch=batch).labels_
 
     def predict(self, X: Any) -> Index:
         """Cluster of new observations: the one they most probably come from.

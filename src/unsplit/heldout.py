@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
+from unsplit.batches import Cells
 from unsplit.data.base import Rows
 from unsplit.devices import device_for_sums
 from unsplit.divergences import directed_means, hit
@@ -29,8 +31,8 @@ WARM_EPOCHS = 10
 class Fitted:
     """Networks that were trained, on what, and the estimate they gave.
 
-    ``clusters`` numbers rows as the networks do; ``names`` turns that into the order of
-    ``result.cluster_ids``.
+    ``clusters`` numbers rows as the networks do; ``names`` turns that into ``cells``, which are in
+    the order of ``result.cluster_ids`` and, if there are batches, of those.
     """
 
     rows: Rows
@@ -38,6 +40,7 @@ class Fitted:
     folds: list[Fold]
     networks: list[Network]
     names: Index
+    cells: Cells
     result: PairwiseTVD
     config: TrainConfig
     recipe_name: str
@@ -45,7 +48,9 @@ class Fitted:
     @property
     def scorer(self) -> "Scorer":
         """What is needed to judge new observations, without the old ones."""
-        return Scorer(self.networks, self.names, self.rows.first(1))
+        shares = self.cells.sizes / self.result.sizes[self.cells.cluster]
+        cells = self.cells.cluster[self.names], np.log(shares[self.names])
+        return Scorer(self.networks, *cells, self.rows.first(1))
 
     def merged(self, groups: Index, random_state: object) -> "Fitted":
         """Join clusters and train on from the present weights for a few epochs.
@@ -53,43 +58,64 @@ class Fitted:
         ``groups`` has the new cluster of each of ``result.cluster_ids``, numbered from 0.
         """
         rng = generator_of(random_state)
-        inside = self.clusters >= 0
-        clusters = np.where(inside, groups[self.names[self.clusters]], -1)
-        merged, sizes = groups[self.names], self.result.sizes[self.names]
+        cells, cell_of = self.cells.joined(groups)
+        merged, sizes = cell_of[self.names], self.cells.sizes[self.names]
         config = replace(self.config, epochs=WARM_EPOCHS, patience=WARM_EPOCHS // 2)
         with private_randomness(int(rng.integers(2**63)), self.rows.device):
             networks = [with_merged_outputs(net, merged, sizes) for net in self.networks]
-            scores, history = heldout_scores(networks, self.rows, clusters, self.folds, config, rng)
+            scores, history = heldout_scores(
+                networks, self.rows, cells.of_rows, self.folds, config, rng
+            )
+        clusters = np.where(cells.of_rows < 0, -1, cells.cluster[cells.of_rows])
         labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
-        result = summarize(scores, history, labels)
         return replace(
-            self, clusters=clusters, networks=networks, names=labels.cluster_ids, result=result
+            self,
+            clusters=cells.of_rows,
+            networks=networks,
+            names=np.arange(len(cells.cluster)),
+            cells=cells,
+            result=summarize(within_batches(scores, cells), history, labels),
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """Networks for new observations, which are measured as those in ``like`` were."""
+    """Networks for new observations, which are measured as those in ``like`` were.
+
+    Each output belongs to a cluster, and holds a share of it, given as a logarithm.
+    """
 
     networks: list[Network]
-    names: Index
+    clusters: Index
+    log_shares: NDArray[np.float64]
     like: Rows
 
     @torch.no_grad()
     def log_posterior(self, X: ArrayLike) -> NDArray[np.float64]:
         """Log-probability of each cluster, all weighing the same; mean over the networks.
 
+        A cluster's density is the mixture of those it has in the batches, whose sizes count.
         Shape (n, k), in the order of ``PairwiseTVD.cluster_ids``.
         """
         new = self.like.another(X)
         index = np.arange(len(new))
-        total = np.zeros((len(new), len(self.names)))
+        total = np.zeros((len(new), int(self.clusters.max()) + 1))
         for network in self.networks:
             features = np.empty((len(new), network.head.in_features), np.float32)
             _write_features(features, network, new, index)
             scores = network.head(torch.from_numpy(features).to(new.device)).double()
-            total[:, self.names] += torch.log_softmax(scores, dim=1).cpu().numpy()
+            total += self._of_clusters(scores).cpu().numpy()
         return total / len(self.networks)
+
+    def _of_clusters(self, scores: Tensor) -> Tensor:
+        """Log-probabilities (n, k) of clusters from scores of outputs."""
+        k = int(self.clusters.max()) + 1
+        clusters = torch.from_numpy(self.clusters).to(scores.device)
+        if len(clusters) == k:
+            return torch.log_softmax(scores, dim=1)[:, clusters.argsort()]
+        scores = scores + torch.from_numpy(self.log_shares).to(scores.device)
+        joint = torch.stack([scores[:, clusters == c].logsumexp(dim=1) for c in range(k)], dim=1)
+        return torch.log_softmax(joint, dim=1)
 
 
 def heldout_scores(
@@ -127,6 +153,29 @@ def heldout_scores(
         rows=test_rows,
     )
     return scores, history
+
+
+def within_batches(scores: HeldoutScores, cells: Cells) -> HeldoutScores:
+    """Scores for clusters from scores for cells: an observation's are those of its own batch.
+
+    Cells are ordered by batch, then by cluster, so rows are in their order already.
+    """
+    if cells.n_batches == 1:
+        return scores
+    n_folds, n_batches, k = scores.n_folds, cells.n_batches, int(cells.cluster.max()) + 1
+    width = scores.features.shape[1]
+    weights = np.zeros((n_folds, n_batches, k, width), np.float32)
+    bias = np.full((n_folds, n_batches, k), -np.inf, np.float32)
+    weights[:, cells.batch, cells.cluster] = scores.weights
+    bias[:, cells.batch, cells.cluster] = scores.bias
+    return replace(
+        scores,
+        weights=weights.reshape(-1, k, width),
+        bias=bias.reshape(-1, k),
+        clusters=cells.cluster[scores.clusters],
+        batches=cells.batch[scores.clusters],
+        cells=cells.table,
+    )
 
 
 def summarize(scores: HeldoutScores, history: History, labels: EncodedLabels) -> PairwiseTVD:

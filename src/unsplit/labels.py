@@ -52,7 +52,7 @@ def encode_labels(labels: ArrayLike, n_observations: int, at_least: int = 2) -> 
             f"X has {n_observations} observations but labels has {len(values)}; "
             "pass one label for each row of X."
         )
-    noise = _is_noise(values)
+    noise = is_missing(values)
     if noise.all():
         raise InputError(
             "every label is noise (-1 or missing), so there is nothing to compare; "
@@ -69,18 +69,25 @@ def encode_labels(labels: ArrayLike, n_observations: int, at_least: int = 2) -> 
     return EncodedLabels(cluster_ids, clusters)
 
 
-def _is_noise(values: NDArray[Any]) -> NDArray[np.bool_]:
+def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where there is no name: −1, "-1", empty and missing values.
+
+    Examples
+    --------
+    >>> is_missing(np.array([3, -1, 0]))
+    array([False,  True, False])
+    """
     if values.dtype.kind in "iub":
         return values == -1
     if values.dtype.kind == "f":
         return np.isnan(values) | (values == -1)
-    return np.array([_is_missing(v) or v in _NOISE for v in values.astype(object)], bool)
+    return np.array([_is_gap(v) or v in _NOISE for v in values.astype(object)], bool)
 
 
 _NOISE = (-1, "-1", "", b"-1", b"")
 
 
-def _is_missing(value: Any) -> bool:
+def _is_gap(value: Any) -> bool:
     # None, NaN, NaT and pandas' NA, without needing pandas.
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True

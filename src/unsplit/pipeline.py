@@ -77,6 +77,7 @@ def merge_overclustering(
     progress: bool | Progress = False,
     on_merge: Callable[[Record], None] | None = None,
     done: Record | None = None,
+    batch: ArrayLike | None = None,
 ) -> Merged:
     """Estimate all distances, look a second time if the clusters only touch, and merge.
 
@@ -85,15 +86,17 @@ def merge_overclustering(
     """
     wishes.check(encode_labels(labels, np.size(labels)).cluster_ids)
     seeds = generator_of(random_state).integers(2**63, size=4)
-    fitted = fit(X, labels, settings, seeds[0], progress)
+    fitted = fit(X, labels, settings, seeds[0], progress, batch)
     view = None
     if _needs_view(wishes) and looks_like_partition(fitted.result):
-        view = _view(X, labels, fitted.rows.kind, settings, seeds[1], progress)
+        smooth = _smooth(fitted.rows.kind, settings)
+        if smooth is not None:
+            view = fit(X, labels, smooth, seeds[1], progress, batch).result
     tree = merge(
         fitted.result,
         **vars(wishes),
         view=view,
-        estimate=_estimate(X, labels, fitted, wishes.strategy, settings, int(seeds[2])),
+        estimate=_estimate(X, labels, fitted, wishes.strategy, settings, int(seeds[2]), batch),
         random_state=int(seeds[3]),
         on_merge=on_merge,
         done=done,
@@ -101,16 +104,14 @@ def merge_overclustering(
     return Merged(fitted, view, tree)
 
 
-def _view(
-    X: Any, labels: ArrayLike, kind: str, settings: Settings, seed: Any, progress: Any
-) -> PairwiseTVD | None:
-    """A second look at blurred densities; only of vectors, as nobody knows how to blur others."""
+def _smooth(kind: str, settings: Settings) -> Settings | None:
+    """How to look at blurred densities; only of vectors, as nobody knows how to blur others."""
     if kind not in ("vectors", "counts"):
         return None
     smooth = replace(settings, smooth=True, cv=min(settings.cv, VIEW_FOLDS))
     if kind == "counts":
         smooth = replace(smooth, backbone="mlp", training=None)
-    return fit(X, labels, smooth, seed, progress).result
+    return smooth
 
 
 def _needs_view(wishes: Wishes) -> bool:
@@ -118,12 +119,18 @@ def _needs_view(wishes: Wishes) -> bool:
 
 
 def _estimate(
-    X: Any, labels: ArrayLike, fitted: Fitted, strategy: str, settings: Settings, seed: int
+    X: Any,
+    labels: ArrayLike,
+    fitted: Fitted,
+    strategy: str,
+    settings: Settings,
+    seed: int,
+    batch: ArrayLike | None,
 ) -> Estimate | None:
     """How to estimate anew once clusters have been merged."""
     if strategy == "retrain":
         clusters = encode_labels(labels, len(fitted.rows)).clusters
-        return Retraining(X, clusters, settings, seed)
+        return Retraining(X, clusters, settings, seed, batch)
     return Warm(fitted, seed) if strategy == "warm" else None
 
 
@@ -138,12 +145,13 @@ class Retraining:
     clusters: Index
     settings: Settings
     seed: int
+    batch: ArrayLike | None = None
 
     def __call__(self, groups: Index) -> PairwiseTVD:
         """Estimate for groups of the initial clusters."""
         labels = np.where(self.clusters < 0, -1, groups[self.clusters])
         rng = np.random.default_rng([self.seed, int(groups.max())])
-        return fit(self.X, labels, self.settings, rng).result
+        return fit(self.X, labels, self.settings, rng, batch=self.batch).result
 
 
 class Warm:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit import stats
+from unsplit import batches, stats
 from unsplit.devices import device_for_sums
 from unsplit.divergences import Matrix, divergence, rank_sums
 from unsplit.errors import InputError
@@ -35,7 +35,7 @@ class PairwiseTVD:
         Observations of each cluster, and how many of them were held out and counted.
     hit_rate : ndarray of shape (k, k)
         At [i, j] the share of held-out observations of i that the network scores higher for i
-        than for j; ties count one half.
+        than for j; ties count one half.  With batches, the mean over those that i and j share.
     scores : HeldoutScores
         The held-out scores; every divergence and test is computed from them when asked for.
     history : History
@@ -76,6 +76,23 @@ class PairwiseTVD:
         return self.n_heldout == 0
 
     @cached_property
+    def n_batches(self) -> Index:
+        """In how many batches each pair is compared, shape (k, k); 1 without batches.
+
+        Nothing is known about pairs with 0: their distances and p-values are 1, and their
+        intervals span all that is possible.
+        """
+        scores, k = self.scores, self.n_clusters
+        if scores.cells is None:
+            return np.ones((k, k), np.int64)
+        return batches.shared_batches(scores.batch_counts)
+
+    @property
+    def comparable(self) -> NDArray[np.bool_]:
+        """Pairs about which something is known, shape (k, k)."""
+        return self.n_batches > 0
+
+    @cached_property
     def balanced_accuracy(self) -> Matrix:
         """Held-out balanced accuracy of every pair's classifier, 1/2 on the diagonal."""
         accuracy = (self.hit_rate + self.hit_rate.T) / 2
@@ -90,7 +107,7 @@ class PairwiseTVD:
     @cached_property
     def stderr(self) -> Matrix:
         """Standard error of ``tvd``, zero on the diagonal."""
-        stderr = stats.tvd_stderr(self.hit_rate, self.n_heldout, self.scores.n_folds)
+        stderr = stats.tvd_stderr(self.hit_rate, self._counted, self.scores.n_folds)
         np.fill_diagonal(stderr, 0.0)
         return _frozen(stderr)
 
@@ -98,7 +115,7 @@ class PairwiseTVD:
     def p_value(self) -> Matrix:
         """One-sided p-value of "same distribution" (rank-sum test on the score difference)."""
         U = rank_sums(self.scores, device_for_sums())
-        return _frozen(stats.rank_sum_p_value(U, self.scores.counts))
+        return _frozen(stats.rank_sum_p_value(U, self.scores.counts, self.scores.n_folds))
 
     @cached_property
     def p_adjusted(self) -> Matrix:
@@ -107,8 +124,14 @@ class PairwiseTVD:
 
     @cached_property
     def mean_accuracy(self) -> float:
-        """A(D): balanced accuracy averaged over all pairs.  Needs no ground truth."""
+        """A(D): balanced accuracy averaged over all pairs that could be compared.
+
+        Needs no ground truth.
+        """
         k = self.n_clusters
+        if not self.comparable.all():
+            known = np.triu(self.comparable, 1)
+            return float(self.balanced_accuracy[known].mean())
         # Both triangles are alike, and the diagonal holds 1/2.
         return float((self.balanced_accuracy.sum() - k / 2) / (k * (k - 1)))
 
@@ -147,7 +170,8 @@ class PairwiseTVD:
         if not 0 < level < 1:
             raise InputError(f"level must lie between 0 and 1, got {level}; 0.95 is usual.")
         n_folds = self.scores.n_folds
-        low, high = stats.accuracy_interval(self.hit_rate, self.n_heldout, level, n_folds)
+        hit_rate = stats.at_least_chance(self.hit_rate)
+        low, high = stats.accuracy_interval(hit_rate, self._counted, level, n_folds)
         ends = [np.clip(2 * end - 1, 0.0, 1.0) for end in (low, high)]
         for end in ends:
             np.fill_diagonal(end, 0.0)
@@ -172,7 +196,15 @@ class PairwiseTVD:
             "n_a": self.n_heldout[i],
             "n_b": self.n_heldout[j],
             "too_small": self.too_small[i] | self.too_small[j],
-        }
+        } | self._of_batches(i, j)
+
+    def _of_batches(self, i: Index, j: Index) -> dict[str, NDArray[Any]]:
+        """Columns of the table that batches change: what was held out where the two meet."""
+        if self.scores.cells is None:
+            return {}
+        counts = self.scores.batch_counts
+        met = counts.T @ (counts > 0)
+        return {"n_a": met[i, j], "n_b": met[j, i], "n_batches": self.n_batches[i, j]}
 
     def to_frame(self, level: float = 0.95) -> Any:
         """:meth:`table` as a pandas DataFrame."""
@@ -185,7 +217,8 @@ class PairwiseTVD:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one .npz file, without pickle; an older file is replaced whole."""
         arrays = {name: getattr(self, name) for name in _OWN}
-        arrays |= {f"scores.{name}": getattr(self.scores, name) for name in _SCORES}
+        scores = {f"scores.{name}": getattr(self.scores, name) for name in (*_SCORES, *_BATCHES)}
+        arrays |= {name: array for name, array in scores.items() if array is not None}
         arrays |= {f"history.{name}": getattr(self.history, name) for name in _HISTORY}
         save_arrays(path, FORMAT, {"n_noise": self.n_noise}, arrays)
 
@@ -195,15 +228,27 @@ class PairwiseTVD:
         meta, content = load_arrays(path, FORMAT)
         return cls(
             **{name: content[name] for name in _OWN},
-            scores=HeldoutScores(**{name: content[f"scores.{name}"] for name in _SCORES}),
+            scores=HeldoutScores(
+                **{name: content[f"scores.{name}"] for name in _SCORES},
+                batches=content.get("scores.batches"),
+                cells=content.get("scores.cells"),
+            ),
             history=History(**{name: content[f"history.{name}"] for name in _HISTORY}),
             n_noise=meta["n_noise"],
         )
 
+    @cached_property
+    def _counted(self) -> Index | Matrix:
+        """Held-out observations that errors and intervals go by: of clusters (k,) or pairs."""
+        if self.scores.cells is None:
+            return self.n_heldout
+        return batches.effective_counts(self.scores.batch_counts)
+
     def __repr__(self) -> str:
         k = self.n_clusters
         folds = f" in {self.scores.n_folds} folds" if self.method == "crossfit" else ""
-        extras = f", {self.n_noise:,} noise left out" if self.n_noise else ""
+        extras = "" if self.scores.cells is None else f" within {self.scores.n_batches} batches"
+        extras += f", {self.n_noise:,} noise left out" if self.n_noise else ""
         if self.too_small.any():
             extras += f", {int(self.too_small.sum())} clusters too small to hold out"
         return (
@@ -225,6 +270,7 @@ class PairwiseTVD:
 
 _OWN = ("cluster_ids", "sizes", "n_heldout", "hit_rate")
 _SCORES = ("features", "weights", "bias", "clusters", "folds", "rows")
+_BATCHES = ("batches", "cells")
 _HISTORY = ("epoch", "loss", "accuracy", "seconds", "kept_epoch")
 
 

@@ -22,16 +22,23 @@ class HeldoutScores:
     """Scores z = features · weightsᵀ + bias, never as one n × k matrix unless asked for.
 
     With h features, n·h + K·k·h numbers stand for n·k, which is what keeps a large k affordable.
-    Rows are ordered by fold, then by cluster.
+    Rows are ordered by stratum, then by cluster.  A stratum is a fold or, where clusters are
+    compared within batches, one batch of a fold: fold · B + batch.  Only scores of one stratum can
+    be compared.
 
     Parameters
     ----------
     features : ndarray of shape (m, h)
         Of the held-out observations, each from the network that did not see it.
-    weights, bias : ndarrays of shape (K, k, h) and (K, k)
-        The heads of the K folds.
+    weights, bias : ndarrays of shape (S, k, h) and (S, k)
+        The heads of the S strata; without batches those of the K folds.  A cluster that does not
+        occur in a batch has the bias −∞ there: it has no density.
     clusters, folds, rows : ndarrays of shape (m,)
         Cluster index, fold, and row in the data of each held-out observation.
+    batches : ndarray of shape (m,), optional
+        Batch of each held-out observation.
+    cells : ndarray of shape (B, k), optional
+        Observations of each cluster in each batch, held out or not.
     """
 
     features: Floats
@@ -40,11 +47,23 @@ class HeldoutScores:
     clusters: Index
     folds: Index
     rows: Index
+    batches: Index | None = None
+    cells: Index | None = None
+
+    @property
+    def n_batches(self) -> int:
+        """Number of batches, B; 1 where there are none."""
+        return 1 if self.cells is None else len(self.cells)
 
     @property
     def n_folds(self) -> int:
-        """Number of networks."""
-        return len(self.bias)
+        """Number of networks, K."""
+        return len(self.bias) // self.n_batches
+
+    @cached_property
+    def strata(self) -> Index:
+        """Stratum of each held-out observation, shape (m,)."""
+        return self.folds if self.batches is None else self.folds * self.n_batches + self.batches
 
     @property
     def n_clusters(self) -> int:
@@ -53,30 +72,34 @@ class HeldoutScores:
 
     @cached_property
     def counts(self) -> Index:
-        """Held-out observations of each cluster in each fold, shape (K, k)."""
-        flat = np.bincount(
-            self.folds * self.n_clusters + self.clusters,
-            minlength=self.n_folds * self.n_clusters,
-        )
-        return flat.reshape(self.n_folds, self.n_clusters)
+        """Held-out observations of each cluster in each stratum, shape (S, k)."""
+        flat = np.bincount(self.strata * self.n_clusters + self.clusters, minlength=self.bias.size)
+        return flat.reshape(self.bias.shape)
 
-    def on(self, device: torch.device) -> Iterator["FoldScores"]:
-        """The folds that have observations, one at a time on ``device``."""
-        ends = np.searchsorted(self.folds, np.arange(self.n_folds + 1))
-        for fold, (start, stop) in enumerate(pairwise(ends)):
-            if start < stop:
+    @property
+    def batch_counts(self) -> Index:
+        """Held-out observations of each cluster in each batch, shape (B, k)."""
+        return self.counts.reshape(self.n_folds, self.n_batches, -1).sum(axis=0)
+
+    def on(self, device: torch.device, batch: int | None = None) -> Iterator["FoldScores"]:
+        """The strata that have observations, of one batch or all, one at a time on ``device``."""
+        ends = np.searchsorted(self.strata, np.arange(len(self.bias) + 1))
+        for stratum, (start, stop) in enumerate(pairwise(ends)):
+            if start < stop and batch in (None, stratum % self.n_batches):
                 parts = (
                     self.features[start:stop],
-                    self.weights[fold],
-                    self.bias[fold],
+                    self.weights[stratum],
+                    self.bias[stratum],
                     self.clusters[start:stop],
                 )
                 yield FoldScores(*(torch.from_numpy(part).to(device) for part in parts))
 
-    def blocks(self, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+    def blocks(
+        self, device: torch.device, batch: int | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         """Scores (b, k) and cluster indices (b,), a bounded number of rows at a time."""
-        for fold in self.on(device):
-            yield from fold.blocks()
+        for stratum in self.on(device, batch):
+            yield from stratum.blocks()
 
     def dense(self) -> Floats:
         """All scores, shape (m, k)."""
@@ -88,21 +111,25 @@ class HeldoutScores:
         A union's density is the mixture of its members', so its score is the logarithm of their
         mean, weighted by size: no training.
         """
-        columns = np.asarray(members)
-        log_share = np.log(sizes[columns] / sizes[columns].sum()).astype(np.float32)
+        columns, strata = np.asarray(members), self.strata[index]
+        log_shares = log_of_shares(self.cell_sizes(sizes)[:, columns])
         result = np.empty(len(index), np.float32)
-        for fold in np.unique(self.folds[index]):
-            inside = self.folds[index] == fold
-            z = self.features[index[inside]] @ self.weights[fold, columns].T
-            z += self.bias[fold, columns] + log_share
+        for stratum in np.unique(strata):
+            inside = strata == stratum
+            z = self.features[index[inside]] @ self.weights[stratum, columns].T
+            z += self.bias[stratum, columns] + log_shares[stratum % self.n_batches]
             result[inside] = np.logaddexp.reduce(z, axis=1)
         return result
+
+    def cell_sizes(self, sizes: Index) -> Index:
+        """``cells``, shape (B, k); without batches, the clusters' ``sizes`` as those of one."""
+        return sizes[None] if self.cells is None else self.cells
 
     def renamed(self, new_index: Index) -> "HeldoutScores":
         """The same scores with cluster c called ``new_index[c]``."""
         old_index = np.argsort(new_index)
         clusters = new_index[self.clusters]
-        order = np.lexsort((self.rows, clusters, self.folds))
+        order = np.lexsort((self.rows, clusters, self.strata))
         return HeldoutScores(
             features=self.features[order],
             weights=self.weights[:, old_index],
@@ -110,11 +137,26 @@ class HeldoutScores:
             clusters=clusters[order],
             folds=self.folds[order],
             rows=self.rows[order],
+            batches=None if self.batches is None else self.batches[order],
+            cells=None if self.cells is None else self.cells[:, old_index],
         )
 
 
+def log_of_shares(sizes: NDArray[np.generic]) -> Floats:
+    """Logarithm of each size's share of its row; −∞ for what is not there.
+
+    Examples
+    --------
+    >>> log_of_shares(np.array([[1, 1], [0, 3]]))
+    array([[-0.6931472, -0.6931472],
+           [      -inf,  0.       ]], dtype=float32)
+    """
+    with np.errstate(divide="ignore"):
+        return np.log(sizes / np.maximum(sizes.sum(axis=1, keepdims=True), 1)).astype(np.float32)
+
+
 class FoldScores(NamedTuple):
-    """One fold's share of :class:`HeldoutScores` as tensors; rows are ordered by cluster."""
+    """One stratum's share of :class:`HeldoutScores` as tensors; rows are ordered by cluster."""
 
     features: Tensor
     weights: Tensor

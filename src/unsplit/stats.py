@@ -1,11 +1,13 @@
 """Standard errors, intervals and tests for pairs of clusters.  NumPy and SciPy only.
 
 Proportions are directed hit rates: at [i, j] the share of n[i] held-out observations of cluster i
-that the classifier of the pair calls i.  Balanced accuracy is the mean of [i, j] and [j, i].
+that the classifier of the pair calls i; n[i, j] where it depends on the pair.  Balanced accuracy
+is the mean of [i, j] and [j, i].
 docs/statistics.md has the reasons and the measurements.
 """
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import scipy.stats
@@ -26,18 +28,23 @@ NULL_REACH = 2.0
 EXACT_PAIRS = 400
 
 
-def tvd_stderr(hit_rate: Matrix, n: Counts, n_folds: int = 1) -> Matrix:
+def tvd_stderr(hit_rate: Matrix, n: Counts | Matrix, n_folds: int = 1) -> Matrix:
     """Standard error of the TVD, 2·BA − 1.
 
     Each hit rate's variance is that of its posterior under a uniform prior, so it is positive for
     a perfect score and that of a uniform variable when nothing was held out.
     """
-    size = n[:, None].astype(float)
+    size = _of_pairs(n).astype(float)
     hits = hit_rate * size
     smoothed = (hits + 1) / (size + 2)
     variance = smoothed * (1 - smoothed) / (size + 3)
     stderr = np.sqrt(variance + variance.T)
     return stderr * _crossfit_widening(hit_rate, stderr) if n_folds > 1 else stderr
+
+
+def _of_pairs(n: NDArray[Any]) -> NDArray[Any]:
+    """Counts that broadcast to all pairs."""
+    return n if n.ndim == 2 else n[:, None]
 
 
 def _crossfit_widening(hit_rate: Matrix, stderr: Matrix) -> Matrix:
@@ -51,14 +58,14 @@ def _crossfit_widening(hit_rate: Matrix, stderr: Matrix) -> Matrix:
 
 
 def accuracy_interval(
-    hit_rate: Matrix, n: Counts, level: float, n_folds: int = 1
+    hit_rate: Matrix, n: Counts | Matrix, level: float, n_folds: int = 1
 ) -> tuple[Matrix, Matrix]:
     """Interval for the balanced accuracy of each pair.
 
     Wilson intervals of the two hit rates, combined by the method of variance estimates recovery
     (Zou and Donner, 2008), which stays inside [0, 1] and keeps close to its level near 1.
     """
-    low, high = wilson_interval(hit_rate, n[:, None], level)
+    low, high = wilson_interval(hit_rate, _of_pairs(n), level)
     below, above = (hit_rate - low) ** 2, (high - hit_rate) ** 2
     below, above = (np.sqrt(part + part.T) / 2 for part in (below, above))
     if n_folds > 1:
@@ -68,7 +75,22 @@ def accuracy_interval(
     return np.clip(accuracy - below, 0.0, 1.0), np.clip(accuracy + above, 0.0, 1.0)
 
 
-def wilson_interval(rate: Matrix, n: NDArray[np.int64], level: float) -> tuple[Matrix, Matrix]:
+def at_least_chance(hit_rate: Matrix) -> Matrix:
+    """Hit rates with both of a pair raised until they are no worse than a coin toss.
+
+    No TVD is below zero.  An interval around a pair that did worse by chance would end near zero,
+    and the fewer the observations, the surer it would look that the two are the same.
+
+    Examples
+    --------
+    >>> at_least_chance(np.array([[0.5, 0.25], [0.25, 0.5]]))
+    array([[0.5, 0.5],
+           [0.5, 0.5]])
+    """
+    return hit_rate + np.clip(0.5 - (hit_rate + hit_rate.T) / 2, 0.0, None)
+
+
+def wilson_interval(rate: Matrix, n: Counts | Matrix, level: float) -> tuple[Matrix, Matrix]:
     """Wilson score interval of a proportion; [0, 1] when n is zero."""
     z2 = scipy.stats.norm.ppf((1 + level) / 2) ** 2
     size = np.maximum(n, 1)
@@ -78,27 +100,29 @@ def wilson_interval(rate: Matrix, n: NDArray[np.int64], level: float) -> tuple[M
     return np.where(seen, centre - half, 0.0), np.where(seen, centre + half, 1.0)
 
 
-def rank_sum_p_value(U: Matrix, counts: Counts) -> Matrix:
+def rank_sum_p_value(U: Matrix, counts: Counts, n_folds: int | None = None) -> Matrix:
     """One-sided p-value of "same distribution" for every pair, small when i and j differ.
 
     Parameters
     ----------
     U : ndarray of shape (k, k)
-        Mann–Whitney statistic of the score difference, summed over the folds.
-    counts : ndarray of shape (K, k)
-        Held-out observations by fold and cluster.
+        Mann–Whitney statistic of the score difference, summed over the strata.
+    counts : ndarray of shape (S, k)
+        Held-out observations by stratum and cluster.
+    n_folds : int, optional
+        Number of networks; None: every stratum is a fold with its own.
 
     Notes
     -----
-    Given its network, each fold's U is the classical rank-sum statistic.  For one fold the test is
-    exact (counted for small clusters, normal with a continuity correction for large); for several
-    it uses the stratified normal form with :data:`CROSSFIT_VARIANCE`.  Pairs with nothing held out
-    on one side get p = 1.
+    Given its network, each stratum's U is the classical rank-sum statistic.  For one stratum the
+    test is exact (counted for small clusters, normal with a continuity correction for large); for
+    several it uses the stratified normal form, with :data:`CROSSFIT_VARIANCE` if there are several
+    networks.  Pairs with nothing held out on one side get p = 1.
     """
     c = counts.astype(float)
     n_pairs = c.T @ c
     variance = ((c**2).T @ c + c.T @ c**2 + n_pairs) / 12
-    if len(counts) > 1:
+    if (len(counts) if n_folds is None else n_folds) > 1:
         variance = variance * CROSSFIT_VARIANCE
     z = (U - n_pairs / 2 - 0.5) / np.sqrt(np.maximum(variance, 1.0 / 12))
     p = scipy.stats.norm.sf(z)

@@ -22,13 +22,3 @@ PROBLEMS: dict[str, Callable[[Path, int], Problem]] = {
     "spoken digits": real.spoken_digits,
     **{name: simulated.as_problem(name, draw) for name, draw in simulated.DRAWS.items()},
 }
-
-
-def initial_numbers(problem: Problem) -> tuple[int, int, int]:
-    """Numbers of clusters to start from: two, four and eight for each true group.
-
-    A single group is cut into 10, 20 and 40.
-    """
-    if problem.n_true == 1:
-        return 10, 20, 40
-    return 2 * problem.n_true, 4 * problem.n_true, 8 * problem.n_true

@@ -9,11 +9,18 @@ from typing import Any
 
 from tqdm import tqdm
 
-from unsplit.errors import PartitionWarning, SkippedWarning, SmallClusterWarning
+from unsplit.errors import (
+    BatchWarning,
+    PartitionWarning,
+    SkippedWarning,
+    SmallClusterWarning,
+)
 from unsplit.merging.agglomerate import Record
 from unsplit.training import EpochRecord
 
-OURS = (SmallClusterWarning, PartitionWarning, SkippedWarning)
+# Every new estimate raises these again.
+REPEATED = (SmallClusterWarning, BatchWarning, PartitionWarning)
+OURS = (*REPEATED, SkippedWarning)
 
 
 class Course:
@@ -101,8 +108,7 @@ class Course:
             self._bar = None
 
     def _warn(self, message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        again = issubclass(category, (SmallClusterWarning, PartitionWarning))
-        key: object = category if again else str(message)
+        key: object = category if issubclass(category, REPEATED) else str(message)
         if key not in self._told:
             self._told.add(key)
             self.warn(str(message))

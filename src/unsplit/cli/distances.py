@@ -25,6 +25,7 @@ WRITTEN = ("distances.npz", "pairs.csv")
 @click.command(epilog=EXAMPLE)
 @options.data
 @options.labels
+@options.batch
 @options.folder
 @options.estimation
 @options.seed
@@ -32,6 +33,7 @@ WRITTEN = ("distances.npz", "pairs.csv")
 def distances(
     data: str,
     labels: str | None,
+    batch: str | None,
     out: str,
     backbone: str,
     select: bool,
@@ -47,22 +49,26 @@ def distances(
     Written are pairs.csv with the distance of every pair, its interval and p-value, closest pair
     first; distances.npz for unsplit.PairwiseTVD.load; and distances.json.
     """
-    outputs.spare([data, labels or data], [os.path.join(out, name) for name in WRITTEN])
+    outputs.spare(
+        [data, labels or data, batch or data], [os.path.join(out, name) for name in WRITTEN]
+    )
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
     seed = outputs.new_seed() if seed is None else seed
     about = {"command": "distances", "data": data, "labels": labels or "subfolders"}
+    about |= {} if batch is None else {"batch": batch}
     about |= outputs.about_run(settings, None, seed)
     course = Course()
     with interruptible(out), output_folder(out) as folder, course.telling_warnings():
         with course.stage("reading"):
-            read = read_clustered(data, labels)
+            read = read_clustered(data, labels, batch)
         if select:
             settings = selected(folder, read, settings, seed, course)
             about |= outputs.about_run(settings, None, seed)
         with course.stage("training"):
-            found = fit(read.X, np.asarray(read.labels), settings, seed, course.on_epoch).result
+            what = (read.X, np.asarray(read.labels), settings, seed, course.on_epoch, read.batch)
+            found = fit(*what).result
         with course.stage("writing"):
             found.save(folder / "distances.npz")
             write_csv(folder / "pairs.csv", found.table())

@@ -27,7 +27,7 @@ Example:
 """
 
 # What a file that is read could be called, too.
-WRITTEN = ("labels.csv", "merges.csv", "distances.npz", "linkage.npy", "tree.npz")
+WRITTEN = ("labels.csv", "merges.csv", "review.csv", "distances.npz", "linkage.npy", "tree.npz")
 
 share = click.FloatRange(0, 1)
 number = click.IntRange(min=1)
@@ -69,6 +69,7 @@ how_to_merge = options.together(
 @click.command(epilog=EXAMPLE, short_help="Merge clusters that cannot be told apart.")
 @options.data
 @options.labels
+@options.batch
 @options.folder
 @when_to_stop
 @how_to_merge
@@ -80,6 +81,7 @@ how_to_merge = options.together(
 def merge(
     data: str,
     labels: str | None,
+    batch: str | None,
     out: str,
     backbone: str,
     select: bool,
@@ -97,11 +99,12 @@ def merge(
 
     DATA is .npy, .npz (also SciPy sparse), .csv, .tsv or .parquet with a row per observation, or a
     folder of images, sounds, meshes or point clouds with a subfolder for each cluster.
-    Written are labels.csv with the old and new cluster of every row, merges.csv, result.json,
-    distances.npz, tree.npz and linkage.npy.
+    Written are labels.csv with the old and new cluster of every row, merges.csv, review.csv with
+    the pairs to look at first, result.json, distances.npz, tree.npz and linkage.npy.
     """
     wishes = wishes_of(choices | {"resume": resume})
-    outputs.spare([data, labels or data], [os.path.join(out, name) for name in WRITTEN])
+    given = [data, labels or data, batch or data]
+    outputs.spare(given, [os.path.join(out, name) for name in WRITTEN])
     if figures:
         outputs.require_figures()
     kept = ResumeFile(out) if wishes.strategy == "retrain" else None
@@ -111,14 +114,16 @@ def merge(
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
-    task, course = Task(data, labels or "subfolders", wishes, settings, seed, figures), Course()
+    task = Task(data, labels or "subfolders", wishes, settings, seed, figures, batch)
+    course = Course()
     with interruptible(out, kept), output_folder(out) as folder, course.telling_warnings():
         with course.stage("reading"):
-            read = read_clustered(data, labels)
+            read = read_clustered(data, labels, batch)
         if select:
             task = replace(task, settings=selected(folder, read, settings, seed, course))
         merged = merge_into(folder, task, read, course, kept, resume)
     if kept is not None:
         kept.remove()
     lines = words.of_merge(merged.tree, merged.fitted.result.n_noise)
+    lines += ["", *words.of_review(merged.tree)]
     outputs.tell(Path(out, RESULT), lines, as_json)

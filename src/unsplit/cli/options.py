@@ -31,6 +31,12 @@ labels = click.option(
     "In a folder, subfolders are clusters.",
 )
 
+batch = click.option(
+    "--batch",
+    metavar="FILE|COLUMN",
+    help="Donor, run or the like: compare clusters within each batch only.",
+)
+
 folder = click.option("--out", required=True, type=click.Path(), help="Folder for the results.")
 
 seed = click.option(

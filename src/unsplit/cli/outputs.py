@@ -22,6 +22,7 @@ from unsplit.errors import InputError
 from unsplit.estimation import Settings
 from unsplit.files import write_csv, write_json
 from unsplit.merging.tree import MergeTree
+from unsplit.merging.verdict import UNCLEAR
 from unsplit.pipeline import Merged, Wishes
 from unsplit.result import PairwiseTVD
 
@@ -76,6 +77,7 @@ def write_merge(folder: Path, read: Observations, merged: Merged, figures: bool)
     tree, distances = merged.tree, merged.fitted.result
     write_labels(folder / "labels.csv", read, tree)
     write_csv(folder / "merges.csv", tree.table())
+    write_csv(folder / "review.csv", tree.review())
     distances.save(folder / "distances.npz")
     np.save(folder / "linkage.npy", tree.linkage)
     tree.save(folder / "tree.npz")
@@ -125,5 +127,6 @@ def about_tree(tree: MergeTree) -> dict[str, Any]:
         "stopped": tree.stopped,
         "last_merge_tvd": tvd[n_taken - 1] if n_taken else None,
         "first_refused_tvd": tvd[n_taken] if n_taken < len(tvd) else None,
+        "n_unclear": sum(row.pair.verdict == UNCLEAR for row in tree.reviewed),
         "mapping": tree.mapping,
     }

@@ -1,5 +1,7 @@
 """What commands read."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from unsplit.data.files import Observations
@@ -7,11 +9,11 @@ from unsplit.data.sources import read
 from unsplit.errors import InputError
 
 
-def read_clustered(data: str, labels: str | None) -> Observations:
-    """Observations with a cluster for each."""
-    found = read(data, labels)
+def read_clustered(data: str, labels: str | None, batch: str | None = None) -> Observations:
+    """Observations with a cluster for each, and a batch if asked for."""
+    found = read(data, labels, batch)
     if found.labels is None:
         raise InputError(
             f"{data} does not say which cluster is whose; name a column or a file with --labels."
         )
-    return Observations(found.X, found.feature_names, found.row_ids, np.asarray(found.labels))
+    return replace(found, labels=np.asarray(found.labels))

@@ -17,9 +17,9 @@ from unsplit.data.kinds import observations
 from unsplit.errors import InputError
 from unsplit.files import replacing, write_json
 from unsplit.merging.agglomerate import Record
-from unsplit.merging.tree import Merge
+from unsplit.merging.steps import Merge
 
-FORMAT = "unsplit.resume/1"
+FORMAT = "unsplit.resume/2"
 NAME = "resume.json"
 
 
@@ -109,7 +109,8 @@ def digest(values: Any) -> str:
 
 
 def _record_of(content: dict[str, Any]) -> Record:
-    return Record(**content | {"merges": [_merge_of(merge) for merge in content["merges"]]})
+    lists = {name: [_merge_of(merge) for merge in content[name]] for name in ("merges", "apart")}
+    return Record(**content | lists)
 
 
 def _merge_of(content: dict[str, Any]) -> Merge:

@@ -23,7 +23,7 @@ INTERRUPTED = 130  # as shells count a process ended by SIGINT
 
 @dataclass(frozen=True)
 class Task:
-    """What to merge and how; ``data`` and ``labels`` say whence they are, for the record."""
+    """What to merge and how; ``data``, ``labels`` and ``batch`` say whence they are."""
 
     data: str
     labels: str
@@ -31,6 +31,7 @@ class Task:
     settings: Settings
     seed: int
     figures: bool = False
+    batch: str | None = None
 
 
 def merge_into(
@@ -56,6 +57,8 @@ def merge_into(
     done = None
     if resume is not None:
         content = [digest(encoded.clusters), digest(encoded.cluster_ids)]
+        if read.batch is not None:
+            content.append(digest(read.batch.astype(str)))
         resume.begin(data=digest(content_of(read.X)), labels=content, **about)
         done = _done_before(resume, go_on, course)
 
@@ -66,10 +69,12 @@ def merge_into(
 
     what = (read.X, labels, task.wishes, task.settings, task.seed)
     with course.stages_of_merging():
-        merged = merge_overclustering(*what, course.on_epoch, on_merge, done)
+        merged = merge_overclustering(*what, course.on_epoch, on_merge, done, read.batch)
     with course.stage("writing"):
         outputs.write_merge(folder, read, merged, task.figures)
-    about = {"command": "merge", "data": task.data, "labels": task.labels} | about
+    whence = {"command": "merge", "data": task.data, "labels": task.labels}
+    whence |= {} if task.batch is None else {"batch": task.batch}
+    about = whence | about
     about |= outputs.about_distances(read, merged.fitted.result) | outputs.about_tree(merged.tree)
     outputs.write_result(folder / RESULT, about, course)
     return merged

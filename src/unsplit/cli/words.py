@@ -4,11 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from unsplit.merging.tree import Merge, MergeTree, members_of_nodes
+from unsplit.merging.steps import Merge, members_of_nodes
+from unsplit.merging.tree import MergeTree
+from unsplit.merging.verdict import UNCLEAR
 from unsplit.result import PairwiseTVD
 from unsplit.sampling import Index
 
 CLOSEST = 8
+FIRST = 3
 
 
 def of_merge(tree: MergeTree, n_noise: int) -> list[str]:
@@ -30,6 +33,25 @@ def of_merge(tree: MergeTree, n_noise: int) -> list[str]:
     if n_taken < len(tree.merges):
         lines.append(f"  not merged   {_of_step(tree, tree.merges[n_taken])}")
     return lines
+
+
+def of_review(tree: MergeTree) -> list[str]:
+    """How many pairs are unclear, and the first of them.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], max_tvd=0.5)
+    >>> of_review(tree)[0]
+    '2 of 2 pairs are unclear and come first in review.csv:'
+    """
+    unclear = [row for row in tree.reviewed if row.pair.verdict == UNCLEAR]
+    of_all = f"of {count(len(tree.reviewed), 'pair')}"
+    if not unclear:
+        return [f"None {of_all} is unclear."]
+    are = "is unclear and comes" if len(unclear) == 1 else "are unclear and come"
+    lines = [f"{len(unclear):,} {of_all} {are} first in review.csv:"]
+    return lines + [f"  {row.done:10}   {_of_step(tree, row.pair)}" for row in unclear[:FIRST]]
 
 
 def of_distances(distances: PairwiseTVD) -> list[str]:

@@ -13,7 +13,15 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from unsplit.data.formats import read_file
-from unsplit.data.rows import ID_NAMES, Rows, one_label_each, read_labels, take_ids
+from unsplit.data.rows import (
+    BATCH_NAMES,
+    ID_NAMES,
+    LABEL_NAMES,
+    Rows,
+    one_label_each,
+    read_labels,
+    take_ids,
+)
 from unsplit.data.tables import Columns, listing
 from unsplit.errors import InputError
 
@@ -32,16 +40,21 @@ class Observations:
         Unique integers or strings; 0, 1, …, n − 1 where the file has none.
     labels : ndarray of shape (n,), or None
         As in the file; :func:`unsplit.labels.encode_labels` knows what is noise.
+    batch : ndarray of shape (n,), or None
+        Within which clusters are to be compared.
     """
 
     X: Any
     feature_names: list[str] | None
     row_ids: NDArray[Any]
     labels: NDArray[Any] | None
+    batch: NDArray[Any] | None = None
 
 
 def read_observations(
-    path: str | os.PathLike[str], labels: str | os.PathLike[str] | None = None
+    path: str | os.PathLike[str],
+    labels: str | os.PathLike[str] | None = None,
+    batch: str | os.PathLike[str] | None = None,
 ) -> Observations:
     r"""Read a matrix or a table of observations, and the cluster of each.
 
@@ -60,6 +73,9 @@ def read_observations(
         "labels", "cluster" or "clusters".  If it names its rows too, labels go to the rows of
         the same name; otherwise they are taken in order.  In text, labels are integers if all are
         written as such, else strings; an empty one or NA is missing, which means noise.
+    batch : str or path, optional
+        The batch of every row, in the same way; a column of another file may be called "batch",
+        "batches", "sample" or "donor".
 
     Examples
     --------
@@ -70,25 +86,37 @@ def read_observations(
     >>> read.feature_names, read.row_ids.tolist(), read.labels.tolist()
     (['x', 'y'], ['A1', 'A2'], [7, -1])
     """
-    path, wanted = Path(path), None if labels is None else os.fspath(labels)
-    contents = read_file(path, lambda name: name == wanted or name.lower() in ID_NAMES)
+    path, wanted = Path(path), [None if w is None else os.fspath(w) for w in (labels, batch)]
+    contents = read_file(path, lambda name: name in wanted or name.lower() in ID_NAMES)
     columns = dict(contents.arrays)
     matrix = None if contents.is_table else columns.pop(_matrix_name(path, columns))
-    own = None if wanted is None else columns.pop(wanted, None)
+    own = {name: columns.pop(name) for name in set(wanted) - {None} if name in columns}
     if matrix is not None:
         columns = {name: a for name, a in columns.items() if a.shape == matrix.shape[:1]}
-    if wanted is not None and own is None and not os.path.isfile(wanted):
-        raise InputError(_no_labels(path, wanted, columns))
+    for name in wanted:
+        if name is not None and name not in own and not os.path.isfile(name):
+            raise InputError(_no_labels(path, name, columns))
     ids = take_ids(path, columns, contents.index)
     names = list(columns) if matrix is None else None
     X = _side_by_side(path, columns) if matrix is None else _floats(path, matrix)
     _refuse_gaps(path, X, names)
     rows = Rows(path, np.arange(X.shape[0]) if ids is None else ids, named=ids is not None)
-    if own is not None:
-        own = one_label_each(own, rows, f"{wanted!r} in {path}")
-    elif wanted is not None:
-        own = read_labels(Path(wanted), rows)
-    return Observations(X, names, rows.ids, own)
+    found = (
+        values_of_rows(path, own, name, rows, called)
+        for name, called in zip(wanted, (LABEL_NAMES, BATCH_NAMES), strict=True)
+    )
+    return Observations(X, names, rows.ids, *found)
+
+
+def values_of_rows(
+    path: Path, arrays: dict[str, Any], wanted: str | None, rows: Rows, called: tuple[str, ...]
+) -> NDArray[Any] | None:
+    """One of the arrays of a file, or a column of another file, with a value for each row."""
+    if wanted is None:
+        return None
+    if wanted in arrays:
+        return one_label_each(arrays[wanted], rows, f"{wanted!r} in {path}")
+    return read_labels(Path(wanted), rows, called)
 
 
 def _matrix_name(path: Path, arrays: dict[str, Any]) -> str:

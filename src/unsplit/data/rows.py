@@ -17,6 +17,7 @@ from unsplit.sampling import Index
 # The first of these that a table has names its rows; none of them is a feature.
 ID_NAMES = ("id", "row_id", "index", UNNAMED.lower())
 LABEL_NAMES = ("label", "labels", "cluster", "clusters")
+BATCH_NAMES = ("batch", "batches", "sample", "donor")
 
 _DECIMAL = re.compile(r"[+-]?\d*\.\d+(e[+-]?\d+)?", re.IGNORECASE)
 
@@ -72,8 +73,10 @@ def take_ids(
     return found[0] if found else None
 
 
-def read_labels(path: Path, rows: Rows) -> NDArray[Any]:
+def read_labels(path: Path, rows: Rows, names: tuple[str, ...] = LABEL_NAMES) -> NDArray[Any]:
     r"""Labels from a file of their own, in the order of the rows.
+
+    Of several columns, one called as ``names`` say is taken.
 
     Examples
     --------
@@ -88,7 +91,7 @@ def read_labels(path: Path, rows: Rows) -> NDArray[Any]:
     if not columns:
         shapes = " and ".join(str(array.shape) for array in contents.arrays.values())
         raise InputError(f"{path} holds an array of shape {shapes}; save one label for each row.")
-    name = _label_column(path, columns, rows)
+    name = _label_column(path, columns, rows, names)
     where = f"column {name!r} of {path}" if contents.is_table else str(path)
     labels = one_label_each(columns.pop(name), rows, where)
     order = _order(path, columns, contents.index, rows)
@@ -112,9 +115,9 @@ def one_label_each(labels: NDArray[Any], rows: Rows, where: str) -> NDArray[Any]
     )
 
 
-def _label_column(path: Path, columns: Columns, rows: Rows) -> str:
+def _label_column(path: Path, columns: Columns, rows: Rows, wanted: tuple[str, ...]) -> str:
     """The only column, else the only one called so, else the only one that holds no ids."""
-    called = [name for name in columns if name.lower() in LABEL_NAMES]
+    called = [name for name in columns if name.lower() in wanted]
     others = [name for name in columns if name.lower() not in ID_NAMES]
     for names in (list(columns), called, others):
         if len(names) == 1:
@@ -124,8 +127,8 @@ def _label_column(path: Path, columns: Columns, rows: Rows) -> str:
         return others[0]
     candidates = listing(called or list(columns))
     raise InputError(
-        f"{path} has several columns that could be the labels ({candidates}); "
-        "keep one of them, or call just one 'label'."
+        f"{path} has several columns that could be the {wanted[1]} ({candidates}); "
+        f"keep one of them, or call just one {wanted[0]!r}."
     )
 
 

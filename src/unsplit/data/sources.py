@@ -2,19 +2,19 @@
 
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unsplit.data import cloud_files, folders
 from unsplit.data.audio import read_audio
-from unsplit.data.files import Observations, read_observations
+from unsplit.data.files import Observations, read_observations, values_of_rows
 from unsplit.data.formats import read_file
 from unsplit.data.images import ImageFiles, inspect
 from unsplit.data.points import read_clouds
-from unsplit.data.rows import Rows, one_label_each, read_labels
+from unsplit.data.rows import BATCH_NAMES, LABEL_NAMES, Rows, read_labels
 from unsplit.errors import InputError
 
 # Files of a folder that are looked at to see what it holds.
@@ -27,7 +27,9 @@ ENDINGS = {
 
 
 def read(
-    path: str | os.PathLike[str], labels: str | os.PathLike[str] | None = None
+    path: str | os.PathLike[str],
+    labels: str | os.PathLike[str] | None = None,
+    batch: str | os.PathLike[str] | None = None,
 ) -> Observations:
     """Read observations of any kind, and the cluster of each.
 
@@ -40,6 +42,8 @@ def read(
         :func:`unsplit.data.files.read_observations` reads.
     labels : str or path, optional
         A file with the labels, or what in ``path`` holds them; subfolders are clusters without it.
+    batch : str or path, optional
+        A file with the batches, or what in ``path`` holds them.
 
     Examples
     --------
@@ -50,14 +54,15 @@ def read(
     >>> found.X.shape, found.labels.tolist()
     ((4, 100, 3), [0, 0, 1, 1])
     """
-    path, wanted = Path(path), None if labels is None else os.fspath(labels)
+    path = Path(path)
+    wanted, within = (None if name is None else os.fspath(name) for name in (labels, batch))
     if path.is_dir() or _lists_images(path):
         found = _from_folder(path) if path.is_dir() else _images(path)
-        return found if wanted is None else _relabelled(path, found, wanted)
+        return _relabelled(path, found, wanted, within)
     arrays = _arrays_of_any_shape(path)
     if arrays is not None:
-        return _from_arrays(path, arrays, wanted)
-    return read_observations(path, wanted)
+        return _from_arrays(path, arrays, wanted, within)
+    return read_observations(path, wanted, within)
 
 
 def _from_folder(folder: Path) -> Observations:
@@ -122,7 +127,9 @@ def _arrays_of_any_shape(path: Path) -> dict[str, Any] | None:
     return arrays if deep or {"audio", "offsets"} <= set(arrays) else None
 
 
-def _from_arrays(path: Path, arrays: dict[str, Any], wanted: str | None) -> Observations:
+def _from_arrays(
+    path: Path, arrays: dict[str, Any], wanted: str | None, within: str | None
+) -> Observations:
     X: Any
     if "offsets" in arrays:
         X = read_audio(path)
@@ -131,7 +138,12 @@ def _from_arrays(path: Path, arrays: dict[str, Any], wanted: str | None) -> Obse
         X = arrays[_deep_name(path, arrays)]
         n = len(X)
     rows = Rows(path, np.arange(n), named=False)
-    return Observations(X, None, rows.ids, _labels(path, arrays, wanted, rows))
+    for name in (wanted, within):
+        if name is not None and name not in arrays and not os.path.isfile(name):
+            raise InputError(f"there is no array {name!r} in {path} and no file of that name.")
+    found = values_of_rows(path, arrays, wanted, rows, LABEL_NAMES)
+    batch = values_of_rows(path, arrays, within, rows, BATCH_NAMES)
+    return Observations(X, None, rows.ids, found, batch)
 
 
 def _deep_name(path: Path, arrays: dict[str, Any]) -> str:
@@ -145,20 +157,18 @@ def _deep_name(path: Path, arrays: dict[str, Any]) -> str:
     )
 
 
-def _labels(
-    path: Path, arrays: dict[str, Any], wanted: str | None, rows: Rows
-) -> NDArray[Any] | None:
-    if wanted is None:
-        return None
-    if wanted in arrays:
-        return one_label_each(arrays[wanted], rows, f"{wanted!r} in {path}")
-    if not os.path.isfile(wanted):
-        raise InputError(f"there is no array {wanted!r} in {path} and no file of that name.")
-    return read_labels(Path(wanted), rows)
-
-
-def _relabelled(path: Path, found: Observations, wanted: str) -> Observations:
-    if not os.path.isfile(wanted):
-        raise InputError(f"there is no file of labels {wanted}; leave it out to take subfolders.")
+def _relabelled(
+    path: Path, found: Observations, wanted: str | None, within: str | None
+) -> Observations:
     rows = Rows(path, found.row_ids, named=True)
-    return Observations(found.X, None, found.row_ids, read_labels(Path(wanted), rows))
+    if wanted is not None:
+        if not os.path.isfile(wanted):
+            raise InputError(
+                f"there is no file of labels {wanted}; leave it out to take subfolders."
+            )
+        found = replace(found, labels=read_labels(Path(wanted), rows))
+    if within is not None:
+        if not os.path.isfile(within):
+            raise InputError(f"there is no file of batches {within}; check the name.")
+        found = replace(found, batch=read_labels(Path(within), rows, BATCH_NAMES))
+    return found

@@ -2,6 +2,7 @@
 
 from unsplit.merging.choices import LINKAGES, STRATEGIES
 from unsplit.merging.front import merge
-from unsplit.merging.tree import Merge, MergeTree
+from unsplit.merging.steps import Merge
+from unsplit.merging.tree import MergeTree
 
 __all__ = ["LINKAGES", "STRATEGIES", "Merge", "MergeTree", "merge"]

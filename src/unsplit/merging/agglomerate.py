@@ -8,13 +8,16 @@ import numpy as np
 
 from unsplit.errors import InputError
 from unsplit.merging.closest import ClosestPairs
-from unsplit.merging.clusters import Evidence, Matrix, Ranking
+from unsplit.merging.clusters import Matrix, Ranking
 from unsplit.merging.constraints import Constraints
+from unsplit.merging.evidence import Evidence
 from unsplit.merging.rules import Candidate, Rule
-from unsplit.merging.tree import MUST_LINK, Merge
+from unsplit.merging.steps import MUST_LINK, Merge
 from unsplit.sampling import Index
 
 FORBIDDEN = "kept apart by cannot_link"
+# Of each cluster left, so many neighbours are looked at and reported.
+NEIGHBOURS = 10
 
 
 @dataclass
@@ -31,12 +34,15 @@ class Record:
         How many break no ``cannot_link``; None while there may be more.
     stopped : str
         Why the rule ended merging.
+    apart : list of Merge
+        Pairs of the clusters that were left then, neighbours only.
     """
 
     merges: list[Merge] = field(default_factory=list)
     n_taken: int | None = None
     n_allowed: int | None = None
     stopped: str = ""
+    apart: list[Merge] = field(default_factory=list)
 
 
 @dataclass
@@ -73,12 +79,13 @@ class Run:
         """Clusters left."""
         return int(self.alive.sum())
 
-    def pairs(self, respect_links: bool = True) -> ClosestPairs:
-        """All pairs that are left, none refused yet."""
+    def pairs(self, respect_links: bool = True, reach: int | None = None) -> ClosestPairs:
+        """All pairs that are left and within reach, none refused yet."""
         if self.n_left == 1:  # nothing to compare, so nothing to estimate
             return ClosestPairs(np.full(self.cannot.shape, np.inf))
         matrix = np.where(self.alive & self.alive[:, None], self.ranking.distances(), np.inf)
-        return ClosestPairs(np.where(self.cannot, np.inf, matrix) if respect_links else matrix)
+        matrix = np.where(self.cannot, np.inf, matrix) if respect_links else matrix
+        return ClosestPairs(matrix, reach)
 
     def candidate(self, a: int, b: int, statistic: float) -> Candidate:
         """What is known about two slots."""
@@ -91,8 +98,18 @@ class Run:
         a, b = pair.a, pair.b
         if not linked:
             self.height = max(self.height, pair.statistic)
+        merge = self.described(pair, why)
+        changed = self._unite(a, b, len(self.sizes) + len(self.record.merges))
+        self.record.merges.append(merge)
+        if self.on_merge is not None:
+            self.on_merge(self.record)
+        return changed
+
+    def described(self, pair: Candidate, why: str) -> Merge:
+        """All that is known about a pair, under the numbers of the tree."""
+        a, b = pair.a, pair.b
         low, high = (math.nan, math.nan) if pair.contrast is None else pair.contrast.interval
-        merge = Merge(
+        return Merge(
             left=int(self.node[a]),
             right=int(self.node[b]),
             size_left=int(self.size[a]),
@@ -103,13 +120,10 @@ class Run:
             low=low,
             high=high,
             p_adjusted=pair.p_adjusted,
+            p_valley=pair.unimodality,
+            n_border=0 if pair.border is None else len(pair.border.window),
             why=why,
         )
-        changed = self._unite(a, b, len(self.sizes) + len(self.record.merges))
-        self.record.merges.append(merge)
-        if self.on_merge is not None:
-            self.on_merge(self.record)
-        return changed
 
     def _unite(self, a: int, b: int, node: int) -> Sequence[int]:
         self.node[a] = node
@@ -152,11 +166,29 @@ def agglomerate(run: Run, rule: Rule) -> Record:
                 "drop some of these links or allow more clusters."
             )
         record.n_taken = len(record.merges)
+        # Now, while what is known is about the clusters of the answer.
+        record.apart = _kept_apart(run, rule)
     if record.n_allowed is None:
         guide.go(1, 1, "beyond the cut: ")
         record.n_allowed = len(record.merges)
     _join_forbidden(run)
     return record
+
+
+def _kept_apart(run: Run, rule: Rule) -> list[Merge]:
+    """Every cluster left with its nearest neighbours, and why they were not merged."""
+    distances = run.pairs(respect_links=False).distances
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, :NEIGHBOURS]
+    near = np.zeros(distances.shape, bool)
+    np.put_along_axis(near, nearest, values=True, axis=1)
+    near = np.triu(near | near.T) & np.isfinite(distances)
+    described = []
+    for a, b in np.argwhere(near).tolist():
+        pair = run.candidate(a, b, float(distances[a, b]))
+        ruling = rule.judge(pair)
+        allowed = FORBIDDEN if run.cannot[a, b] else run.record.stopped
+        described.append(run.described(pair, allowed if ruling.merge else ruling.why))
+    return described
 
 
 def _join_linked(run: Run) -> None:
@@ -181,7 +213,7 @@ class Guide:
 
     def __init__(self, run: Run, rule: Rule) -> None:
         self.run, self.rule = run, rule
-        self.pairs = run.pairs()
+        self.pairs = run.pairs(reach=rule.reach)
         self.refused: dict[tuple[int, int], tuple[float, float, str]] = {}
 
     def go(self, fewest: int, most: int, prefix: str = "") -> str:

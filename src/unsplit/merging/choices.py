@@ -15,6 +15,9 @@ LINKAGES = ("average", "single", "complete")
 # never, so the middle will do.
 PARTITION_TVD = 0.5
 
+# Held-out observations of a cluster that say where it lies.
+ENOUGH = 10
+
 
 def check_strategy(
     strategy: str, linkage: str, has_scores: bool, n_clusters: int | None, has_estimate: bool
@@ -100,8 +103,12 @@ def looks_like_partition(result: PairwiseTVD) -> bool:
 
 
 def _median_nearest(result: PairwiseTVD) -> float:
-    tvd = result.tvd + np.diag(np.full(result.n_clusters, np.inf))
-    return float(np.median(tvd.min(axis=1)))
+    # A cluster of a few looks near to all: what little was held out can be right by chance alone.
+    large = result.n_heldout >= min(ENOUGH, np.sort(result.n_heldout)[-2])
+    others = result.comparable & large & large[:, None] & ~np.eye(result.n_clusters, dtype=bool)
+    nearest = np.where(others, result.tvd, np.inf).min(axis=1)
+    nearest = nearest[np.isfinite(nearest)]
+    return float(np.median(nearest)) if len(nearest) else 0.0
 
 
 def _warn_of_partition(result: PairwiseTVD, auto: bool) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from unsplit.devices import available_memory, require_memory
 from unsplit.merging.contrast import Contrast
+from unsplit.merging.evidence import Columns, Mixtures
 from unsplit.result import PairwiseTVD
 from unsplit.sampling import Index
 
@@ -35,104 +35,67 @@ class Ranking(Protocol):
         """Ranking statistic between a and all slots, shape (k,)."""
 
 
-class Evidence(Protocol):
-    """What is known about two clusters beyond their rank."""
-
-    def merge(self, a: int, b: int) -> Sequence[int]:
-        """Put b into a."""
-
-    def contrast(self, a: int, b: int) -> Contrast:
-        """What the scores say about two slots."""
-
-    def p_value(self, a: int, b: int) -> float:
-        """p-value of "same distribution" for two slots."""
-
-
-class Mixtures:
-    """Evidence from one estimate: a merged cluster is the mixture of its members."""
-
-    def __init__(self, result: PairwiseTVD) -> None:
-        self.result = result
-        self.slot = result.scores.clusters.copy()
-        self.members = [[slot] for slot in range(result.n_clusters)]
-
-    def merge(self, a: int, b: int) -> Sequence[int]:
-        """Put b's members into a."""
-        self.members[a] += self.members[b]
-        self.slot[self.slot == b] = a
-        return (a,)
-
-    def contrast(self, a: int, b: int) -> Contrast:
-        """Score differences between the two mixtures."""
-        scores, sizes = self.result.scores, self.result.sizes
-        index = np.flatnonzero((self.slot == a) | (self.slot == b))
-        z_a, z_b = (scores.composed(index, self.members[slot], sizes) for slot in (a, b))
-        difference = (z_a - z_b).astype(np.float64)
-        return Contrast(difference, self.slot[index] == a, scores.folds[index], scores.n_folds)
-
-    def p_value(self, a: int, b: int) -> float:
-        """Looked up while neither has changed, because all pairs at once are quicker."""
-        if len(self.members[a]) == len(self.members[b]) == 1:
-            return float(self.result.p_value[a, b])
-        return self.contrast(a, b).p_value
-
-
-class Composed:
+class Composed(Columns):
     """Scores of merged clusters in closed form: z_ab = log((n_a e^z_a + n_b e^z_b)/(n_a + n_b)).
 
     The ranking statistic is soft accuracy, 2·mean σ(z_own − z_other) − 1 over the held-out
     observations of both: hard accuracy says 1 for all pairs that do not overlap, soft accuracy
     still tells near from far.  Every observation counts once; for clusters of one size this is
-    the Le Cam distance, which lets every *cluster* count once and ranked a little worse.
+    the Le Cam distance, which lets every *cluster* count once and ranked a little worse.  With
+    batches it is the Le Cam distance within each, weighted as everywhere: a network leans towards
+    the cluster that is larger in a batch, and every observation counting once would take that for
+    a difference.
 
     Parameters
     ----------
     view : PairwiseTVD
         Whose scores are composed.
+    lookup : bool
+        As for :class:`Columns`.
     """
 
     statistic = "soft accuracy"
 
-    def __init__(self, view: PairwiseTVD) -> None:
-        scores, k = view.scores, view.n_clusters
-        require_memory(
-            12 * len(scores.rows) * k,
-            available_memory(),
-            f"composing the scores of {len(scores.rows):,} observations for {k:,} clusters",
-            'use strategy="linkage", which needs only the matrix',
-        )
-        # By row, not by cluster: sums are then the same whatever the clusters are called.
-        order = np.argsort(scores.rows, kind="stable")
-        self.z = np.asfortranarray(scores.dense()[order])
-        self.slot = scores.clusters[order].copy()
+    def __init__(self, view: PairwiseTVD, lookup: bool = True) -> None:
+        super().__init__(view, lookup)
+        k = view.n_clusters
         self.own = self.z[np.arange(len(self.slot)), self.slot]
-        self.sizes = view.sizes.astype(float)
-        self.counts = np.bincount(self.slot, minlength=k).astype(float)
-        self.soft_hits = np.stack([self._hits_of(a) for a in range(k)])
+        self.counts = self._sums_by_batch(np.ones(len(self.slot)))
+        self.soft_hits = np.stack([self._hits_of(a) for a in range(k)], axis=1)
 
     def distances(self) -> Matrix:
         """Soft accuracy of all pairs, as a distance in [0, 1]."""
-        hits = self.counts[:, None] * self.soft_hits
-        return self._as_distance(hits + hits.T, self.counts[:, None] + self.counts)
+        k = self.z.shape[1]
+        hits, weight = np.zeros((k, k)), np.zeros((k, k))
+        for n, means in zip(self.counts, self.soft_hits, strict=True):
+            weights = self._weights(n[:, None], n)
+            hits += weights * means
+            weight += weights
+        return self._as_distance(hits + hits.T, weight + weight.T)
 
     def merge(self, a: int, b: int) -> Sequence[int]:
         """Compose the two score columns and count row and column a anew."""
-        log_sizes = np.log(self.sizes[[a, b]] / self.sizes[[a, b]].sum()).astype(np.float32)
-        self.z[:, a] = np.logaddexp(self.z[:, a] + log_sizes[0], self.z[:, b] + log_sizes[1])
-        self.sizes[a] += self.sizes[b]
-        self.counts[a] += self.counts[b]
-        self.counts[b] = 0
-        self.slot[self.slot == b] = a
+        super().merge(a, b)
+        self.counts[:, a] += self.counts[:, b]
+        self.counts[:, b] = 0
         members = self.slot == a
         self.own[members] = self.z[members, a]
-        self.soft_hits[a] = self._hits_of(a)
-        self.soft_hits[:, a] = self._hits_against(a)
+        self.soft_hits[:, a] = self._hits_of(a)
+        self.soft_hits[:, :, a] = self._hits_against(a)
         return (a,)
 
     def row(self, a: int) -> Matrix:
         """Soft accuracy between a and all slots, as a distance."""
-        hits = self.counts[a] * self.soft_hits[a] + self.counts * self.soft_hits[:, a]
-        return self._as_distance(hits, self.counts[a] + self.counts)
+        mine = self._weights(self.counts[:, [a]], self.counts)
+        theirs = self._weights(self.counts, self.counts[:, [a]])
+        hits = mine * self.soft_hits[:, a] + theirs * self.soft_hits[:, :, a]
+        return self._as_distance(hits.sum(axis=0), (mine + theirs).sum(axis=0))
+
+    def _weights(self, n: Matrix, n_other: Matrix) -> Matrix:
+        """What the soft hits of n observations against a cluster of n_other count."""
+        if len(self.counts) == 1:
+            return np.broadcast_to(n, np.broadcast_shapes(n.shape, n_other.shape))
+        return n * n_other / np.maximum(n + n_other, 1)
 
     @staticmethod
     def _as_distance(hits: Matrix, counts: Matrix) -> Matrix:
@@ -141,18 +104,29 @@ class Composed:
         return np.clip(2 * accuracy - 1, 0.0, 1.0)
 
     def _hits_of(self, a: int) -> Matrix:
-        """Mean soft hit of a's observations against every slot; 1/2 if there are none."""
+        """Mean soft hit of a's observations of each batch against every slot, shape (B, k).
+
+        1/2 if there are none.
+        """
+        means = np.full((len(self.counts), self.z.shape[1]), 0.5)
         members = np.flatnonzero(self.slot == a)
-        if len(members) == 0:
-            return np.full(self.z.shape[1], 0.5)
-        margins = self.own[members, None] - self.z[members]
-        return expit(margins).mean(axis=0, dtype=np.float64)
+        for batch in np.unique(self.batch[members]):
+            inside = members[self.batch[members] == batch]
+            margins = self.own[inside, None] - self.z[inside]
+            means[batch] = expit(margins).mean(axis=0, dtype=np.float64)
+        return means
 
     def _hits_against(self, a: int) -> Matrix:
-        """Mean soft hit of every slot's observations against a."""
-        k = self.z.shape[1]
-        sums = np.bincount(self.slot, expit(self.own - self.z[:, a]), minlength=k)
+        """Mean soft hit of every slot's observations of each batch against a, shape (B, k)."""
+        sums = self._sums_by_batch(expit(self.own - self.z[:, a]))
         return np.where(self.counts > 0, sums / np.maximum(self.counts, 1), 0.5)
+
+    def _sums_by_batch(self, values: Matrix) -> Matrix:
+        """Sums over the observations of each batch and slot, shape (B, k)."""
+        shape = self.result.scores.n_batches, self.z.shape[1]
+        place = self.batch * shape[1] + self.slot
+        sums = np.bincount(place, values, minlength=shape[0] * shape[1])
+        return sums.astype(np.float64, copy=False).reshape(shape)
 
 
 class Linked:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from unsplit import stats
+from unsplit.batches import effective_counts, pair_weights
 from unsplit.dip import dip_test
 from unsplit.sampling import Index
 
@@ -25,29 +26,58 @@ class Contrast:
     of_a : ndarray of shape (m,)
         Whether the observation belongs to a; the others belong to b.
     folds : ndarray of shape (m,)
-        Which network scored it.
+        Which network scored it; with batches its stratum, fold · B + batch.
     n_folds : int
+        How many networks or strata there are.
+    n_batches : int
+        Batches, B, in each of which there are observations of both clusters or of neither.
     """
 
     values: NDArray[np.float64]
     of_a: NDArray[np.bool_]
     folds: Index
     n_folds: int
+    n_batches: int = 1
+
+    @classmethod
+    def within_batches(
+        cls,
+        values: NDArray[np.float64],
+        of_a: NDArray[np.bool_],
+        strata: Index,
+        n_strata: int,
+        n_batches: int,
+    ) -> "Contrast":
+        """Leave out the batches in which one of the two does not occur."""
+        if n_batches > 1:
+            batch = strata % n_batches
+            counts = np.bincount(2 * batch + ~of_a, minlength=2 * n_batches).reshape(-1, 2)
+            kept = counts.min(axis=1)[batch] > 0
+            values, of_a, strata = values[kept], of_a[kept], strata[kept]
+        return cls(values, of_a, strata, n_strata, n_batches)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether anything is known: not if there are batches and the two share none."""
+        return self.n_batches == 1 or len(self.values) > 0
 
     @cached_property
     def counts(self) -> Index:
-        """Held-out observations of a and b by fold, shape (K, 2)."""
+        """Held-out observations of a and b by fold or stratum, shape (K, 2)."""
         flat = np.bincount(2 * self.folds + ~self.of_a, minlength=2 * self.n_folds)
         return flat.reshape(self.n_folds, 2)
 
     @cached_property
     def hit_rate(self) -> NDArray[np.float64]:
         """Directed hit rates as in :class:`unsplit.PairwiseTVD`, shape (2, 2)."""
-        rates = np.full((2, 2), 0.5)
-        for side, margins in enumerate((self.values[self.of_a], -self.values[~self.of_a])):
-            if len(margins):
-                rates[side, 1 - side] = ((margins > 0) + (margins == 0) / 2).mean()
-        return rates
+        if self.n_batches == 1:
+            return _hit_rate(self.values, self.of_a)
+        if not self.comparable:
+            return np.array([[0.5, 1.0], [1.0, 0.5]])
+        weights = [pair_weights(counts)[0, 1] for counts in self._batch_counts]
+        batches = [self.folds % self.n_batches == batch for batch in range(self.n_batches)]
+        rates = [_hit_rate(self.values[inside], self.of_a[inside]) for inside in batches]
+        return np.average(rates, axis=0, weights=weights)
 
     @property
     def tvd(self) -> float:
@@ -57,8 +87,9 @@ class Contrast:
     @cached_property
     def interval(self) -> tuple[float, float]:
         """95 % interval of the TVD."""
-        n = self.counts.sum(axis=0)
-        ends = stats.accuracy_interval(self.hit_rate, n, LEVEL, self.n_folds)
+        counts, n_networks = self._batch_counts, self.n_folds // self.n_batches
+        n = counts[0] if self.n_batches == 1 else effective_counts(counts)
+        ends = stats.accuracy_interval(stats.at_least_chance(self.hit_rate), n, LEVEL, n_networks)
         low, high = (float(np.clip(2 * end[0, 1] - 1, 0.0, 1.0)) for end in ends)
         return low, high
 
@@ -67,7 +98,8 @@ class Contrast:
         """One-sided rank-sum p-value of "same distribution"."""
         # The diagonal must stay zero: the test looks up all four places.
         U = sum(self._rank_sum(fold) for fold in range(self.n_folds)) * (1 - np.eye(2))
-        return float(stats.rank_sum_p_value(U, self.counts)[0, 1])
+        n_networks = self.n_folds // self.n_batches
+        return float(stats.rank_sum_p_value(U, self.counts, n_networks)[0, 1])
 
     @cached_property
     def unimodality(self) -> float:
@@ -79,12 +111,19 @@ class Contrast:
     def window(self) -> NDArray[np.float64]:
         """The differences around zero, as many on either side as the smaller side has.
 
-        Without it a large cluster would drown what happens at the border to a small one.
+        Without it a large cluster would drown what happens at the border to a small one, and so
+        would the cluster that is larger in a batch.
         """
-        left = np.sort(self.values[self.values < 0])
-        right = np.sort(self.values[self.values >= 0])
-        n = min(len(left), len(right))
-        return np.concatenate([left[len(left) - n :], right[:n]])
+        if self.n_batches == 1:
+            return _window(self.values)
+        batch = self.folds % self.n_batches
+        parts = [_window(self.values[batch == b]) for b in range(self.n_batches)]
+        return np.sort(np.concatenate(parts))
+
+    @property
+    def _batch_counts(self) -> Index:
+        """Held-out observations of a and b by batch, shape (B, 2)."""
+        return self.counts.reshape(-1, self.n_batches, 2).sum(axis=0)
 
     def _rank_sum(self, fold: int) -> float:
         inside = self.folds == fold
@@ -93,3 +132,18 @@ class Contrast:
             return 0.0
         ranks = rankdata(self.values[inside])[self.of_a[inside]]
         return float(ranks.sum() - n_a * (n_a + 1) / 2)
+
+
+def _hit_rate(values: NDArray[np.float64], of_a: NDArray[np.bool_]) -> NDArray[np.float64]:
+    rates = np.full((2, 2), 0.5)
+    for side, margins in enumerate((values[of_a], -values[~of_a])):
+        if len(margins):
+            rates[side, 1 - side] = ((margins > 0) + (margins == 0) / 2).mean()
+    return rates
+
+
+def _window(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    left = np.sort(values[values < 0])
+    right = np.sort(values[values >= 0])
+    n = min(len(left), len(right))
+    return np.concatenate([left[len(left) - n :], right[:n]])

@@ -8,20 +8,25 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import SpectralClustering
 
 from unsplit.merging.agglomerate import Record, Run, agglomerate
-from unsplit.merging.choices import check_strategy, exactly, stopping_rule
+from unsplit.merging.choices import (
+    check_strategy,
+    exactly,
+    looks_like_partition,
+    stopping_rule,
+)
 from unsplit.merging.clusters import (
     Composed,
     Estimate,
-    Evidence,
     Linked,
-    Mixtures,
     Ranking,
     Reestimated,
 )
 from unsplit.merging.constraints import Link, constraints
+from unsplit.merging.evidence import Columns, Evidence, Mixtures
 from unsplit.merging.given import Given, given_clusters
-from unsplit.merging.rules import SameGroup
-from unsplit.merging.tree import Merge, MergeTree
+from unsplit.merging.rules import SameGroup, WithinBatches
+from unsplit.merging.steps import Merge
+from unsplit.merging.tree import MergeTree
 from unsplit.randomness import generator_of
 from unsplit.result import PairwiseTVD
 from unsplit.sampling import Index
@@ -98,15 +103,19 @@ def merge(
     strategy = strategy or ("linkage" if given.result is None else "compose")
     check_strategy(strategy, linkage, given.result is not None, n_clusters, estimate is not None)
     rule = stopping_rule(given.result, n_clusters, max_tvd, alpha)
+    if given.result is not None and not given.result.comparable.all():
+        rule = WithinBatches(rule)
     if n_clusters is not None:
         k = len(given.ids)
         min_clusters, max_clusters = exactly(n_clusters, min_clusters, max_clusters, k)
     ids = given.ids[given.order]
     limits = constraints(ids, must_link, cannot_link, min_clusters, max_clusters)
-    ranking = _ranking(given, strategy, statistic, linkage, estimate)
+    ranking = _ranking(given, strategy, statistic, linkage, estimate, rule.reach is None)
     if strategy == "spectral":
         rule = SameGroup(_spectral_groups(ranking.distances(), n_clusters, random_state))
     evidence, seen = _evidence(given, ranking)
+    if given.result is not None and not looks_like_partition(given.result):
+        seen = None  # there need be no valley where clusters overlap
     record = Record() if done is None else replace(done, merges=list(done.merges))
     run = Run(ranking, evidence, seen, limits, given.sizes, on_merge, record)
     record = agglomerate(run, rule)
@@ -119,18 +128,24 @@ def merge(
         strategy=strategy if strategy != "linkage" else f"{linkage} linkage",
         stopped=record.stopped,
         n_forbidden=len(record.merges) - (record.n_allowed or 0),
+        apart=tuple(_renamed(pair, given.order) for pair in record.apart),
     )
 
 
 def _ranking(
-    given: Given, strategy: str, statistic: str, linkage: str, estimate: Estimate | None
+    given: Given,
+    strategy: str,
+    statistic: str,
+    linkage: str,
+    estimate: Estimate | None,
+    all_pairs: bool,
 ) -> Ranking:
     if given.matrix is not None:
         return Linked(given.matrix, linkage, "distance")
     assert given.result is not None
     assert given.view is not None
     if strategy == "compose":
-        return Composed(given.view)
+        return Composed(given.view, lookup=all_pairs)
     if estimate is not None and strategy in ("retrain", "warm"):
         place = np.argsort(given.order)
         return Reestimated(given.result, lambda groups: estimate(groups[place]), statistic)
@@ -144,8 +159,11 @@ def _evidence(given: Given, ranking: Ranking) -> tuple[Evidence | None, Evidence
         return None, None
     if isinstance(ranking, Reestimated):
         return ranking, ranking
+    one_view = given.view is given.result
+    if isinstance(ranking, Composed):
+        return ranking if one_view else Columns(given.result, ranking.lookup), ranking
     evidence = Mixtures(given.result)
-    return evidence, evidence if given.view is given.result else Mixtures(given.view)
+    return evidence, evidence if one_view else Mixtures(given.view)
 
 
 def _spectral_groups(

@@ -43,7 +43,7 @@ def given_clusters(distances: PairwiseTVD | ArrayLike, view: PairwiseTVD | None)
     first = np.full(len(ids), np.iinfo(np.int64).max)
     np.minimum.at(first, distances.scores.clusters, distances.scores.rows)
     # Clusters with nothing held out have no first row; their weights, too, know no names.
-    order = np.lexsort((distances.scores.bias[0], first))
+    order = np.lexsort((*distances.scores.bias[::-1], first))
     result = distances.reordered(order)
     seen = result if view is None else view.reordered(order)
     return Given(ids, order, result.sizes, result=result, view=seen)

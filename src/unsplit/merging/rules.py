@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from unsplit.merging.clusters import Evidence
 from unsplit.merging.contrast import Contrast
+from unsplit.merging.evidence import Evidence
 from unsplit.sampling import Index
 
 
@@ -27,8 +27,8 @@ class Candidate:
     n_pairs : int
         Pairs there were at the start.
     evidence, seen : Evidence or None
-        The scores that are reported, and those in which a valley is looked for; None for a plain
-        matrix.
+        The scores that are reported, and those in which a valley is looked for; both None for a
+        plain matrix, and no valley is looked for where clusters overlap.
     """
 
     a: int
@@ -60,10 +60,15 @@ class Candidate:
             return math.nan
         return min(1.0, self.evidence.p_value(self.a, self.b) * self.n_pairs)
 
+    @cached_property
+    def border(self) -> Contrast | None:
+        """Where a valley is looked for."""
+        return None if self.seen is None else self.seen.contrast(self.a, self.b)
+
     @property
     def unimodality(self) -> float:
         """p-value of "no valley between the two"."""
-        return math.nan if self.seen is None else self.seen.contrast(self.a, self.b).unimodality
+        return math.nan if self.border is None else self.border.unimodality
 
 
 class Verdict(NamedTuple):
@@ -78,7 +83,14 @@ class Verdict(NamedTuple):
 
 
 class Rule(Protocol):
-    """Says which pairs may be merged."""
+    """Says which pairs may be merged.
+
+    ``reach`` is how many nearest clusters of each are compared with it; None for all.
+    """
+
+    @property
+    def reach(self) -> int | None:
+        """How far to look."""
 
     @property
     def ending(self) -> str:
@@ -93,6 +105,7 @@ class Always:
     """Every pair may be merged: the number of clusters decides."""
 
     ending = "one cluster is left"
+    reach = None
 
     def judge(self, pair: Candidate) -> Verdict:
         """Yes."""
@@ -104,6 +117,7 @@ class MaxTVD:
     """Merge pairs whose total variation distance is at most ``limit``."""
 
     limit: float
+    reach = None
 
     @property
     def ending(self) -> str:
@@ -120,6 +134,7 @@ class Alpha:
     """Merge pairs whose difference is not significant at ``level`` after adjustment."""
 
     level: float
+    reach = None
 
     @property
     def ending(self) -> str:
@@ -138,17 +153,19 @@ class Auto:
 
     Where clusters overlap, a two-sample test is sound and decides alone.  Where they are cells of
     a partition, every pair differs by construction; then two that meet without a valley are one.
+    Only neighbours are asked about: of many far pairs some would pass by chance.
     """
 
     partition: bool
     level: float = 0.05
+    reach = 10
 
     @property
     def ending(self) -> str:
         """Why merging ended."""
         if self.partition:
-            return f"every pair has a valley between (dip p < {self.level:g})"
-        return Alpha(self.level).ending
+            return f"all neighbours have a valley between (dip p < {self.level:g})"
+        return f"all neighbours differ significantly (adjusted p ≤ {self.level:g})"
 
     def judge(self, pair: Candidate) -> Verdict:
         """Ask the test, then the valley."""
@@ -161,12 +178,39 @@ class Auto:
         return Verdict(merge, why, case=-p)
 
 
+@dataclass(frozen=True)
+class WithinBatches:
+    """A rule for clusters of which some share no batch: those are kept apart, whatever it says.
+
+    Nothing is known about them, until one is merged with others that occur in the other's batches.
+    """
+
+    rule: Rule
+
+    @property
+    def reach(self) -> int | None:
+        """As far as the rule looks."""
+        return self.rule.reach
+
+    @property
+    def ending(self) -> str:
+        """Why merging ended."""
+        return f"{self.rule.ending} or have no batch in common"
+
+    def judge(self, pair: Candidate) -> Verdict:
+        """Ask the rule if there is something to ask it about."""
+        if pair.contrast is not None and not pair.contrast.comparable:
+            return Verdict(False, "no batch in common", case=math.inf)
+        return self.rule.judge(pair)
+
+
 @dataclass(frozen=True, eq=False)
 class SameGroup:
     """Merge within groups that are already known; ``groups`` has one for each initial cluster."""
 
     groups: Index
     ending = "only different spectral groups are left"
+    reach = None
 
     def judge(self, pair: Candidate) -> Verdict:
         """Are both sides in one group?"""

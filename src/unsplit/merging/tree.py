@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -13,46 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from unsplit.errors import InputError
 from unsplit.files import load_arrays, save_arrays
 from unsplit.labels import encode_labels
+from unsplit.merging.review import Row, review_table
+from unsplit.merging.steps import MUST_LINK, Merge, members_of_nodes
 from unsplit.sampling import Index
 
-FORMAT = "unsplit.MergeTree/1"
-MUST_LINK = "must_link"
-
-
-@dataclass(frozen=True)
-class Merge:
-    """One step of the tree.
-
-    Parameters
-    ----------
-    left, right : int
-        The clusters joined, numbered as in a SciPy linkage: 0 … k−1 are the initial clusters in
-        the order of ``MergeTree.cluster_ids``, step t makes cluster k + t.
-    size_left, size_right : int
-        Their observations.
-    statistic : float
-        What ranked the pair, as it was when the two were joined.
-    height : float
-        Largest statistic so far: a SciPy linkage must not go down.
-    tvd, low, high : float
-        Total variation distance between the two and its 95 % interval; NaN without scores.
-    p_adjusted : float
-        p-value of "same distribution" times the number of pairs of initial clusters.
-    why : str
-        Why the two were joined, or why they were not.
-    """
-
-    left: int
-    right: int
-    size_left: int
-    size_right: int
-    statistic: float
-    height: float
-    tvd: float
-    low: float
-    high: float
-    p_adjusted: float
-    why: str
+FORMAT = "unsplit.MergeTree/2"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,6 +37,9 @@ class MergeTree:
         Whether a merge is part of the answer.
     n_forbidden : int
         How many of the last merges break a ``cannot_link`` and exist to complete the tree.
+    apart : tuple of Merge
+        Merges that were possible when merging stopped: pairs of the clusters left then, of each
+        cluster those with the ten nearest.
     statistic, strategy, stopped : str
         What ranked the pairs, how, and why merging stopped.
     """
@@ -84,6 +52,7 @@ class MergeTree:
     strategy: str
     stopped: str
     n_forbidden: int = 0
+    apart: tuple[Merge, ...] = ()
 
     def __post_init__(self) -> None:
         for array in (self.cluster_ids, self.sizes, self.taken):
@@ -198,8 +167,44 @@ class MergeTree:
         }
         for field in fields(Merge)[2:]:
             columns[field.name] = [getattr(merge, field.name) for merge in self.merges]
+        columns["verdict"] = [merge.verdict for merge in self.merges]
         columns["merged"] = self.taken.tolist()
         return columns
+
+    def review(self) -> dict[str, list[Any]]:
+        """What was merged and what was kept apart, by column, most in need of a look first.
+
+        Unclear pairs come first, then those where a link or a number overruled the evidence,
+        then probably the same, different and the same; within each what was nearly otherwise.
+        ``step`` is what :meth:`undo` takes.  Another cut keeps what is still of two clusters.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+        >>> review = tree.review()
+        >>> review["done"], review["left"], review["right"]
+        (['merged', 'kept apart'], ['0', '0 + 1'], ['1', '2'])
+        """
+        members = members_of_nodes(self.merges, self.n_initial)
+        names = [[str(self.cluster_ids[leaf]) for leaf in sorted(below)] for below in members]
+        clusters = [int(self.groups[below[0]]) for below in members]
+        return review_table(self.reviewed, names, clusters)
+
+    @cached_property
+    def reviewed(self) -> list[Row]:
+        """The rows of :meth:`review`, in their order."""
+        return sorted(self._compared(), key=lambda row: row.urgency)
+
+    def _compared(self) -> Iterator[Row]:
+        """Merges of this cut, then pairs of its clusters that were compared, each once."""
+        left = set(range(self.n_initial))
+        for step in np.flatnonzero(self.taken).tolist():
+            merge = self.merges[step]
+            left = left - {merge.left, merge.right} | {self.n_initial + step}
+            yield Row(merge, step)
+        known = {frozenset((pair.left, pair.right)): pair for pair in (*self.merges, *self.apart)}
+        yield from (Row(pair, None) for sides, pair in known.items() if sides <= left)
 
     def name(self, node: int) -> str:
         """An initial cluster's own name, or ``"step 3"`` for what step 3 made."""
@@ -208,24 +213,26 @@ class MergeTree:
 
     def to_frame(self) -> Any:
         """:meth:`table` as a pandas DataFrame."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise ImportError("to_frame needs pandas: pip install unsplit[tables]") from None
-        return pd.DataFrame(self.table())
+        return _frame(self.table(), "to_frame")
+
+    def review_frame(self) -> Any:
+        """:meth:`review` as a pandas DataFrame."""
+        # Whole numbers with gaps, or undo would be given 7.0.
+        return _frame(self.review(), "review_frame").astype({"step": "Int64"})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one .npz file, without pickle; an older file is replaced whole."""
         meta: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN}
-        meta["merges"] = [asdict(merge) for merge in self.merges]
+        meta |= {name: [asdict(merge) for merge in getattr(self, name)] for name in _MERGES}
         save_arrays(path, FORMAT, meta, {name: getattr(self, name) for name in _ARRAYS})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "MergeTree":
         """Read what :meth:`save` wrote."""
         meta, arrays = load_arrays(path, FORMAT)
-        merges = tuple(Merge(**merge) for merge in meta["merges"])
-        return cls(merges=merges, **arrays, **{name: meta[name] for name in _PLAIN})
+        merges, apart = (tuple(Merge(**merge) for merge in meta[name]) for name in _MERGES)
+        plain = {name: meta[name] for name in _PLAIN}
+        return cls(merges=merges, apart=apart, **arrays, **plain)
 
     def __repr__(self) -> str:
         return (
@@ -250,15 +257,16 @@ class MergeTree:
 
 
 _ARRAYS = ("cluster_ids", "sizes", "taken")
+_MERGES = ("merges", "apart")
 _PLAIN = ("statistic", "strategy", "stopped", "n_forbidden")
 
 
-def members_of_nodes(merges: Sequence[Merge], n_initial: int) -> list[list[int]]:
-    """Initial clusters below every node of the tree."""
-    members = [[leaf] for leaf in range(n_initial)]
-    for merge in merges:
-        members.append(members[merge.left] + members[merge.right])
-    return members
+def _frame(columns: dict[str, list[Any]], method: str) -> Any:
+    try:
+        import pandas as pd
+    except ImportError:
+        raise ImportError(f"{method} needs pandas: pip install unsplit[tables]") from None
+    return pd.DataFrame(columns)
 
 
 def _numbered_by_first(values: Iterable[int]) -> Index:

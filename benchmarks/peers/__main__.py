@@ -1,0 +1,131 @@
+"""Everything people use today to merge over-clusterings, on the same data.
+
+python -m benchmarks.peers [--data ../shared/data] [--seeds 1] [--slow] [--workers 2] [--minutes 60]
+
+Every result is a line in benchmarks/peers/results/PROBLEM.jsonl; a run that was interrupted, or
+ended by ``--minutes``, goes on where it was.  ``python -m benchmarks.peers.page`` writes the page.
+"""
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from benchmarks.peers.grid import Cell, cells, initial_number
+from benchmarks.peers.methods import METHODS
+from benchmarks.peers.overclusterings import OVERCLUSTERINGS, overclusterings_of, restricted
+from benchmarks.peers.problems import PROBLEMS
+from benchmarks.peers.scoring import scored
+from benchmarks.peers.task import Problem, Task
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@lru_cache(maxsize=4)
+def _problem(name: str, data: Path, seed: int) -> Problem:
+    return PROBLEMS[name](data, seed)
+
+
+@lru_cache(maxsize=4)
+def _prepared(name: str, data: Path, seed: int, overclustering: str, factor: float) -> Any:
+    """The problem and its clusters; None where this over-clustering makes no sense."""
+    problem = _problem(name, data, seed)
+    if not overclustering:
+        return problem, np.arange(len(problem.X))
+    if overclustering not in overclusterings_of(problem):
+        return None
+    k = initial_number(problem.n_true, factor)
+    return restricted(problem, OVERCLUSTERINGS[overclustering](problem, k, seed))
+
+
+def done(cell: Cell, data: Path) -> dict[str, Any]:
+    """The line that a cell becomes."""
+    import torch
+
+    torch.set_num_threads(1)
+    line: dict[str, Any] = dict(cell._asdict())
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = _prepared(cell.problem, data, cell.seed, cell.overclustering, cell.factor)
+            if found is None:
+                return line | {"absent": "makes no sense here"}
+            problem, clusters = found
+            line |= {"n": len(problem.X), "true": problem.n_true, "k": int(clusters.max()) + 1}
+            task = Task(problem.X, clusters, cell.seed)
+            return line | {"scores": scored(METHODS[cell.work], task, problem.y)}
+    except (ImportError, FileNotFoundError) as error:
+        return line | {"absent": str(error)}
+    except Exception as error:  # a peer that fails is a result, not the end of the benchmark
+        return line | {"failed": f"{type(error).__name__}: {error}"[:300]}
+
+
+def lines(results: Path = RESULTS) -> Iterator[dict[str, Any]]:
+    """All results so far."""
+    for path in sorted(results.glob("*.jsonl")):
+        for text in path.read_text(encoding="utf-8").splitlines():
+            yield json.loads(text)
+
+
+def key_of(line: dict[str, Any]) -> str:
+    """The key of the cell that a line is about."""
+    return Cell(*(line[field] for field in Cell._fields)).key
+
+
+def work_off(todo: Sequence[Cell], args: argparse.Namespace) -> None:
+    """Work on cells, each line written as soon as it is there."""
+    args.results.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + 60 * args.minutes
+    left = iter(todo)
+    counts: dict[str, int] = defaultdict(int)
+    with ProcessPoolExecutor(args.workers) as pool, tqdm(total=len(todo), unit=" cells") as bar:
+        running = {pool.submit(done, cell, args.data) for cell in islice(left, 2 * args.workers)}
+        while running:
+            ready, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in ready:
+                line = future.result()
+                if "absent" in line:  # not written, so that it is tried again where it can be had
+                    counts[line["absent"]] += 1
+                else:
+                    path = args.results / f"{line['problem'].replace(' ', '-')}.jsonl"
+                    with path.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                bar.update()
+                if time.monotonic() < deadline:
+                    more = islice(left, 1)
+                    running |= {pool.submit(done, cell, args.data) for cell in more}
+    for reason, count in counts.items():
+        print(f"{count} cells left out: {reason}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--problems", nargs="+", choices=list(PROBLEMS), default=list(PROBLEMS))
+    parser.add_argument("--overclusterings", nargs="+", default=list(OVERCLUSTERINGS))
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--slow", action="store_true", help="the methods that take minutes as well")
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin none after that")
+    args = parser.parse_args()
+    grid = cells(args.problems, args.overclusterings, args.methods, args.seeds, args.slow)
+    known = {key_of(line) for line in lines(args.results)}
+    work_off([cell for cell in grid if cell.key not in known], args)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()

@@ -1,0 +1,122 @@
+"""What is known about two clusters beyond their rank, also after merges."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsplit.devices import available_memory, require_memory
+from unsplit.merging.contrast import Contrast
+from unsplit.result import PairwiseTVD
+from unsplit.sampling import Index
+from unsplit.scores import HeldoutScores, log_of_shares
+
+
+class Evidence(Protocol):
+    """What is known about two clusters beyond their rank."""
+
+    def merge(self, a: int, b: int) -> Sequence[int]:
+        """Put b into a."""
+
+    def contrast(self, a: int, b: int) -> Contrast:
+        """What the scores say about two slots."""
+
+    def p_value(self, a: int, b: int) -> float:
+        """p-value of "same distribution" for two slots."""
+
+
+class Mixtures:
+    """Evidence from one estimate: a merged cluster is the mixture of its members.
+
+    Needs no memory, and time for every member of the clusters compared.
+    """
+
+    def __init__(self, result: PairwiseTVD) -> None:
+        self.result = result
+        self.slot = result.scores.clusters.copy()
+        self.members = [[slot] for slot in range(result.n_clusters)]
+
+    def merge(self, a: int, b: int) -> Sequence[int]:
+        """Put b's members into a."""
+        self.members[a] += self.members[b]
+        self.slot[self.slot == b] = a
+        return (a,)
+
+    def contrast(self, a: int, b: int) -> Contrast:
+        """Score differences between the two mixtures."""
+        scores, sizes = self.result.scores, self.result.sizes
+        index = np.flatnonzero((self.slot == a) | (self.slot == b))
+        z_a, z_b = (scores.composed(index, self.members[slot], sizes) for slot in (a, b))
+        difference = (z_a - z_b).astype(np.float64)
+        return _contrast(scores, difference, self.slot[index] == a, scores.strata[index])
+
+    def p_value(self, a: int, b: int) -> float:
+        """Looked up while neither has changed, because all pairs at once are quicker."""
+        if len(self.members[a]) == len(self.members[b]) == 1:
+            return float(self.result.p_value[a, b])
+        return self.contrast(a, b).p_value
+
+
+class Columns:
+    """Evidence from scores of all observations for all clusters, which are kept: O(n) a merge.
+
+    Parameters
+    ----------
+    result : PairwiseTVD
+        Whose scores are composed.
+    lookup : bool
+        Whether p-values of initial clusters are looked up in the result, which is quicker if most
+        pairs are asked for.
+    """
+
+    def __init__(self, result: PairwiseTVD, lookup: bool = True) -> None:
+        scores, k = result.scores, result.n_clusters
+        require_memory(
+            12 * len(scores.rows) * k,
+            available_memory(),
+            f"composing the scores of {len(scores.rows):,} observations for {k:,} clusters",
+            'use strategy="linkage", which needs only the matrix',
+        )
+        self.result = result
+        self.lookup = lookup
+        # By row, not by cluster: sums are then the same whatever the clusters are called.
+        order = np.argsort(scores.rows, kind="stable")
+        self.z = np.asfortranarray(scores.dense()[order])
+        self.slot = scores.clusters[order].copy()
+        self.strata = scores.strata[order]
+        self.batch = self.strata % scores.n_batches
+        # Of each batch; all in one where there are none.
+        self.sizes = scores.cell_sizes(result.sizes).astype(float)
+
+    def merge(self, a: int, b: int) -> Sequence[int]:
+        """Compose the two score columns."""
+        log_shares = log_of_shares(self.sizes[:, [a, b]])[self.batch].T
+        self.z[:, a] = np.logaddexp(self.z[:, a] + log_shares[0], self.z[:, b] + log_shares[1])
+        self.sizes[:, a] += self.sizes[:, b]
+        self.slot[self.slot == b] = a
+        return (a,)
+
+    def contrast(self, a: int, b: int) -> Contrast:
+        """Score differences between the two."""
+        index = np.flatnonzero((self.slot == a) | (self.slot == b))
+        difference = (self.z[index, a] - self.z[index, b]).astype(np.float64)
+        of_a, strata = self.slot[index] == a, self.strata[index]
+        return _contrast(self.result.scores, difference, of_a, strata)
+
+    def p_value(self, a: int, b: int) -> float:
+        """Looked up while neither has changed, if so wished."""
+        unchanged = self.sizes[:, [a, b]].sum(axis=0) == self.result.sizes[[a, b]]
+        if self.lookup and unchanged.all():
+            return float(self.result.p_value[a, b])
+        return self.contrast(a, b).p_value
+
+
+def _contrast(
+    scores: HeldoutScores,
+    difference: NDArray[np.float64],
+    of_a: NDArray[np.bool_],
+    strata: Index,
+) -> Contrast:
+    n_strata, n_batches = len(scores.bias), scores.n_batches
+    return Contrast.within_batches(difference, of_a, strata, n_strata, n_batches)

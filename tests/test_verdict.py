@@ -1,0 +1,199 @@
+"""The four words, and the order in which pairs are to be looked at."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unsplit.dip import dip_test
+from unsplit.merging.contrast import Contrast
+from unsplit.merging.review import Row
+from unsplit.merging.steps import Merge
+from unsplit.merging.verdict import WORDS, deciding_p, verdict
+
+quick = settings(deadline=None, max_examples=100, derandomize=True)
+
+shares = st.floats(0, 1)
+p_values = st.one_of(shares, st.floats(1e-12, 0.3))
+n_observations = st.integers(0, 400)
+
+
+def rank(*evidence):
+    return WORDS.index(verdict(*evidence))
+
+
+# --- the words ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p", "word"),
+    [
+        (0.0, 0.2, 1.0, "same"),
+        (0.0, 0.21, 1.0, "probably same"),
+        (0.0, 0.5, 0.2, "probably same"),
+        (0.0, 0.51, 1.0, "unclear"),  # too few observations to say more
+        (0.0, 0.1, 0.19, "unclear"),  # near the level
+        (0.05, 0.3, 1.0, "unclear"),  # a difference, though not among so many pairs
+        (0.04, 0.06, 1e-9, "unclear"),  # a difference, though perhaps none that matters
+        (0.05, 0.4, 0.009, "different"),
+        (0.05, 0.4, 0.011, "unclear"),
+        (0.5, 1.0, 1.0, "different"),  # plain, though not significant among so many pairs
+    ],
+)
+def test_words_where_clusters_overlap(low, high, p, word):
+    assert verdict(low, high, p) == word
+
+
+@pytest.mark.parametrize(
+    ("p_valley", "n_border", "word"),
+    [
+        (0.009, 8, "different"),
+        (0.011, 4000, "unclear"),
+        (0.19, 4000, "unclear"),
+        (0.2, 49, "unclear"),
+        (0.2, 50, "probably same"),
+        (1.0, 199, "probably same"),
+        (1.0, 200, "same"),
+    ],
+)
+def test_words_where_every_pair_can_be_told_apart(p_valley, n_border, word):
+    assert verdict(0.9, 1.0, 1e-12, p_valley, n_border) == word
+
+
+def test_a_valley_alone_makes_no_difference():
+    assert verdict(0.0, 0.1, 1.0, p_valley=1e-9, n_border=500) == "same"
+    assert verdict(0.1, 0.9, 0.3, p_valley=1e-9, n_border=20) == "unclear"
+
+
+def test_what_is_not_known_is_unclear():
+    assert verdict(math.nan, math.nan, math.nan) == "unclear"
+    assert verdict(0.0, 1.0, 1.0) == "unclear"
+    assert verdict(0.0, 1.0, 1.0, p_valley=1.0, n_border=0) == "unclear"
+
+
+@quick
+@given(shares, shares, p_values, p_values, n_observations, st.booleans())
+def test_words_move_one_way(low, high, p, p_valley, n_border, overlap):
+    low, high = sorted((low, high))
+    valley = (math.nan, 0) if overlap else (p_valley, n_border)
+    word = rank(low, high, p, *valley)
+    # A smaller p-value and a TVD that is larger for sure speak for a difference.
+    assert rank(low, high, p / 3, *valley) >= word
+    assert rank((low + high) / 2, high, p, *valley) >= word
+    # A TVD that is smaller for sure does not.
+    assert rank(low, (low + high) / 2, p, *valley) <= word
+    if not overlap:
+        assert rank(low, high, p, p_valley / 3, n_border) >= word
+        # Looking in vain for a valley says the more the longer one looks.
+        if p_valley >= 0.01:
+            assert rank(low, high, p, p_valley, n_border + 100) <= word
+        # Two that need a valley to be different are never more so than those that need none.
+        assert word <= rank(low, high, p)
+
+
+def test_both_p_values_must_be_small():
+    assert deciding_p(0.3, 1e-9) == deciding_p(1e-9, 0.3) == deciding_p(0.3) == 0.3
+
+
+# --- how often they are right ---------------------------------------------------------------------
+
+
+def words_of_tests(n, shift, times=100, n_pairs=1):
+    """Scores of two clusters of n that a classifier tells apart as far as the shift allows."""
+    rng = np.random.default_rng(0)
+    of_a, folds, words = np.arange(2 * n) < n, np.arange(2 * n) % 5, []
+    for _ in range(times):
+        contrast = Contrast(rng.standard_normal(2 * n) + shift * (of_a - 0.5), of_a, folds, 5)
+        words.append(verdict(*contrast.interval, min(1.0, contrast.p_value * n_pairs)))
+    return {word: words.count(word) / times for word in WORDS}
+
+
+@pytest.mark.parametrize("n", [5, 20, 100, 400])
+def test_the_same_is_hardly_ever_called_different(n):
+    assert words_of_tests(n, 0.0)["different"] <= 0.02
+    assert words_of_tests(n, 0.0, n_pairs=45)["different"] == 0.0
+
+
+def test_few_observations_are_unclear_and_many_are_not():
+    for shift in (0.0, 1.0):
+        assert words_of_tests(10, shift, n_pairs=45)["unclear"] >= 0.95
+    assert words_of_tests(40, 0.0, n_pairs=45)["probably same"] >= 0.8
+    assert words_of_tests(400, 0.0, n_pairs=45)["same"] >= 0.95
+
+
+@pytest.mark.parametrize("n", [10, 30, 300])
+def test_what_is_far_apart_is_called_different(n):
+    assert words_of_tests(n, 8.0, n_pairs=1000)["different"] == 1.0
+
+
+def words_of_valleys(n, distance, times=60):
+    """Two lumps of n observations in all, or one, of which a partition made two clusters."""
+    rng = np.random.default_rng(0)
+    words = []
+    for _ in range(times):
+        window = rng.standard_normal(n) + distance * (np.arange(n) % 2)
+        words.append(verdict(0.9, 1.0, 1e-9, dip_test(window).p_value, n))
+    return {word: words.count(word) / times for word in WORDS}
+
+
+def test_words_of_valleys_are_right():
+    for n in (20, 60, 300):
+        assert words_of_valleys(n, 0.0)["different"] <= 0.02
+    assert words_of_valleys(20, 0.0)["unclear"] >= 0.9
+    assert words_of_valleys(60, 0.0)["probably same"] >= 0.9
+    assert words_of_valleys(300, 0.0)["same"] >= 0.95
+    # What the limits promise: such valleys are not overlooked.
+    missed = words_of_valleys(50, 4.0), words_of_valleys(200, 3.5)
+    assert missed[0]["probably same"] <= 0.3
+    assert missed[1]["same"] <= 0.15
+    assert words_of_valleys(300, 6.0)["different"] == 1.0
+
+
+# --- what to look at first ------------------------------------------------------------------------
+
+
+def row(step=None, *, tvd=0.1, low=0.0, high=0.2, p=1.0, p_valley=math.nan, n_border=0):
+    return Row(Merge(0, 1, 9, 9, tvd, tvd, tvd, low, high, p, p_valley, n_border, "why"), step)
+
+
+def test_unclear_pairs_come_first_and_what_overrules_the_evidence_next():
+    ordered = [
+        row(0, high=0.4, p=0.06),
+        row(1, high=0.4, p=0.11),
+        row(2, tvd=0.5, high=0.9),
+        row(3, tvd=0.4, high=0.9),
+        row(tvd=0.4, high=0.9),
+        row(tvd=0.5, high=0.9),
+        row(4, low=0.4, high=0.9, p=1e-5),  # merged though different
+        row(high=0.1),  # kept apart though the same
+        row(5, high=0.4, p=0.3),
+        row(6, high=0.4),
+        row(low=0.4, high=0.9, p=1e-3),
+        row(low=0.4, high=0.9, p=0.0),
+        row(7, high=0.1),
+    ]
+    words = "unclear " * 6 + "different same probably_same probably_same different different same"
+    assert [r.pair.verdict.replace(" ", "_") for r in ordered] == words.split()
+    assert [r.against_evidence for r in ordered] == [i in (6, 7) for i in range(13)]
+    rng = np.random.default_rng(0)
+    # Of the two that overrule the evidence, the first is the one with a p-value near the level.
+    shuffled = [ordered[i] for i in rng.permutation(len(ordered))]
+    found = sorted(shuffled, key=lambda r: r.urgency)
+    assert found == [*ordered[:6], ordered[7], ordered[6], *ordered[8:]]
+
+
+def test_in_partitions_the_valley_says_how_close_it_was():
+    close = row(0, low=0.9, high=1.0, p=1e-9, p_valley=0.06, n_border=90)
+    few = row(1, low=0.9, high=1.0, p=1e-9, p_valley=0.9, n_border=9)
+    assert [close.pair.verdict, few.pair.verdict] == ["unclear", "unclear"]
+    assert close.urgency < few.urgency
+
+
+def test_pairs_without_scores_stay_in_the_order_of_their_distances():
+    blank = replace(row().pair, tvd=math.nan, low=math.nan, high=math.nan, p_adjusted=math.nan)
+    rows = [Row(replace(blank, statistic=s), None) for s in (0.3, 0.1, 0.2)]
+    found = sorted(rows, key=lambda r: r.urgency)
+    assert [r.pair.statistic for r in found] == [0.1, 0.2, 0.3]
