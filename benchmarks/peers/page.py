@@ -131,12 +131,15 @@ def by(scores: Sequence[Score], what: Callable[[Score], str], title: str) -> str
     rows = []
     for name, found in groups.items():
         ours = [
-            float(np.mean([s.ari for s in found if s.method == OURS and s.mode == mode]))
-            for mode in MODES
+            _mean([s.ari for s in found if s.method == OURS and s.mode == mode]) for mode in MODES
         ]
         rows.append((name, *ours, *_best_peer(found, "automatic"), *_best_peer(found, "given")))
     header = [title, "auto", "given the number", "best cut", "best automatic peer", "", "given", ""]
     return table(header, rows)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else float("nan")
 
 
 def _best_peer(scores: Sequence[Score], mode: str) -> tuple[str, float]:

@@ -41,9 +41,9 @@ def _scores(outcome: Outcome, task: Task, y: NDArray[np.int64]) -> Scores:
         n_true = len(np.unique(y))
         found["given"] = _agreement(outcome.at(min(n_true, task.k)), y)
         if outcome.tree:
-            most = min(task.k, MOST_GROUPS)
-            cuts = [_agreement(outcome.at(n), y) for n in range(1, most + 1)]
-            found["best cut"] = max(cuts, key=lambda cut: float(cut["ari"]))
+            cuts = (outcome.at(n) for n in range(1, min(task.k, MOST_GROUPS) + 1))
+            best = max(cuts, key=lambda cut: float(adjusted_rand_score(y, cut)))
+            found["best cut"] = _agreement(best, y)
     return found
 
 
