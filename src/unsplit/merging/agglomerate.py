@@ -237,11 +237,11 @@ class Guide:
 
     def _judge(self, a: int, b: int, prefix: str) -> None:
         candidate = self.run.candidate(a, b, float(self.pairs.distances[a, b]))
-        verdict = self.rule.judge(candidate)
-        if verdict.merge:
-            self._join(candidate, prefix + verdict.why)
+        ruling = self.rule.judge(candidate)
+        if ruling.merge:
+            self._join(candidate, prefix + ruling.why)
         else:
-            self.refused[a, b] = (verdict.case, candidate.statistic, verdict.why)
+            self.refused[a, b] = (ruling.case, candidate.statistic, ruling.why)
             self.pairs.forbid(a, b)
 
     def _force(self, because: str, prefix: str) -> None:

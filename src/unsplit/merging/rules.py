@@ -71,7 +71,7 @@ class Candidate:
         return math.nan if self.border is None else self.border.unimodality
 
 
-class Verdict(NamedTuple):
+class Ruling(NamedTuple):
     """Whether to merge, why, and how strong the case against it is.
 
     Should too many clusters remain, the weakest case goes first, then the closest pair.
@@ -96,7 +96,7 @@ class Rule(Protocol):
     def ending(self) -> str:
         """Why merging ended when no pair was left."""
 
-    def judge(self, pair: Candidate) -> Verdict:
+    def judge(self, pair: Candidate) -> Ruling:
         """May this pair be merged?"""
 
 
@@ -107,9 +107,9 @@ class Always:
     ending = "one cluster is left"
     reach = None
 
-    def judge(self, pair: Candidate) -> Verdict:
+    def judge(self, pair: Candidate) -> Ruling:
         """Yes."""
-        return Verdict(True, "closest pair")
+        return Ruling(True, "closest pair")
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ class MaxTVD:
         """Why merging ended."""
         return f"every pair has a TVD above {self.limit:g}"
 
-    def judge(self, pair: Candidate) -> Verdict:
+    def judge(self, pair: Candidate) -> Ruling:
         """Compare the TVD with the limit."""
-        return Verdict(pair.tvd <= self.limit, f"TVD {pair.tvd:.3f}, limit {self.limit:g}")
+        return Ruling(pair.tvd <= self.limit, f"TVD {pair.tvd:.3f}, limit {self.limit:g}")
 
 
 @dataclass(frozen=True)
@@ -141,10 +141,10 @@ class Alpha:
         """Why merging ended."""
         return f"every pair differs significantly (adjusted p ≤ {self.level:g})"
 
-    def judge(self, pair: Candidate) -> Verdict:
+    def judge(self, pair: Candidate) -> Ruling:
         """Compare the adjusted p-value with the level."""
         p = pair.p_adjusted
-        return Verdict(p > self.level, f"adjusted p {p:.2g} of one distribution")
+        return Ruling(p > self.level, f"adjusted p {p:.2g} of one distribution")
 
 
 @dataclass(frozen=True)
@@ -167,15 +167,15 @@ class Auto:
             return f"all neighbours have a valley between (dip p < {self.level:g})"
         return f"all neighbours differ significantly (adjusted p ≤ {self.level:g})"
 
-    def judge(self, pair: Candidate) -> Verdict:
+    def judge(self, pair: Candidate) -> Ruling:
         """Ask the test, then the valley."""
-        verdict = Alpha(self.level).judge(pair)
-        if verdict.merge or not self.partition:
-            return verdict
+        ruling = Alpha(self.level).judge(pair)
+        if ruling.merge or not self.partition:
+            return ruling
         p = pair.unimodality
         merge = p >= self.level
         why = f"{'no valley' if merge else 'valley'} between: dip p {p:.2g}"
-        return Verdict(merge, why, case=-p)
+        return Ruling(merge, why, case=-p)
 
 
 @dataclass(frozen=True)
@@ -197,10 +197,10 @@ class WithinBatches:
         """Why merging ended."""
         return f"{self.rule.ending} or have no batch in common"
 
-    def judge(self, pair: Candidate) -> Verdict:
+    def judge(self, pair: Candidate) -> Ruling:
         """Ask the rule if there is something to ask it about."""
         if pair.contrast is not None and not pair.contrast.comparable:
-            return Verdict(False, "no batch in common", case=math.inf)
+            return Ruling(False, "no batch in common", case=math.inf)
         return self.rule.judge(pair)
 
 
@@ -212,7 +212,7 @@ class SameGroup:
     ending = "only different spectral groups are left"
     reach = None
 
-    def judge(self, pair: Candidate) -> Verdict:
+    def judge(self, pair: Candidate) -> Ruling:
         """Are both sides in one group?"""
         left, right = self.groups[pair.a], self.groups[pair.b]
-        return Verdict(bool(left == right), f"spectral groups {left} and {right}")
+        return Ruling(bool(left == right), f"spectral groups {left} and {right}")
