@@ -13,6 +13,8 @@ import numpy as np
 
 from benchmarks.peers.__main__ import RESULTS, lines
 from benchmarks.peers.grid import FACTORS
+from benchmarks.peers.overclusterings import OVERCLUSTERINGS
+from benchmarks.peers.problems import PROBLEMS
 from benchmarks.peers.words import ABOUT, HEAD, MODES
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -77,6 +79,13 @@ def _score(line: dict[str, Any], method: str, mode: str, found: dict[str, Any]) 
         found["seconds"],
         found["mebibytes"] or np.nan,
     )
+
+
+def how_far(scores: Sequence[Score]) -> str:
+    """How much of the grid, one seed, has been run."""
+    ran = {score.place for score in scores if score.method == OURS and score.factor in FACTORS}
+    wanted = len(PROBLEMS) * len(OVERCLUSTERINGS) * len(FACTORS)
+    return f"So far {len(ran)} of about {wanted} cells have been run."
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -185,13 +194,15 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, default=DOCS)
     args = parser.parse_args()
     scores = read_scores(args.results)
-    parts = [HEAD]
+    parts = [HEAD, how_far(scores)]
     for mode, title in MODES.items():
         parts += [f"## {title}", overview(scores, mode)]
     parts += ["## By data", by(scores, lambda s: s.problem, "data")]
     parts += ["## By over-clustering", by(scores, lambda s: s.overclustering, "made by")]
-    draw_sensitivity(scores, args.docs / "images" / "initial_number.png")
-    parts += ["## How many clusters to start from", "![](images/initial_number.png)", ABOUT]
+    if len({score.factor for score in scores}) > 2:  # a line needs some points
+        draw_sensitivity(scores, args.docs / "images" / "initial_number.png")
+        parts += ["## How many clusters to start from", "![](images/initial_number.png)"]
+    parts += [ABOUT]
     (args.docs / "benchmark.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 

@@ -12,7 +12,7 @@ Written by `python -m benchmarks.peers.page` from benchmarks/peers/results, whic
 `python -m benchmarks.peers` makes; do not edit. A cell is a data set over-clustered in one way into
 one number of clusters. *Ours there* is the adjusted Rand index (ARI) of `unsplit` on the same cells
 as the method in the row, so that rows with fewer cells can be read. *number / true* is a geometric
-mean."""
+mean; MiB is the peak of the whole process, of which PyTorch alone takes some 300."""
 
 ABOUT = """## What was compared
 
