@@ -2,6 +2,7 @@
 
 python -m benchmarks.peers [--data ../shared/data] [--seeds 1] [--slow] [--workers 2] [--minutes 60]
 
+Peers are optional: ``pip install -e ".[peers]"``, and what is not there is left out and counted.
 Every result is a line in benchmarks/peers/results/PROBLEM.jsonl; a run that was interrupted, or
 ended by ``--minutes``, goes on where it was.  ``python -m benchmarks.peers.page`` writes the page.
 """
