@@ -290,14 +290,14 @@ def quietly(*what, **wishes):
         return merge(*what, **wishes)
 
 
-@pytest.mark.parametrize("wishes", [{}, {"alpha": 0.05}, {"max_tvd": 0.9}, {"strategy": "linkage"}])
+@pytest.mark.parametrize("wishes", [{}, {"alpha": 0.05}, {"max_tvd": 0.9}, {"strategy": "compose"}])
 def test_strangers_are_not_merged_unless_they_must_be(strangers, wishes):
     tree = quietly(strangers, **wishes)
     assert tree.n_clusters == 4
     assert tree.stopped.endswith(" or have no batch in common")
     stranger = Mixtures(strangers).contrast(0, 1)
     assert (stranger.tvd, stranger.p_value, stranger.interval) == (1.0, 1.0, (0.0, 1.0))
-    forced = quietly(strangers, n_clusters=1, strategy=wishes.get("strategy"))
+    forced = quietly(strangers, n_clusters=1, strategy=wishes.get("strategy", "linkage"))
     assert forced.merges[-1].why == "no batch in common; merged because at most 1 may remain"
     assert [step.why.startswith("no batch") for step in forced.merges] == [False, False, True]
 

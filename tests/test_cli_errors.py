@@ -239,10 +239,10 @@ def no_training(monkeypatch):
         ("--alpha 0 --auto", "--alpha and --auto are two stopping rules; choose one."),
         (
             "--resume",
-            "--resume has no meaning for --strategy compose, only for retrain; leave it out.",
+            "--resume has no meaning for --strategy linkage, only for retrain; leave it out.",
         ),
         (
-            "--statistic tv",
+            "--statistic tv --strategy compose",
             "--statistic has no meaning for --strategy compose, only for linkage, retrain, "
             "warm; leave it out.",
         ),

@@ -157,6 +157,16 @@ def test_a_large_cluster_does_not_hide_the_valley_to_a_small_one():
     assert contrast.unimodality < 0.01 < dip.dip_test(contrast.values).p_value
 
 
+def test_in_very_many_values_a_shallow_valley_is_none_and_a_deep_one_is():
+    for distance, has_valley in [(2.5, False), (3.5, True)]:
+        values = np.random.default_rng(0).standard_normal(40_000)
+        values[::2] += distance / 2
+        values[1::2] -= distance / 2
+        contrast = Contrast(values, values > 0, np.zeros(len(values), int), 1)
+        assert dip.dip_test(contrast.window).p_value < 0.001
+        assert (contrast.unimodality < 0.05) == has_valley
+
+
 # --- composed scores ------------------------------------------------------------------------------
 
 
@@ -203,7 +213,8 @@ def test_merged_clusters_are_those_of_an_estimate_for_the_union(case, seed, n_me
     for i, j in all_pairs(len(alive)):
         contrast = evidence.contrast(int(alive[i]), int(alive[j]))
         assert contrast.tvd == pytest.approx(union.tvd[i, j], abs=1e-9)
-        assert contrast.p_value == pytest.approx(union.p_value[i, j], rel=0.01)
+        # Two values that differ by rounding may change places.
+        assert contrast.p_value == pytest.approx(union.p_value[i, j], rel=0.01, abs=0.02)
         U = reference.rank_sum(z, union.scores.clusters, union.scores.folds, i, j)
         found = sum(contrast._rank_sum(fold) for fold in range(contrast.n_folds))
         assert found == pytest.approx(U, abs=1.0)

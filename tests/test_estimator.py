@@ -163,7 +163,7 @@ def test_moons_cut_by_k_means_come_back_as_two():
     [
         ({"n_clusters": 7}, "n_clusters must be a whole number from 1 to 6"),
         ({"alpha": 2}, "alpha must lie between 0 and 1"),
-        ({"strategy": "magic"}, "strategy must be one of compose"),
+        ({"strategy": "magic"}, "strategy must be one of linkage"),
         ({"cv": 1}, "cv must be a whole number of at least 2"),
         ({"max_tvd": 0.1, "alpha": 0.1}, "max_tvd and alpha are two stopping rules; choose one"),
         ({"strategy": "spectral"}, "needs n_clusters"),

@@ -23,6 +23,7 @@ from tests.merging_cases import (
 from unsplit import InputError, merge, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.merging import LINKAGES
+from unsplit.merging.clusters import Linked
 from unsplit.merging.steps import members_of_nodes
 
 quick = settings(deadline=None, max_examples=25, derandomize=True)
@@ -71,6 +72,23 @@ def test_linkage_is_that_of_scipy(method, seed, k):
     assert [m.statistic for m in tree.merges] == [m.height for m in tree.merges]
 
 
+@pytest.mark.parametrize(
+    ("method", "summary"), [("average", np.mean), ("single", np.min), ("complete", np.max)]
+)
+def test_linkage_leaves_out_pairs_of_which_nothing_is_known(method, summary):
+    rng = np.random.default_rng(0)
+    matrix, known = random_matrix(rng, 8), random_matrix(rng, 8) > 0.4
+    matrix[~known] = 1.0
+    linked, members = Linked(matrix, method, "tv", known), [[i] for i in range(8)]
+    for a, b in [(0, 1), (2, 3), (0, 2), (0, 4)]:
+        linked.merge(a, b)
+        members[a] += members[b]
+        for other in range(5, 8):
+            pairs = [i for i in members[a] if known[i, other]]
+            expected = summary(matrix[pairs, other]) if pairs else 1.0
+            assert linked.row(a)[other] == linked.distances()[other, a] == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("statistic", ["tv", "lecam", "overlap"])
 def test_linkage_of_an_estimate_takes_the_divergence_asked_for(statistic):
     result = spread()
@@ -104,7 +122,7 @@ def soft_accuracy(result, groups):
 
 def test_compose_against_scores_from_scratch():
     result = spread()
-    tree = merge(result, n_clusters=1)
+    tree = merge(result, n_clusters=1, strategy="compose")
     made = naive_merging(6, lambda groups: soft_accuracy(result, groups))
     assert node_members(tree.merges, 6) == [members for members, _ in made]
     np.testing.assert_allclose([m.statistic for m in tree.merges], [s for _, s in made], atol=1e-5)
@@ -133,7 +151,8 @@ def test_what_is_reported_is_what_an_estimate_for_the_union_says(strategy, n_fol
 def test_a_view_ranks_and_the_estimate_reports():
     result = spread()
     view, _ = gaussian_estimate(SPREAD[::-1], [30, 20, 25, 40, 15, 10], seed=5)
-    tree, of_view = merge(result, view=view, n_clusters=1), merge(view, n_clusters=1)
+    wishes = {"n_clusters": 1, "strategy": "compose"}
+    tree, of_view = merge(result, view=view, **wishes), merge(view, **wishes)
     assert node_members(tree.merges, 6) == node_members(of_view.merges, 6)
     first = tree.merges[0]
     assert first.statistic == pytest.approx(of_view.merges[0].statistic)

@@ -110,5 +110,22 @@ def test_page_compares_on_the_same_cells(tmp_path):
     assert rows["HDBSCAN"][:3] == ["2", "0.500", "0.700"]
     assert rows["SCCAF"][4] == "2.00"
     by_data = page.by(scores, lambda s: s.problem, "data")
-    assert "| a | 0.900 |  |  | SCCAF | 0.700 |" in by_data
-    assert "| b | 0.500 |  |  | HDBSCAN | 0.400 |" in by_data
+    assert "| a | 0.900 |  |  |  | SCCAF | 0.700 |" in by_data
+    assert "| b | 0.500 |  |  |  | HDBSCAN | 0.400 |" in by_data
+
+
+def test_page_says_what_a_setting_changes_and_where_the_best_cut_was_missed(tmp_path):
+    found = [
+        *(line(name, "unsplit", ari) for name, ari in zip("abc", (0.9, 0.5, 0.1), strict=True)),
+        *(line(name, "unsplit, cv=3", ari) for name, ari in zip("ab", (0.8, 0.7), strict=True)),
+    ]
+    bounds = zip("abc", (0.9, 0.8, 0.2), strict=True)
+    found += [line(name, "unsplit", ari, mode="best cut") for name, ari in bounds]
+    text = "\n".join(json.dumps(one) for one in found)
+    (tmp_path / "x.jsonl").write_text(text, encoding="utf-8")
+    scores = page.read_scores(tmp_path)
+    assert "| `cv=3` | 2 | +0.050 ± 0.150 |  |  |" in page.settings(scores)
+    assert "cv=3" not in page.overview(scores, "automatic")
+    rows = page.by(scores, lambda s: s.problem, "data").splitlines()[2:]
+    assert [row.split("|")[5].strip() for row in rows] == ["0%", "75%", "25%"]
+    assert "not knowing the number costs 21.1%" in page.summary(scores)

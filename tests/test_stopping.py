@@ -279,7 +279,7 @@ def test_strategies_that_need_more():
 
 def test_unknown_choices():
     refuses(
-        "strategy must be one of compose, linkage, retrain, warm, spectral, got 'ward'.",
+        "strategy must be one of linkage, compose, retrain, warm, spectral, got 'ward'.",
         MATRIX,
         strategy="ward",
         n_clusters=2,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from benchmarks.peers.methods import FROM_SCRATCH, METHODS, SLOW
+from benchmarks.peers.methods import FROM_SCRATCH, METHODS, SETTINGS, SLOW
 from benchmarks.peers.overclusterings import OVERCLUSTERINGS
 from benchmarks.peers.problems import PROBLEMS
 
@@ -65,4 +65,5 @@ def cells(
                 if factor in FACTORS or name == "k-means":
                     for problem in problems:
                         for work in merging:
-                            yield Cell(problem, seed, name, factor, work)
+                            if work not in SETTINGS or factor == FACTORS[0]:
+                                yield Cell(problem, seed, name, factor, work)

@@ -7,85 +7,43 @@ import argparse
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.__main__ import RESULTS, lines
+from benchmarks.peers.__main__ import RESULTS
 from benchmarks.peers.grid import FACTORS
 from benchmarks.peers.overclusterings import OVERCLUSTERINGS
 from benchmarks.peers.problems import PROBLEMS
-from benchmarks.peers.words import ABOUT, HEAD, MODES
+from benchmarks.peers.read import Score, read_scores
+from benchmarks.peers.words import ABOUT, HEAD, MODES, SETTINGS, TRIED
 
 DOCS = Path(__file__).parents[2] / "docs"
 OURS = "unsplit"
+# What ours is called with something changed.
+CHANGED = f"{OURS}, "
+# Where every method ran on one machine, one core each.
+TIMED = 4.0
 
 
-class Score(NamedTuple):
-    """What one method reached on one over-clustering of one problem in one mode."""
-
-    problem: str
-    overclustering: str
-    factor: float
-    seed: int
-    method: str
-    mode: str
-    ari: float
-    nmi: float
-    number: int
-    true: int
-    seconds: float
-    mebibytes: float
-
-    @property
-    def place(self) -> tuple[str, str, float, int]:
-        """The over-clustering."""
-        return self.problem, self.overclustering, self.factor, self.seed
-
-
-def read_scores(results: Path) -> list[Score]:
-    """Every score; what clusters from scratch counts for every over-clustering of its data."""
-    merging: list[Score] = []
-    scratch: list[Score] = []
-    for line in lines(results):
-        for method, found in line.get("scores", {}).items():
-            for mode in MODES:
-                if mode in found:
-                    score = _score(line, method, mode, found)
-                    (merging if line["overclustering"] else scratch).append(score)
-    places = {score.place for score in merging}
-    spread = [
-        score._replace(overclustering=place[1], factor=place[2])
-        for score in scratch
-        for place in places
-        if (place[0], place[3]) == (score.problem, score.seed)
-    ]
-    return merging + spread
-
-
-def _score(line: dict[str, Any], method: str, mode: str, found: dict[str, Any]) -> Score:
-    what = found[mode]
-    return Score(
-        line["problem"],
-        line["overclustering"],
-        line["factor"],
-        line["seed"],
-        method,
-        mode,
-        what["ari"],
-        what["nmi"],
-        what["number"],
-        line["true"],
-        found["seconds"],
-        found["mebibytes"] or np.nan,
+def summary(scores: Sequence[Score]) -> str:
+    """The answer in three sentences."""
+    ours = {mode: _mean([s.ari for s in scores if _is_ours(s, mode)]) for mode in MODES}
+    best = {mode: _best_peer([s for s in scores if s.factor in FACTORS], mode) for mode in MODES}
+    n = len({s.place for s in scores if _is_ours(s, "automatic")})
+    wanted = len(PROBLEMS) * len(OVERCLUSTERINGS) * len(FACTORS)
+    return (
+        f"{n} cells of at most {wanted} have been run. Mean ARI of `auto`: "
+        f"**{ours['automatic']:.3f}**; of the best automatic peer that ran on all of them, "
+        f"{best['automatic'][0]}: {best['automatic'][1]:.3f}. Given the true number: "
+        f"**{ours['given']:.3f}**; {best['given'][0]}: {best['given'][1]:.3f}. The best cut along "
+        f"our own tree, for which one would have to know the answer: {ours['best cut']:.3f}, so "
+        f"not knowing the number costs {1 - ours['automatic'] / ours['best cut']:.1%}."
     )
 
 
-def how_far(scores: Sequence[Score]) -> str:
-    """How much of the grid, one seed, has been run."""
-    ran = {score.place for score in scores if score.method == OURS and score.factor in FACTORS}
-    wanted = len(PROBLEMS) * len(OVERCLUSTERINGS) * len(FACTORS)
-    return f"So far {len(ran)} of about {wanted} cells have been run."
+def _is_ours(score: Score, mode: str) -> bool:
+    return score.method == OURS and score.mode == mode and score.factor in FACTORS
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -103,9 +61,10 @@ def _text(cell: Any) -> str:
 
 def overview(scores: Sequence[Score], mode: str) -> str:
     """All methods in one mode, best first, with ours on the very same over-clusterings."""
+    compared = _settings(scores)
     of_method: dict[str, list[Score]] = defaultdict(list)
     for score in scores:
-        if score.mode == mode and score.factor in FACTORS:
+        if score.mode == mode and score.factor in FACTORS and score.method not in compared:
             of_method[score.method].append(score)
     ours = {score.place: score for score in of_method[OURS]}
     rows = []
@@ -126,25 +85,66 @@ def _means(both: Sequence[tuple[Score, Score]]) -> tuple[Any, ...]:
         float(np.mean([ours.ari for _, ours in both])),
         float(np.mean([score.nmi for score in found])),
         f"{ratio:.2f}",
-        f"{np.median([score.seconds for score in found]):.1f}",
-        f"{np.median([score.mebibytes for score in found]):.0f}",
+        _median([score.seconds for score in found if score.factor == TIMED], ".1f"),
+        _median([score.mebibytes for score in found if score.factor == TIMED], ".0f"),
     )
 
 
+def _median(values: Sequence[float], style: str) -> str:
+    return format(np.median(values), style) if values else ""
+
+
+def _settings(scores: Sequence[Score]) -> list[str]:
+    """Ours with one setting changed, by name."""
+    return sorted({s.method for s in scores if s.method.startswith(CHANGED) and "=" in s.method})
+
+
+def settings(scores: Sequence[Score]) -> str:
+    """What changing one setting changes: mean difference and its standard error, cell by cell."""
+    of: dict[tuple[str, str], dict[Any, float]] = defaultdict(dict)
+    for s in scores:
+        if s.factor in FACTORS:
+            of[s.method, s.mode][s.place] = s.ari
+    rows = []
+    for method in _settings(scores):
+        cells = [_difference(of[method, mode], of[OURS, mode]) for mode in MODES]
+        rows.append((f"`{method.removeprefix(CHANGED)}`", len(of[method, "automatic"]), *cells))
+    return table(["instead of the default", "cells", "auto", "given the number", "best cut"], rows)
+
+
+def _difference(other: dict[Any, float], ours: dict[Any, float]) -> str:
+    """Mean and standard error of what another is better by, where both ran."""
+    better = np.array([ari - ours[place] for place, ari in other.items() if place in ours])
+    if not len(better):
+        return ""
+    error = better.std(ddof=1) / np.sqrt(len(better)) if len(better) > 1 else np.nan
+    return f"{better.mean():+.3f} ± {error:.3f}"
+
+
 def by(scores: Sequence[Score], what: Callable[[Score], str], title: str) -> str:
-    """Our automatic mode, our bounds and the best automatic peer, by problem or the like."""
+    """Our automatic mode, our bounds and the best peers, by problem or the like.
+
+    *Of the loss*: the share of all that lies between the automatic cuts and the best ones.
+    """
     groups: dict[str, list[Score]] = defaultdict(list)
     for score in scores:
         if score.factor in FACTORS:
             groups[what(score)].append(score)
+    lost = {
+        name: _sum(found, "best cut") - _sum(found, "automatic") for name, found in groups.items()
+    }
+    total = sum(lost.values())
     rows = []
     for name, found in groups.items():
-        ours = [
-            _mean([s.ari for s in found if s.method == OURS and s.mode == mode]) for mode in MODES
-        ]
-        rows.append((name, *ours, *_best_peer(found, "automatic"), *_best_peer(found, "given")))
-    header = [title, "auto", "given the number", "best cut", "best automatic peer", "", "given", ""]
-    return table(header, rows)
+        ours = [_mean([s.ari for s in found if _is_ours(s, mode)]) for mode in MODES]
+        peers = (*_best_peer(found, "automatic"), *_best_peer(found, "given"))
+        rows.append((name, *ours, f"{lost[name] / total:.0%}" if total > 0 else "", *peers))
+    header = [title, "auto", "given the number", "best cut", "of the loss"]
+    return table([*header, "best automatic peer", "", "given", ""], rows)
+
+
+def _sum(scores: Sequence[Score], mode: str) -> float:
+    return sum(s.ari for s in scores if _is_ours(s, mode))
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -169,21 +169,31 @@ def draw_sensitivity(scores: Sequence[Score], path: Path) -> None:
     """Index against the initial number of clusters, k-means over-clusterings."""
     import matplotlib.pyplot as plt
 
-    shown = [OURS, "confusion loop", "CHOIR", "SCCAF", "FINCH of clusters", "HDBSCAN"]
+    shown = [OURS, "HDBSCAN, hundredths", "SCCAF", "FINCH of clusters", "CHOIR", "confusion loop"]
+    of: dict[tuple[str, float], list[float]] = defaultdict(list)
+    for s in scores:
+        if (s.mode, s.overclustering) == ("automatic", "k-means"):
+            of[s.method, s.factor].append(s.ari)
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     for method in shown:
-        found: dict[float, list[float]] = defaultdict(list)
-        for s in scores:
-            if (s.method, s.mode, s.overclustering) == (method, "automatic", "k-means"):
-                found[s.factor].append(s.ari)
+        # Means over fewer data sets could not be compared.
+        found = {
+            factor: values
+            for (name, factor), values in of.items()
+            if name == method and len(values) == len(of[OURS, factor])
+        }
         if found:
             factors = sorted(found)
             means = [np.mean(found[factor]) for factor in factors]
             axes.plot(factors, means, "o-", label=method, lw=2.5 if method == OURS else 1.2)
-    axes.set(xscale="log", xlabel="initial clusters for every true one", ylabel="mean ARI")
+    axes.set(
+        xscale="log",
+        xlabel="initial clusters for every true one",
+        ylabel="mean ARI of the data sets",
+    )
     axes.set_xticks([1.5, 2, 3, 4, 6, 8, 10], ["1.5", "2", "3", "4", "6", "8", "10"])
     axes.minorticks_off()
-    axes.legend(frameon=False)
+    figure.legend(loc="outside right center", frameon=False)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
@@ -194,7 +204,7 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, default=DOCS)
     args = parser.parse_args()
     scores = read_scores(args.results)
-    parts = [HEAD, how_far(scores)]
+    parts = [HEAD, summary(scores), TRIED]
     for mode, title in MODES.items():
         parts += [f"## {title}", overview(scores, mode)]
     parts += ["## By data", by(scores, lambda s: s.problem, "data")]
@@ -202,7 +212,7 @@ def main() -> None:
     if len({score.factor for score in scores}) > 2:  # a line needs some points
         draw_sensitivity(scores, args.docs / "images" / "initial_number.png")
         parts += ["## How many clusters to start from", "![](images/initial_number.png)"]
-    parts += [ABOUT]
+    parts += ["## Settings", SETTINGS, settings(scores), ABOUT]
     (args.docs / "benchmark.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 

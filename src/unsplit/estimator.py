@@ -33,7 +33,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
     ----------
     n_clusters, max_tvd, alpha : optional
         When to stop; at most one, none means *auto*.  See :func:`unsplit.merge`.
-    strategy : {"compose", "linkage", "retrain", "warm", "spectral"}
+    strategy : {"linkage", "compose", "retrain", "warm", "spectral"}
         How to merge.
     statistic, linkage : str
         What ranks pairs, for strategies other than "compose", and how linkage joins.
@@ -83,7 +83,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         *,
         max_tvd: float | None = None,
         alpha: float | None = None,
-        strategy: str = "compose",
+        strategy: str = "linkage",
         statistic: str = "lecam",
         linkage: str = "average",
         must_link: Sequence[Link] = (),

@@ -36,7 +36,7 @@ class Wishes:
     n_clusters: int | None = None
     max_tvd: float | None = None
     alpha: float | None = None
-    strategy: str = "compose"
+    strategy: str = "linkage"
     statistic: str = "lecam"
     linkage: str = "average"
     must_link: Sequence[Link] = ()
@@ -52,11 +52,6 @@ class Wishes:
         if self.n_clusters is not None:
             fewest, most = exactly(self.n_clusters, fewest, most, len(cluster_ids))
         constraints(cluster_ids, self.must_link, self.cannot_link, fewest, most)
-
-    @property
-    def automatic(self) -> bool:
-        """Whether no stopping rule was given."""
-        return self.n_clusters is None and self.max_tvd is None and self.alpha is None
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +110,8 @@ def _smooth(kind: str, settings: Settings) -> Settings | None:
 
 
 def _needs_view(wishes: Wishes) -> bool:
-    return wishes.strategy == "compose" or (wishes.strategy == "linkage" and wishes.automatic)
+    looks_for_valleys = wishes.max_tvd is None and wishes.alpha is None
+    return wishes.strategy == "compose" or (wishes.strategy == "linkage" and looks_for_valleys)
 
 
 def _estimate(

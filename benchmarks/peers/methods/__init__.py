@@ -19,7 +19,7 @@ from benchmarks.peers.methods import (
 )
 from benchmarks.peers.task import Method, Outcome, Task
 
-__all__ = ["FROM_SCRATCH", "METHODS", "SLOW"]
+__all__ = ["FROM_SCRATCH", "METHODS", "SETTINGS", "SLOW"]
 
 
 def _alone(name: str, run: Callable[[Task], Outcome]) -> Method:
@@ -57,7 +57,11 @@ _ANEW: dict[str, Callable[[Task], Outcome]] = {
 METHODS: dict[str, Method] = {
     "unsplit": ours.unsplit_family,
     **{name: _alone(name, run) for name, run in (_MERGING | _ANEW).items()},
+    **{name: _alone(name, ours.trained_otherwise(name)) for name in ours.TRAINED_OTHERWISE},
 }
+
+# Each trains for one comparison of one setting, so not everywhere.
+SETTINGS = frozenset(ours.TRAINED_OTHERWISE)
 
 # One run serves every over-clustering of the same observations.
 FROM_SCRATCH = frozenset(_ANEW)

@@ -16,21 +16,34 @@ from unsplit.pipeline import Merged, Wishes, merge_overclustering
 MOST_CLUSTERS_TO_RETRAIN = 20
 
 
-# Where the clusters are cells of a partition, cuts of these are cuts after the valleys.
-STRATEGIES: dict[str, dict[str, Any]] = {
+# One setting changed, the same networks.  Where the clusters are cells of a partition, cuts of
+# these are cuts after the valleys.
+MERGED_OTHERWISE: dict[str, dict[str, Any]] = {
+    "unsplit, strategy=compose": {"strategy": "compose"},
+    "unsplit, statistic=tv": {"statistic": "tv"},
+    "unsplit, statistic=overlap": {"statistic": "overlap"},
+    "unsplit, linkage=single": {"linkage": "single"},
+    "unsplit, linkage=complete": {"linkage": "complete"},
     "unsplit, without view": {"view": None},
-    "unsplit, average linkage": {"strategy": "linkage"},
 }
 # No valley is looked for, so that the order of the merges is all there is.
 ORDERS: dict[str, dict[str, Any]] = {
     "unsplit, order": {"max_tvd": 1.0},
-    "unsplit, order without view": {"max_tvd": 1.0, "view": None},
-    "unsplit, order of average linkage": {"max_tvd": 1.0, "strategy": "linkage"},
-    "unsplit, order of overlap": {"max_tvd": 1.0, "strategy": "linkage", "statistic": "overlap"},
+    "unsplit, order of compose": {"max_tvd": 1.0, "strategy": "compose"},
 }
 RULES: dict[str, dict[str, Any]] = {
     "unsplit, alpha=0.05": {"alpha": 0.05},
     "unsplit, max_tvd=0.5": {"max_tvd": 0.5},
+}
+# One setting changed, other networks.
+TRAINED_OTHERWISE: dict[str, dict[str, Any]] = {
+    "unsplit, loss=pairwise": {"loss": "pairwise"},
+    "unsplit, cv=3": {"cv": 3},
+    "unsplit, cv=10": {"cv": 10},
+    "unsplit, holdout=0.2": {"holdout": 0.2},
+    "unsplit, epochs=10": {"epochs": 10},
+    "unsplit, epochs=30": {"epochs": 30},
+    "unsplit, backbone=single-layer": {"backbone": "single-layer"},
 }
 
 
@@ -41,13 +54,23 @@ def unsplit_family(task: Task) -> dict[str, Outcome]:
     seconds = time.perf_counter() - start
     again = partial(_again, merged, task, seconds)
     outcomes = {"unsplit": _outcome(merged.tree, task, seconds)}
-    outcomes |= {name: again(wishes) for name, wishes in STRATEGIES.items()}
+    outcomes |= {name: again(wishes) for name, wishes in MERGED_OTHERWISE.items()}
     outcomes |= {name: replace(again(wishes), automatic=None) for name, wishes in ORDERS.items()}
     outcomes |= {
         name: replace(again(wishes), at=None, tree=False) for name, wishes in RULES.items()
     }
     outcomes["unsplit, spectral"] = Outcome(at=_spectral(merged, task), seconds=seconds)
     return outcomes
+
+
+def trained_otherwise(name: str) -> Callable[[Task], Outcome]:
+    """With one setting of the training changed."""
+
+    def run(task: Task) -> Outcome:
+        settings = Settings(device="cpu", **TRAINED_OTHERWISE[name])
+        return _outcome(_merge_anew(task, Wishes(), settings).tree, task, None)
+
+    return run
 
 
 def warm(task: Task) -> Outcome:
@@ -66,12 +89,11 @@ def _retraining(task: Task, strategy: str) -> Outcome:
     return _outcome(_merge_anew(task, Wishes(strategy=strategy)).tree, task, None)
 
 
-def _merge_anew(task: Task, wishes: Wishes) -> Merged:
+def _merge_anew(task: Task, wishes: Wishes, settings: Settings | None = None) -> Merged:
+    settings = settings or Settings(device="cpu")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of partitions, and of small clusters
-        return merge_overclustering(
-            task.X, task.clusters, wishes, Settings(device="cpu"), task.seed
-        )
+        return merge_overclustering(task.X, task.clusters, wishes, settings, task.seed)
 
 
 def _again(merged: Merged, task: Task, before: float, wishes: dict[str, Any]) -> Outcome:

@@ -51,7 +51,7 @@ when_to_stop = options.together(
 
 how_to_merge = options.together(
     click.option(
-        "--strategy", type=click.Choice(STRATEGIES), help="How to merge.  [default: compose]"
+        "--strategy", type=click.Choice(STRATEGIES), help="How to merge.  [default: linkage]"
     ),
     click.option(
         "--statistic", type=click.Choice(NAMES), help="What ranks pairs.  [default: lecam]"

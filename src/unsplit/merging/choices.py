@@ -8,7 +8,7 @@ from unsplit.errors import InputError, PartitionWarning
 from unsplit.merging.rules import Alpha, Always, Auto, MaxTVD, Rule
 from unsplit.result import PairwiseTVD
 
-STRATEGIES = ("compose", "linkage", "retrain", "warm", "spectral")
+STRATEGIES = ("linkage", "compose", "retrain", "warm", "spectral")
 LINKAGES = ("average", "single", "complete")
 
 # Neighbouring cells of a partition are told apart almost always, parts of one distribution almost

@@ -138,28 +138,40 @@ class Linked:
     method : {"average", "single", "complete"}
     statistic : str
         What the matrix holds.
+    known : ndarray of shape (k, k), optional
+        Where it holds something: the rest does not count, until all of a pair is of that kind.
     """
 
-    def __init__(self, matrix: Matrix, method: str, statistic: str) -> None:
+    def __init__(
+        self,
+        matrix: Matrix,
+        method: str,
+        statistic: str,
+        known: NDArray[np.bool_] | None = None,
+    ) -> None:
         self.matrix = np.array(matrix, np.float64)
         self.method = method
         self.statistic = statistic
-        self.leaves = np.ones(len(self.matrix))
+        # Pairs of initial clusters that two slots were compared by.
+        self.n_pairs = np.ones(self.matrix.shape) if known is None else known.astype(np.float64)
 
     def distances(self) -> Matrix:
         """The matrix as it stands."""
         return self.matrix
 
     def merge(self, a: int, b: int) -> Sequence[int]:
-        """Lance and Williams' update; every initial cluster counts once, as in SciPy."""
-        pair, leaves = self.matrix[[a, b]], self.leaves[[a, b]]
+        """Lance and Williams' update; every pair of initial clusters counts once, as in SciPy."""
+        pair, n_pairs = self.matrix[[a, b]], self.n_pairs[[a, b]]
+        total = n_pairs.sum(axis=0)
         if self.method == "average":
-            merged = leaves @ pair / leaves.sum()
+            known = (n_pairs * pair).sum(axis=0) / np.maximum(total, 1)
+        elif self.method == "single":
+            known = np.where(n_pairs > 0, pair, np.inf).min(axis=0)
         else:
-            merged = pair.min(axis=0) if self.method == "single" else pair.max(axis=0)
-        self.matrix[a] = self.matrix[:, a] = merged
+            known = np.where(n_pairs > 0, pair, -np.inf).max(axis=0)
+        self.matrix[a] = self.matrix[:, a] = np.where(total > 0, known, pair[0])
         self.matrix[a, a] = 0.0
-        self.leaves[a] += self.leaves[b]
+        self.n_pairs[a] = self.n_pairs[:, a] = total
         return (a,)
 
     def row(self, a: int) -> Matrix:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from unsplit.devices import available_memory, require_memory
@@ -11,6 +12,9 @@ from unsplit.merging.contrast import Contrast
 from unsplit.result import PairwiseTVD
 from unsplit.sampling import Index
 from unsplit.scores import HeldoutScores, log_of_shares
+
+# Of four bytes each.  A number and not the memory there is: the same data, the same sums.
+MOST_SCORES = 2**28
 
 
 class Evidence(Protocol):
@@ -30,10 +34,19 @@ class Mixtures:
     """Evidence from one estimate: a merged cluster is the mixture of its members.
 
     Needs no memory, and time for every member of the clusters compared.
+
+    Parameters
+    ----------
+    result : PairwiseTVD
+        The estimate.
+    lookup : bool
+        Whether p-values of initial clusters are looked up in the result, which is quicker if most
+        pairs are asked for.
     """
 
-    def __init__(self, result: PairwiseTVD) -> None:
+    def __init__(self, result: PairwiseTVD, lookup: bool = True) -> None:
         self.result = result
+        self.lookup = lookup
         self.slot = result.scores.clusters.copy()
         self.members = [[slot] for slot in range(result.n_clusters)]
 
@@ -52,10 +65,16 @@ class Mixtures:
         return _contrast(scores, difference, self.slot[index] == a, scores.strata[index])
 
     def p_value(self, a: int, b: int) -> float:
-        """Looked up while neither has changed, because all pairs at once are quicker."""
-        if len(self.members[a]) == len(self.members[b]) == 1:
+        """Looked up while neither has changed, if so wished."""
+        if self.lookup and len(self.members[a]) == len(self.members[b]) == 1:
             return float(self.result.p_value[a, b])
         return self.contrast(a, b).p_value
+
+
+def evidence_of(result: PairwiseTVD, lookup: bool) -> Evidence:
+    """What is known after merges, quickly if that takes no more than a gibibyte."""
+    few = len(result.scores.rows) * result.n_clusters <= MOST_SCORES
+    return Columns(result, lookup) if few else Mixtures(result, lookup)
 
 
 class Columns:
@@ -66,14 +85,13 @@ class Columns:
     result : PairwiseTVD
         Whose scores are composed.
     lookup : bool
-        Whether p-values of initial clusters are looked up in the result, which is quicker if most
-        pairs are asked for.
+        As for :class:`Mixtures`.
     """
 
     def __init__(self, result: PairwiseTVD, lookup: bool = True) -> None:
         scores, k = result.scores, result.n_clusters
         require_memory(
-            12 * len(scores.rows) * k,
+            5 * len(scores.rows) * k,
             available_memory(),
             f"composing the scores of {len(scores.rows):,} observations for {k:,} clusters",
             'use strategy="linkage", which needs only the matrix',
@@ -82,7 +100,7 @@ class Columns:
         self.lookup = lookup
         # By row, not by cluster: sums are then the same whatever the clusters are called.
         order = np.argsort(scores.rows, kind="stable")
-        self.z = np.asfortranarray(scores.dense()[order])
+        self.z = _columns(scores, order)
         self.slot = scores.clusters[order].copy()
         self.strata = scores.strata[order]
         self.batch = self.strata % scores.n_batches
@@ -110,6 +128,16 @@ class Columns:
         if self.lookup and unchanged.all():
             return float(self.result.p_value[a, b])
         return self.contrast(a, b).p_value
+
+
+def _columns(scores: HeldoutScores, order: Index) -> NDArray[np.float32]:
+    """All scores, rows in this order and columns in one piece, without a copy on the way."""
+    z = np.empty((len(order), scores.n_clusters), np.float32, order="F")
+    place, done = np.argsort(order), 0
+    for block, _ in scores.blocks(torch.device("cpu")):
+        z[place[done : done + len(block)]] = block.numpy()
+        done += len(block)
+    return z
 
 
 def _contrast(

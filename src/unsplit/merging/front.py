@@ -22,7 +22,7 @@ from unsplit.merging.clusters import (
     Reestimated,
 )
 from unsplit.merging.constraints import Link, constraints
-from unsplit.merging.evidence import Columns, Evidence, Mixtures
+from unsplit.merging.evidence import Columns, Evidence, evidence_of
 from unsplit.merging.given import Given, given_clusters
 from unsplit.merging.rules import SameGroup, WithinBatches
 from unsplit.merging.steps import Merge
@@ -38,7 +38,7 @@ def merge(
     n_clusters: int | None = None,
     max_tvd: float | None = None,
     alpha: float | None = None,
-    strategy: str | None = None,
+    strategy: str = "linkage",
     statistic: str = "lecam",
     linkage: str = "average",
     must_link: Iterable[Link] = (),
@@ -61,10 +61,10 @@ def merge(
         At most one.  Stop at this many clusters; merge pairs with a TVD up to this; merge pairs
         that do not differ significantly at this level, adjusted for all pairs.  None of them
         means *auto*, which needs scores.
-    strategy : {"compose", "linkage", "retrain", "warm", "spectral"}, optional
-        "compose" (default with scores) merges scores in closed form; "linkage" (default for a
-        matrix) works on the fixed matrix; "retrain" and "warm" call ``estimate`` after every
-        merge; "spectral" needs ``n_clusters``.
+    strategy : {"linkage", "compose", "retrain", "warm", "spectral"}
+        "linkage" ranks by the fixed matrix; "compose" by the scores, merged in closed form;
+        "retrain" and "warm" by what ``estimate`` says after every merge; "spectral" needs
+        ``n_clusters``.
     statistic : str
         The divergence that ranks pairs, for "linkage", "retrain" and "warm"; "compose" uses soft
         accuracy, "spectral" the TVD.
@@ -75,8 +75,8 @@ def merge(
     min_clusters, max_clusters : int, optional
         Bounds on the number of clusters, whatever the rule says.
     view : PairwiseTVD, optional
-        Another estimate for the same clusters, by which "compose" ranks and *auto* looks for
-        valleys; :func:`unsplit.pairwise_tvd` makes one with ``smooth=True``.
+        Another estimate for the same clusters, in which *auto* looks for valleys, and by which
+        "compose" ranks; :func:`unsplit.pairwise_tvd` makes one with ``smooth=True``.
     estimate : callable, optional
         For "retrain" and "warm": takes the group of every cluster, shape (k,), returns a
         PairwiseTVD of the groups.
@@ -100,7 +100,6 @@ def merge(
     {0: 0, 1: 0, 2: 1}
     """
     given = given_clusters(distances, view)
-    strategy = strategy or ("linkage" if given.result is None else "compose")
     check_strategy(strategy, linkage, given.result is not None, n_clusters, estimate is not None)
     rule = stopping_rule(given.result, n_clusters, max_tvd, alpha)
     if given.result is not None and not given.result.comparable.all():
@@ -113,7 +112,7 @@ def merge(
     ranking = _ranking(given, strategy, statistic, linkage, estimate, rule.reach is None)
     if strategy == "spectral":
         rule = SameGroup(_spectral_groups(ranking.distances(), n_clusters, random_state))
-    evidence, seen = _evidence(given, ranking)
+    evidence, seen = _evidence(given, ranking, rule.reach is None)
     if given.result is not None and not looks_like_partition(given.result):
         seen = None  # there need be no valley where clusters overlap
     record = Record() if done is None else replace(done, merges=list(done.merges))
@@ -150,10 +149,13 @@ def _ranking(
         place = np.argsort(given.order)
         return Reestimated(given.result, lambda groups: estimate(groups[place]), statistic)
     statistic = "tv" if strategy == "spectral" else statistic
-    return Linked(given.result.divergence(statistic), linkage, statistic)
+    matrix = given.result.divergence(statistic)
+    return Linked(matrix, linkage, statistic, given.result.comparable)
 
 
-def _evidence(given: Given, ranking: Ranking) -> tuple[Evidence | None, Evidence | None]:
+def _evidence(
+    given: Given, ranking: Ranking, all_pairs: bool
+) -> tuple[Evidence | None, Evidence | None]:
     """Where the reported numbers come from, and where valleys are looked for."""
     if given.result is None or given.view is None:
         return None, None
@@ -161,9 +163,9 @@ def _evidence(given: Given, ranking: Ranking) -> tuple[Evidence | None, Evidence
         return ranking, ranking
     one_view = given.view is given.result
     if isinstance(ranking, Composed):
-        return ranking if one_view else Columns(given.result, ranking.lookup), ranking
-    evidence = Mixtures(given.result)
-    return evidence, evidence if one_view else Mixtures(given.view)
+        return ranking if one_view else Columns(given.result, all_pairs), ranking
+    evidence = evidence_of(given.result, all_pairs)
+    return evidence, evidence if one_view else evidence_of(given.view, all_pairs)
 
 
 def _spectral_groups(
