@@ -213,11 +213,11 @@ def test_merged_clusters_are_those_of_an_estimate_for_the_union(case, seed, n_me
     for i, j in all_pairs(len(alive)):
         contrast = evidence.contrast(int(alive[i]), int(alive[j]))
         assert contrast.tvd == pytest.approx(union.tvd[i, j], abs=1e-9)
-        # Two values that differ by rounding may change places.
-        assert contrast.p_value == pytest.approx(union.p_value[i, j], rel=0.01, abs=0.02)
+        # Values that differ by rounding may change places.
+        assert contrast.p_value == pytest.approx(union.p_value[i, j], rel=0.01, abs=0.03)
         U = reference.rank_sum(z, union.scores.clusters, union.scores.folds, i, j)
         found = sum(contrast._rank_sum(fold) for fold in range(contrast.n_folds))
-        assert found == pytest.approx(U, abs=1.0)
+        assert found == pytest.approx(U, abs=2.0)
 
 
 @pytest.mark.parametrize("case", CASES)

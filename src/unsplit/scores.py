@@ -121,7 +121,7 @@ class HeldoutScores:
             # By hand: five times as fast as np.logaddexp.reduce.
             top = z.max(axis=1, keepdims=True, initial=np.finfo(np.float32).min)
             with np.errstate(divide="ignore"):  # none of the members occurs in the batch
-                result[inside] = top[:, 0] + np.log(np.exp(z - top).sum(axis=1))
+                result[inside] = top[:, 0] + np.log(np.exp(z - top).sum(axis=1, dtype=np.float64))
         return result
 
     def cell_sizes(self, sizes: Index) -> Index:
