@@ -13,9 +13,10 @@ import torch
 from torch import nn
 
 from benchmarks.common import print_table, split_digits
+from unsplit.alone import Alone
 from unsplit.data.arrays import vector_rows
 from unsplit.devices import choose_device
-from unsplit.ensemble import Alone, Network
+from unsplit.ensemble import Network
 from unsplit.heads import PairMatrixHead, ScoreHead
 from unsplit.metrics import majority_categories, quality
 from unsplit.networks import build_network

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.common import print_table
+from unsplit.alone import Alone
 from unsplit.augmentation import ImageAugmentation
 from unsplit.backbones import ResNet18
 from unsplit.data import Rows, observations
@@ -21,7 +22,6 @@ from unsplit.data.folders import find_images
 from unsplit.data.images import ImageFiles, inspect
 from unsplit.data.streams import DatasetRows
 from unsplit.devices import choose_device, mixed_precision
-from unsplit.ensemble import Alone
 from unsplit.networks import build_network
 from unsplit.recipes import RECIPES
 from unsplit.sampling import Fold, epoch_batches

@@ -10,16 +10,18 @@ from torch import nn
 
 from tests.any_data_cases import CPU, Items, clouds, images, ragged
 from tests.checks import exactly
+from unsplit.alone import Alone
 from unsplit.data.arrays import vector_rows
 from unsplit.data.kinds import observations
 from unsplit.datasets import gaussians
-from unsplit.ensemble import Alone, Network, Stacked, can_be_stacked
+from unsplit.ensemble import Network
 from unsplit.errors import InputError
 from unsplit.heads import ScoreHead
 from unsplit.heldout import heldout_scores
 from unsplit.networks import build_network
 from unsplit.recipes import RECIPES, recipe_for
 from unsplit.sampling import Fold, crossfit_folds
+from unsplit.stacked import Stacked, can_be_stacked
 from unsplit.training import TrainConfig, train
 
 HALF = Fold(np.arange(12), np.arange(12, 24), np.arange(12, 24))

@@ -1,15 +1,12 @@
 """Networks of several folds that take their training steps together."""
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state, vmap
 
 from unsplit.data.base import Rows
 from unsplit.devices import mixed_precision
@@ -17,18 +14,8 @@ from unsplit.errors import InputError
 from unsplit.heads import PairMatrixHead, ScoreHead
 from unsplit.sampling import Fold, Index
 
-State = dict[str, Tensor]
-
-# Above this many parameters a network keeps the hardware busy by itself, and stacking only
-# multiplies the memory its activations need.
-SMALL_NETWORK = 2_000_000
-
 # Elements of the largest score block held at once (64 MiB in float32).
 BLOCK_ELEMENTS = 2**24
-
-# Observations that tell batch normalisation the scale of activations, and the most batches.
-SETTLING = 1024
-MOST_SETTLING = 8
 
 
 class Network(nn.Module):
@@ -48,24 +35,6 @@ class Network(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Scores of x."""
         return self.head(self.backbone(x))
-
-
-def can_be_stacked(networks: Sequence[Network], rows: Rows) -> bool:
-    """Whether the networks are small and ``torch.func`` can batch them (tried on two rows)."""
-    if len(networks) == 1 or sum(p.numel() for p in networks[0].parameters()) > SMALL_NETWORK:
-        return False
-    if not rows.stackable:
-        return False
-    if any(_is_batch_norm(module) for module in networks[0].modules()):
-        return False
-    device = next(networks[0].parameters()).device
-    index = torch.zeros(len(networks), 2, dtype=torch.long, device=device)
-    try:
-        with torch.no_grad():
-            Stacked(networks, (), learning_rate=0.0, weight_decay=0.0).scores(rows.take(index))
-    except Exception:  # anybody's network may fail in any way, and then trains by itself
-        return False
-    return True
 
 
 class Group(ABC):
@@ -164,148 +133,6 @@ class Group(ABC):
         """Switch between training and trying."""
 
 
-class Stacked(Group):
-    """Small networks as one, with ``torch.func``."""
-
-    def __init__(
-        self,
-        networks: Sequence[Network],
-        folds: Sequence[Fold],
-        learning_rate: float,
-        weight_decay: float,
-    ) -> None:
-        super().__init__(networks, folds)
-        self.params, self.buffers = stack_module_state(list(networks))
-        self.mean = {name: p.detach().clone() for name, p in self.params.items()}
-        self.kept = {name: p.detach().clone() for name, p in self._state().items()}
-        self.skeleton = copy.deepcopy(networks[0]).to("meta")
-        self.optimizer = adam(self.params.values(), learning_rate, weight_decay, self.device)
-
-    def train(self, training: bool) -> None:
-        """Switch between training and trying."""
-        self.skeleton.train(training)
-
-    def at_once(self) -> int:
-        """As many as the block of scores allows."""
-        return BLOCK_ELEMENTS
-
-    def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
-        """Nothing to do: networks with batch normalisation are not stacked."""
-
-    def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
-        """Scores (m, n, ...) of observations x (m, n, ...) from m networks."""
-
-        def one(params: State, buffers: State, x: Tensor) -> Tensor:
-            return functional_call(self.skeleton, (params, buffers), (x,))
-
-        params = self.mean if of_mean else self.params
-        return vmap(one, randomness="different")(params, self.buffers, x)
-
-    @torch.no_grad()
-    def keep(self, mask: NDArray[np.bool_]) -> None:
-        """Remember the present mean weights of the networks in ``mask``."""
-        chosen = torch.from_numpy(mask).to(self.device)
-        for name, value in self._state().items():
-            self.kept[name][chosen] = value[chosen]
-
-    @torch.no_grad()
-    def restore(self) -> None:
-        """Write the remembered weights into the networks and ready them for use."""
-        for i, network in enumerate(self.networks):
-            network.load_state_dict({name: value[i] for name, value in self.kept.items()})
-            network.eval()
-
-    def _state(self) -> State:
-        return {**self.mean, **self.buffers}
-
-    @torch.no_grad()
-    def average(self, share: float) -> None:
-        """Move the running mean by this share towards the present weights."""
-        for name, mean in self.mean.items():
-            mean.lerp_(self.params[name], share)
-
-
-class Alone(Group):
-    """One network of any kind and size."""
-
-    def __init__(
-        self,
-        networks: Sequence[Network],
-        folds: Sequence[Fold],
-        learning_rate: float,
-        weight_decay: float,
-    ) -> None:
-        super().__init__(networks, folds)
-        (self.network,) = networks
-        if self.device.type == "cuda" and _has_convolutions(self.network):
-            self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.mean = copy.deepcopy(self.network)
-        self.kept = {name: v.clone() for name, v in self.mean.state_dict().items()}
-        params = [p for p in self.network.parameters() if p.requires_grad]
-        self.optimizer = adam(params, learning_rate, weight_decay, self.device)
-        self._pairs = (
-            [p.detach() for p in self.mean.parameters()],
-            [p.detach() for p in self.network.parameters()],
-        )
-        self._norms: list[Any] = [m for m in self.mean.modules() if _is_batch_norm(m)]
-
-    def train(self, training: bool) -> None:
-        """Switch between training and trying."""
-        self.network.train(training)
-        self.mean.eval()
-
-    def at_once(self) -> int:
-        """What the network says."""
-        return self.network.most_at_once
-
-    def shaped(self, index: Tensor) -> Tensor:
-        """Row indices (1, b) as (b,)."""
-        return index[0]
-
-    def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
-        """Scores (n, ...) of observations x (n, ...)."""
-        return self.mean(x) if of_mean else self.network(x)
-
-    @torch.no_grad()
-    def keep(self, mask: NDArray[np.bool_]) -> None:
-        """Remember the present mean weights if the mask says so."""
-        if mask.any():
-            for name, value in self.mean.state_dict().items():
-                self.kept[name].copy_(value)
-
-    @torch.no_grad()
-    def restore(self) -> None:
-        """Write the remembered weights into the network and ready it for use."""
-        self.network.load_state_dict(self.kept)
-        self.network.eval()
-
-    @torch.no_grad()
-    def average(self, share: float) -> None:
-        """Move the running mean towards the present weights."""
-        torch._foreach_lerp_(*self._pairs, share)
-
-    @torch.no_grad()
-    def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
-        """Measure what batch normalisation needs for the mean weights, which no batch has seen."""
-        for mean, present in zip(self.mean.buffers(), self.network.buffers(), strict=True):
-            mean.copy_(present)  # whatever else was learned on the way
-        self.mean.train()
-        # One that its network keeps frozen stays as it is.
-        norms = [norm for norm in self._norms if norm.training]
-        if norms:
-            enough = min(MOST_SETTLING, -(-SETTLING // len(batches[0])))
-            self._measure(norms, rows.stream(batches[-enough:]))
-        self.mean.eval()
-
-    def _measure(self, norms: Sequence[Any], batches: Iterable[Tensor]) -> None:
-        for norm in norms:
-            norm.reset_running_stats()
-            norm.momentum = None  # the plain mean over these batches
-        for x in batches:
-            with mixed_precision(self.device):
-                self.mean.backbone(x)
-
-
 def adam(
     params: Iterable[Tensor], learning_rate: float, weight_decay: float, device: torch.device
 ) -> torch.optim.Optimizer:
@@ -356,9 +183,6 @@ def _mean_of_nonempty(
     return np.where(n_seen > 0, means.sum(axis=1) / np.maximum(n_seen, 1), np.nan)
 
 
-def _has_convolutions(module: nn.Module) -> bool:
-    return any(isinstance(m, nn.Conv2d) for m in module.modules())
-
-
-def _is_batch_norm(module: nn.Module) -> bool:
+def is_batch_norm(module: nn.Module) -> bool:
+    """Whether a module's statistics come from the batches it saw."""
     return isinstance(module, nn.modules.batchnorm._BatchNorm)

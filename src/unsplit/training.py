@@ -20,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unsplit.alone import Alone
 from unsplit.data.base import Rows
-from unsplit.ensemble import Alone, Group, Network, Stacked, can_be_stacked
+from unsplit.ensemble import Group, Network
 from unsplit.errors import InputError
 from unsplit.sampling import Fold, epoch_batches
+from unsplit.stacked import Stacked, can_be_stacked
 
 # A rise of A smaller than this is not worth another round of patience.
 TOLERANCE = 1e-4
