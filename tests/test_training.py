@@ -7,12 +7,13 @@ from torch import nn
 
 from unsplit.data.arrays import VectorRows, vector_rows
 from unsplit.datasets import gaussians
-from unsplit.ensemble import Network, can_be_stacked, mean_hit
+from unsplit.ensemble import Network, mean_hit
 from unsplit.heads import PairMatrixHead, ScoreHead
 from unsplit.heldout import heldout_scores
 from unsplit.networks import build_network
 from unsplit.recipes import RECIPES
 from unsplit.sampling import Fold, crossfit_folds
+from unsplit.stacked import can_be_stacked
 from unsplit.training import Stopping, TrainConfig, mean_of_all, mean_of_others, own, train
 
 CPU = torch.device("cpu")
