@@ -96,7 +96,7 @@ def test_merge_curve_has_the_statistic_beside_the_tvd():
     ax = plots.merge_curve(tree)
     lines = curve_lines(ax)
     np.testing.assert_array_equal(lines["TVD, 95 % interval"], Z[:, 2] / 2)
-    np.testing.assert_array_equal(lines["lecam"], Z[:, 2])
+    np.testing.assert_array_equal(lines["Le Cam distance"], Z[:, 2])
     bars = np.array(ax.collections[0].get_segments())
     np.testing.assert_allclose(bars[:, 0, 1], [merge.low for merge in tree.merges])
     np.testing.assert_allclose(bars[:, 1, 1], [merge.high for merge in tree.merges])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from unsplit.errors import InputError
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.layout import new_clusters, node_heights, places
-from unsplit.plots.style import GREY, INK, clean, colours_of, new_axes, write_names
+from unsplit.plots.style import GREY, INK, WRITTEN_OUT, clean, colours_of, new_axes, write_names
 from unsplit.sampling import Index
 
 Floats = NDArray[np.float64]
@@ -223,7 +223,7 @@ def _write_numbers(ax: Any, data: Dendrogram) -> None:
 def _label(ax: Any, data: Dendrogram, tree: MergeTree) -> None:
     clean(ax, "left")
     write_names(ax, data.names, "x")
-    ax.set_ylabel(tree.statistic, color=INK)
+    ax.set_ylabel(WRITTEN_OUT.get(tree.statistic, tree.statistic), color=INK)
     ax.set_title(
         f"{tree.n_initial:,} clusters merged into {tree.n_clusters:,}",
         loc="left", fontsize=11, color=INK,

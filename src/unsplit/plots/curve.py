@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.merging.tree import MergeTree
-from unsplit.plots.style import COLOURS, INK, LARGEST_TEXT, clean, new_axes
+from unsplit.plots.style import COLOURS, INK, LARGEST_TEXT, WRITTEN_OUT, clean, new_axes
 from unsplit.sampling import Index
 
 Floats = NDArray[np.float64]
@@ -97,12 +97,13 @@ def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
     'clusters left'
     """
     data = merge_curve_data(tree)
+    statistic = WRITTEN_OUT.get(tree.statistic, tree.statistic)
     ax = new_axes(7.0, 4.2) if ax is None else ax
     clean(ax, "left", "bottom")
     if np.isnan(data.tvd).all():
-        _draw_statistic(ax, data, tree.statistic, COLOURS[0])
+        _draw_statistic(ax, data, statistic, COLOURS[0])
     else:
-        _draw_both(ax, data, tree.statistic)
+        _draw_both(ax, data, statistic)
     _draw_left_out(ax, data)
     _mark_cut(ax, data, tree.n_clusters)
     _set_x_axis(ax, data)

@@ -12,6 +12,15 @@ COLOURS = (
 GREY = "#A6A6A6"
 INK = "#333333"
 
+# Of statistics whose names are short because they are typed.
+WRITTEN_OUT = {
+    "tv": "TVD",
+    "lecam": "Le Cam distance",
+    "js": "Jensen–Shannon divergence",
+    "hellinger": "Hellinger distance",
+    "auc": "area under the curve",
+}
+
 LARGEST_TEXT, SMALLEST_TEXT = 9.0, 5.0
 LONGEST_NAME = 24
 
