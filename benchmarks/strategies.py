@@ -26,7 +26,7 @@ def strategies(
 ) -> Iterator[tuple[str, Callable[[], Tree]]]:
     """Name, and how to get the whole tree once the initial estimate is there."""
     whole = partial(unsplit.merge, result, n_clusters=1)
-    yield "compose", whole
+    yield "compose", partial(whole, strategy="compose")
     for statistic in ("tv", "lecam", "overlap"):
         linked = partial(whole, strategy="linkage", statistic=statistic)
         yield f"average linkage, {statistic}", linked

@@ -14,11 +14,11 @@ ROOT = Path(unsplit.__file__).parent
 
 # Module: the modules of ours it may import.  From the ground up; nothing imports upwards.
 MAY_IMPORT = {
-    "errors": set(),
     "datasets": set(),
+    "errors": set(),
     "sampling": set(),
-    "backbones.single_layer": set(),
     "backbones.vectors": set(),
+    "backbones.single_layer": set(),
     "backbones.scaling": set(),
     "backbones.foreign": set(),
     "backbones.geometry": set(),
@@ -181,6 +181,7 @@ MAY_IMPORT = {
         "baselines", "data.sources", "datasets", "errors", "estimation", "estimator", "merging",
         "metrics", "overclustering", "result", "selection", "training",
     },
+    "cli.experiment": {"devices", "errors", "unsplit"},
     "cli.outputs": {
         "cli.course", "cli.selecting", "data.files", "devices", "errors", "estimation", "files",
         "merging.tree", "merging.verdict", "pipeline", "plots", "result", "unsplit",
@@ -209,8 +210,8 @@ MAY_IMPORT = {
         "data.files", "errors", "files", "overclustering", "sampling",
     },
     "cli.program": {
-        "cli.demo", "cli.distances", "cli.merge", "cli.overcluster", "cli.run", "errors",
-        "unsplit",
+        "cli.demo", "cli.distances", "cli.experiment", "cli.merge", "cli.overcluster", "cli.run",
+        "errors", "unsplit",
     },
     "cli": {"cli.program"},
     "__main__": {"cli"},

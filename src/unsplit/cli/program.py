@@ -8,6 +8,7 @@ import click
 from unsplit import __version__
 from unsplit.cli.demo import demo
 from unsplit.cli.distances import distances
+from unsplit.cli.experiment import experiment
 from unsplit.cli.merge import merge
 from unsplit.cli.overcluster import overcluster
 from unsplit.cli.run import INTERRUPTED
@@ -55,7 +56,7 @@ def _fail(sentence: str, code: int = 2) -> NoReturn:
 
 @click.group(
     cls=Program,
-    commands=[merge, distances, overcluster, demo],
+    commands=[merge, distances, overcluster, demo, experiment],
     invoke_without_command=True,
     epilog=EXAMPLES,
 )

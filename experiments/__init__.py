@@ -1,0 +1,1 @@
+"""The paper's experiments, each from one command: ``unsplit experiment NAME``."""

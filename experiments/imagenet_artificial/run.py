@@ -1,0 +1,67 @@
+"""Annotated photographs cut at random into clusters of size s, a share π of them misplaced."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from experiments import figures
+from experiments.artificial import estimator, measured
+from experiments.core import Cell, Result, Setting
+from experiments.imagenet_artificial.config import FULL, QUICK
+from experiments.images import gratings, images, small_network
+from unsplit.overclustering import artificial
+
+SEED = 0
+
+
+def cells(quick: bool) -> list[Cell]:
+    """Every size and noise with both estimators; then the course of training without noise."""
+    config = QUICK if quick else FULL
+    grid = [
+        {"s": s, "noise": noise, "estimator": name, "epochs": config.epochs}
+        for s in config.sizes
+        for noise in config.noises
+        for name in ("paper", "cross-fitted")
+    ]
+    course = [
+        {"s": s, "noise": 0.0, "estimator": "course", "epochs": epochs}
+        for s in config.sizes
+        for epochs in config.course
+    ]
+    return grid + course
+
+
+def minutes(cell: Cell) -> float:
+    """On an H200, of 24,000 images of 64 pixels."""
+    networks = 1 if cell["estimator"] == "course" else 5
+    return 0.2 + 0.015 * networks * float(cell["epochs"])
+
+
+def run(cell: Cell, setting: Setting) -> Result:
+    """Estimate all distances once."""
+    X, categories = _data(setting.data, setting.quick)
+    labels = artificial(categories, cell["s"], cell["noise"], SEED)
+    choices = (
+        {"holdout": 0.2, "epochs": cell["epochs"]}
+        if cell["estimator"] == "course"
+        else estimator(cell["estimator"], cell["epochs"])
+    )
+    if setting.quick:
+        choices["backbone"] = small_network
+    return measured(X, labels, categories, device=setting.device, random_state=SEED, **choices)
+
+
+def draw(results: Sequence[Result], folder: Path) -> list[Path]:
+    """1 − Q and A by size and noise, and the course of both."""
+    grid = [r for r in results if r["estimator"] != "course"]
+    course = [r for r in results if r["estimator"] == "course"]
+    return [
+        figures.quality_by_size(grid, folder / "imagenet_quality.png"),
+        figures.course(course, folder / "imagenet_course.png"),
+    ]
+
+
+@lru_cache(maxsize=1)
+def _data(data: Path | None, quick: bool) -> tuple[Any, Any]:
+    return gratings(3, 20, SEED) if quick and data is None else images(data)

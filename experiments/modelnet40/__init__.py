@@ -1,0 +1,1 @@
+"""Artificial over-clusterings of shapes."""

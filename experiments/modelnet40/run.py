@@ -1,0 +1,75 @@
+"""Annotated shapes cut at random into clusters of size s: PointNet++ against one hidden layer."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments import figures
+from experiments.artificial import measured
+from experiments.core import Cell, Result, Setting
+from experiments.modelnet40.config import FULL, QUICK
+from unsplit import InputError, TrainConfig
+from unsplit.overclustering import artificial
+
+SEED = 0
+FILE = "modelnet40.train.npz"
+FOLDS = 3
+
+
+def cells(quick: bool) -> list[Cell]:
+    """Every size with both networks."""
+    config = QUICK if quick else FULL
+    return [
+        {"s": s, "backbone": backbone, "epochs": config.epochs, "points": config.points}
+        for s in config.sizes
+        for backbone in config.backbones
+    ]
+
+
+def minutes(cell: Cell) -> float:
+    """On an H200, of 9,843 shapes."""
+    per_epoch = 0.1 if cell["backbone"] == "pointnet++" else 0.005
+    return 0.2 + per_epoch * float(cell["epochs"]) * cell["points"] / 512
+
+
+def run(cell: Cell, setting: Setting) -> Result:
+    """Estimate all distances once."""
+    X, categories = _data(setting.data, setting.quick, cell["points"])
+    labels = artificial(categories, cell["s"], 0.0, SEED)
+    choices = {"backbone": cell["backbone"], "cv": FOLDS, "epochs": cell["epochs"]}
+    if cell["backbone"] == "single-layer":
+        X = X.reshape(len(X), -1)
+    if setting.quick:
+        choices["training"] = TrainConfig(batch_size=16)
+    return measured(X, labels, categories, device=setting.device, random_state=SEED, **choices)
+
+
+def draw(results: Sequence[Result], folder: Path) -> list[Path]:
+    """1 − Q and A by size, one line for each network."""
+    return [figures.networks_by_size(results, folder / "modelnet40.png")]
+
+
+@lru_cache(maxsize=1)
+def _data(data: Path | None, quick: bool, points: int) -> tuple[Any, Any]:
+    if quick and data is None:
+        return _ellipsoids(points)
+    if data is None or not (data / FILE).is_file():
+        raise InputError(
+            f"this experiment needs {FILE}; name the folder that holds it with --data."
+        )
+    with np.load(data / FILE) as file:
+        clouds, label = file["points"][:, :points].astype(np.float32), file["label"]
+    return clouds, label
+
+
+def _ellipsoids(points: int) -> tuple[Any, Any]:
+    """Three kinds of shapes that take no file."""
+    rng = np.random.default_rng(SEED)
+    y = np.repeat(np.arange(3), 20)
+    axes = np.array([[1, 1, 1], [1, 1, 0.2], [1, 0.2, 0.2]])[y]
+    directions = rng.standard_normal((len(y), points, 3))
+    directions /= np.linalg.norm(directions, axis=2, keepdims=True)
+    return (directions * axes[:, None]).astype(np.float32), y
