@@ -1,0 +1,65 @@
+"""Where `auto` goes wrong: gaps taken for valleys, pieces of two groups, and no valley at all.
+
+python examples/failures.py docs/images/failures.png
+"""
+
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+
+import unsplit
+from unsplit.overclustering import greedy_dense
+
+COLOURS = np.array(
+    ["#332288", "#CC6677", "#44AA99", "#882255", "#999933"]
+    + ["#AA4499", "#117733", "#DDCC77", "#661100", "#88CCEE"]
+)
+Case = tuple[str, NDArray[np.float64], NDArray[np.int64], int]
+
+
+def cases(rng: np.random.Generator) -> list[Case]:
+    """Title, observations, over-clustering (−1: in none), and how many groups there are."""
+    noise = rng.uniform(size=(2000, 2))
+    radius = np.repeat([1.0, 2.0, 3.0], (250, 500, 750)) + 0.1 * rng.standard_normal(1500)
+    angle = rng.uniform(0, 2 * np.pi, 1500)
+    rings = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+    near = rng.standard_normal((1500, 2)) + np.repeat([[-1.0, 0.0], [1.0, 0.0]], 750, axis=0)
+    return [
+        ("noise, the densest half in 20 balls", noise, greedy_dense(noise, 20, 50), 1),
+        ("rings, k-means into 12", rings, _cut(rings, 12), 3),
+        ("two Gaussians, two deviations apart", near, _cut(near, 12), 2),
+    ]
+
+
+def _cut(X: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+    return KMeans(k, n_init=10, random_state=0).fit_predict(X).astype(np.int64)
+
+
+def show(ax: Any, case: Case) -> None:
+    title, X, labels, n_true = case
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", unsplit.PartitionWarning)
+        merger = unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=labels)
+    kept = merger.labels_ >= 0
+    ax.scatter(*X[~kept].T, s=2, color="#dddddd")
+    ax.scatter(*X[kept].T, s=3, color=COLOURS[merger.labels_[kept] % len(COLOURS)])
+    ax.set_title(f"{title}:\n{merger.n_clusters_} found, {n_true} true", fontsize=10)
+    ax.set_aspect("equal")
+    ax.axis("off")
+
+
+def main() -> None:
+    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    axes = figure.subplots(1, 3)
+    for ax, case in zip(axes, cases(np.random.default_rng(0)), strict=True):
+        show(ax, case)
+    figure.savefig(sys.argv[1], dpi=120)
+
+
+if __name__ == "__main__":
+    main()
