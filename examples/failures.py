@@ -14,11 +14,8 @@ from sklearn.cluster import KMeans
 
 import unsplit
 from unsplit.overclustering import greedy_dense
+from unsplit.plots.style import COLOURS
 
-COLOURS = np.array(
-    ["#332288", "#CC6677", "#44AA99", "#882255", "#999933"]
-    + ["#AA4499", "#117733", "#DDCC77", "#661100", "#88CCEE"]
-)
 Case = tuple[str, NDArray[np.float64], NDArray[np.int64], int]
 
 
@@ -47,14 +44,14 @@ def show(ax: Any, case: Case) -> None:
         merger = unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=labels)
     kept = merger.labels_ >= 0
     ax.scatter(*X[~kept].T, s=2, color="#dddddd")
-    ax.scatter(*X[kept].T, s=3, color=COLOURS[merger.labels_[kept] % len(COLOURS)])
+    ax.scatter(*X[kept].T, s=3, color=np.take(COLOURS, merger.labels_[kept], mode="wrap"))
     ax.set_title(f"{title}:\n{merger.n_clusters_} found, {n_true} true", fontsize=10)
     ax.set_aspect("equal")
     ax.axis("off")
 
 
 def main() -> None:
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    figure = Figure(figsize=(10, 4.2), layout="tight")
     axes = figure.subplots(1, 3)
     for ax, case in zip(axes, cases(np.random.default_rng(0)), strict=True):
         show(ax, case)
