@@ -198,6 +198,19 @@ def test_composed_score_is_the_log_density_of_the_mixture():
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def rank_sums_up_to_rounding(scores, z, i, j):
+    """Smallest and largest U of z_i − z_j if what differs by rounding may change places."""
+    difference = (z[:, i] - z[:, j]).astype(np.float64)
+    low = high = 0
+    for fold in np.unique(scores.folds):
+        inside = scores.folds == fold
+        above = difference[inside & (scores.clusters == i)][:, None]
+        below = difference[inside & (scores.clusters == j)]
+        low += (above > below + 1e-4).sum()
+        high += (above > below - 1e-4).sum()
+    return low, high
+
+
 @pytest.mark.parametrize("case", CASES)
 @quick
 @given(st.integers(0, 10**6), st.integers(1, 4))
@@ -213,11 +226,12 @@ def test_merged_clusters_are_those_of_an_estimate_for_the_union(case, seed, n_me
     for i, j in all_pairs(len(alive)):
         contrast = evidence.contrast(int(alive[i]), int(alive[j]))
         assert contrast.tvd == pytest.approx(union.tvd[i, j], abs=1e-9)
-        # Values that differ by rounding may change places.
-        assert contrast.p_value == pytest.approx(union.p_value[i, j], rel=0.01, abs=0.03)
-        U = reference.rank_sum(z, union.scores.clusters, union.scores.folds, i, j)
+        low, high = rank_sums_up_to_rounding(union.scores, z, i, j)
         found = sum(contrast._rank_sum(fold) for fold in range(contrast.n_folds))
-        assert found == pytest.approx(U, abs=2.0)
+        assert low <= found <= high
+        if low == high:
+            assert found == reference.rank_sum(z, union.scores.clusters, union.scores.folds, i, j)
+            assert contrast.p_value == pytest.approx(union.p_value[i, j], rel=0.01)
 
 
 @pytest.mark.parametrize("case", CASES)
