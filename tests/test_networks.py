@@ -174,7 +174,7 @@ class Divides(nn.Module):
         self.layer = flat_layer(108)
 
     def forward(self, x):
-        return self.layer(x) / 0
+        return self.layer(x).abs() / 0
 
 
 NOT_FINITE = {
