@@ -1,9 +1,17 @@
-"""Tests compute with one thread.
+"""Tests compute with one thread, and networks begin with the same weights whatever ran before.
 
 Their tensors are small, and on a busy machine threads that wait for each other cost far more than
 they save.
 """
 
+import pytest
 import torch
 
 torch.set_num_threads(1)
+torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def same_weights() -> None:
+    """Seed what torch draws weights from."""
+    torch.manual_seed(0)

@@ -170,11 +170,11 @@ def test_neither_the_order_of_rows_nor_names_of_clusters_matter(kind):
 
 def test_a_dataset_with_keys_can_be_in_any_order():
     order = np.random.default_rng(5).permutation(3 * N)
-    results = []
+    network, results = SmallConvolution(3), []
     for index in (np.arange(3 * N), order):
         data = Items([colour_items()[i] for i in index])
         data.keys = (7 * index + 3) % 31
-        results.append(quick(data, LABELS[index], backbone=SmallConvolution(3)))
+        results.append(quick(data, LABELS[index], backbone=network))
     assert np.array_equal(results[0].tvd, results[1].tvd)
 
 
