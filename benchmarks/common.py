@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
+from benchmarks import markdown
 from unsplit.data.arrays import VectorRows, vector_rows
 from unsplit.ensemble import Network
 from unsplit.heldout import heldout_scores
@@ -68,11 +69,4 @@ def split_digits(
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A Markdown table, ready for the docs."""
     print(f"\n**{title}**\n")
-    print("| " + " | ".join(header) + " |")
-    print("|" + "---|" * len(header))
-    for row in rows:
-        print("| " + " | ".join(_text(cell) for cell in row) + " |")
-
-
-def _text(cell: Any) -> str:
-    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+    print(markdown.table(header, rows))

@@ -5,7 +5,9 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from importlib import import_module
+from operator import getitem
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -34,6 +36,17 @@ class Setting(NamedTuple):
     quick: bool
 
 
+class Claim(NamedTuple):
+    """A statement of the paper, what we measured, and "reproduced", "not reproduced" or "changed".
+
+    Where results are missing the verdict is "not measured".
+    """
+
+    paper: str
+    ours: str
+    verdict: str
+
+
 class Experiment(Protocol):
     """A module ``experiments.NAME.run``."""
 
@@ -48,6 +61,12 @@ class Experiment(Protocol):
 
     def draw(self, results: Sequence[Result], folder: Path) -> list[Path]:
         """Write the figures; each result is a cell with its numbers."""
+
+    def table(self, results: Sequence[Result]) -> str:
+        """The numbers worth reading, in Markdown."""
+
+    def claims(self, results: Sequence[Result]) -> list[Claim]:
+        """What the paper says, and what was found."""
 
 
 def load(name: str) -> Experiment:
@@ -114,6 +133,41 @@ def work_off(
         _write(folder / file_of(cell), result)
         tell(f"{seconds:7.1f} s  {file_of(cell)}")
         yield result
+
+
+def surprises(name: str, results: Sequence[Result]) -> list[str]:
+    """Sentences on numbers that are not what the experiment's ``expected.json`` says."""
+    path = folder_of(name) / "expected.json"
+    return unexpected(results, json.loads(path.read_text("utf-8"))) if path.exists() else []
+
+
+def unexpected(results: Sequence[Result], expected: Sequence[dict[str, Any]]) -> list[str]:
+    """Sentences on numbers that are not what they should be.
+
+    Each expectation has a ``cell``, the keys that lead to a ``number`` of its result, its ``value``
+    and a ``tolerance``.  Cells that were not run say nothing.
+
+    Examples
+    --------
+    >>> expected = [{"cell": {"s": 50}, "number": ["1-Q", "tv"], "value": 0.01, "tolerance": 0.005}]
+    >>> unexpected([{"s": 50, "1-Q": {"tv": 0.02}}], expected)
+    ['s=50: 1-Q, tv is 0.02, expected 0.01 ± 0.005']
+    >>> unexpected([{"s": 50, "1-Q": {"tv": 0.012}}, {"s": 99}], expected)
+    []
+    """
+    sentences = []
+    for one in expected:
+        for result in results:
+            if not one["cell"].items() <= result.items():
+                continue
+            number = reduce(getitem, one["number"], result)
+            if abs(number - one["value"]) > one["tolerance"]:
+                name = file_of(one["cell"]).removesuffix(".json")
+                sentences.append(
+                    f"{name}: {', '.join(one['number'])} is {number:.4g}, "
+                    f"expected {one['value']:.4g} ± {one['tolerance']:.2g}"
+                )
+    return sentences
 
 
 def made_with(device: str) -> str:

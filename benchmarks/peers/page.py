@@ -5,18 +5,22 @@ python -m benchmarks.peers.page [--results benchmarks/peers/results]
 
 import argparse
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks import markdown
 from benchmarks.peers.__main__ import RESULTS
 from benchmarks.peers.grid import FACTORS
 from benchmarks.peers.overclusterings import OVERCLUSTERINGS
 from benchmarks.peers.problems import PROBLEMS
 from benchmarks.peers.read import Score, read_scores
 from benchmarks.peers.words import ABOUT, HEAD, MODES, SETTINGS, TRIED
+
+table = partial(markdown.table, number=".3f")
 
 DOCS = Path(__file__).parents[2] / "docs"
 OURS = "unsplit"
@@ -44,19 +48,6 @@ def summary(scores: Sequence[Score]) -> str:
 
 def _is_ours(score: Score, mode: str) -> bool:
     return score.method == OURS and score.mode == mode and score.factor in FACTORS
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A Markdown table."""
-    texts = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    texts += ["| " + " | ".join(map(_text, row)) + " |" for row in rows]
-    return "\n".join(texts)
-
-
-def _text(cell: Any) -> str:
-    if isinstance(cell, float):
-        return "" if np.isnan(cell) else f"{cell:.3f}"
-    return str(cell)
 
 
 def overview(scores: Sequence[Score], mode: str) -> str:

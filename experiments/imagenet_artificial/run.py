@@ -9,8 +9,11 @@ from experiments import figures
 from experiments.artificial import estimator, measured
 from experiments.core import Cell, Result, Setting
 from experiments.imagenet_artificial.config import FULL, QUICK
+from experiments.imagenet_artificial.reading import claims, table
 from experiments.images import gratings, images, small_network
 from unsplit.overclustering import artificial
+
+__all__ = ["cells", "claims", "draw", "minutes", "run", "table"]
 
 SEED = 0
 

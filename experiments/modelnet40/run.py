@@ -11,8 +11,11 @@ from experiments import figures
 from experiments.artificial import measured
 from experiments.core import Cell, Result, Setting
 from experiments.modelnet40.config import FULL, QUICK
+from experiments.modelnet40.reading import claims, table
 from unsplit import InputError, TrainConfig
 from unsplit.overclustering import artificial
+
+__all__ = ["cells", "claims", "draw", "minutes", "run", "table"]
 
 SEED = 0
 FILE = "modelnet40.train.npz"

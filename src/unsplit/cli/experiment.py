@@ -34,10 +34,11 @@ def experiment(
 ) -> None:
     """Run experiment NAME: what has its file of numbers already is not run again.
 
-    Every part of it is written as soon as it is there, so an interrupted run goes on where it was.
-    The quick form leaves its files in `quick-NAME`, if not told otherwise.
+    Every part of it is written as soon as it is there, so an interrupted run goes on where it was;
+    then come the figures, and a table in `table.md`.  The quick form leaves its files in
+    `quick-NAME`, if not told otherwise.
     """
-    core = _core()
+    core = _module("core")
     chosen = core.load(name)
     folder = out or (Path(f"quick-{name}") if quick else core.folder_of(name) / "results")
     setting = core.Setting(data, str(choose_device(device)), quick)
@@ -45,11 +46,13 @@ def experiment(
         pass
     results = core.results_in(folder)
     if results:
-        drawn = chosen.draw(results, folder if quick or out else folder.parent)
-        click.echo("drawn: " + ", ".join(str(path) for path in drawn))
+        text = _module("page").reading(chosen, results)
+        (folder / "table.md").write_text(text, "utf-8")
+        drawn = chosen.draw(results, folder)
+        click.echo("\n".join([text, *map(str, drawn), *core.surprises(name, results)]))
 
 
-def _core() -> Any:
+def _module(name: str) -> Any:
     """The experiments are not part of the installed package: they come with the source."""
     if not (ROOT / "experiments").is_dir():
         raise InputError(
@@ -58,4 +61,4 @@ def _core() -> Any:
         )
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
-    return import_module("experiments.core")
+    return import_module(f"experiments.{name}")

@@ -1,0 +1,54 @@
+"""What the numbers say: the table, and what became of the paper's claims."""
+
+from collections.abc import Sequence
+
+from benchmarks import markdown
+from experiments.artificial import DIVERGENCES
+from experiments.core import Claim, Result
+from experiments.words import together, unmeasured, verdict
+
+BETTER, SIMPLE = "pointnet++", "single-layer"
+
+
+def table(results: Sequence[Result]) -> str:
+    """1 − Q of each divergence by size and network."""
+    rows = [
+        (r["s"], r["k"], r["backbone"], r["A"], *(r["1-Q"][name] for name in DIVERGENCES))
+        for r in sorted(results, key=lambda r: (r["s"], r["backbone"]))
+    ]
+    return markdown.table(("s", "k", "network", "A", *DIVERGENCES), rows, ".2g")
+
+
+def claims(results: Sequence[Result]) -> list[Claim]:
+    """The networks, and that A tells them apart."""
+    of = {(r["backbone"], r["s"]): r for r in results}
+    sizes = sorted(s for name, s in of if name == BETTER and (SIMPLE, s) in of)
+    return [_smallest_against_largest(of, sizes), _a_and_q(results), _chosen_by_a(of, sizes)]
+
+
+def _smallest_against_largest(of: dict[tuple[str, int], Result], sizes: Sequence[int]) -> Claim:
+    claim = "PointNet++ at s = 10 beats a single hidden layer at s = 150 by a large margin."
+    if not {10, 150} <= set(sizes):
+        return unmeasured(claim)
+    better, simple = (1 - of[key]["1-Q"]["tv"] for key in ((BETTER, 10), (SIMPLE, 150)))
+    return Claim(claim, f"Q {better:.3f} against {simple:.3f}", verdict(better > simple))
+
+
+def _a_and_q(results: Sequence[Result]) -> Claim:
+    claim = "A correlates with Q."
+    if len(results) < 3:
+        return unmeasured(claim)
+    found = together([r["A"] for r in results], [1 - r["1-Q"]["tv"] for r in results])
+    return Claim(claim, f"rank correlation {found:.2f}", verdict(found > 0.8))
+
+
+def _chosen_by_a(of: dict[tuple[str, int], Result], sizes: Sequence[int]) -> Claim:
+    claim = "A can guide the choice of the architecture."
+    if not sizes:
+        return unmeasured(claim)
+    right = 0
+    for s in sizes:
+        a, b = of[BETTER, s], of[SIMPLE, s]
+        right += (a["A"] > b["A"]) == (a["1-Q"]["tv"] < b["1-Q"]["tv"])
+    said = f"the network with the higher A has the higher Q at {right} of {len(sizes)} sizes"
+    return Claim(claim, said, verdict(right == len(sizes)))

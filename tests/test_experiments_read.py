@@ -1,0 +1,121 @@
+"""What is said of the paper's claims follows from the numbers, whichever of them are there."""
+
+import re
+
+import pytest
+
+from experiments import core, page
+from experiments.artificial import DIVERGENCES
+from experiments.core import folder_of, load, results_in, surprises
+
+NAMES = core.NAMES
+
+
+def photographs(s, noise, estimator, wrong, best=None, epochs=30, A=0.9):
+    values = dict.fromkeys(DIVERGENCES, wrong) | ({"overlap": best} if best is not None else {})
+    return {
+        "s": s, "noise": noise, "estimator": estimator, "epochs": epochs, "k": 1200 // s,
+        "1-Q": values, "A": A, "seconds": 90.0, "made with": "one GPU, torch 2, unsplit 1",
+    }  # fmt: skip
+
+
+def shapes(s, backbone, wrong, A):
+    return {
+        "s": s, "backbone": backbone, "k": 900 // s, "epochs": 25, "points": 512, "A": A,
+        "1-Q": dict.fromkeys(DIVERGENCES, wrong), "seconds": 30.0, "made with": "x, unsplit 1",
+    }  # fmt: skip
+
+
+GRID = [
+    photographs(50, 0.0, "paper", 0.01),
+    photographs(50, 0.0, "cross-fitted", 0.004, 0.0005),
+    photographs(50, 0.3, "paper", 0.08),
+    photographs(50, 0.3, "cross-fitted", 0.02, 0.01),
+    photographs(200, 0.0, "paper", 0.001),
+    photographs(200, 0.0, "cross-fitted", 0.0, 0.0),
+]
+COURSE = [
+    photographs(50, 0.0, "course", wrong, epochs=epochs, A=A)
+    for epochs, wrong, A in ((1, 0.3, 0.6), (2, 0.2, 0.7), (4, 0.1, 0.8))
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_measured_is_said_so(name):
+    found = load(name).claims([])
+    assert found
+    assert {claim.verdict for claim in found} == {"not measured"}
+    assert page.measured(name, []) == "Not measured yet.\n"
+
+
+def test_photographs():
+    of = load("imagenet-artificial").claims(GRID + COURSE)
+    assert [claim.verdict for claim in of] == [
+        "reproduced", "not reproduced", "reproduced", "not reached",
+    ]  # fmt: skip
+    assert of[0].ours == "2 of 2 comparisons agree"
+    assert of[1].ours == "92.0% by the paper's estimator, 99.00% by our best"
+    assert of[2].ours == "rank correlation 1.00 at s = 50"
+    assert of[3].ours == "in 2 of 3 cells; not at s = 50, noise 30% (8.0 times)"
+
+
+def test_photographs_that_disagree():
+    turned = [photographs(50, 0.0, "paper", 0.1), photographs(50, 0.0, "cross-fitted", 0.01)]
+    of = load("imagenet-artificial").claims([*GRID[2:], *turned, *COURSE[:2]])
+    assert of[0].ours == "1 of 2 comparisons agree"
+    assert of[0].verdict == "not reproduced"
+    turned_course = [r | {"A": 1 - r["A"]} for r in COURSE]
+    assert load("imagenet-artificial").claims(turned_course)[2].verdict == "not reproduced"
+
+
+def test_table_of_photographs():
+    rows = load("imagenet-artificial").table(GRID).splitlines()
+    assert len(rows) == 2 + 3
+    assert rows[2].startswith("| 50 | 0% | 24 | 0.9 | 0.01 | 0.004 |")
+    assert rows[2].endswith("| 20× |")
+    assert rows[-1].endswith("| inf× |")
+
+
+def test_shapes():
+    results = [
+        shapes(10, "pointnet++", 0.03, 0.93), shapes(10, "single-layer", 0.3, 0.7),
+        shapes(150, "pointnet++", 0.01, 0.96), shapes(150, "single-layer", 0.2, 0.95),
+    ]  # fmt: skip
+    found = load("modelnet40").claims(results)
+    assert [c.ours for c in found] == [
+        "Q 0.970 against 0.800",
+        "rank correlation 0.80",
+        "the network with the higher A has the higher Q at 2 of 2 sizes",
+    ]
+    assert [c.verdict for c in found] == ["reproduced", "not reproduced", "reproduced"]
+    assert load("modelnet40").claims(results[:3])[0].verdict == "not measured"
+
+
+def test_page_has_all_claims_and_a_section_for_what_was_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "IMAGES", tmp_path)
+    text = page.page({"imagenet-artificial": GRID + COURSE, "modelnet40": []})
+    assert text.count("**not measured**") == 3
+    assert "## ImageNet, over-clustered by hand" in text
+    assert "## ModelNet40" not in text
+    assert "9 cells, 13.5 minutes in all (one GPU, torch 2)." in text
+    for name in re.findall(r"\(images/paper/(.+?)\)", text):
+        assert (tmp_path / name).stat().st_size > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_committed_numbers_are_as_expected(name):
+    assert surprises(name, results_in(folder_of(name) / "results")) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_readme_has_the_command_and_what_was_measured(name):
+    readme = (folder_of(name) / "README.md").read_text("utf-8")
+    assert f"unsplit experiment {name}" in readme
+    results = results_in(folder_of(name) / "results")
+    assert readme.split(page.MARK)[1] == f"\n\n{page.measured(name, results)}"
+
+
+def test_page_is_up_to_date(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "IMAGES", tmp_path)
+    found = {name: results_in(folder_of(name) / "results") for name in NAMES}
+    assert page.PAGE.read_text("utf-8") == page.page(found)
