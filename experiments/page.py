@@ -18,7 +18,8 @@ HEAD = """# The paper's experiments, repeated
 Written by `python -m experiments.page` from experiments/*/results; do not edit. The paper is
 Reiser, Schlötterer and Granitzer, *Parallel Total Variation Distance Estimation with Neural
 Networks for Merging Over-Clusterings* (2019). Its data are all of ImageNet; ours are what each
-section says, so numbers are set beside each other, not equated. Each experiment is one command,
+section says, so numbers are set beside each other, not equated. Its figures are its authors': what
+they show is told in words, and ours follow. Each experiment is one command,
 `unsplit experiment NAME --data PATH`; experiments/NAME/README.md has its details. Q is the chance
 that two clusters of one category are closer than two of different ones, A the mean held-out
 accuracy over all pairs of clusters.
@@ -53,19 +54,19 @@ def reading(experiment: Experiment, results: Sequence[Result]) -> str:
 def _section(name: str, results: Sequence[Result]) -> str:
     experiment = load(name)
     readme = (folder_of(name) / "README.md").read_text("utf-8")
-    title, about = readme.removeprefix("# ").split("\n\n")[:2]
+    title, about, *others = readme.removeprefix("# ").split("\n\n")
+    theirs = next(part for part in others if part.startswith("The paper"))
     figures = experiment.draw(results, IMAGES)
-    shown = [f"![{path.stem.replace('_', ' ')}](images/paper/{path.name})\n" for path in figures]
-    return "\n".join(
-        [f"## {title}\n", about + "\n", _made_with(results), *shown, experiment.table(results), ""]
-    )
+    shown = [f"![{path.stem.replace('_', ' ')}](images/paper/{path.name})" for path in figures]
+    parts = [f"## {title}", about, theirs, _made_with(results), *shown, experiment.table(results)]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
 def _made_with(results: Sequence[Result]) -> str:
     """Where and how long."""
     minutes = sum(result["seconds"] for result in results) / 60
     where = sorted({result["made with"].split(", unsplit")[0] for result in results})
-    return f"{len(results)} cells, {minutes:.1f} minutes in all ({'; '.join(where)}).\n"
+    return f"Here: {len(results)} cells, {minutes:.1f} minutes in all ({'; '.join(where)}).\n"
 
 
 def _all_claims(claims: dict[str, list[Claim]]) -> str:

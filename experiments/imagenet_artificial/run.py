@@ -38,7 +38,7 @@ def cells(quick: bool) -> list[Cell]:
 def minutes(cell: Cell) -> float:
     """On an H200, of 24,000 images of 64 pixels."""
     networks = 1 if cell["estimator"] == "course" else 5
-    return 0.2 + 0.015 * networks * float(cell["epochs"])
+    return 0.1 + 0.008 * networks * float(cell["epochs"])
 
 
 def run(cell: Cell, setting: Setting) -> Result:
