@@ -11,6 +11,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
+from experiments.artificial import DIVERGENCES
 from experiments.core import Result
 
 # Paul Tol's bright colours: safe for the colour-blind.
@@ -23,7 +24,7 @@ FLOOR = 1e-7
 def quality_by_size(results: Sequence[Result], path: Path) -> Path:
     """1 − Q on a logarithmic scale and A, by cluster size, one column for every noise.
 
-    Lines: the paper's estimator, and cross-fitting with each divergence that is worth a line.
+    Lines: the paper's estimator, and cross-fitting with each divergence.
     """
     noises = sorted({r["noise"] for r in results})
     figure, axes = plt.subplots(
@@ -59,6 +60,8 @@ def course(results: Sequence[Result], path: Path) -> Path:
         ax.plot(epochs, [1 - r["1-Q"]["tv"] for r in here], "o-", color=COLOURS[0], label="Q")
         ax.plot(epochs, [r["A"] for r in here], "s--", color=COLOURS[1], label="A")
         ax.set(title=f"s = {s}", xscale="log", xlabel="epochs")
+        ax.set_xticks(epochs, [str(epoch) for epoch in epochs])
+        ax.minorticks_off()
     axes[0, 0].legend(frameon=False)
     return _saved(figure, path)
 
@@ -80,11 +83,11 @@ def networks_by_size(results: Sequence[Result], path: Path) -> Path:
 
 def _lines_of_quality(ax: Any, results: Sequence[Result]) -> None:
     lines = {"paper: hold-out, accuracy": ("paper", "tv")}
-    lines |= {f"cross-fitted, {d}": ("cross-fitted", d) for d in ("tv", "lecam", "overlap")}
+    lines |= {f"cross-fitted, {d}": ("cross-fitted", d) for d in DIVERGENCES}
     for colour, (label, (name, divergence)) in zip(COLOURS, lines.items(), strict=False):
         found = [r for r in results if r["estimator"] == name]
         xs, ys = _by_size(found, lambda r, d=divergence: max(r["1-Q"][d], FLOOR))
-        ax.plot(xs, ys, "o-", color=colour, label=label)
+        ax.plot(xs, ys, "o-", color=colour, markersize=4, label=label)
 
 
 def _by_size(results: Sequence[Result], value: Any) -> tuple[list[float], list[float]]:
