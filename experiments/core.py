@@ -19,7 +19,7 @@ from unsplit import InputError
 HERE = Path(__file__).parent
 
 # As one types them; the folders have underscores.
-NAMES = ("imagenet-artificial", "modelnet40")
+NAMES = ("imagenet-artificial", "modelnet40", "scaling")
 
 Cell = dict[str, Any]
 Result = dict[str, Any]

@@ -55,10 +55,10 @@ def _section(name: str, results: Sequence[Result]) -> str:
     experiment = load(name)
     readme = (folder_of(name) / "README.md").read_text("utf-8")
     title, about, *others = readme.removeprefix("# ").split("\n\n")
-    theirs = next(part for part in others if part.startswith("The paper"))
+    theirs = [part for part in others if part.startswith("The paper")]
     figures = experiment.draw(results, IMAGES)
     shown = [f"![{path.stem.replace('_', ' ')}](images/paper/{path.name})" for path in figures]
-    parts = [f"## {title}", about, theirs, _made_with(results), *shown, experiment.table(results)]
+    parts = [f"## {title}", about, *theirs, _made_with(results), *shown, experiment.table(results)]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 

@@ -2,6 +2,7 @@
 
 import io
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -322,6 +323,12 @@ def test_mean_accuracy_is_the_metric(three):
     _, _, result = three
     expected = unsplit.metrics.mean_accuracy(result.balanced_accuracy)
     assert result.mean_accuracy == pytest.approx(expected)
+
+
+def test_mean_accuracy_without_batches_makes_no_matrix_of_their_numbers(three):
+    fresh = replace(three[2])
+    assert fresh.mean_accuracy == three[2].mean_accuracy
+    assert "n_batches" not in vars(fresh)
 
 
 def test_no_warnings_on_ordinary_data(three):

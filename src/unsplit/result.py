@@ -129,7 +129,7 @@ class PairwiseTVD:
         Needs no ground truth.
         """
         k = self.n_clusters
-        if not self.comparable.all():
+        if self.scores.cells is not None and not self.comparable.all():
             known = np.triu(self.comparable, 1)
             return float(self.balanced_accuracy[known].mean())
         # Both triangles are alike, and the diagonal holds 1/2.

@@ -1,0 +1,1 @@
+"""Memory and time as the number of clusters grows."""

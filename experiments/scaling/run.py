@@ -1,0 +1,63 @@
+"""How many clusters, how fast and in how much memory: k outputs against k², then all at once."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from experiments.core import Cell, Result, Setting
+from experiments.scaling.config import FULL, QUICK
+from experiments.scaling.figure import draw_growth, draw_parts
+from experiments.scaling.heads import growth, reach
+from experiments.scaling.reading import claims, table
+from experiments.scaling.whole import SEED, feeding, whole
+from unsplit.randomness import private_randomness
+
+__all__ = ["cells", "claims", "draw", "minutes", "run", "table"]
+
+MINUTES = {"heads": 0.3, "reach": 0.5, "feeding": 0.4, "whole": 3.0}
+
+
+def cells(quick: bool) -> list[Cell]:
+    """Both heads alone, both under ResNet-18, how images come, and the whole run."""
+    config = QUICK if quick else FULL
+    outputs = ("k", "k2")
+    return [
+        *({"part": "heads", "outputs": o} for o in outputs),
+        *(
+            {"part": "reach", "outputs": o, "precision": p}
+            for o in outputs
+            for p in ("float32", "bfloat16")
+        ),
+        *({"part": "feeding", "source": s} for s in ("made on the device", "worker processes")),
+        {"part": "whole", "k": config.clusters, "loss": "pairwise", "epochs": config.epochs},
+    ]
+
+
+def minutes(cell: Cell) -> float:
+    """On an H200."""
+    return MINUTES[cell["part"]]
+
+
+def run(cell: Cell, setting: Setting) -> Result:
+    """Measure one part."""
+    config = QUICK if setting.quick else FULL
+    device = torch.device(setting.device)
+    if cell["part"] == "whole":
+        return whole(cell["loss"], config, device, setting.quick)
+    if cell["part"] == "feeding":
+        return feeding(cell["source"], config, device)
+    with private_randomness(SEED, device):
+        if cell["part"] == "heads":
+            return growth(cell["outputs"], config, device)
+        return reach(cell["outputs"], cell["precision"], config, device)
+
+
+def draw(results: Sequence[Result], folder: Path) -> list[Path]:
+    """Memory and time of a step by k, and the time of each part of the whole run."""
+    drawn = []
+    if any(r["part"] == "heads" for r in results):
+        drawn.append(draw_growth(results, folder / "scaling_heads.png"))
+    if any(r["part"] == "whole" for r in results):
+        drawn.append(draw_parts(results, folder / "scaling_whole.png"))
+    return drawn
