@@ -5,9 +5,10 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from importlib import import_module
-from operator import getitem
+from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -19,7 +20,7 @@ from unsplit import InputError
 HERE = Path(__file__).parent
 
 # As one types them; the folders have underscores.
-NAMES = ("imagenet-artificial", "modelnet40", "scaling")
+NAMES = ("imagenet-artificial", "imagenet-realistic", "modelnet40", "scaling")
 
 Cell = dict[str, Any]
 Result = dict[str, Any]
@@ -49,6 +50,8 @@ class Claim(NamedTuple):
 
 class Experiment(Protocol):
     """A module ``experiments.NAME.run``."""
+
+    __name__: str
 
     def cells(self, quick: bool) -> list[Cell]:
         """What there is to do; each cell has a text or number under every key."""
@@ -115,59 +118,60 @@ def work_off(
     setting: Setting,
     minutes: float,
     tell: Callable[[str], None],
+    jobs: int = 1,
 ) -> Iterator[Result]:
-    """Run what is still to be done; none is begun that would end after so many minutes."""
+    """Run what is still to be done; none is begun that would end after so many minutes.
+
+    With several ``jobs``, so many cells are under way at a time, each in a process of its own.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     todo = still_to_do(experiment, folder, setting.quick)
     expected = sum(experiment.minutes(cell) for cell in todo)
     tell(f"{len(todo)} cells to do, about {expected:.1f} minutes")
     start = time.monotonic()
-    for cell in todo:
-        if (time.monotonic() - start) / 60 + experiment.minutes(cell) > minutes:
-            tell(f"left for another time: {file_of(cell)}")
-            continue
-        begin = time.monotonic()
-        numbers = experiment.run(cell, setting)
-        seconds = round(time.monotonic() - begin, 2)
-        result = {**cell, **numbers, "seconds": seconds, "made with": made_with(setting.device)}
+
+    def in_time() -> Iterator[Cell]:
+        for cell in todo:
+            if (time.monotonic() - start) / 60 + experiment.minutes(cell) > minutes:
+                tell(f"left for another time: {file_of(cell)}")
+            else:
+                yield cell
+
+    about = {"at once": jobs, "made with": made_with(setting.device)}
+    for cell, numbers in _one_by_one(experiment, in_time(), setting, jobs):
+        result = {**cell, **numbers, **about}
         _write(folder / file_of(cell), result)
-        tell(f"{seconds:7.1f} s  {file_of(cell)}")
+        tell(f"{result['seconds']:7.1f} s  {file_of(cell)}")
         yield result
 
 
-def surprises(name: str, results: Sequence[Result]) -> list[str]:
-    """Sentences on numbers that are not what the experiment's ``expected.json`` says."""
-    path = folder_of(name) / "expected.json"
-    return unexpected(results, json.loads(path.read_text("utf-8"))) if path.exists() else []
+def _one_by_one(
+    experiment: Experiment, cells: Iterator[Cell], setting: Setting, jobs: int
+) -> Iterator[tuple[Cell, Result]]:
+    """Cells with their numbers, each as soon as it is done."""
+    if jobs == 1:
+        yield from ((cell, _timed(experiment, cell, setting)) for cell in cells)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        running: dict[Future[Result], Cell] = {}
+        while True:
+            for cell in islice(cells, jobs - len(running)):
+                running[pool.submit(_elsewhere, experiment.__name__, cell, setting)] = cell
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()
 
 
-def unexpected(results: Sequence[Result], expected: Sequence[dict[str, Any]]) -> list[str]:
-    """Sentences on numbers that are not what they should be.
+def _timed(experiment: Experiment, cell: Cell, setting: Setting) -> Result:
+    start = time.monotonic()
+    numbers = experiment.run(cell, setting)
+    return {**numbers, "seconds": round(time.monotonic() - start, 3)}
 
-    Each expectation has a ``cell``, the keys that lead to a ``number`` of its result, its ``value``
-    and a ``tolerance``.  Cells that were not run say nothing.
 
-    Examples
-    --------
-    >>> expected = [{"cell": {"s": 50}, "number": ["1-Q", "tv"], "value": 0.01, "tolerance": 0.005}]
-    >>> unexpected([{"s": 50, "1-Q": {"tv": 0.02}}], expected)
-    ['s=50: 1-Q, tv is 0.02, expected 0.01 ± 0.005']
-    >>> unexpected([{"s": 50, "1-Q": {"tv": 0.012}}, {"s": 99}], expected)
-    []
-    """
-    sentences = []
-    for one in expected:
-        for result in results:
-            if not one["cell"].items() <= result.items():
-                continue
-            number = reduce(getitem, one["number"], result)
-            if abs(number - one["value"]) > one["tolerance"]:
-                name = file_of(one["cell"]).removesuffix(".json")
-                sentences.append(
-                    f"{name}: {', '.join(one['number'])} is {number:.4g}, "
-                    f"expected {one['value']:.4g} ± {one['tolerance']:.2g}"
-                )
-    return sentences
+def _elsewhere(module: str, cell: Cell, setting: Setting) -> Result:
+    """In another process, which has to find the experiment first."""
+    return _timed(import_module(module), cell, setting)
 
 
 def made_with(device: str) -> str:

@@ -6,7 +6,8 @@ import pytest
 
 from experiments import core, page
 from experiments.artificial import DIVERGENCES
-from experiments.core import folder_of, load, results_in, surprises
+from experiments.core import folder_of, load, results_in
+from experiments.expectations import surprises
 
 NAMES = core.NAMES
 

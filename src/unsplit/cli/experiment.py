@@ -29,8 +29,18 @@ Examples:
 )
 @click.option("--device", default="auto", show_default=True)
 @click.option("--minutes", type=float, default=float("inf"), help="Begin nothing that ends later.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=1, show_default=True,
+    help="Parts at a time: a small network leaves most of a large GPU idle.",
+)  # fmt: skip
 def experiment(
-    name: str, data: Path | None, quick: bool, out: Path | None, device: str, minutes: float
+    name: str,
+    data: Path | None,
+    quick: bool,
+    out: Path | None,
+    device: str,
+    minutes: float,
+    jobs: int,
 ) -> None:
     """Run experiment NAME: what has its file of numbers already is not run again.
 
@@ -42,14 +52,16 @@ def experiment(
     chosen = core.load(name)
     folder = out or (Path(f"quick-{name}") if quick else core.folder_of(name) / "results")
     setting = core.Setting(data, str(choose_device(device)), quick)
-    for _ in core.work_off(chosen, folder, setting, minutes, click.echo):
+    for _ in core.work_off(chosen, folder, setting, minutes, click.echo, jobs):
         pass
     results = core.results_in(folder)
     if results:
         text = _module("page").reading(chosen, results)
         (folder / "table.md").write_text(text, "utf-8")
-        drawn = chosen.draw(results, folder)
-        click.echo("\n".join([text, *map(str, drawn), *core.surprises(name, results)]))
+        lines = [text, *map(str, chosen.draw(results, folder))]
+        if not quick:
+            lines += _module("expectations").surprises(name, results)
+        click.echo("\n".join(lines))
 
 
 def _module(name: str) -> Any:

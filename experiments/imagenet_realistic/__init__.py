@@ -1,0 +1,1 @@
+"""Realistic over-clusterings of photographs."""

@@ -1,0 +1,95 @@
+"""Subsets, sizes and training: in full, and quickly."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How DeepCluster is trained.
+
+    Parameters
+    ----------
+    clusters : int
+        Pseudo-labels; Caron et al. (2018) have one for every 128 images, here for every 48.
+    rounds : int
+        How often the images are clustered anew.
+    epochs : int
+        Passes over the images in each round.  ImageNet is fifty times larger, and one pass over
+        few images would hardly train the new classifier.
+    components : int
+        Of the whitened features that are clustered, and that come out in the end.
+    """
+
+    clusters: int
+    rounds: int
+    epochs: int
+    components: int
+
+
+@dataclass(frozen=True)
+class Config:
+    """What there is to do.
+
+    Parameters
+    ----------
+    subsets, categories : int
+        So many subsets of so many random categories.
+    k : int
+        Initial clusters.
+    sizes : tuple of int
+        Images of each.
+    retrained : tuple of int
+        Those of the sizes for which networks are also trained anew after every merge, as in the
+        paper; the last makes the purest clusters.
+    merges : int
+        So many merges are made in this way.
+    epochs : int
+        The most; usually A ends training long before.
+    variants : tuple of str
+        Other ways to train, on the first ``ablated`` subsets.
+    """
+
+    subsets: int
+    categories: int
+    k: int
+    sizes: tuple[int, ...]
+    retrained: tuple[int, ...]
+    merges: int
+    epochs: int
+    variants: tuple[str, ...]
+    ablated: int
+    plan: Plan
+
+
+FULL = Config(
+    subsets=10,
+    categories=10,
+    k=20,
+    sizes=(40, 20, 100),
+    retrained=(40, 20),
+    merges=12,
+    epochs=200,
+    variants=(
+        "10 epochs",
+        "20 epochs",
+        "40 epochs",
+        "no augmentation",
+        "more augmentation",
+        "32 pixels",
+        "finer maps",
+    ),
+    ablated=3,
+    plan=Plan(clusters=500, rounds=40, epochs=3, components=64),
+)
+QUICK = Config(
+    subsets=2,
+    categories=3,
+    k=6,
+    sizes=(8,),
+    retrained=(8,),
+    merges=3,
+    epochs=3,
+    variants=("no augmentation", "2 epochs"),
+    ablated=1,
+    plan=Plan(clusters=8, rounds=1, epochs=1, components=8),
+)

@@ -1,0 +1,148 @@
+"""Ways to merge an over-clustering, and how many merges of each are right."""
+
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+import unsplit
+from experiments.core import Result
+from experiments.imagenet_realistic.overclustering import Overclustering
+from unsplit import MergeTree, PairwiseTVD, PartitionWarning
+from unsplit.baselines import euclidean
+
+# As the paper says: one split; hard accuracy of the paper's own loss.
+PAPER: dict[str, Any] = {"holdout": 0.2, "loss": "pairwise"}
+FOLDS = 5
+
+# From one training, whatever it was: all pairs of clusters ranked by one of these, on the average.
+DIVERGENCES = ("tv", "lecam", "js", "hellinger", "overlap", "auc")
+
+
+def by_features(case: Overclustering) -> Result:
+    """Mean Euclidean distance over all pairs of images of two clusters: the paper's baseline."""
+    return {"CM": {"euclidean": linked(case, euclidean(case.features, case.labels))}}
+
+
+def linked(case: Overclustering, distances: NDArray[np.float64]) -> list[int]:
+    """CM of average linkage."""
+    return case.right(unsplit.merge(distances, n_clusters=1).linkage)
+
+
+def trained_once(case: Overclustering, X: Any, **choices: Any) -> Result:
+    """Cross-fitted once; CM for every way to rank pairs by what came out."""
+    start = time.monotonic()
+    result = unsplit.pairwise_tvd(X, case.labels, cv=FOLDS, **choices)
+    seconds = time.monotonic() - start
+    return {
+        "CM": ranked(case, result),
+        "A": float(result.mean_accuracy),
+        "auto": _found(result),
+        "networks": FOLDS,
+        "epochs run": len(result.history.epoch),
+        "training seconds": round(seconds, 2),
+    }
+
+
+def ranked(case: Overclustering, result: PairwiseTVD) -> dict[str, list[int]]:
+    """CM of many ways to merge by one estimate.
+
+    "default" is what :func:`unsplit.merge` does when told a number of clusters: pairs without a
+    valley between them first, if clusters look like pieces of a partition.  "plain" ways go by
+    distance alone.  "+ euclidean" goes by the mean rank among both distances.
+    """
+    right = {
+        "default": case.right(unsplit.merge(result, n_clusters=1).linkage),
+        "compose": case.right(unsplit.merge(result, n_clusters=1, strategy="compose").linkage),
+        "plain compose": case.right(_unguided(result).linkage),
+    }
+    right |= {f"average {name}": linked(case, result.divergence(name)) for name in DIVERGENCES}
+    far = ranks(euclidean(case.features, case.labels))
+    for name in ("lecam", "overlap"):
+        both = (ranks(result.divergence(name)) + far) / 2
+        right[f"average {name} + euclidean"] = linked(case, both)
+    return right
+
+
+def ranks(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Every distance by its rank among all, from 0 to 1; equal ones share theirs.
+
+    Examples
+    --------
+    >>> ranks(np.array([[0, 3, 2], [3, 0, 9], [2, 9, 0]]))
+    array([[0. , 0.5, 0. ],
+           [0.5, 0. , 1. ],
+           [0. , 1. , 0. ]])
+    """
+    upper = np.triu_indices(len(distances), 1)
+    found = np.zeros(distances.shape)
+    found[upper] = (rankdata(distances[upper]) - 1) / max(1, len(upper[0]) - 1)
+    return found + found.T
+
+
+def retrained(
+    case: Overclustering, X: Any, merges: int, random_state: int, **choices: Any
+) -> Result:
+    """The paper's method: train, merge the closest pair, train anew.
+
+    Few images are held out, so many pairs are as close as others; chance decides between them.
+    "paper, once" is average linkage of the first training's accuracies.
+    """
+    rng = np.random.default_rng(random_state)
+    labels, k = case.labels.copy(), int(case.labels.max()) + 1
+    made, epochs, start = [], 0, time.monotonic()
+    first: PairwiseTVD | None = None
+    for node in range(k, k + merges):
+        seed = int(rng.integers(2**31))
+        result = unsplit.pairwise_tvd(X, labels, random_state=seed, **PAPER, **choices)
+        first = result if first is None else first
+        epochs += len(result.history.epoch)
+        pair = result.cluster_ids[closest(result.balanced_accuracy, rng)]
+        made.append(pair)
+        labels[np.isin(labels, pair)] = node
+    seconds = time.monotonic() - start
+    assert first is not None
+    return {
+        "CM": {"paper": case.right(made), "paper, once": linked(case, first.tvd)},
+        "A": float(first.mean_accuracy),
+        "networks": merges,
+        "epochs run": epochs,
+        "training seconds": round(seconds, 2),
+    }
+
+
+def closest(distances: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """A closest pair, any of them.
+
+    Examples
+    --------
+    >>> closest(np.array([[0, 3, 2], [3, 0, 4], [2, 4, 0]]), np.random.default_rng(0))
+    array([0, 2])
+    """
+    i, j = np.triu_indices(len(distances), 1)
+    between = distances[i, j]
+    one = rng.choice(np.flatnonzero(between == between.min()))
+    return np.array([i[one], j[one]])
+
+
+def _found(result: PairwiseTVD) -> int:
+    """How many clusters remain if nobody says a number."""
+    with _whatever_they_look_like():
+        return unsplit.merge(result).n_clusters
+
+
+def _unguided(result: PairwiseTVD) -> MergeTree:
+    with _whatever_they_look_like():
+        return unsplit.merge(result, max_tvd=1.0, strategy="compose")
+
+
+@contextmanager
+def _whatever_they_look_like() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PartitionWarning)
+        yield

@@ -1,0 +1,122 @@
+"""Photographs clustered by features learned without labels; then merged, in several ways."""
+
+from typing import Any
+
+from sklearn.model_selection import cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+
+from experiments.core import Cell, Result, Setting
+from experiments.imagenet_realistic.config import FULL, QUICK, Config
+from experiments.imagenet_realistic.figure import draw
+from experiments.imagenet_realistic.material import (
+    SEED,
+    features,
+    learned,
+    photographs,
+    pictures,
+    published,
+)
+from experiments.imagenet_realistic.methods import by_features, retrained, trained_once
+from experiments.imagenet_realistic.overclustering import members, overcluster
+from experiments.imagenet_realistic.reading import claims, table
+from experiments.imagenet_realistic.variants import USUAL, training, wanted_side
+from experiments.images import small_network
+
+__all__ = ["cells", "claims", "draw", "minutes", "run", "table"]
+
+DEEPCLUSTER: Cell = {"representation": "deepcluster", "method": "training"}
+
+
+def cells(quick: bool) -> list[Cell]:
+    """First what times are compared of, which should run alone; then what others wait for.
+
+    Another way to train comes before all, and bears what the first use of a GPU costs.
+    """
+    config = QUICK if quick else FULL
+    most, purest = config.retrained[0], config.retrained[-1]
+    ablations = [
+        _cell("sscd", subset, most, "cross-fitted", variant)
+        for variant in config.variants
+        for subset in range(1, config.ablated + 1)
+    ]
+    grid = [cell for s in config.retrained for cell in _all_methods("sscd", s, config)]
+    alone = [cell for cell in grid if (cell["s"], cell["subset"]) == (most, 1)]
+    first = [ablations[0], *alone, DEEPCLUSTER]
+    rest = [*grid, *ablations]
+    for s in (s for s in config.sizes if s not in config.retrained):
+        rest += _subsets("sscd", s, "euclidean", config)
+        rest += _subsets("sscd", s, "cross-fitted", config)
+    for s in config.sizes:
+        rest += _subsets("deepcluster", s, "euclidean", config)
+    for s in config.retrained:
+        rest += _subsets("deepcluster", s, "cross-fitted", config)
+    rest += _subsets("deepcluster", purest, "paper", config)
+    return first + [cell for cell in rest if cell not in first]
+
+
+def minutes(cell: Cell) -> float:
+    """On an H200 with nothing else to do, of 24,000 images of 64 pixels."""
+    if cell == DEEPCLUSTER:
+        return 2.5
+    usual = {"euclidean": 0.02, "cross-fitted": 0.25, "paper": 0.5}[cell["method"]]
+    share = {"10 epochs": 0.6, "40 epochs": 2.0, "32 pixels": 1.3, "finer maps": 1.3}
+    return usual * share.get(cell["variant"], 1.0)
+
+
+def run(cell: Cell, setting: Setting) -> Result:
+    """Over-cluster one subset and merge it in one way."""
+    config = QUICK if setting.quick else FULL
+    X, categories = photographs(setting)
+    R = features(cell["representation"], setting)
+    if cell == DEEPCLUSTER:
+        return _about_deepcluster(R, categories, config, setting)
+    case = overcluster(R, categories, config, cell["subset"], cell["s"], SEED)
+    if cell["method"] == "euclidean":
+        return case.described() | by_features(case)
+    some = pictures(X, case.rows, wanted_side(cell["variant"]))
+    choices: dict[str, Any] = {"device": setting.device}
+    choices |= training(cell["variant"], config.epochs)
+    if setting.quick:
+        choices["backbone"] = small_network
+    if cell["method"] == "paper":
+        found = retrained(case, some, config.merges, SEED, **choices)
+    else:
+        found = trained_once(case, some, random_state=SEED, **choices)
+    return case.described() | found
+
+
+def _all_methods(representation: str, s: int, config: Config) -> list[Cell]:
+    methods = ("euclidean", "cross-fitted", "paper")
+    return [cell for m in methods for cell in _subsets(representation, s, m, config)]
+
+
+def _subsets(representation: str, s: int, method: str, config: Config) -> list[Cell]:
+    return [_cell(representation, n, s, method) for n in range(1, config.subsets + 1)]
+
+
+def _cell(representation: str, subset: int, s: int, method: str, variant: str = USUAL) -> Cell:
+    return {
+        "representation": representation,
+        "subset": subset,
+        "s": s,
+        "method": method,
+        "variant": variant,
+    }
+
+
+def _about_deepcluster(R: Any, categories: Any, config: Config, setting: Setting) -> Result:
+    """How training went, and how often five nearest neighbours know the category."""
+    right = []
+    for subset in range(1, config.subsets + 1):
+        rows = members(categories, config.categories, subset, SEED)
+        voting = KNeighborsClassifier(5)
+        right.append(float(cross_val_score(voting, R[rows], categories[rows], cv=5).mean()))
+    if published(setting) is not None:
+        return {"5 neighbours": right}
+    course = learned(setting)
+    return {
+        "5 neighbours": right,
+        "loss": course.loss,
+        "stability": course.stability,
+        "training seconds": round(course.seconds, 2),
+    }

@@ -1,0 +1,60 @@
+"""Other ways to train the network that tells clusters apart."""
+
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from unsplit import TrainConfig
+from unsplit.augmentation import ImageAugmentation
+from unsplit.backbones import ResNet18
+
+# What pairwise_tvd does if not told otherwise: at 64 pixels, mildly augmented, A says when to stop.
+USUAL = "usual"
+
+# How it trains a ResNet-18; an epoch of few images has ten steps.
+RESNET = TrainConfig(learning_rate=1e-3, weight_decay=0.1, batch_size=256)
+STEPS = 10
+
+
+def training(variant: str, epochs: int) -> dict[str, Any]:
+    """What :func:`unsplit.pairwise_tvd` is asked for; ``epochs`` are the most.
+
+    Examples
+    --------
+    >>> training("usual", 200)
+    {'epochs': 200}
+    >>> training("20 epochs", 200)["epochs"]
+    20
+    """
+    if variant.endswith(" epochs"):
+        exactly = int(variant.removesuffix(" epochs"))
+        # The last weights are kept, whatever A says.
+        config = replace(RESNET, least_steps=STEPS * exactly + 1)
+        return {"epochs": exactly, "training": config}
+    different: dict[str, dict[str, Any]] = {
+        USUAL: {},
+        "no augmentation": {"augment": False},
+        "more augmentation": {
+            "augment": ImageAugmentation(crop=0.125, zoom=0.4, flip=True, colour=0.3)
+        },
+        "32 pixels": {},
+        "finer maps": {"backbone": finer},
+    }
+    return {"epochs": epochs, **different[variant]}
+
+
+def wanted_side(variant: str) -> int | None:
+    """Pixels a side; None for as many as there are.
+
+    Examples
+    --------
+    >>> wanted_side("32 pixels"), wanted_side("usual")
+    (32, None)
+    """
+    return int(variant.removesuffix(" pixels")) if variant.endswith(" pixels") else None
+
+
+def finer() -> nn.Module:
+    """A ResNet-18 whose maps have twice the resolution of what 64 pixels usually get."""
+    return ResNet18(3, image_size=48)
