@@ -20,7 +20,13 @@ from unsplit import InputError
 HERE = Path(__file__).parent
 
 # As one types them; the folders have underscores.
-NAMES = ("imagenet-artificial", "imagenet-realistic", "modelnet40", "scaling")
+NAMES = (
+    "imagenet-artificial",
+    "imagenet-realistic",
+    "modelnet40",
+    "scaling",
+    "discussion",
+)
 
 Cell = dict[str, Any]
 Result = dict[str, Any]

@@ -1,0 +1,1 @@
+"""What the paper's discussion proposes, tried out."""

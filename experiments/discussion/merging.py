@@ -1,0 +1,137 @@
+"""Distances in, groups out: spectral clustering, and every strategy of merging."""
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import SpectralClustering
+from sklearn.metrics import adjusted_rand_score
+
+import unsplit
+from experiments.artificial import DIVERGENCES
+from experiments.core import Result
+from experiments.discussion.config import STRATEGIES
+from experiments.discussion.overclusterings import Problem
+from unsplit import PairwiseTVD, PartitionWarning
+from unsplit.metrics import (
+    category_counts,
+    correct_merges,
+    majority_categories,
+    mean_accuracy,
+    n_unique_majorities,
+    purity,
+    quality,
+)
+
+STATISTICS = ("tv", "lecam", "overlap")
+
+# A hair above zero keeps the graph in one piece, without which there is no embedding.
+LEAST_AFFINITY = 1e-6
+
+
+def run_spectral(given: Problem, seed: int, device: str, epochs: int) -> Result:
+    """Spectral clustering of 1 − distance against the average-linkage tree of the same matrix."""
+    result, price = timed(
+        lambda: unsplit.pairwise_tvd(
+            given.X, given.labels, epochs=epochs, device=device, random_state=seed, **given.network
+        )
+    )
+    _, price_of_a = timed(lambda: mean_accuracy(result.balanced_accuracy))
+    groups = n_unique_majorities(given.labels, given.categories)
+    found: dict[str, dict[str, float]] = {"linkage": {}, "spectral": {}}
+    for name in STATISTICS:
+        matrix = result.divergence(name)
+        tree = unsplit.merge(matrix, n_clusters=groups)
+        found["linkage"][name] = agreement(given, tree.groups)
+        found["spectral"][name] = agreement(given, spectral_groups(matrix, groups, seed))
+    return about(given, result) | {
+        "groups": groups,
+        "ARI": found,
+        "highest ARI": agreement(given, _by_majority(given)),
+        "CPU seconds": price,
+        "CPU seconds of A": price_of_a,
+    }
+
+
+def _by_majority(given: Problem) -> NDArray[np.int64]:
+    """The right groups: more than that no merging can do, for clusters are not pure."""
+    majority = majority_categories(given.labels, given.categories)
+    return np.unique(majority, return_inverse=True)[1].astype(np.int64)
+
+
+def spectral_groups(distances: NDArray[np.float64], n_groups: int, seed: int) -> NDArray[np.int64]:
+    """Group of every cluster.
+
+    Examples
+    --------
+    >>> near, far = 0.1, 0.9
+    >>> distances = np.array([[0, near, far], [near, 0, far], [far, far, 0]])
+    >>> a, b, c = spectral_groups(distances, 2, seed=0)
+    >>> bool(a == b != c)
+    True
+    """
+    affinity = np.clip(1 - distances, LEAST_AFFINITY, 1.0)
+    model = SpectralClustering(n_groups, affinity="precomputed", random_state=seed)
+    return model.fit_predict(affinity).astype(np.int64)
+
+
+def run_merging(given: Problem, strategy: str, seed: int, device: str, epochs: int) -> Result:
+    """One strategy down to as many clusters as there are majority categories; the whole tree."""
+    groups = n_unique_majorities(given.labels, given.categories)
+    trainings = 0
+
+    def count(record: unsplit.EpochRecord) -> None:
+        nonlocal trainings
+        trainings += record.epoch == 0
+
+    choices = {"n_clusters": groups} | STRATEGIES[strategy] | given.network
+    if "max_tvd" in choices:
+        del choices["n_clusters"]
+    merger = unsplit.ClusterMerger(
+        **choices, epochs=epochs, device=device, random_state=seed, progress=count
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PartitionWarning)  # which tells "paper" not to do so
+        _, price = timed(lambda: merger.fit(given.X, initial_labels=given.labels))
+    k = merger.tree_.n_initial
+    if choices["strategy"] in ("warm", "retrain"):
+        trainings += k - 2  # after every merge but the last, which leaves no pair
+    first = [(merge.left, merge.right) for merge in merger.tree_.merges[: k - groups]]
+    right = correct_merges(first, category_counts(given.labels, given.categories))
+    return about(given, merger.pairwise_) | {
+        "groups": groups,
+        "merges": k - groups,
+        "correct": int(right[-1]),
+        "ARI": agreement(given, merger.tree_.cut(n_clusters=groups).groups),
+        "trainings": int(trainings),
+        "CPU seconds": price,
+    }
+
+
+def about(given: Problem, result: PairwiseTVD) -> Result:
+    """What is known of the distances and of the clusters."""
+    majority = majority_categories(given.labels, given.categories)
+    return {
+        "k": result.n_clusters,
+        "n": int((given.labels >= 0).sum()),
+        "purity": purity(given.labels, given.categories),
+        "A": float(result.mean_accuracy),
+        "1-Q": {name: 1 - quality(result.divergence(name), majority) for name in DIVERGENCES},
+    }
+
+
+def agreement(given: Problem, groups: NDArray[np.int64]) -> float:
+    """ARI of observations with their categories, once each cluster is in one of the groups."""
+    used = given.labels >= 0
+    _, cluster = np.unique(given.labels[used], return_inverse=True)
+    return float(adjusted_rand_score(given.categories[used], groups[cluster]))
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """What came of it, and its seconds of processor time: others on the machine do not count."""
+    start = time.process_time()
+    found = work()
+    return found, time.process_time() - start
