@@ -49,7 +49,8 @@ ABOUT = """## What was compared
   original is in R).
 - **confusion loop**: random forest, merge the most confused pair, stop below 0.025.
 - **DipDECK** is ClustPy's, begun with the given clusters. It and the confusion loop take a minute
-  or more, so they were run on k-means alone.
+  or more, so they were run on k-means alone; so were `strategy="warm"` and `"retrain"`, on at most
+  20 clusters.
 - **HDBSCAN**: its noise joins the nearest cluster, which is kinder than counting it as one.
 - **FINCH**: of its partitions the one with the highest silhouette. It, Ward, k-means and HDBSCAN
   without *of clusters* start from the observations and do not see the over-clustering.
