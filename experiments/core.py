@@ -26,6 +26,7 @@ NAMES = (
     "modelnet40",
     "scaling",
     "discussion",
+    "wasserstein",
 )
 
 Cell = dict[str, Any]

@@ -14,11 +14,11 @@ ROOT = Path(unsplit.__file__).parent
 
 # Module: the modules of ours it may import.  From the ground up; nothing imports upwards.
 MAY_IMPORT = {
-    "datasets": set(),
     "errors": set(),
+    "datasets": set(),
     "sampling": set(),
-    "backbones.vectors": set(),
     "backbones.single_layer": set(),
+    "backbones.vectors": set(),
     "backbones.scaling": set(),
     "backbones.foreign": set(),
     "backbones.geometry": set(),
@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "stats": set(),
     "overclustering.bounds": set(),
     "plots.style": set(),
+    "wasserstein.maps": set(),
     "augmentation.images": {"errors"},
     "augmentation.points": {"errors"},
     "augmentation.sequences": {"errors"},
@@ -52,6 +53,7 @@ MAY_IMPORT = {
     "data.ragged": {"data.hashing", "errors", "sampling"},
     "data.decoding": {"data.pixels", "errors", "sampling"},
     "heads": {"losses"},
+    "wasserstein.cluster_means": {"sampling", "wasserstein.maps"},
     "augmentation": {"augmentation.images", "augmentation.points", "augmentation.sequences"},
     "backbones.spectrogram": {"backbones.sequences", "errors"},
     "data.folders": {"data.tables", "errors"},
@@ -67,6 +69,7 @@ MAY_IMPORT = {
     "overclustering.artificial": {"errors", "labels", "randomness"},
     "merging.review": {"merging.steps", "merging.verdict"},
     "ensemble": {"data.base", "devices", "errors", "heads", "sampling"},
+    "wasserstein.training": {"sampling", "wasserstein.cluster_means", "wasserstein.maps"},
     "backbones": {
         "backbones.counts", "backbones.images", "backbones.points", "backbones.scaling",
         "backbones.sequences", "backbones.single_layer", "backbones.spectrogram",
@@ -116,6 +119,9 @@ MAY_IMPORT = {
         "batches", "devices", "divergences", "errors", "files", "sampling", "scores", "stats",
         "training",
     },
+    "wasserstein.heldout": {
+        "sampling", "stats", "training", "wasserstein.cluster_means", "wasserstein.maps",
+    },
     "data": {"data.base", "data.kinds"},
     "data.sources": {
         "data.audio", "data.cloud_files", "data.files", "data.folders", "data.formats",
@@ -157,6 +163,11 @@ MAY_IMPORT = {
         "data.base", "data.kinds", "devices", "errors", "estimation", "labels", "randomness",
         "sampling", "selection.candidates", "selection.halving", "training",
     },
+    "wasserstein.front": {
+        "data.arrays", "devices", "errors", "estimation", "labels", "randomness", "sampling",
+        "wasserstein.cluster_means", "wasserstein.heldout", "wasserstein.maps",
+        "wasserstein.training",
+    },
     "cli.course": {"errors", "merging.agglomerate", "training"},
     "merging.front": {
         "merging.agglomerate", "merging.choices", "merging.clusters", "merging.constraints",
@@ -164,6 +175,7 @@ MAY_IMPORT = {
         "randomness", "result", "sampling",
     },
     "selection": {"selection.candidates", "selection.front", "selection.halving"},
+    "wasserstein": {"wasserstein.front"},
     "merging": {"merging.choices", "merging.front", "merging.steps", "merging.tree"},
     "pipeline": {
         "estimation", "heldout", "labels", "merging.agglomerate", "merging.choices",
@@ -179,7 +191,7 @@ MAY_IMPORT = {
     },
     "unsplit": {
         "baselines", "data.sources", "datasets", "errors", "estimation", "estimator", "merging",
-        "metrics", "overclustering", "result", "selection", "training",
+        "metrics", "overclustering", "result", "selection", "training", "wasserstein",
     },
     "cli.experiment": {"devices", "errors", "unsplit"},
     "cli.outputs": {

@@ -18,6 +18,7 @@ from unsplit.merging import Merge, MergeTree, merge
 from unsplit.result import PairwiseTVD
 from unsplit.selection import Candidate, Selection, select
 from unsplit.training import EpochRecord, History, TrainConfig
+from unsplit.wasserstein import PairwiseWasserstein, pairwise_wasserstein
 
 __version__ = "0.1.0"
 
@@ -31,6 +32,7 @@ __all__ = [
     "Merge",
     "MergeTree",
     "PairwiseTVD",
+    "PairwiseWasserstein",
     "PartitionWarning",
     "Selection",
     "SkippedWarning",
@@ -42,6 +44,7 @@ __all__ = [
     "metrics",
     "overclustering",
     "pairwise_tvd",
+    "pairwise_wasserstein",
     "read",
     "select",
 ]

@@ -1,0 +1,1 @@
+"""Lower bounds on Wasserstein distances, against distances that are known."""

@@ -1,0 +1,329 @@
+"""Maps that lengthen no distance: their training, their choice and what they are worth."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.wasserstein_cases import clusters_at, exact, normal
+from unsplit.sampling import crossfit_folds
+from unsplit.wasserstein import cluster_means, heldout, training
+from unsplit.wasserstein.cluster_means import ClusterMeans
+from unsplit.wasserstein.maps import LipschitzMaps, fold_coordinates, nearest_orthonormal
+
+quick = settings(deadline=None, max_examples=15, derandomize=True)
+
+
+def trained_maps(x, clusters, n_folds=3, n_maps=2, epochs=2, seed=0):
+    """Everything that is made on the way, for two maps of each kind: 0 to 3 fold."""
+    rng = np.random.default_rng(seed)
+    folds = crossfit_folds(clusters, n_folds, rng)
+    x = torch.from_numpy(x.astype(np.float32))
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        maps = LipschitzMaps(n_folds, n_maps, x.shape[1])
+    means, history = training.train(maps, x, clusters, folds, epochs, rng)
+    return maps, x, folds, means, history
+
+
+@pytest.fixture(scope="module")
+def overlapping():
+    """Four clusters of different shapes around the origin, E|x|² = 1, and maps trained on them."""
+    X, clusters = clusters_at(np.zeros((4, 3)), 60, normal, seed=1)
+    X *= np.array([0.3, 0.6, 1.0, 1.0])[clusters, None]
+    X[clusters == 3] += [0.5, 0, 0]
+    X = (X - X.mean(0)) / np.sqrt(((X - X.mean(0)) ** 2).sum(1).mean())
+    return clusters, *trained_maps(X, clusters)
+
+
+# The maps.
+
+
+def written_out(maps, model, b, x):
+    """One map from its definition, x (n, d) in float64."""
+    kind, b = divmod(b, 2)
+    if kind == 2:
+        centre = maps.radial.centres[model, b].detach().double()
+        return (x - centre).square().sum(1, keepdim=True).sqrt()
+    weights = [w[model, b].detach().double() for w in maps.folding[kind].weights]
+    biases = [bias[model, b].detach().double() for bias in maps.folding[kind].biases]
+    U = weights[0]
+    z = x @ U
+    left_alone = x - z @ U.T
+    for layer, bias in enumerate(biases):
+        z = z if layer == 0 else z @ weights[layer]
+        half = z.shape[1] // 2
+        z = torch.cat([(z[:, :half] + bias).abs(), z[:, half:]], dim=1)
+    return torch.cat([left_alone, z], dim=1)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 9])
+def test_maps_never_lengthen_a_distance(d):
+    rng = np.random.default_rng(d)
+    X, clusters = clusters_at(rng.standard_normal((3, d)), 40, normal)
+    maps, *_ = trained_maps(X / np.sqrt((X**2).sum(1).mean()), clusters, epochs=3)
+    x = torch.from_numpy(rng.standard_normal((300, d)))
+    near = x + 1e-3 * torch.from_numpy(rng.standard_normal((300, d)))
+    for y in (near, x.flip(0), 10 * x.flip(0)):
+        for model, b in np.ndindex(3, 6):
+            mapped = written_out(maps, model, b, x) - written_out(maps, model, b, y)
+            assert (mapped.norm(dim=1) <= (x - y).norm(dim=1) * (1 + 1e-5)).all()
+
+
+def test_jacobians_have_norm_at_most_one(overlapping):
+    _, maps, x, *_ = overlapping
+    jacobian = torch.func.vmap(torch.func.jacrev(lambda row: written_out(maps, 0, 1, row[None])[0]))
+    norms = torch.linalg.matrix_norm(jacobian(x[:50].double()), 2)
+    assert norms.max() <= 1 + 1e-5
+    assert norms.min() > 0.99  # folding is all a map does: where it does not, it is an isometry
+
+
+def test_distances_after_a_map_follow_from_what_the_network_gives(overlapping):
+    _, maps, x, *_ = overlapping
+    a, b = x[:100], x[100:200]
+    given = (maps(a[None]) - maps(b[None])).square() * maps.signs[:, None]
+    found = maps.keeps[:, None] * (a - b).square().sum(1) + given.sum(-1)
+    for model, number in np.ndindex(3, 6):
+        maps_ab = (written_out(maps, model, number, half.double()) for half in (a, b))
+        expected = torch.linalg.vector_norm(torch.sub(*maps_ab), dim=1) ** 2
+        torch.testing.assert_close(found[model, number].double(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (6, 4), (1, 4), (7, 2)])
+def test_nearest_orthonormal_against_scipy(shape):
+    rng = np.random.default_rng(0)
+    start = scipy.linalg.polar(rng.standard_normal(shape))[0]
+    step = rng.standard_normal(shape)
+    moved = start + 0.2 * step / np.linalg.norm(step)
+    found = nearest_orthonormal(torch.from_numpy(moved)).numpy()
+    np.testing.assert_allclose(found, scipy.linalg.polar(moved)[0], atol=1e-7)
+
+
+def test_folding_is_sorting_in_pairs_turned():
+    z = torch.randn(50, 2, generator=torch.Generator().manual_seed(0))
+    turn = torch.tensor([[1.0, 1.0], [-1.0, 1.0]]) / np.sqrt(2)
+    turned = z @ turn
+    folded = fold_coordinates(turned, torch.zeros(1)) @ turn.T
+    ordered = torch.stack([z.max(dim=1).values, z.min(dim=1).values], dim=1)
+    torch.testing.assert_close(folded, ordered)
+
+
+# Cluster means and training.
+
+
+def random_means(rng, n_models=2, n_maps=3, k=4, d=2, width=2):
+    """Means as maps could have given them, the last map radial.
+
+    |U(m_i − m_j)| is no more than |m_i − m_j|.
+    """
+    raw = rng.standard_normal((n_models, k, d))
+    mapped = 0.5 * rng.standard_normal((n_models, 1 + n_maps, k, 2 * width))
+    mapped[..., width:] = raw[:, None, :, :width] if d >= width else 0.0
+    mapped[:, 0], mapped[:, -1, :, 1:] = 0.0, 0.0
+    signs = np.tile(np.repeat([1.0, -1.0], width), (1 + n_maps, 1))
+    signs[0] = 0.0
+    keeps = np.append(np.ones(n_maps), 0.0)
+    kind = np.array([0] + [1] * (n_maps - 1) + [2])
+    return ClusterMeans(raw, mapped, np.ones((n_models, k), np.int64), signs, keeps, kind)
+
+
+@quick
+@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.sampled_from([1, 7, 10**6]))
+def test_lengths_and_products_are_those_of_loops(seed, k, at_once):
+    rng = np.random.default_rng(seed)
+    means, other = random_means(rng, k=k), random_means(rng, k=k)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster_means, "ELEMENTS_AT_ONCE", at_once)
+        parts = list(means.parts())
+    products = np.concatenate([means.products(other, rows) for rows in parts], axis=2)
+    lengths = np.concatenate([means.lengths(rows) for rows in parts], axis=2)
+    for m, b, i, j in np.ndindex(products.shape):
+        raw, raw_ = (each.raw[m, i] - each.raw[m, j] for each in (means, other))
+        mapped, mapped_ = (each.mapped[m, b, i] - each.mapped[m, b, j] for each in (means, other))
+        signs, keeps = means.signs[b], means.keeps[b]
+        expected = keeps * raw @ raw_ + (signs * mapped) @ mapped_
+        assert products[m, b, i, j] == pytest.approx(expected, abs=1e-10)
+        squared = keeps * raw @ raw + (signs * mapped) @ mapped
+        assert lengths[m, b, i, j] == pytest.approx(np.sqrt(max(squared, 0)), abs=1e-6)
+
+
+def test_cluster_means_are_means(overlapping, monkeypatch):
+    clusters, maps, x, folds, *_ = overlapping
+    monkeypatch.setattr(cluster_means, "ROWS_AT_ONCE", 50)
+    used = cluster_means.row_masks([fold.test for fold in folds], x)
+    found = ClusterMeans.of(maps, x, torch.from_numpy(clusters), used, 4)
+    mapped = maps(x[None]).detach().numpy()
+    for f, i in np.ndindex(3, 4):
+        rows = folds[f].test[clusters[folds[f].test] == i]
+        assert found.counts[f, i] == len(rows)
+        np.testing.assert_allclose(found.raw[f, i], x[rows].numpy().mean(0), atol=1e-6)
+        np.testing.assert_allclose(found.mapped[f, 1:, i], mapped[f][:, rows].mean(1), atol=1e-6)
+    assert (found.mapped[:, 0] == 0).all()
+
+
+def test_pushes_are_the_gradient_of_the_longest_distances_of_each_kind():
+    rng = np.random.default_rng(0)
+    means = random_means(rng, k=5)
+    # Where maps have almost the same length, softly longest is not longest.
+    push, value = training.push_directions(means, 1e-4)
+    mapped = torch.from_numpy(means.mapped).requires_grad_()
+    raw, signs, keeps = (torch.from_numpy(a) for a in (means.raw, means.signs, means.keeps))
+    of_kinds, longest = torch.zeros(()), 0.0
+    for i, j in zip(*np.triu_indices(5, 1), strict=True):
+        squared = keeps[1:] * (raw[:, i] - raw[:, j]).square().sum(-1)[:, None] + (
+            signs[1:] * (mapped[:, 1:, i] - mapped[:, 1:, j]).square()
+        ).sum(-1)
+        folding, radial = squared[:, :2].sqrt().amax(dim=1), squared[:, 2].sqrt()
+        of_kinds = of_kinds + folding.sum() + radial.sum()
+        longest += torch.maximum(folding, radial).sum().item()
+    of_kinds.backward()
+    np.testing.assert_allclose(push, mapped.grad[:, 1:].numpy(), atol=1e-9)
+    assert value == pytest.approx(longest / (2 * 10))
+
+
+def test_values_are_split_by_kind_and_freed_of_their_padding(overlapping):
+    _, maps, x, *_ = overlapping
+    with torch.no_grad():
+        together, apart = maps(x[None, :7]), maps.by_kind(x[None, :7])
+    assert [part.shape[1:] for part in apart] == [(2, 7, 4), (2, 7, 32), (2, 7, 1)]
+    for part, expected in zip(maps.split(together), apart, strict=True):
+        assert torch.equal(part, expected)
+    assert (together.transpose(2, 3)[:, maps.signs == 0] == 0).all()
+
+
+def test_near_ties_share_a_pair_when_it_is_warm():
+    means = random_means(np.random.default_rng(0), n_models=1, n_maps=3, k=2)
+    lengths = means.lengths(slice(0, 2))[0, 1:3, 0, 1]  # of the two that fold
+    cold, _ = training.push_directions(means, 1e-4)
+    warm, _ = training.push_directions(means, 1e4)
+    assert (np.abs(cold[0, lengths.argmin()]) < 1e-12).all()
+    np.testing.assert_allclose(warm[0, lengths.argmax()], cold[0, lengths.argmax()] / 2, rtol=1e-3)
+    assert np.abs(warm[0, lengths.argmin()]).max() > 0.01
+
+
+def test_training_drives_means_apart(overlapping):
+    *_, means, history = overlapping
+    assert history[-1] > 1.1 * history[0]
+    upper = np.triu_indices(4, 1)
+    longest = means.lengths(slice(0, 4))[:, 1:].max(axis=1)[:, *upper]
+    assert history[-1] == pytest.approx(longest.mean())
+
+
+# Values on rows held out.
+
+
+def loops_over_pairs(clusters, maps, x, folds, means, choice):
+    """Values and unwidened errors of all pairs from their definition."""
+    k = len(means.raw[0])
+    value, stderr = np.zeros((k, k)), np.zeros((k, k))
+    for i, j in zip(*np.triu_indices(k, 1), strict=True):
+        residuals, per_fold, n = {i: [], j: []}, [], {i: [], j: []}
+        for f, fold_ in enumerate(folds):
+            b = choice[f, i, j]
+            phi = written_out(maps, f, b - 1, x.double()).numpy() if b else x.double().numpy()
+            train = {c: phi[fold_.train[clusters[fold_.train] == c]].mean(0) for c in (i, j)}
+            u = (train[i] - train[j]) / np.linalg.norm(train[i] - train[j])
+            middle = u @ (train[i] + train[j]) / 2
+            test = {c: fold_.test[clusters[fold_.test] == c] for c in (i, j)}
+            for c in (i, j):
+                residuals[c].extend(phi[test[c]] @ u - middle)
+                n[c].append(len(test[c]))
+            per_fold.append(np.mean(phi[test[i]] @ u) - np.mean(phi[test[j]] @ u))
+        weight = np.array([a * b / (a + b) for a, b in zip(n[i], n[j], strict=True)])
+        weight /= weight.sum()
+        variance = sum(np.var(residuals[c], ddof=1) * (weight**2 / n[c]).sum() for c in (i, j))
+        value[i, j] = value[j, i] = weight @ per_fold
+        stderr[i, j] = stderr[j, i] = np.sqrt(variance)
+    return value, stderr
+
+
+def test_values_and_errors_are_those_of_a_loop_over_pairs(overlapping):
+    clusters, maps, x, folds, means, _ = overlapping
+    keep = np.ones(len(clusters), bool)
+    keep[np.flatnonzero(clusters == 1)[:29]] = False  # clusters of different sizes
+    folds = [type(f)(f.train, f.watch, f.test[keep[f.test]]) for f in folds]
+    rng = np.random.default_rng(0)
+    choice = np.triu(rng.integers(0, 7, (3, 4, 4)), 1)
+    choice = choice + choice.swapaxes(1, 2)
+    sums = heldout.heldout_sums(maps, x, clusters, folds, means, choice)
+    value, stderr = heldout.combine_folds(*sums)
+    expected, plain = loops_over_pairs(clusters, maps, x, folds, means, choice)
+    np.testing.assert_allclose(value, expected, atol=1e-5)
+    z = expected / np.where(plain > 0, plain, 1.0)
+    np.testing.assert_allclose(stderr, plain * np.sqrt(1 + np.exp(-(z**2) / 8)), atol=1e-5)
+
+
+def test_no_fold_exceeds_exact_transport_between_its_heldout_samples(overlapping):
+    # Not by chance: each value is that of one 1-Lipschitz function on these very samples.
+    clusters, maps, x, folds, means, _ = overlapping
+    for b in range(7):
+        choice = np.where(np.eye(4, dtype=bool), 0, b)[None].repeat(3, axis=0)
+        first, _, counts = heldout.heldout_sums(maps, x, clusters, folds, means, choice)
+        side = first / counts[:, :, None]
+        for f, i, j in np.ndindex(3, 4, 4):
+            test = [folds[f].test[clusters[folds[f].test] == c] for c in (i, j)]
+            assert side[f, i, j] + side[f, j, i] <= exact(*(x[t].numpy() for t in test)) + 1e-5
+
+
+def test_the_identity_is_taken_where_trained_maps_only_learned_their_rows():
+    X, clusters = clusters_at(2 * np.eye(5, 40), 30, normal)
+    maps, x, folds, means, _ = trained_maps(X / np.sqrt(40), clusters, epochs=5)
+    lengths = means.lengths(slice(0, 5))
+    upper = np.triu_indices(5, 1)
+    assert (lengths[:, 1:].max(axis=1) > lengths[:, 0])[:, *upper].all()
+    choice = heldout.choose_maps(maps, x, clusters, folds, means)
+    assert (choice[:, *upper] == 0).mean() > 0.5
+
+
+def test_trained_maps_are_taken_where_means_say_nothing(overlapping):
+    clusters, maps, x, folds, means, _ = overlapping
+    choice = heldout.choose_maps(maps, x, clusters, folds, means)
+    assert (choice[:, 0, 2] > 0).all()
+    np.testing.assert_array_equal(choice, choice.swapaxes(1, 2))
+    np.testing.assert_array_equal(choice[:, range(4), range(4)], 0)
+
+
+def test_rows_that_are_counted_have_no_say_in_the_choice(overlapping):
+    clusters, maps, x, folds, means, _ = overlapping
+    assert all(fold_.watches_test for fold_ in folds)
+    choice = heldout.choose_maps(maps, x, clusters, folds, means)
+    moved = x.clone()
+    moved[folds[0].test] = x[folds[0].test].mean(dim=0)  # trained maps now gain nothing there
+    again = heldout.choose_maps(maps, moved, clusters, folds, means)
+    np.testing.assert_array_equal(again[0], choice[0])
+    assert (again[1:] != choice[1:]).any()
+
+
+def test_choice_of_maps_is_that_of_a_loop(overlapping):
+    clusters, maps, x, folds, means, _ = overlapping
+    watched = ClusterMeans.of(
+        maps,
+        x,
+        torch.from_numpy(clusters),
+        cluster_means.row_masks([fold_.watch for fold_ in folds], x),
+        4,
+    )
+    every = slice(0, 4)
+    length, product = means.lengths(every), means.products(watched, every)
+    pairs = list(zip(*np.triu_indices(4, 1), strict=True))
+    kinds = ([1, 2], [3, 4], [5, 6])
+    lost = np.zeros((3, 3))
+    for kind, f in np.ndindex(3, 3):
+        for i, j in pairs:
+            b = max(kinds[kind], key=lambda b: length[f, b, i, j])
+            kept = product[f, :, i, j] / length[f, :, i, j]
+            gained = length[f, b, i, j] - length[f, 0, i, j]
+            lost[kind, f] += (gained - (kept[b] - kept[0])) / len(pairs)
+    expected = np.zeros((3, 4, 4), int)
+    for f in range(3):
+        for i, j in pairs:
+            worth = {0: length[f, 0, i, j]}
+            for kind in range(3):
+                others = np.mean([lost[kind, g] for g in range(3) if g != f])
+                worth |= {b: length[f, b, i, j] - others for b in kinds[kind]}
+            expected[f, i, j] = expected[f, j, i] = max(worth, key=worth.get)
+    choice = heldout.choose_maps(maps, x, clusters, folds, means)
+    np.testing.assert_array_equal(choice, expected)
+    assert len(set(choice.ravel())) > 2
