@@ -216,7 +216,7 @@ def test_retrain_interrupted_before_the_first_merge_has_nothing_to_resume(monkey
 
 # A real process that waits in the midst of training until it is stopped.
 WAITING = """
-import sys, time
+import signal, sys, time
 from unsplit.cli import main
 from unsplit.cli.course import Course
 
@@ -224,6 +224,8 @@ def wait(course, record):
     open(f"{sys.argv[1]}.ready", "w").close()
     time.sleep(600)
 
+# What was started in the background ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 Course.on_epoch = wait
 main(sys.argv[2:], prog_name="unsplit")
 """

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.wasserstein_cases import clusters_at, exact, normal
 from unsplit.sampling import crossfit_folds
 from unsplit.wasserstein import cluster_means, heldout, training
+from unsplit.wasserstein import maps as lipschitz
 from unsplit.wasserstein.cluster_means import ClusterMeans
 from unsplit.wasserstein.maps import LipschitzMaps, fold_coordinates, nearest_orthonormal
 
@@ -70,6 +71,17 @@ def test_maps_never_lengthen_a_distance(d):
         for model, b in np.ndindex(3, 6):
             mapped = written_out(maps, model, b, x) - written_out(maps, model, b, y)
             assert (mapped.norm(dim=1) <= (x - y).norm(dim=1) * (1 + 1e-5)).all()
+
+
+def test_matrices_are_orthonormal_to_the_last_digit_in_the_end(monkeypatch):
+    monkeypatch.setattr(lipschitz, "NEWTON_STEPS", 2)  # too few for any one step
+    X, clusters = clusters_at(np.eye(2, 5), 30, normal)
+    maps, *_ = trained_maps(X / np.sqrt(5), clusters, epochs=1)
+    for weight in (w.detach() for kind in maps.folding for w in kind.weights):
+        tall = weight.shape[-2] > weight.shape[-1]
+        product = weight.mT @ weight if tall else weight @ weight.mT
+        identity = torch.eye(product.shape[-1]).expand_as(product)
+        torch.testing.assert_close(product, identity, atol=2e-6, rtol=0)
 
 
 def test_jacobians_have_norm_at_most_one(overlapping):

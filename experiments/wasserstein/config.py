@@ -34,7 +34,7 @@ FULL = Config(
     crowded=("mixtures", "mixtures in noise", "stretched Gaussians"),
     clusters=(2, 4, 8, 16, 32),
     cells=(20, 40),
-    epochs=15,
+    epochs=10,
     plain_steps=800,
 )  # fmt: skip
 QUICK = Config(

@@ -12,6 +12,10 @@ from experiments.figures import COLOURS
 from experiments.wasserstein.reading import METHODS, families_of, mean_over_seeds, of_part
 
 MARKERS = "os^Dv<>"
+
+# Smaller distances, and bounds of zero, are drawn here.
+FLOOR = 0.05
+
 SAMPLES = {"digits": (COLOURS[0], "o"), "Gaussians": (COLOURS[1], "s")}
 
 
@@ -27,7 +31,7 @@ def draw_bounds(results: Sequence[Result], path: Path) -> Path:
         pairs = [p for r in cells for p in r[name]["shown"]]
         label = "cells of digits" if name == "digits" else "Gaussians with the same means"
         _points(digits, pairs, colour, marker, label)
-    known.set(xlabel="true distance", ylabel="bound")
+    known.set(xlabel="true distance", ylabel="bound", xscale="log", yscale="log")
     digits.set(xlabel="exact transport between the samples (too large)", ylabel="bound")
     for ax in (known, digits):
         _diagonal(ax)
@@ -69,13 +73,21 @@ def _points(
     if pairs:
         x, y = np.array(pairs).T
         ax.plot(
-            x, y, marker, color=colour, label=label, markersize=3.5, alpha=0.6, linestyle="none"
+            x,
+            np.maximum(y, FLOOR),
+            marker,
+            color=colour,
+            label=label,
+            markersize=3.5,
+            alpha=0.6,
+            linestyle="none",
         )
 
 
 def _diagonal(ax: Any) -> None:
+    bottom = FLOOR if ax.get_xscale() == "log" else 0.0
     top = max(ax.get_xlim()[1], ax.get_ylim()[1])
-    ax.plot([0, top], [0, top], color="#444444", linewidth=1, linestyle="--", zorder=0)
-    ax.set(xlim=(0, top), ylim=(0, top), aspect="equal")
+    ax.plot([bottom, top], [bottom, top], color="#444444", linewidth=1, linestyle="--", zorder=0)
+    ax.set(xlim=(0.9 * bottom, top), ylim=(0.9 * bottom, top), aspect="equal")
     if ax.get_legend_handles_labels()[0]:
         ax.legend(frameon=False, fontsize=8, loc="upper left")

@@ -82,7 +82,7 @@ def pairwise_wasserstein(
     labels: ArrayLike,
     *,
     cv: int = 5,
-    epochs: int = 15,
+    epochs: int = 10,
     n_maps: int = 16,
     device: str | torch.device = "auto",
     random_state: int | np.random.Generator | np.random.RandomState | None = None,

@@ -12,7 +12,7 @@ from unsplit.sampling import Fold, Index, epoch_batches
 from unsplit.wasserstein.cluster_means import NO_LENGTH, Array, ClusterMeans, row_masks
 from unsplit.wasserstein.maps import LipschitzMaps
 
-BATCH_SIZE = 256
+BATCH_SIZE = 128
 
 # Maps whose distances differ by this much, with E|x|² = 1, share a pair in the beginning.
 TEMPERATURE = 0.02
