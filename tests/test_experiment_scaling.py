@@ -71,6 +71,14 @@ def test_rows_and_dataset_give_the_same_pictures():
     assert len(rows) == len(dataset) == 24
 
 
+def test_first_rows_and_other_pictures():
+    rows = PictureRows(SMALL, CPU, Laps(CPU))
+    few = rows.first(5)
+    assert (len(few), len(rows)) == (5, 24)
+    assert torch.equal(few.take(torch.tensor([4])), rows.take(torch.tensor([4])))
+    assert len(rows.another(Pictures(clusters=2, size=3, categories=2, pixels=8))) == 6
+
+
 def test_moments_are_those_of_the_channels():
     rows = PictureRows(SMALL, CPU, Laps(CPU))
     mean, scale = rows.moments(np.arange(len(SMALL)))

@@ -11,17 +11,13 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 import unsplit
+from experiments.artificial import DIVERGENCES, PAPER
 from experiments.core import Result
 from experiments.imagenet_realistic.overclustering import Overclustering
 from unsplit import MergeTree, PairwiseTVD, PartitionWarning
 from unsplit.baselines import euclidean
 
-# As the paper says: one split; hard accuracy of the paper's own loss.
-PAPER: dict[str, Any] = {"holdout": 0.2, "loss": "pairwise"}
 FOLDS = 5
-
-# From one training, whatever it was: all pairs of clusters ranked by one of these, on the average.
-DIVERGENCES = ("tv", "lecam", "js", "hellinger", "overlap", "auc")
 
 
 def by_features(case: Overclustering) -> Result:

@@ -16,7 +16,7 @@ from experiments.imagenet_realistic.numbers import (
     places,
 )
 from experiments.imagenet_realistic.tables import by_method, by_variant, costs, overclusterings
-from experiments.words import listed
+from experiments.words import listed, unmeasured
 
 # Merges that the paper looks at, and those where clusters become hard to tell apart.
 FEW, MANY = 7, 12
@@ -69,7 +69,7 @@ def _pure(results: Sequence[Result]) -> Claim:
         )
         good.append(low <= np.mean(pure) <= high and few <= np.mean(unique) <= many)
     if not said:
-        return Claim(claim, "", "not measured")
+        return unmeasured(claim)
     return Claim(claim, "; ".join(said), "reproduced" if any(good) else "not reproduced")
 
 
@@ -113,7 +113,7 @@ def _judged(results: Sequence[Result], claim: str, name: str, test: Test) -> Cla
     claim = f"{claim}: {THEIRS[name]}."
     place = nearest_in_purity(results, name)
     if place is None:
-        return Claim(claim, "", "not measured")
+        return unmeasured(claim)
     said, verdict = test(*paired(results, place, name))
     others = [other for other in places(results) if other != place]
     words = [f"{place}: {said}", *_elsewhere(results, others, name, test)]
@@ -177,7 +177,7 @@ def _own_claim(
             found[place] = test(both[0][:, :MANY], both[1][:, :MANY])
     judged = nearest_in_purity(results, "default", list(found))
     if judged is None:
-        return Claim(claim, "", "not measured")
+        return unmeasured(claim)
     order = [judged, *(place for place in found if place != judged)]
     said = "; ".join(f"{place}: {found[place][0]}" for place in order)
     return Claim(claim, said, "reached" if found[judged][1] else "not reached")

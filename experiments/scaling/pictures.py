@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 
 from experiments.scaling.laps import Laps
 from unsplit.data import Rows
+from unsplit.data.base import evenly
 
 # Cells along a side of what is then blown up, and how far their colours reach from grey.
 GRID, REACH = 8, 60
@@ -76,9 +77,10 @@ class PictureRows(Rows):
 
     def __init__(self, pictures: Pictures, device: torch.device, laps: Laps) -> None:
         self.pictures, self.device, self.laps = pictures, device, laps
+        self.n = len(pictures)
 
     def __len__(self) -> int:
-        return len(self.pictures)
+        return self.n
 
     def take(self, index: Tensor) -> Tensor:
         """Images at ``index``."""
@@ -99,18 +101,19 @@ class PictureRows(Rows):
 
     def moments(self, index: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Mean and scale of the channels over some images."""
-        some = index[:: -(-len(index) // LOOKED_AT)]
-        images = self.take(torch.from_numpy(some).to(self.device)).float()
+        images = self.take(torch.from_numpy(evenly(index, LOOKED_AT)).to(self.device)).float()
         scale, mean = torch.std_mean(images, dim=(0, 2, 3))
         return mean.view(-1, 1, 1), scale.view(-1, 1, 1)
 
     def first(self, n: int) -> Self:
-        """Nobody asks."""
-        raise NotImplementedError
+        """The first n rows."""
+        some = self.another(self.pictures)
+        some.n = n
+        return some
 
-    def another(self, X: Any) -> Self:
-        """Nobody asks."""
-        raise NotImplementedError
+    def another(self, X: Pictures) -> Self:
+        """Other pictures."""
+        return type(self)(X, self.device, self.laps)
 
 
 class PictureDataset(Dataset[Tensor]):
