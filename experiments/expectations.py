@@ -38,7 +38,7 @@ def unexpected(results: Sequence[Result], expected: Sequence[dict[str, Any]]) ->
             if abs(number - one["value"]) > one["tolerance"]:
                 name = file_of(one["cell"]).removesuffix(".json")
                 sentences.append(
-                    f"{name}: {', '.join(one['number'])} is {number:.4g}, "
+                    f"{name}: {', '.join(map(str, one['number']))} is {number:.4g}, "
                     f"expected {one['value']:.4g} ± {one['tolerance']:.2g}"
                 )
     return sentences

@@ -39,6 +39,7 @@ def quality_by_size(results: Sequence[Result], path: Path) -> Path:
             column[1].plot(xs, ys, "o-", color=colour, label=name)
         column[0].set(title=f"noise {noise:.0%}", yscale="log")
         column[1].set_xlabel("cluster size s")
+    _zero_at_floor(axes[0, 0])
     axes[0, 0].set_ylabel("1 − Q")
     axes[1, 0].set_ylabel("A")
     figure.legend(
@@ -76,8 +77,9 @@ def networks_by_size(results: Sequence[Result], path: Path) -> Path:
         ):
             ax.plot(*_by_size(here, value), "o-", color=colour, label=backbone)
     axes[0].set(xlabel="cluster size s", ylabel="1 − Q", yscale="log")
+    _zero_at_floor(axes[0])
     axes[1].set(xlabel="cluster size s", ylabel="A")
-    axes[0].legend(frameon=False)
+    axes[1].legend(frameon=False, loc="center right")
     return _saved(figure, path)
 
 
@@ -88,6 +90,16 @@ def _lines_of_quality(ax: Any, results: Sequence[Result]) -> None:
         found = [r for r in results if r["estimator"] == name]
         xs, ys = _by_size(found, lambda r, d=divergence: max(r["1-Q"][d], FLOOR))
         ax.plot(xs, ys, "o-", color=colour, markersize=4, label=label)
+
+
+def _zero_at_floor(ax: Any) -> None:
+    """A logarithmic axis has no zero; whatever is at the floor is one."""
+    low, high = ax.get_ylim()
+    if low < FLOOR * 2:
+        powers = range(-6, 1)
+        names = ["0", *(f"$10^{{{n}}}$" for n in powers)]
+        ax.set_yticks([FLOOR, *(10.0**n for n in powers)], names)
+        ax.set_ylim(low, high)
 
 
 def _by_size(results: Sequence[Result], value: Any) -> tuple[list[float], list[float]]:

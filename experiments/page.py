@@ -66,7 +66,10 @@ def _made_with(results: Sequence[Result]) -> str:
     """Where and how long."""
     minutes = sum(result["seconds"] for result in results) / 60
     where = sorted({result["made with"].split(", unsplit")[0] for result in results})
-    return f"Here: {len(results)} cells, {minutes:.1f} minutes in all ({'; '.join(where)}).\n"
+    most = max(result.get("at once", 1) for result in results)
+    beside = f", up to {most} at a time" if most > 1 else ""
+    took = f"{minutes:.1f} minutes in all{beside}"
+    return f"Here: {len(results)} cells, {took} ({'; '.join(where)}).\n"
 
 
 def _all_claims(claims: dict[str, list[Claim]]) -> str:

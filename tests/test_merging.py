@@ -2,7 +2,7 @@
 
 import copy
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -97,6 +97,31 @@ def test_linkage_of_an_estimate_takes_the_divergence_asked_for(statistic):
     assert (tree.statistic, tree.strategy) == (statistic, "average linkage")
     assert node_members(tree.merges, 6) == node_members(plain.merges, 6)
     np.testing.assert_allclose(tree.linkage[:, 2], plain.linkage[:, 2], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("n_noise", "wishes", "statistic"),
+    [
+        (140, {"n_clusters": 2}, "overlap"),  # as many outside as in clusters
+        (139, {"n_clusters": 2}, "lecam"),
+        (140, {"n_clusters": 2, "statistic": "tv"}, "tv"),
+        (140, {"max_tvd": 0.5}, "lecam"),
+        (140, {}, "lecam"),
+    ],
+)
+def test_cores_are_ranked_by_overlap_when_their_number_is_said(n_noise, wishes, statistic):
+    result = replace(spread(), n_noise=n_noise)
+    assert merge(result, **wishes).statistic == statistic
+
+
+def test_no_valley_goes_first_between_cores():
+    cells, _ = gaussian_estimate([[0, 0], [4.0, 0], [0, 5.5], [9, 9]], 60, scales=0.8)
+    cores = replace(cells, n_noise=1000)
+    plain = merge(cells.divergence("overlap"), n_clusters=1)
+    tree = merge(cores, n_clusters=1)
+    assert node_members(tree.merges, 4) == node_members(plain.merges, 4)
+    assert all(step.why.endswith("closest pair") for step in tree.merges)
+    assert any("valley" in step.why for step in merge(cells, n_clusters=1).merges)
 
 
 def test_a_plain_matrix_has_distances_and_nothing_else():

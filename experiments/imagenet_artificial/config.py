@@ -17,5 +17,5 @@ class Config:
     course: tuple[int, ...]
 
 
-FULL = Config(sizes=(50, 125, 200), noises=(0.0, 0.1, 0.3), epochs=15, course=(1, 2, 4, 8, 16, 32))
+FULL = Config(sizes=(50, 125, 200), noises=(0.0, 0.1, 0.3), epochs=10, course=(1, 2, 4, 8, 16))
 QUICK = Config(sizes=(10,), noises=(0.3,), epochs=1, course=(1, 2))

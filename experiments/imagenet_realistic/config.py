@@ -78,7 +78,7 @@ FULL = Config(
         "32 pixels",
         "finer maps",
     ),
-    ablated=3,
+    ablated=5,
     plan=Plan(clusters=500, rounds=40, epochs=3, components=64),
 )
 QUICK = Config(
@@ -89,7 +89,7 @@ QUICK = Config(
     retrained=(8,),
     merges=3,
     epochs=3,
-    variants=("no augmentation", "2 epochs"),
+    variants=("no augmentation", "more augmentation"),
     ablated=1,
     plan=Plan(clusters=8, rounds=1, epochs=1, components=8),
 )

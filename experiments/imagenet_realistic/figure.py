@@ -10,6 +10,7 @@ import numpy as np
 from experiments.core import Result
 from experiments.figures import COLOURS
 from experiments.imagenet_realistic.numbers import (
+    BEST,
     PAPER_PURITY,
     Place,
     curves,
@@ -25,10 +26,13 @@ LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "euclidean": ("Euclidean distance", {"color": COLOURS[3], "linestyle": "--", "marker": "s"}),
     "paper": ("paper: retrained", {"color": COLOURS[1], "linestyle": "-", "marker": "^"}),
     "default": ("default, trained once", {"color": COLOURS[0], "linestyle": "-", "marker": "o"}),
-    "average overlap": ("overlap, same training", {"color": COLOURS[2], "linestyle": "-."}),
+    BEST: (
+        "best: more augmentation, both distances",
+        {"color": COLOURS[2], "linestyle": "-.", "marker": "D"},
+    ),
     "compose": ("compose, same training", {"color": COLOURS[5], "linestyle": ":"}),
 }
-MAIN = ("euclidean", "paper", "default")
+MAIN = ("euclidean", "paper", "default", BEST)
 COLUMNS = 5
 
 
@@ -81,7 +85,7 @@ def _mean_lines(ax: Any, results: Sequence[Result], place: Place, wrong: bool) -
     for name, (label, look) in LINES.items():
         found = list(curves(results, place, name).values())
         if found:
-            length = min(map(len, found))
+            length = min(MANY, *map(len, found))
             _line(ax, shown(np.mean([curve[:length] for curve in found], axis=0)), label, look)
     numbers = range(1, _longest(results) + 1)
     _limit(ax, shown(np.array([mean_possible(results, place, m) for m in numbers])))
@@ -102,7 +106,7 @@ def by_subset(results: Sequence[Result], place: Place, path: Path) -> Path:
         _panel(ax, f"subset {subset} (purity {pure:.0%})")
         for name in MAIN:
             if subset in (found := curves(results, place, name)):
-                _line(ax, found[subset], *LINES[name])
+                _line(ax, found[subset][:MANY], *LINES[name])
         _limit(ax, [min(m, possible[subset]) for m in range(1, _longest(results) + 1)])
         ax.set(xlabel="merges", ylabel="correct merges")
         ax.label_outer()
@@ -170,7 +174,8 @@ def _limit(ax: Any, values: Sequence[float]) -> None:
 
 
 def _longest(results: Sequence[Result]) -> int:
-    return max(len(curve) for r in results for curve in r.get("CM", {}).values())
+    longest = max(len(curve) for r in results for curve in r.get("CM", {}).values())
+    return min(MANY, longest)
 
 
 def _with_legend(figure: Any, path: Path) -> Path:

@@ -2,8 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import unsplit
 from experiments.artificial import DIVERGENCES, PAPER
 from experiments.core import Result
 from experiments.imagenet_realistic.overclustering import Overclustering
-from unsplit import MergeTree, PairwiseTVD, PartitionWarning
+from unsplit import PairwiseTVD, PartitionWarning
 from unsplit.baselines import euclidean
 
 FOLDS = 5
@@ -31,9 +30,13 @@ def linked(case: Overclustering, distances: NDArray[np.float64]) -> list[int]:
 
 
 def trained_once(case: Overclustering, X: Any, **choices: Any) -> Result:
-    """Cross-fitted once; CM for every way to rank pairs by what came out."""
+    """Cross-fitted once; CM for every way to rank pairs by what came out.
+
+    ``X`` are all images of the subset, as :meth:`Overclustering.with_outside` has them.
+    """
+    _, labels = case.with_outside()
     start = time.monotonic()
-    result = unsplit.pairwise_tvd(X, case.labels, cv=FOLDS, **choices)
+    result = unsplit.pairwise_tvd(X, labels, cv=FOLDS, **choices)
     seconds = time.monotonic() - start
     return {
         "CM": ranked(case, result),
@@ -48,14 +51,15 @@ def trained_once(case: Overclustering, X: Any, **choices: Any) -> Result:
 def ranked(case: Overclustering, result: PairwiseTVD) -> dict[str, list[int]]:
     """CM of many ways to merge by one estimate.
 
-    "default" is what :func:`unsplit.merge` does when told a number of clusters: pairs without a
-    valley between them first, if clusters look like pieces of a partition.  "plain" ways go by
-    distance alone.  "+ euclidean" goes by the mean rank among both distances.
+    "default" is what :func:`unsplit.merge` does when told a number of clusters, which is average
+    linkage of overlap where most images are in no cluster.  "valleys first" is what it does
+    elsewhere.  "+ euclidean" goes by the mean rank among both distances.
     """
+    forgotten = replace(result, n_noise=0)  # that there are images in no cluster
     right = {
         "default": case.right(unsplit.merge(result, n_clusters=1).linkage),
         "compose": case.right(unsplit.merge(result, n_clusters=1, strategy="compose").linkage),
-        "plain compose": case.right(_unguided(result).linkage),
+        "valleys first": case.right(unsplit.merge(forgotten, n_clusters=1).linkage),
     }
     right |= {f"average {name}": linked(case, result.divergence(name)) for name in DIVERGENCES}
     far = ranks(euclidean(case.features, case.labels))
@@ -128,17 +132,6 @@ def closest(distances: NDArray[np.float64], rng: np.random.Generator) -> NDArray
 
 def _found(result: PairwiseTVD) -> int:
     """How many clusters remain if nobody says a number."""
-    with _whatever_they_look_like():
-        return unsplit.merge(result).n_clusters
-
-
-def _unguided(result: PairwiseTVD) -> MergeTree:
-    with _whatever_they_look_like():
-        return unsplit.merge(result, max_tvd=1.0, strategy="compose")
-
-
-@contextmanager
-def _whatever_they_look_like() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PartitionWarning)
-        yield
+        return unsplit.merge(result).n_clusters

@@ -1,13 +1,13 @@
 """Results, sorted: which merges were right, where, and by which method."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from experiments.core import Result
-from experiments.imagenet_realistic.variants import USUAL
+from experiments.imagenet_realistic.variants import AUGMENTED, USUAL
 
 Table = NDArray[np.float64]
 
@@ -16,6 +16,10 @@ PAPER_PURITY = (0.912, 0.918, 0.903, 0.928, 0.945, 0.917, 0.890, 0.894, 0.953, 0
 PAPER_UNIQUE = (8, 8, 6, 7, 7, 9, 9, 8, 8, 7)
 
 NAMES = {"sscd": "SSCD", "deepcluster": "DeepCluster"}
+
+# All that one has: the training that A prefers, and both distances.
+BEST = "best"
+BEST_RANKING = "average overlap + euclidean"
 
 
 class Place(NamedTuple):
@@ -30,8 +34,13 @@ class Place(NamedTuple):
 
 def usual(results: Sequence[Result], place: Place) -> Iterator[Result]:
     """What was merged there, trained as usual."""
+    return trained(results, place, USUAL)
+
+
+def trained(results: Sequence[Result], place: Place, variant: str) -> Iterator[Result]:
+    """What was merged there, trained in this way."""
     for r in results:
-        if r.get("variant") == USUAL and (r["representation"], r["s"]) == place:
+        if r.get("variant") == variant and (r["representation"], r["s"]) == place:
             yield r
 
 
@@ -48,12 +57,20 @@ def described(results: Sequence[Result], place: Place, what: str) -> dict[int, f
 
 def curves(results: Sequence[Result], place: Place, name: str) -> dict[int, list[int]]:
     """CM(1), CM(2), … by subset."""
-    return {r["subset"]: r["CM"][name] for r in usual(results, place) if name in r["CM"]}
+    if name == BEST:
+        return _curves(trained(results, place, AUGMENTED), BEST_RANKING)
+    return _curves(usual(results, place), name)
+
+
+def _curves(some: Iterable[Result], name: str) -> dict[int, list[int]]:
+    return {r["subset"]: r["CM"][name] for r in some if name in r["CM"]}
 
 
 def rankings(results: Sequence[Result]) -> list[str]:
     """All ways to merge that were tried, in the order of their first appearance."""
-    return list(dict.fromkeys(name for r in results for name in r.get("CM", {})))
+    names = dict.fromkeys(name for r in results for name in r.get("CM", {}))
+    augmented = any(r.get("variant") == AUGMENTED for r in results)
+    return [*names, BEST] if augmented else list(names)
 
 
 def paired(

@@ -17,13 +17,20 @@ class Overclustering(NamedTuple):
     """The images that are in a cluster.
 
     ``rows`` are their places among all images, ``labels`` their clusters from 0 to k − 1,
-    ``categories`` what they show and ``features`` their rows of the representation.
+    ``categories`` what they show and ``features`` their rows of the representation; ``outside``
+    are the places of the subset's images that are in no cluster.
     """
 
     rows: Index
     labels: Index
     categories: NDArray[Any]
     features: NDArray[np.float32]
+    outside: Index
+
+    def with_outside(self) -> tuple[Index, Index]:
+        """Places and labels of all images of the subset, −1 for those in no cluster."""
+        nowhere = np.full(len(self.outside), -1)
+        return np.append(self.rows, self.outside), np.append(self.labels, nowhere)
 
     def described(self) -> Result:
         """Purity, categories that are some cluster's majority, and merges that can be right."""
@@ -63,5 +70,6 @@ def overcluster(
     rows = members(categories, config.categories, subset, seed)
     # A few thousand rows: no other device is worth the way there.
     labels = greedy_dense(features[rows], config.k, size, device="cpu")
-    rows, labels = rows[labels >= 0], labels[labels >= 0]
-    return Overclustering(rows, labels, categories[rows], features[rows])
+    inside = labels >= 0
+    some = rows[inside]
+    return Overclustering(some, labels[inside], categories[some], features[some], rows[~inside])

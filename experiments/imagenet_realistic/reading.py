@@ -6,6 +6,7 @@ import numpy as np
 
 from experiments.core import Claim, Result
 from experiments.imagenet_realistic.numbers import (
+    BEST,
     PAPER_PURITY,
     PAPER_UNIQUE,
     Place,
@@ -15,13 +16,19 @@ from experiments.imagenet_realistic.numbers import (
     paired,
     places,
 )
-from experiments.imagenet_realistic.tables import by_method, by_variant, costs, overclusterings
+from experiments.imagenet_realistic.tables import (
+    by_method,
+    by_variant,
+    costs,
+    overclusterings,
+    seconds_alone,
+)
 from experiments.words import listed, unmeasured
 
 # Merges that the paper looks at, and those where clusters become hard to tell apart.
 FEW, MANY = 7, 12
 
-THEIRS = {"paper": "the paper's method", "default": "our default"}
+THEIRS = {"paper": "the paper's method", "default": "our default", BEST: "our best"}
 
 Test = Callable[[Table, Table], tuple[str, str]]
 
@@ -32,15 +39,16 @@ def table(results: Sequence[Result]) -> str:
         ("Over-clusterings by Algorithm 1, subset by subset.", overclusterings(results)),
         (
             f"Correct merges after {FEW} and after {MANY}, mean over the subsets. All but the "
-            "first three come from one cross-fitted training: as the default, composed, or average "
-            "linkage of a divergence, or of the mean rank among it and the Euclidean distance. The "
-            "best is in bold; a dash where so many merges were not made.",
+            "first three come from one cross-fitted training: as the default, composed, with "
+            "valleys first as if no image were outside, or average linkage of a divergence, or of "
+            "the mean rank among it and the Euclidean distance. *best* is the last of these with "
+            "more augmentation. The highest is in bold; a dash where nothing was measured.",
             by_method(results, FEW, MANY),
         ),
         ("What a subset costs, trained with nothing else on the machine.", costs(results)),
         (
             "Other ways to train once, mean over the same subsets of correct merges by the default "
-            "and by overlap.",
+            "(overlap) and by the Le Cam distance.",
             by_variant(results, FEW, MANY),
         ),
     ]
@@ -52,7 +60,7 @@ def claims(results: Sequence[Result]) -> list[Claim]:
     found = [_pure(results)]
     for claim, test in STATEMENTS.items():
         found += [_judged(results, claim, name, test) for name in THEIRS]
-    return [*found, _aim(results), _once(results)]
+    return [*found, _aim(results, "default"), _aim(results, BEST), _once(results)]
 
 
 def _pure(results: Sequence[Result]) -> Claim:
@@ -136,12 +144,12 @@ def _verdict(holds: bool, weaker: bool) -> str:
     return "reproduced" if holds else "changed" if weaker else "not reproduced"
 
 
-def _aim(results: Sequence[Result]) -> Claim:
+def _aim(results: Sequence[Result], name: str) -> Claim:
     claim = (
-        f"(Ours:) the default is on the average not below Euclidean distance at 1–{FEW} merges, "
+        f"(Ours:) {THEIRS[name]} is on the average not below Euclidean distance at 1–{FEW} merges, "
         f"and clearly above it at {FEW + 1}–{MANY}."
     )
-    return _own_claim(results, claim, "euclidean", _not_below_then_above)
+    return _own_claim(results, claim, (name, "euclidean"), _not_below_then_above)
 
 
 def _not_below_then_above(ours: Table, euclidean: Table) -> tuple[str, bool]:
@@ -155,7 +163,12 @@ def _not_below_then_above(ours: Table, euclidean: Table) -> tuple[str, bool]:
 
 def _once(results: Sequence[Result]) -> Claim:
     claim = f"(Ours:) one training makes as many correct merges as one before each of {MANY}."
-    return _own_claim(results, claim, "paper", _as_many)
+    found = _own_claim(results, claim, ("default", "paper"), _as_many)
+    seconds = seconds_alone(results)
+    if len(seconds) < 2:
+        return found
+    said = f"{seconds['cross-fitted']:.0f} seconds against {seconds['paper']:.0f}"
+    return found._replace(ours=f"{found.ours}; {said} with nothing else on the machine")
 
 
 def _as_many(ours: Table, retrained: Table) -> tuple[str, bool]:
@@ -166,16 +179,16 @@ def _as_many(ours: Table, retrained: Table) -> tuple[str, bool]:
 def _own_claim(
     results: Sequence[Result],
     claim: str,
-    other: str,
+    names: tuple[str, str],
     test: Callable[[Table, Table], tuple[str, bool]],
 ) -> Claim:
-    """Of the default; where purity is most like the paper's the words come first, and count."""
+    """Of one of two ways; where purity is most like the paper's the words come first, and count."""
     found = {}
     for place in places(results):
-        both = paired(results, place, "default", other)
+        both = paired(results, place, *names)
         if both[0].shape[1] >= MANY:
             found[place] = test(both[0][:, :MANY], both[1][:, :MANY])
-    judged = nearest_in_purity(results, "default", list(found))
+    judged = nearest_in_purity(results, names[0], list(found))
     if judged is None:
         return unmeasured(claim)
     order = [judged, *(place for place in found if place != judged)]

@@ -8,6 +8,7 @@ import numpy as np
 from benchmarks import markdown
 from experiments.core import Result
 from experiments.imagenet_realistic.numbers import (
+    BEST,
     PAPER_PURITY,
     PAPER_UNIQUE,
     described,
@@ -19,7 +20,7 @@ from experiments.imagenet_realistic.numbers import (
 from experiments.imagenet_realistic.variants import USUAL
 
 # In this order, then whatever else there is.
-FIRST = ("euclidean", "paper", "paper, once", "default", "compose")
+FIRST = ("euclidean", "paper", "paper, once", "default", BEST, "compose")
 
 
 def overclusterings(results: Sequence[Result]) -> str:
@@ -71,24 +72,37 @@ def _numbers(values: Sequence[float], bold: bool = False) -> str:
 
 def costs(results: Sequence[Result]) -> str:
     """Networks, epochs of all of them, and seconds where nothing else ran beside."""
+    seconds, rows = seconds_alone(results), []
+    for method, cases in _on_the_same(results).items():
+        # Folds go through their epochs side by side.
+        beside = cases[0]["networks"] if method == "cross-fitted" else 1
+        epochs = float(np.mean([beside * r["epochs run"] for r in cases]))
+        timed = seconds.get(method, float("nan"))
+        n_timed = len(_undisturbed(cases))
+        rows.append((method, cases[0]["networks"], epochs, timed, len(cases), n_timed))
+    header = ("", "networks", "epochs of all", "seconds", "subsets", "of them timed")
+    return markdown.table(header, rows, ".3g") if rows else ""
+
+
+def seconds_alone(results: Sequence[Result]) -> dict[str, float]:
+    """Median seconds of training on the same subsets, by method, of what nothing ran beside."""
+    alone = {method: _undisturbed(cases) for method, cases in _on_the_same(results).items()}
+    return {method: float(np.median(values)) for method, values in alone.items() if values}
+
+
+def _undisturbed(cases: Sequence[Result]) -> list[float]:
+    return [r["training seconds"] for r in cases if r.get("at once", 1) == 1]
+
+
+def _on_the_same(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """One training and retraining, on the subsets that have both."""
     of = {
         method: {(r["representation"], r["s"], r["subset"]): r for r in found}
         for method in ("cross-fitted", "paper")
         if (found := [r for r in results if r["method"] == method and r["variant"] == USUAL])
     }
-    both = set.intersection(*map(set, of.values())) if of else set()
-    rows = []
-    for method, by_case in of.items():
-        cases = [by_case[case] for case in sorted(both)]
-        if cases:
-            # Folds go through their epochs side by side.
-            beside = cases[0]["networks"] if method == "cross-fitted" else 1
-            epochs = float(np.mean([beside * r["epochs run"] for r in cases]))
-            alone = [r["training seconds"] for r in cases if r.get("at once", 1) == 1]
-            seconds = float(np.median(alone)) if alone else float("nan")
-            rows.append((method, cases[0]["networks"], epochs, seconds, len(cases), len(alone)))
-    header = ("", "networks", "epochs of all", "seconds", "subsets", "of them timed")
-    return markdown.table(header, rows, ".3g") if rows else ""
+    both = sorted(set.intersection(*map(set, of.values()))) if of else []
+    return {method: [by_case[case] for case in both] for method, by_case in of.items() if both}
 
 
 def by_variant(results: Sequence[Result], *merges: int) -> str:
@@ -97,19 +111,22 @@ def by_variant(results: Sequence[Result], *merges: int) -> str:
     other = [r for r in once if r["variant"] != USUAL]
     if not other:
         return ""
-    where = {(r["representation"], r["s"]) for r in other}
-    subsets = {r["subset"] for r in other}
-    same = [r for r in once if (r["representation"], r["s"]) in where and r["subset"] in subsets]
+    # Of some variants there are more sizes and subsets: the same for all.
+    cases: dict[str, set[Any]] = {}
+    for r in once:
+        cases.setdefault(r["variant"], set()).add((r["representation"], r["s"], r["subset"]))
+    same = set.intersection(*cases.values())
     rows = []
-    for variant in dict.fromkeys([USUAL, *(r["variant"] for r in other)]):
-        found = [r for r in same if r["variant"] == variant]
+    for variant in sorted(cases, key=lambda variant: variant != USUAL):
+        found = [r for r in once if r["variant"] == variant]
+        found = [r for r in found if (r["representation"], r["s"], r["subset"]) in same]
         if found:
             means = [
                 float(np.mean([r["CM"][name][min(m, len(r["CM"][name])) - 1] for r in found]))
-                for name in ("default", "average overlap")
+                for name in ("default", "average lecam")
                 for m in merges
             ]
             A, epochs = (float(np.mean([r[what] for r in found])) for what in ("A", "epochs run"))
             rows.append((variant, len(found), A, epochs, *means))
-    counts = [f"{name}, {m}" for name in ("default", "overlap") for m in merges]
+    counts = [f"{name}, {m}" for name in ("default", "lecam") for m in merges]
     return markdown.table(("", "subsets", "A", "epochs", *counts), rows, ".3g")

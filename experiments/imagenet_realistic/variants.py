@@ -12,6 +12,9 @@ from unsplit.backbones import ResNet18
 # What pairwise_tvd does if not told otherwise: at 64 pixels, mildly augmented, A says when to stop.
 USUAL = "usual"
 
+# What A prefers to it: images zoomed into and tinted more.
+AUGMENTED = "more augmentation"
+
 # How it trains a ResNet-18; an epoch of few images has ten steps.
 RESNET = TrainConfig(learning_rate=1e-3, weight_decay=0.1, batch_size=256)
 STEPS = 10
@@ -35,9 +38,7 @@ def training(variant: str, epochs: int) -> dict[str, Any]:
     different: dict[str, dict[str, Any]] = {
         USUAL: {},
         "no augmentation": {"augment": False},
-        "more augmentation": {
-            "augment": ImageAugmentation(crop=0.125, zoom=0.4, flip=True, colour=0.3)
-        },
+        AUGMENTED: {"augment": ImageAugmentation(crop=0.125, zoom=0.4, flip=True, colour=0.3)},
         "32 pixels": {},
         "finer maps": {"backbone": finer},
     }

@@ -13,7 +13,12 @@ class Config:
     points: int
 
 
-FULL = Config(
-    sizes=(10, 50, 100, 150), backbones=("pointnet++", "single-layer"), epochs=25, points=512
-)
-QUICK = Config(sizes=(10,), backbones=("pointnet++", "single-layer"), epochs=1, points=64)
+BETTER, SIMPLE = "pointnet++", "single-layer"
+
+# The same layer, given points by their first coordinate instead of in the file's random order.
+SORTED = "sorted single-layer"
+
+BACKBONES = (BETTER, SIMPLE, SORTED)
+
+FULL = Config(sizes=(10, 50, 100, 150), backbones=BACKBONES, epochs=16, points=512)
+QUICK = Config(sizes=(10,), backbones=BACKBONES, epochs=1, points=64)

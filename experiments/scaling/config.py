@@ -38,5 +38,5 @@ FULL = Config(
 )  # fmt: skip
 QUICK = Config(
     clusters=60, size=10, categories=6, pixels=16, looked_at=6, epochs=2,
-    features=32, batch=32, steps=2, budget=2**24, fed=256,
+    features=32, batch=32, steps=2, budget=2**27, fed=256,
 )  # fmt: skip

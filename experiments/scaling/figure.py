@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from experiments.core import Result
 from experiments.figures import COLOURS
@@ -24,8 +25,8 @@ def draw_growth(results: Sequence[Result], path: Path) -> Path:
     budget = heads[0]["budget"] / GIB
     axes[0].axhline(budget, color="#444444", linewidth=1, linestyle="--")
     axes[0].annotate(
-        f"{budget:.2g} GiB", (0.99, budget), xycoords=("axes fraction", "data"),
-        xytext=(0, 3), textcoords="offset points", ha="right",
+        f"{budget:.2g} GiB", (0.01, budget), xycoords=("axes fraction", "data"),
+        xytext=(0, 3), textcoords="offset points",
     )  # fmt: skip
     measured = all(head["measured memory"] for head in heads)
     axes[0].set_ylabel(
@@ -34,6 +35,9 @@ def draw_growth(results: Sequence[Result], path: Path) -> Path:
     axes[1].set_ylabel("time of a step, ms")
     for ax in axes:
         ax.set(xscale="log", yscale="log", xlabel="clusters k")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_formatter(NullFormatter())
         _mark(ax, PAPER_NAIVE, f"paper, k²: < {PAPER_NAIVE}")
         _mark(ax, PAPER_CLUSTERS, f"paper, k: {PAPER_CLUSTERS:,}")
         ax.grid(alpha=0.3)

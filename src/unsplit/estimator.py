@@ -84,7 +84,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         max_tvd: float | None = None,
         alpha: float | None = None,
         strategy: str = "linkage",
-        statistic: str = "lecam",
+        statistic: str = "auto",
         linkage: str = "average",
         must_link: Sequence[Link] = (),
         cannot_link: Sequence[Link] = (),

@@ -54,7 +54,9 @@ how_to_merge = options.together(
         "--strategy", type=click.Choice(STRATEGIES), help="How to merge.  [default: linkage]"
     ),
     click.option(
-        "--statistic", type=click.Choice(NAMES), help="What ranks pairs.  [default: lecam]"
+        "--statistic",
+        type=click.Choice(("auto", *NAMES)),
+        help="What ranks pairs.  [default: auto, mostly lecam]",
     ),
     click.option(
         "--linkage",

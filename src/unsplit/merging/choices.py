@@ -18,6 +18,10 @@ PARTITION_TVD = 0.5
 # Held-out observations of a cluster that say where it lies.
 ENOUGH = 10
 
+# Where no more than this share of the observations is in a cluster, clusters are cores: what lies
+# between two of them was left out, so that a valley there says nothing.
+CORES = 0.5
+
 
 def check_strategy(
     strategy: str, linkage: str, has_scores: bool, n_clusters: int | None, has_estimate: bool
@@ -70,7 +74,7 @@ def stopping_rule(
     partition = looks_like_partition(result)
     if n_clusters is not None:
         # Cells without a valley between go first, so that the tree is the one of auto.
-        return Auto(partition=True) if partition else Always()
+        return Auto(partition=True) if partition and not are_cores(result) else Always()
     if partition:
         _warn_of_partition(result, auto=max_tvd is None and alpha is None)
     if max_tvd is not None:
@@ -91,6 +95,23 @@ def exactly(n: int, fewest: int | None, most: int | None, k: int) -> tuple[int, 
             "pass n_clusters alone."
         )
     return int(n), int(n)
+
+
+def ranking_statistic(statistic: str, result: PairwiseTVD, number_given: bool) -> str:
+    """What ranks pairs if that is left to us.
+
+    Cores can nearly all be told apart; what third observations say of two of them ranks better.
+    Where nobody says a number, the order matters less than the valleys, and lecam does better.
+    """
+    if statistic != "auto":
+        return statistic
+    return "overlap" if number_given and are_cores(result) else "lecam"
+
+
+def are_cores(result: PairwiseTVD) -> bool:
+    """Whether at least half of the observations are in no cluster."""
+    n_clustered = int(result.sizes.sum())
+    return n_clustered <= CORES * (n_clustered + result.n_noise)
 
 
 def looks_like_partition(result: PairwiseTVD) -> bool:

@@ -12,6 +12,7 @@ from unsplit.merging.choices import (
     check_strategy,
     exactly,
     looks_like_partition,
+    ranking_statistic,
     stopping_rule,
 )
 from unsplit.merging.clusters import (
@@ -39,7 +40,7 @@ def merge(
     max_tvd: float | None = None,
     alpha: float | None = None,
     strategy: str = "linkage",
-    statistic: str = "lecam",
+    statistic: str = "auto",
     linkage: str = "average",
     must_link: Iterable[Link] = (),
     cannot_link: Iterable[Link] = (),
@@ -67,7 +68,8 @@ def merge(
         ``n_clusters``.
     statistic : str
         The divergence that ranks pairs, for "linkage", "retrain" and "warm"; "compose" uses soft
-        accuracy, "spectral" the TVD.
+        accuracy, "spectral" the TVD.  "auto" is "lecam"; or "overlap" if ``n_clusters`` is given
+        and at least half of the observations are in no cluster, as after the paper's Algorithm 1.
     linkage : {"average", "single", "complete"}
         For strategy "linkage".
     must_link, cannot_link : iterables of pairs of cluster names
@@ -109,6 +111,8 @@ def merge(
         min_clusters, max_clusters = exactly(n_clusters, min_clusters, max_clusters, k)
     ids = given.ids[given.order]
     limits = constraints(ids, must_link, cannot_link, min_clusters, max_clusters)
+    if given.result is not None:
+        statistic = ranking_statistic(statistic, given.result, n_clusters is not None)
     ranking = _ranking(given, strategy, statistic, linkage, estimate, rule.reach is None)
     if strategy == "spectral":
         rule = SameGroup(_spectral_groups(ranking.distances(), n_clusters, random_state))
