@@ -15,7 +15,7 @@ from unsplit.randomness import private_randomness
 
 __all__ = ["cells", "claims", "draw", "minutes", "run", "table"]
 
-MINUTES = {"heads": 0.3, "reach": 0.5, "feeding": 0.4, "whole": 3.0}
+MINUTES = {"heads": 0.2, "reach": 0.1, "feeding": 0.2, "whole": 2.0}
 
 
 def cells(quick: bool) -> list[Cell]:
