@@ -119,19 +119,19 @@ def reach(outputs: str, precision: str, config: Config, device: torch.device) ->
 
     On CUDA by taking steps with torch confined to it; elsewhere what the head alone allows.
     """
-    size = config.features, config.batch, config.budget
+    size = config.features, config.batch, config.confined
     most = most_clusters(outputs, *size)
     if device.type == "cuda":
-        with at_most(config.budget, device):
+        with at_most(config.confined, device):
             most = largest(lambda k: _fits(outputs, k, precision, config, device), most)
     return {
-        "budget": config.budget,
+        "budget": config.confined,
         "measured memory": device.type == "cuda",
         "pixels": config.pixels,
         "batch": config.batch,
         "most clusters": most,
         "head alone": {
-            str(features): most_clusters(outputs, features, 0, config.budget)
+            str(features): most_clusters(outputs, features, 0, config.confined)
             for features in (config.features, 4096, UNPOOLED)
         },
     }

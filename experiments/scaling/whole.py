@@ -23,7 +23,7 @@ AHEAD = 20
 def whole(loss: str, config: Config, device: torch.device, quick: bool) -> dict[str, Any]:
     """Train, score and compare all pairs within the budget; seconds and memory of each part."""
     pictures = _pictures(config)
-    with at_most(config.budget, device):
+    with at_most(config.confined, device):
         laps = Laps(device)
         result = unsplit.pairwise_tvd(
             PictureRows(pictures, device, laps),
@@ -41,7 +41,7 @@ def whole(loss: str, config: Config, device: torch.device, quick: bool) -> dict[
         laps.end("distances")
     return {
         "n": len(pictures),
-        "budget": config.budget,
+        "budget": config.confined,
         "measured memory": device.type == "cuda",
         "parts": _rounded(laps.parts()),
         "epochs run": len(result.history.epoch),
