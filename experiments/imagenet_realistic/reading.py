@@ -42,7 +42,8 @@ def table(results: Sequence[Result]) -> str:
             "first three come from one cross-fitted training: as the default, composed, with "
             "valleys first as if no image were outside, or average linkage of a divergence, or of "
             "the mean rank among it and the Euclidean distance. *best* is the last of these with "
-            "more augmentation. The highest is in bold; a dash where nothing was measured.",
+            f"more augmentation. The highest after {MANY} is in bold; a dash where nothing was "
+            "measured.",
             by_method(results, FEW, MANY),
         ),
         ("What a subset costs, trained with nothing else on the machine.", costs(results)),

@@ -15,7 +15,9 @@ def table(results: Sequence[Result]) -> str:
         (r["s"], r["k"], r["backbone"], r["A"], *(r["1-Q"][name] for name in DIVERGENCES))
         for r in sorted(results, key=lambda r: (r["s"], r["backbone"]))
     ]
-    return markdown.table(("s", "k", "network", "A", *DIVERGENCES), rows, ".2g")
+    first, *rest = DIVERGENCES
+    header = ("s", "k", "network", "A", f"1 − Q by {first}", *rest)
+    return markdown.table(header, rows, ".2g")
 
 
 def claims(results: Sequence[Result]) -> list[Claim]:
