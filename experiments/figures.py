@@ -10,6 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from experiments.artificial import DIVERGENCES
 from experiments.core import Result
@@ -45,7 +46,7 @@ def quality_by_size(results: Sequence[Result], path: Path) -> Path:
     figure.legend(
         *axes[0, 0].get_legend_handles_labels(), loc="outside right center", frameon=False
     )
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def course(results: Sequence[Result], path: Path) -> Path:
@@ -64,7 +65,7 @@ def course(results: Sequence[Result], path: Path) -> Path:
         ax.set_xticks(epochs, [str(epoch) for epoch in epochs])
         ax.minorticks_off()
     axes[0, 0].legend(frameon=False)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def networks_by_size(results: Sequence[Result], path: Path) -> Path:
@@ -80,7 +81,7 @@ def networks_by_size(results: Sequence[Result], path: Path) -> Path:
     _zero_at_floor(axes[0])
     axes[1].set(xlabel="cluster size s", ylabel="A")
     axes[1].legend(frameon=False, loc="center right")
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def _lines_of_quality(ax: Any, results: Sequence[Result]) -> None:
@@ -111,7 +112,15 @@ def _by_size(results: Sequence[Result], value: Any) -> tuple[list[float], list[f
     return sizes, [float(np.mean(of[s])) for s in sizes]
 
 
-def _saved(figure: Any, path: Path) -> Path:
+def plain(axis: Any) -> None:
+    """Numbers as one writes them, also where a logarithmic scale has less than a decade."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
+def saved(figure: Any, path: Path) -> Path:
+    """Write a figure, and forget it."""
     figure.savefig(path, dpi=110)
     plt.close(figure)
     return path

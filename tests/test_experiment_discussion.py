@@ -12,7 +12,7 @@ from experiments.core import Setting, file_of
 from experiments.discussion import run as discussion
 from experiments.discussion.claims import claims
 from experiments.discussion.config import STRATEGIES, Size
-from experiments.discussion.merging import agreement, run_merging, run_spectral, spectral_groups
+from experiments.discussion.merging import agreement, run_merging, run_spectral
 from experiments.discussion.overclusterings import GREEDY, Problem, problem
 from experiments.discussion.summary import correlation, in_words, where
 from experiments.discussion.tables import table
@@ -93,14 +93,6 @@ def test_agreement_is_that_of_clustered_observations():
     expected = pair_counting_ari(categories[used], groups[labels[used] // 10])
     given = Problem(np.zeros((40, 1)), categories, labels, {})
     assert agreement(given, groups) == pytest.approx(expected)
-
-
-def test_spectral_clustering_finds_blocks_also_where_all_else_is_far():
-    block = np.repeat([0, 1, 2], 4)
-    distances = np.where(block[:, None] == block, 0.2, 1.0)
-    np.fill_diagonal(distances, 0)
-    groups = spectral_groups(distances, 3, seed=0)
-    assert pair_counting_ari(block, groups) == 1
 
 
 def test_spectral_part_has_every_statistic_both_ways(six_clusters):

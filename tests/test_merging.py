@@ -282,6 +282,14 @@ def test_spectral_has_the_groups_of_sklearn(n_clusters):
         assert partition_of(tree.groups) == partition_of(expected)
 
 
+def test_spectral_finds_blocks_also_where_all_else_is_far():
+    block = np.repeat([0, 1, 2], 4)
+    distances = np.where(block[:, None] == block, 0.2, 1.0)
+    np.fill_diagonal(distances, 0)
+    tree = merge(distances, strategy="spectral", n_clusters=3, random_state=0)
+    assert partition_of(tree.groups) == partition_of(block)
+
+
 def test_spectral_on_a_matrix():
     matrix = 1 - np.kron(np.eye(3), np.full((3, 3), 0.8))
     tree = merge(matrix, strategy="spectral", n_clusters=3, random_state=0)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib import pyplot as plt
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from experiments.core import Result
 from experiments.discussion.config import STRATEGIES, Case
@@ -19,7 +18,7 @@ from experiments.discussion.summary import (
     trained,
     where,
 )
-from experiments.figures import COLOURS
+from experiments.figures import COLOURS, plain, saved
 
 # What a logarithmic scale can show of 1 − Q where it is 0.
 FLOOR = 1e-4
@@ -41,12 +40,12 @@ def merging(results: Sequence[Result], path: Path) -> Path:
         _prices(ax, of_case(merges, case))
         ax.set_title(_in_lines(case), fontsize=9)
         ax.set(xscale="log", ylim=(-0.03, 1.06), xlabel="processor seconds, whole tree")
-        _plain(ax.xaxis)
+        plain(ax.xaxis)
         ax.set_ylabel("share of correct merges")
     if panels:
         handles = panels[0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside right center", frameon=False)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def _groups(ax: Any, spectral: Sequence[Result]) -> None:
@@ -94,7 +93,7 @@ def stopping(results: Sequence[Result], path: Path) -> Path:
         lines = [(r["fixed"], lambda one: one["epochs run"], [r]) for r in some]
         _curves(column, lines, "where A ends training")
         column[1].set_xlabel("epochs")
-        _plain(column[1].xaxis)
+        plain(column[1].xaxis)
     return _finished(figure, axes, path)
 
 
@@ -139,14 +138,7 @@ def _curves(column: Any, lines: Sequence[Line], marked: str) -> None:
             chosen, [one["A"] for one in stars], "*", color=COLOURS[2], ms=10, mec="black", mew=0.6
         )
     column[0].set(xscale="log", yscale="log")
-    _plain(column[0].yaxis)
-
-
-def _plain(axis: Any) -> None:
-    """Numbers as one writes them, also where a logarithmic scale has less than a decade."""
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())
+    plain(column[0].yaxis)
 
 
 def _two_rows(n_columns: int) -> tuple[Any, Any]:
@@ -164,14 +156,8 @@ def _finished(figure: Any, axes: Any, path: Path) -> Path:
         [h for some, _ in handles for h in some], [label for _, some in handles for label in some],
         loc="outside lower center", ncols=4, frameon=False,
     )  # fmt: skip
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def _in_lines(case: Case) -> str:
     return in_words(case).replace(", ", "\n")
-
-
-def _saved(figure: Any, path: Path) -> Path:
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-    return path

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import SpectralClustering
 from sklearn.metrics import adjusted_rand_score
 
 import unsplit
@@ -28,9 +27,6 @@ from unsplit.metrics import (
 
 STATISTICS = ("tv", "lecam", "overlap")
 
-# A hair above zero keeps the graph in one piece, without which there is no embedding.
-LEAST_AFFINITY = 1e-6
-
 
 def run_spectral(given: Problem, seed: int, device: str, epochs: int) -> Result:
     """Spectral clustering of 1 − distance against the average-linkage tree of the same matrix."""
@@ -44,9 +40,9 @@ def run_spectral(given: Problem, seed: int, device: str, epochs: int) -> Result:
     found: dict[str, dict[str, float]] = {"linkage": {}, "spectral": {}}
     for name in STATISTICS:
         matrix = result.divergence(name)
-        tree = unsplit.merge(matrix, n_clusters=groups)
-        found["linkage"][name] = agreement(given, tree.groups)
-        found["spectral"][name] = agreement(given, spectral_groups(matrix, groups, seed))
+        for strategy, by_name in found.items():
+            tree = unsplit.merge(matrix, n_clusters=groups, strategy=strategy, random_state=seed)
+            by_name[name] = agreement(given, tree.groups)
     return about(given, result) | {
         "groups": groups,
         "ARI": found,
@@ -60,22 +56,6 @@ def _by_majority(given: Problem) -> NDArray[np.int64]:
     """The right groups: more than that no merging can do, for clusters are not pure."""
     majority = majority_categories(given.labels, given.categories)
     return np.unique(majority, return_inverse=True)[1].astype(np.int64)
-
-
-def spectral_groups(distances: NDArray[np.float64], n_groups: int, seed: int) -> NDArray[np.int64]:
-    """Group of every cluster.
-
-    Examples
-    --------
-    >>> near, far = 0.1, 0.9
-    >>> distances = np.array([[0, near, far], [near, 0, far], [far, far, 0]])
-    >>> a, b, c = spectral_groups(distances, 2, seed=0)
-    >>> bool(a == b != c)
-    True
-    """
-    affinity = np.clip(1 - distances, LEAST_AFFINITY, 1.0)
-    model = SpectralClustering(n_groups, affinity="precomputed", random_state=seed)
-    return model.fit_predict(affinity).astype(np.int64)
 
 
 def run_merging(given: Problem, strategy: str, seed: int, device: str, epochs: int) -> Result:

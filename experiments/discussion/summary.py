@@ -1,14 +1,13 @@
 """What many cells say together."""
 
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import ConstantInputWarning, spearmanr
 
 from experiments.core import Result
 from experiments.discussion.config import Case
+from experiments.words import together
 
 WORDS = {"noise": "random split", "k-means": "k-means", "greedy": "Algorithm 1"}
 
@@ -96,10 +95,7 @@ def correlation(trained: Sequence[Result], statistic: str = "tv") -> float:
     >>> correlation([{"A": a, "1-Q": {"tv": 1 - a**2}} for a in (0.5, 0.7, 0.9)])
     1.0
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConstantInputWarning)
-        found = spearmanr([t["A"] for t in trained], [-error(t, statistic) for t in trained])
-    return float(found.statistic)
+    return together([t["A"] for t in trained], [-error(t, statistic) for t in trained])
 
 
 def trained(choice: Result) -> list[Result]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from benchmarks import markdown
 from experiments.core import Result
 from experiments.discussion.config import STRATEGIES
 from experiments.discussion.merging import STATISTICS
@@ -35,7 +36,7 @@ def table(results: Sequence[Result]) -> str:
     for title, head, rows_of in parts:
         rows = list(rows_of(results))
         if rows:
-            texts.append("\n".join([f"**{title}**", "", *_lines([head, *rows])]))
+            texts.append(f"**{title}**\n\n{markdown.table(head, rows)}")
     return "\n\n".join(texts)
 
 
@@ -130,8 +131,3 @@ def _by_case(results: Sequence[Result]) -> Iterator[tuple[tuple[str, str], list[
 
 def _values(values: Any) -> str:
     return ", ".join(value if isinstance(value, str) else f"{value:g}" for value in values)
-
-
-def _lines(rows: Sequence[Row]) -> Iterator[str]:
-    head, *body = (f"| {' | '.join(map(str, row))} |" for row in rows)
-    yield from (head, "|" + "---|" * len(rows[0]), *body)

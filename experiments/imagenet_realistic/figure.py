@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from experiments.core import Result
-from experiments.figures import COLOURS
+from experiments.figures import COLOURS, saved
 from experiments.imagenet_realistic.numbers import (
     BEST,
     PAPER_PURITY,
@@ -132,7 +132,7 @@ def by_purity(results: Sequence[Result], path: Path) -> Path:
             ax.plot(*np.array(sorted(map(tuple, means))).T, **look, label=label)
     ax.set(xlabel="purity of the over-clustering", ylabel=f"share right after {MANY} merges")
     ax.legend(frameon=False, loc="upper left")
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def _shares(results: Sequence[Result], place: Place, name: str) -> list[tuple[float, float]]:
@@ -187,10 +187,4 @@ def _with_legend(figure: Any, path: Path) -> Path:
     columns = 3 if figure.get_figwidth() > 8 else 2
     place = "outside lower center"
     figure.legend(named.values(), named.keys(), loc=place, ncols=columns, frameon=False)
-    return _saved(figure, path)
-
-
-def _saved(figure: Any, path: Path) -> Path:
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-    return path
+    return saved(figure, path)

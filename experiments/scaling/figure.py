@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from experiments.core import Result
-from experiments.figures import COLOURS
+from experiments.figures import COLOURS, plain, saved
 from experiments.scaling.config import GIB, PAPER_CLUSTERS, PAPER_NAIVE
 from experiments.scaling.reading import NAMES, gibibytes, of_part
 
@@ -35,17 +34,13 @@ def draw_growth(results: Sequence[Result], path: Path) -> Path:
     axes[1].set_ylabel("time of a step, ms")
     for ax in axes:
         ax.set(xscale="log", yscale="log", xlabel="clusters k")
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        ax.yaxis.set_major_formatter("{x:g}")
-        ax.yaxis.set_minor_formatter(NullFormatter())
+        plain(ax.yaxis)
         _mark(ax, PAPER_NAIVE, f"paper, k²: < {PAPER_NAIVE}")
         _mark(ax, PAPER_CLUSTERS, f"paper, k: {PAPER_CLUSTERS:,}")
         ax.grid(alpha=0.3)
     lines = axes[0].get_legend_handles_labels()
     figure.legend(*lines, loc="outside lower center", ncols=2, frameon=False)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-    return path
+    return saved(figure, path)
 
 
 def draw_parts(results: Sequence[Result], path: Path) -> Path:
@@ -66,9 +61,7 @@ def draw_parts(results: Sequence[Result], path: Path) -> Path:
     ax.set_xlabel("seconds; beside them the peak memory of the GPU")
     ax.set_title(f"{run['k']:,} clusters, {run['n']:,} images, {run['distances']:,} distances")
     ax.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-    return path
+    return saved(figure, path)
 
 
 def _beside(part: dict[str, Any]) -> str:

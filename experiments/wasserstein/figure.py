@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from experiments.core import Result
-from experiments.figures import COLOURS
+from experiments.figures import COLOURS, saved
 from experiments.wasserstein.reading import METHODS, families_of, mean_over_seeds, of_part
 
 MARKERS = "os^Dv<>"
@@ -35,9 +35,7 @@ def draw_bounds(results: Sequence[Result], path: Path) -> Path:
     digits.set(xlabel="exact transport between the samples (too large)", ylabel="bound")
     for ax in (known, digits):
         _diagonal(ax)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-    return path
+    return saved(figure, path)
 
 
 def draw_sharing(results: Sequence[Result], path: Path) -> Path:
@@ -62,9 +60,7 @@ def draw_sharing(results: Sequence[Result], path: Path) -> Path:
     axes[0, 0].set(ylabel="bound / true distance", ylim=(0, None))
     lines = axes[0, 0].get_legend_handles_labels()
     figure.legend(*lines, loc="outside lower center", ncols=3, frameon=False)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-    return path
+    return saved(figure, path)
 
 
 def _points(

@@ -1,12 +1,11 @@
 """What is measured in each part of the experiment."""
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 
 from experiments.core import Result
-from experiments.wasserstein.baselines import means_alone, one_network
+from experiments.wasserstein.baselines import FOLDS, Array, Index, means_alone, one_network
 from experiments.wasserstein.config import Config
 from experiments.wasserstein.families import drawn
 from experiments.wasserstein.transport import (
@@ -17,9 +16,6 @@ from experiments.wasserstein.transport import (
 from experiments.words import together
 from unsplit.wasserstein import PairwiseWasserstein, pairwise_wasserstein
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-
 # Of two clusters there is but one pair, so it is drawn several times.
 PAIRS_OF_TWO = 3
 
@@ -28,7 +24,6 @@ SAME_CLUSTERS = 4
 
 # The best function is found anew for every pair and fold, so for some pairs only.
 SOME_PAIRS = 20
-FOLDS = 5
 
 SHOWN = 60
 
