@@ -5,6 +5,9 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from tests import reference
+from unsplit.merging.connections import Connected
+from unsplit.merging.neighbourhoods import Neighbourhoods
+from unsplit.merging.neighbours import connect
 from unsplit.result import PairwiseTVD
 from unsplit.scores import HeldoutScores
 from unsplit.training import History
@@ -106,6 +109,31 @@ def partition_of(groups):
     """Groups as a set of sets, whatever their numbers."""
     groups = np.asarray(groups).tolist()
     return {frozenset(i for i, g in enumerate(groups) if g == value) for value in set(groups)}
+
+
+def merged_by_neighbours(X, clusters, batches=None, seed=0):
+    """Merge the closest pair that neighbours connect until there is none: a group for each row.
+
+    The loop of the library without networks, links and limits.
+    """
+    graph = connect(X, clusters, batches)
+    ranking, judge = Connected(graph), Neighbourhoods(graph, np.random.default_rng(seed))
+    groups = np.arange(graph.n_clusters)
+
+    def closest_first():
+        distances = ranking.distances()
+        alive = np.unique(groups).tolist()
+        return sorted((distances[a, b], a, b) for a in alive for b in alive if a < b)
+
+    found = True
+    while found:
+        pairs = closest_first()
+        found = next(((a, b) for _, a, b in pairs if judge.connection(a, b).strength >= 1), None)
+        if found:
+            ranking.merge(*found)
+            judge.merge(*found)
+            groups[groups == found[1]] = found[0]
+    return groups[clusters]
 
 
 def same_merges(tree, other):

@@ -24,7 +24,7 @@ def tree_of(linkage, taken, *, names=None, tvd=None, statistic="lecam"):
         a, b = int(left), int(right)
         interval = max(0.0, tvd[step] - 0.1), min(1.0, tvd[step] + 0.1)
         sides = a, b, sizes[a], sizes[b]
-        evidence = float(tvd[step]), *interval, 1.0, float("nan"), 0
+        evidence = float(tvd[step]), *interval, 1.0, float("nan"), 0, *[float("nan")] * 4
         merges.append(Merge(*sides, height, height, *evidence, "closest"))
         sizes.append(sizes[a] + sizes[b])
     return MergeTree(

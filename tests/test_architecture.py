@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "backbones.scaling": set(),
     "backbones.foreign": set(),
     "backbones.geometry": set(),
+    "merging.neck": set(),
     "merging.verdict": set(),
     "data.hashing": set(),
     "data.cloud_files": set(),
@@ -48,7 +49,16 @@ MAY_IMPORT = {
     "data.base": {"sampling"},
     "labels": {"errors", "sampling"},
     "merging.closest": {"sampling"},
+    "merging.lumps": {"sampling"},
+    "merging.nearest": {"sampling"},
     "backbones.points": {"backbones.geometry", "errors"},
+    "merging.neighbours": {"merging.nearest", "sampling"},
+    "merging.connections": {"merging.neighbours", "sampling"},
+    "merging.chance": {"merging.connections", "merging.neighbours"},
+    "merging.neighbourhoods": {
+        "merging.chance", "merging.connections", "merging.lumps", "merging.neck",
+        "merging.neighbours",
+    },
     "merging.steps": {"merging.verdict"},
     "data.ragged": {"data.hashing", "errors", "sampling"},
     "data.decoding": {"data.pixels", "errors", "sampling"},
@@ -65,6 +75,9 @@ MAY_IMPORT = {
         "data.base", "data.hashing", "data.prefetching", "data.shapes", "errors", "sampling",
     },
     "batches": {"errors", "labels", "sampling"},
+    "merging.features": {
+        "batches", "data.arrays", "devices", "errors", "labels", "merging.neighbours",
+    },
     "metrics": {"errors", "labels"},
     "overclustering.artificial": {"errors", "labels", "randomness"},
     "merging.review": {"merging.steps", "merging.verdict"},
@@ -91,6 +104,7 @@ MAY_IMPORT = {
     "alone": {"data.base", "devices", "ensemble", "sampling"},
     "scores": {"ensemble", "sampling"},
     "stacked": {"data.base", "ensemble", "sampling"},
+    "calibration": {"devices", "scores"},
     "data.sequences": {
         "data.audio", "data.base", "data.prefetching", "data.ragged", "errors", "sampling",
     },
@@ -131,19 +145,21 @@ MAY_IMPORT = {
     "selection.candidates": {"errors", "recipes", "training"},
     "cli.words": {"merging.steps", "merging.tree", "merging.verdict", "result", "sampling"},
     "merging.evidence": {"devices", "merging.contrast", "result", "sampling", "scores"},
-    "merging.given": {"errors", "result", "sampling"},
+    "merging.given": {"errors", "merging.neighbours", "result", "sampling"},
     "plots.matrix": {"errors", "merging.tree", "plots.layout", "plots.style", "result", "sampling"},
     "cli.reading": {"data.files", "data.sources", "errors"},
     "heldout": {
-        "batches", "data.base", "devices", "divergences", "ensemble", "labels", "networks",
-        "randomness", "result", "sampling", "scores", "training",
+        "batches", "calibration", "data.base", "devices", "divergences", "ensemble", "labels",
+        "networks", "randomness", "result", "sampling", "scores", "training",
     },
     "selection.halving": {
         "data.base", "errors", "networks", "randomness", "recipes", "sampling",
         "selection.candidates", "training",
     },
     "merging.clusters": {"merging.contrast", "merging.evidence", "result", "sampling"},
-    "merging.rules": {"merging.contrast", "merging.evidence", "sampling"},
+    "merging.rules": {
+        "merging.contrast", "merging.evidence", "merging.neighbourhoods", "sampling",
+    },
     "plots.saving": {
         "errors", "files", "merging.tree", "plots.branches", "plots.curve", "plots.matrix",
         "result",
@@ -154,9 +170,9 @@ MAY_IMPORT = {
     },
     "merging.agglomerate": {
         "errors", "merging.closest", "merging.clusters", "merging.constraints",
-        "merging.evidence", "merging.rules", "merging.steps", "sampling",
+        "merging.evidence", "merging.neighbourhoods", "merging.rules", "merging.steps", "sampling",
     },
-    "merging.choices": {"errors", "merging.rules", "result"},
+    "merging.choices": {"errors", "merging.evidence", "merging.rules", "result"},
     "plots": {"plots.branches", "plots.curve", "plots.matrix", "plots.saving"},
     "cli.options": {"estimation", "recipes"},
     "selection.front": {
@@ -170,17 +186,21 @@ MAY_IMPORT = {
     },
     "cli.course": {"errors", "merging.agglomerate", "training"},
     "merging.front": {
-        "merging.agglomerate", "merging.choices", "merging.clusters", "merging.constraints",
-        "merging.evidence", "merging.given", "merging.rules", "merging.steps", "merging.tree",
-        "randomness", "result", "sampling",
+        "errors", "merging.agglomerate", "merging.choices", "merging.clusters",
+        "merging.connections", "merging.constraints", "merging.evidence", "merging.given",
+        "merging.neighbourhoods", "merging.neighbours", "merging.rules", "merging.steps",
+        "merging.tree", "randomness", "result", "sampling",
     },
     "selection": {"selection.candidates", "selection.front", "selection.halving"},
     "wasserstein": {"wasserstein.front"},
-    "merging": {"merging.choices", "merging.front", "merging.steps", "merging.tree"},
+    "merging": {
+        "merging.choices", "merging.features", "merging.front", "merging.neighbours",
+        "merging.steps", "merging.tree",
+    },
     "pipeline": {
-        "estimation", "heldout", "labels", "merging.agglomerate", "merging.choices",
-        "merging.clusters", "merging.constraints", "merging.front", "merging.tree", "randomness",
-        "result", "sampling",
+        "data.arrays", "errors", "estimation", "heldout", "labels", "merging.agglomerate",
+        "merging.choices", "merging.clusters", "merging.constraints", "merging.features",
+        "merging.front", "merging.neighbours", "merging.tree", "randomness", "result", "sampling",
     },
     "cli.selecting": {"cli.course", "data.files", "estimation", "files", "selection"},
     "cli.choices": {"pipeline"},
@@ -232,7 +252,8 @@ MAY_IMPORT = {
 # They judge numbers, whatever made them.
 NO_TORCH = [
     "stats", "dip", "merging.tree", "merging.contrast", "merging.rules", "merging.closest",
-    "merging.constraints",
+    "merging.constraints", "merging.neck", "merging.chance", "merging.connections",
+    "merging.lumps", "merging.neighbourhoods",
 ]  # fmt: skip
 
 # Needed for some files, tables and figures only.

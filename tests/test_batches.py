@@ -92,11 +92,13 @@ def test_a_true_difference_is_still_found(estimates):
     assert (within.p_adjusted[2, :2] < 1e-6).all()
 
 
-def test_auto_merges_within_batches_what_it_keeps_apart_without():
+def test_auto_merges_within_batches_what_a_test_keeps_apart_without():
     X, labels, batch = confounded()
-    merger = ClusterMerger(epochs=12, random_state=0, device="cpu")
+    settings = {"epochs": 12, "random_state": 0, "device": "cpu"}
+    tested = ClusterMerger(alpha=0.05, **settings)
     with pytest.warns(PartitionWarning):
-        assert merger.fit(X, initial_labels=labels).n_clusters_ == 3
+        assert tested.fit(X, initial_labels=labels).n_clusters_ == 3
+    merger = ClusterMerger(**settings)
     found = merger.fit_predict(X, initial_labels=labels, batch=batch)
     assert merger.tree_.groups.tolist() == [0, 0, 1]
     assert np.array_equal(found, [0, 0, 1] @ (labels == np.arange(3)[:, None]))
@@ -106,10 +108,20 @@ def test_auto_merges_within_batches_what_it_keeps_apart_without():
 
 def test_the_second_look_knows_batches():
     X, labels, batch = confounded(n=30, gaps=[0, 5, 10])
-    wishes, choices = Wishes(), Settings(cv=2, epochs=3, device="cpu")
-    with pytest.warns(PartitionWarning):
-        merged = merge_overclustering(X, labels, wishes, choices, 0, batch=batch)
+    wishes, choices = Wishes(strategy="compose"), Settings(cv=2, epochs=3, device="cpu")
+    merged = merge_overclustering(X, labels, wishes, choices, 0, batch=batch)
     assert np.array_equal(merged.view.scores.cells, merged.fitted.result.scores.cells)
+
+
+def test_neighbours_are_looked_for_within_batches():
+    X, labels, batch = confounded(n=30, gaps=[0, 5, 10], shift=0.0)
+    wishes, choices = Wishes(), Settings(cv=2, epochs=3, device="cpu")
+    graph = merge_overclustering(X, labels, wishes, choices, 0, batch=batch).neighbours
+    left, right = graph.adjacency.nonzero()
+    assert np.array_equal(np.sort(graph.batches), np.sort(batch))
+    assert np.array_equal(graph.batches[left], graph.batches[right])
+    whole = merge_overclustering(X, labels, wishes, choices, 0).neighbours
+    assert set(whole.batches) == {0}
 
 
 @pytest.mark.parametrize("strategy", ["linkage", "warm", "retrain"])

@@ -155,7 +155,7 @@ def test_what_is_no_resume_file_is_refused(content):
 
 
 def test_records_come_back_as_they_were():
-    evidence = np.nan, np.nan, 1.0, np.nan, np.nan, 0
+    evidence = np.nan, np.nan, 1.0, np.nan, np.nan, 0, 12.0, 0.1 + 0.2, np.nan, 1 / 3
     merges = [Merge(0, 1, 40, 40, 0.1, 0.1 + 0.2, *evidence, "closest “pair”")]
     stopped = Record(merges, 1, None, "stopped", merges * 2)
     for record in (Record(merges), stopped, Record([], 0, 0)):

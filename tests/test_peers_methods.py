@@ -1,4 +1,5 @@
 import sys
+import warnings
 from functools import partial
 from itertools import combinations
 
@@ -6,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import cdist
+from scipy.stats import anderson
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import adjusted_rand_score, homogeneity_score, silhouette_score
 
@@ -19,10 +21,13 @@ from benchmarks.peers.methods import (
     trees,
 )
 from benchmarks.peers.methods.choir import choir
+from benchmarks.peers.methods.choose_number import kmeans_by_silhouette, mixture_by_bic
 from benchmarks.peers.methods.confusion import confusion_loop
 from benchmarks.peers.methods.dipdeck import Given, dipdeck
 from benchmarks.peers.methods.energy import energy_clustering, energy_linkage
 from benchmarks.peers.methods.finch import _package, finch, finch_of_clusters
+from benchmarks.peers.methods.gmeans import CRITICAL, anderson_darling, gmeans
+from benchmarks.peers.methods.leiden import leiden
 from benchmarks.peers.methods.linkage import (
     average_of_clusters,
     average_of_means,
@@ -33,9 +38,11 @@ from benchmarks.peers.methods.linkage import (
 from benchmarks.peers.methods.ours import MOST_CLUSTERS_TO_RETRAIN, unsplit_family, warm
 from benchmarks.peers.methods.sccaf import sccaf
 from benchmarks.peers.methods.scratch import (
+    genie,
     hdbscan,
     hdbscan_of_hundredths,
     kmeans,
+    spectral,
     without_noise,
 )
 from benchmarks.peers.methods.transport import transport_linkage
@@ -43,12 +50,15 @@ from benchmarks.peers.task import Outcome, Task
 from unsplit.baselines import confusion_merging
 from unsplit.estimation import Settings
 
+leiden_one = leiden(1.0)
 PACKAGES = {
     transport_linkage: "ot",
     finch: "finch",
     finch_of_clusters: "finch",
     sccaf: "igraph",
     dipdeck: "clustpy",
+    leiden_one: "leidenalg",
+    genie: "genieclust",
 }
 GIVEN_NUMBER = [
     ward_of_clusters,
@@ -64,8 +74,18 @@ GIVEN_NUMBER = [
     from_scratch("centroid"),
     finch,
     finch_of_clusters,
+    genie,
+    spectral,
 ]
-AUTOMATIC = [choir, sccaf, hdbscan, hdbscan_of_hundredths]
+AUTOMATIC = [
+    choir,
+    sccaf,
+    hdbscan,
+    hdbscan_of_hundredths,
+    mixture_by_bic,
+    kmeans_by_silhouette,
+    gmeans,
+]
 
 
 def blobs(n_blobs, splits, size=30, d=3):
@@ -93,7 +113,9 @@ def test_given_the_number_blobs_are_found(method):
     assert adjusted_rand_score(blob, labels) == 1.0
 
 
-@pytest.mark.parametrize("method", [*GIVEN_NUMBER[:7], kmeans, from_scratch("centroid"), finch])
+@pytest.mark.parametrize(
+    "method", [*GIVEN_NUMBER[:7], kmeans, from_scratch("centroid"), finch, genie]
+)
 def test_as_many_groups_as_asked_for(method):
     task, _ = blobs(3, 4)
     outcome = run(method, task)
@@ -114,6 +136,39 @@ def test_cuts_of_a_tree_are_nested(method):
 def test_left_alone_blobs_are_found(method):
     task, blob = blobs(3, 2)
     assert adjusted_rand_score(blob, run(method, task).automatic) == 1.0
+
+
+def test_leiden_keeps_far_groups_apart_and_finds_fewer_at_a_lower_resolution():
+    task, blob = blobs(3, 2)
+    fine, coarse = run(leiden_one, task).automatic, leiden(0.1)(task).automatic
+    assert homogeneity_score(blob, fine) == pytest.approx(1.0)
+    assert adjusted_rand_score(blob, coarse) == 1.0
+    assert len(np.unique(fine)) >= len(np.unique(coarse))
+    np.testing.assert_array_equal(fine, leiden_one(task).automatic)
+
+
+@pytest.mark.parametrize("method", [mixture_by_bic, gmeans])
+def test_one_gaussian_is_left_whole(method):
+    X = np.random.default_rng(6).standard_normal((400, 3))
+    assert not method(Task(X, np.zeros(400, np.int64), 0)).automatic.any()
+
+
+def test_the_statistic_of_g_means_is_scipys_and_its_level_is_kept():
+    rng = np.random.default_rng(7)
+    values = rng.standard_normal(50)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SciPy announces another return value
+        expected = anderson(values, "norm").statistic
+    assert anderson_darling(values) == pytest.approx(expected * (1 + 4 / 50 - 25 / 50**2))
+    drawn = [anderson_darling(rng.standard_normal(100)) for _ in range(1000)]
+    assert np.quantile(drawn, 0.95) == pytest.approx(0.752, abs=0.07)  # a published quantile
+    assert np.mean(np.array(drawn) > CRITICAL) < 0.004
+
+
+def test_g_means_leaves_few_or_equal_observations_alone():
+    X = np.repeat([[0.0, 0.0], [5.0, 5.0]], [30, 3], axis=0)
+    assert len(np.unique(gmeans(Task(X, np.zeros(33, np.int64), 0)).automatic)) == 2
+    assert not gmeans(Task(X[:30], np.zeros(30, np.int64), 0)).automatic.any()
 
 
 def test_finch_answers_the_partition_of_highest_silhouette():
@@ -137,7 +192,7 @@ def few_epochs(monkeypatch):
 def test_the_family_shares_one_training():
     task, blob = blobs(2, 2, size=40)
     outcomes = unsplit_family(task)
-    assert len(outcomes) == 12
+    assert len(outcomes) == 10
     for name, outcome in outcomes.items():
         assert outcome.seconds > 0, name
         if outcome.automatic is not None:

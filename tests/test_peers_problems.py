@@ -18,6 +18,7 @@ from benchmarks.peers.overclusterings import (
     restricted,
 )
 from benchmarks.peers.problems import PROBLEMS, files
+from benchmarks.peers.problems.families import FAMILIES, HELD_BACK, half_of
 from benchmarks.peers.problems.features import BANDS, axis_quantiles, log_mel
 from benchmarks.peers.problems.simulated import DRAWS, apart
 from benchmarks.peers.task import Problem
@@ -44,6 +45,35 @@ SHAPES = {
     "one gaussian, 50-d": (2000, 50, 1),
     "uniform, 2-d": (2000, 2, 1),
     "uniform, 10-d": (2000, 10, 1),
+    "uniform, 50-d": (2000, 50, 1),
+    "battery: a1": (3000, 2, 20),
+    "battery: atom": (800, 3, 2),
+    "battery: chainlink": (1000, 3, 2),
+    "battery: circles": (4000, 2, 4),
+    "battery: compound": (399, 2, 6),
+    "battery: cross": (2000, 2, 4),
+    "battery: fuzzyx": (1000, 2, 5),
+    "battery: glass": (214, 9, 6),
+    "battery: hdbscan": (2309, 2, 6),
+    "battery: jain": (373, 2, 2),
+    "battery: labirynth": (3546, 2, 6),
+    "battery: line": (250, 2, 2),
+    "battery: mk4": (1500, 3, 3),
+    "battery: olympic": (5000, 2, 5),
+    "battery: parabolic": (1000, 2, 2),
+    "battery: pathbased": (300, 2, 3),
+    "battery: ring": (1000, 2, 2),
+    "battery: ring_outliers": (1030, 2, 5),
+    "battery: s1": (5000, 2, 15),
+    "battery: s3": (5000, 2, 15),
+    "battery: sonar": (208, 60, 2),
+    "battery: spiral": (312, 2, 3),
+    "battery: stripes": (5000, 2, 2),
+    "battery: tetra": (400, 3, 4),
+    "battery: wdbc": (569, 30, 2),
+    "battery: windows": (2977, 2, 5),
+    "battery: wingnut": (1016, 2, 2),
+    "battery: z2": (900, 2, 5),
 }
 SUBSETS = ["fashion-mnist", "imagenet", "modelnet40", "spoken digits"]
 
@@ -70,13 +100,32 @@ def test_shape_and_groups(name):
     problem = load(name)
     assert problem.name == name
     assert problem.X.shape == (n or len(problem.X), d)
-    assert 700 <= len(problem.X) <= 3000
+    assert 200 <= len(problem.X) <= 5000
     assert problem.X.dtype == np.float64
     assert np.isfinite(problem.X).all()
     assert problem.y.shape == (len(problem.X),)
     assert problem.y.dtype == np.int64
-    assert np.bincount(problem.y).min() >= 8
-    assert problem.n_true == len(np.bincount(problem.y)) == n_true
+    counts = np.bincount(problem.y[problem.y >= 0])
+    assert counts.min() >= 8
+    assert problem.n_true == len(counts) == n_true
+    assert (problem.y.min() == -1) == (name == "battery: hdbscan")
+
+
+def test_every_problem_is_in_one_family_and_half():
+    assert sorted(name for names in FAMILIES.values() for name in names) == sorted(PROBLEMS)
+    held_back = {
+        family: [name for name in names if half_of(name) == HELD_BACK]
+        for family, names in FAMILIES.items()
+    }
+    assert held_back["real"] == ["digits", "imagenet", "pbmc68k"]
+    assert held_back["simulated"] == [
+        "overlapping gaussians",
+        "separated gaussians",
+        "unequal sizes",
+    ]
+    assert held_back["battery"][:3] == ["battery: atom", "battery: circles", "battery: cross"]
+    assert len(held_back["battery"]) == 14
+    assert held_back["structureless"] == []
 
 
 @pytest.mark.parametrize("name", [*DRAWS, *SUBSETS])
@@ -243,6 +292,22 @@ def test_noise_needs_a_second_group():
     assert set(overclusterings_of(small())) == set(OVERCLUSTERINGS)
     missing = set(OVERCLUSTERINGS) - set(overclusterings_of(load("uniform, 2-d")))
     assert missing == {"noisy random split"}
+
+
+def noisy() -> Problem:
+    """The small problem, every fifth observation of it noise, and no group 0."""
+    y = np.where(np.arange(len(small().y)) % 5 == 0, -1, small().y)
+    return Problem("noisy", small().X, np.where(y == 0, -1, y))
+
+
+def test_noise_is_no_group_and_there_is_nothing_to_split():
+    assert noisy().n_true == 3
+    assert set(overclusterings_of(noisy())) == {"k-means", "gaussian mixture", "birch", "leiden"}
+
+
+def test_restricting_keeps_noise_and_numbers_the_groups_anew():
+    kept, _ = restricted(noisy(), np.zeros(len(noisy().y), np.int64))
+    np.testing.assert_array_equal(kept.y, np.where(noisy().y < 0, -1, noisy().y - 1))
 
 
 def test_greedy_covers_half_and_restricting_drops_the_rest():

@@ -1,16 +1,20 @@
 """The benchmark itself: its grid, what it scores, that it goes on where it was, and its page."""
 
 import json
+import time
 from argparse import Namespace
 
 import numpy as np
 import pytest
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from benchmarks.peers import __main__ as runner
-from benchmarks.peers import page
-from benchmarks.peers.grid import FACTORS, Cell, cells, initial_number
-from benchmarks.peers.methods import FROM_SCRATCH, METHODS
-from benchmarks.peers.scoring import scored
+from benchmarks.peers import page, tables
+from benchmarks.peers.compare import above_bound, best_peer
+from benchmarks.peers.grid import BATTERY_FACTORS, FACTORS, Cell, cells, initial_number
+from benchmarks.peers.methods import FROM_SCRATCH, METHODS, SETTINGS
+from benchmarks.peers.read import read_scores
+from benchmarks.peers.scoring import BOUND, bound, scored
 from benchmarks.peers.task import Outcome, Task
 
 Y = np.repeat([0, 1], 6)
@@ -34,6 +38,41 @@ def test_scores_of_a_tree():
     assert found["seconds"] >= 0
 
 
+def test_noise_is_not_scored():
+    task = Task(np.zeros((12, 1)), CLUSTERS, 0)
+    y = Y.copy()
+    y[6:9] = -1  # all of cluster 2, which one of the methods' groups consists of
+    found = scored(pairs_of, task, y)["pairs"]
+    assert found["automatic"] == found["given"] == {"ari": 1.0, "nmi": 1.0, "number": 2}
+    assert bound(task, y)[BOUND]["bound"]["ari"] == 1.0
+
+
+def test_the_bound_gives_each_piece_to_its_majority():
+    y = np.array([0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1, 0])
+    found = bound(Task(np.zeros((12, 1)), CLUSTERS, 0), y)
+    expected = adjusted_rand_score(y, Y)
+    assert list(found) == [BOUND]
+    assert found[BOUND]["bound"] == {
+        "ari": pytest.approx(expected, abs=1e-4),
+        "nmi": pytest.approx(normalized_mutual_info_score(y, Y), abs=1e-4),
+        "number": 2,
+    }
+
+
+def test_what_works_late_is_timed_all_the_same():
+    def late(_):
+        def at(n):
+            start = time.process_time()
+            while time.process_time() < start + 0.02:
+                pass
+            return CLUSTERS
+
+        return {"late": Outcome(at=at)}
+
+    task = Task(np.zeros((12, 1)), CLUSTERS, 0)
+    assert scored(late, task, Y)["late"]["seconds"] >= 0.02
+
+
 def test_every_cell_once_and_scratch_once_for_all_overclusterings():
     grid = list(cells(["moons"], ["k-means", "birch"], list(METHODS), seeds=2))
     assert len({cell.key for cell in grid}) == len(grid)
@@ -42,13 +81,31 @@ def test_every_cell_once_and_scratch_once_for_all_overclusterings():
     assert {cell.overclustering for cell in scratch} == {""}
     assert {c.factor for c in grid if c.overclustering == "birch"} == set(FACTORS)
     assert "confusion loop" not in {cell.work for cell in grid}
-    slow = cells(["moons"], ["birch"], ["confusion loop"], slow=True)
+    slow = cells(["moons"], ["birch"], ["confusion loop"], seeds=1, slow=True)
     assert len(list(slow)) == len(FACTORS)
 
 
-@pytest.mark.parametrize(("n_true", "number"), [(1, 20), (2, 20), (10, 40)])
-def test_few_groups_are_cut_as_if_they_were_five(n_true, number):
-    assert initial_number(n_true, 4.0) == number
+def test_batteries_are_cut_in_fewer_ways_and_structureless_data_drawn_once():
+    grid = list(cells(["battery: a1", "digits", "uniform, 2-d"]))
+    merging = [cell for cell in grid if cell.overclustering]
+    battery = [cell for cell in merging if cell.problem == "battery: a1"]
+    assert {c.overclustering for c in battery} == {"k-means", "leiden"}
+    assert {c.factor for c in battery} == set(BATTERY_FACTORS)
+    assert {c.seed for c in battery} == {0, 1}
+    assert {c.seed for c in grid if c.problem == "uniform, 2-d"} == {0}
+    again = [c for c in merging if c.problem == "digits" and c.seed == 1]
+    assert {c.factor for c in again} == set(FACTORS)
+    assert not {c.work for c in again} & SETTINGS
+    assert BOUND in {c.work for c in again}
+
+
+@pytest.mark.parametrize(("n_true", "n", "number"), [(1, 999, 20), (2, 999, 20), (10, 999, 40)])
+def test_few_groups_are_cut_as_if_they_were_five(n_true, n, number):
+    assert initial_number(n_true, 4.0, n) == number
+
+
+def test_clusters_to_start_from_have_some_observations_each():
+    assert initial_number(6, 6.0, 214) == 35
 
 
 def arguments(folder, minutes=1.0):
@@ -65,6 +122,11 @@ def test_a_run_goes_on_where_it_was(tmp_path, capsys):
     assert "given" in line["scores"][line["work"]]
 
 
+def test_the_bound_is_a_cell_of_its_own(tmp_path):
+    line = runner.done(Cell("moons", 0, "k-means", 4.0, BOUND), tmp_path)
+    assert line["scores"][BOUND]["bound"]["ari"] > 0.9
+
+
 def test_what_fails_or_is_absent_does_not_end_the_benchmark(monkeypatch, tmp_path):
     def broken(task):
         raise ValueError("no")
@@ -79,53 +141,95 @@ def test_what_fails_or_is_absent_does_not_end_the_benchmark(monkeypatch, tmp_pat
     assert runner.done(cell, tmp_path)["absent"] == "pip install something"
 
 
-def line(problem, method, ari, overclustering="k-means", mode="automatic"):
+# Both real; rules were chosen on the first, and the second was held back.
+CHOSEN, HELD = "bladder cells", "digits"
+
+
+def line(problem, method, ari, overclustering="k-means", mode="automatic", factor=4.0):
     what = {"ari": ari, "nmi": ari, "number": 4}
     return {
         "problem": problem,
         "seed": 0,
         "overclustering": overclustering,
-        "factor": 4.0 if overclustering else 0.0,
+        "factor": factor if overclustering else 0.0,
         "work": method,
         "true": 2,
         "scores": {method: {mode: what, "seconds": 1.0, "mebibytes": 100}},
     }
 
 
+def scores_of(found, folder):
+    text = "\n".join(json.dumps(one) for one in found)
+    (folder / "x.jsonl").write_text(text, encoding="utf-8")
+    return read_scores(folder)
+
+
+def rows_of(table):
+    """Cells by what is in the first column."""
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
+    return {row[0]: row[1:] for row in rows}
+
+
 def test_page_compares_on_the_same_cells(tmp_path):
     found = [
-        line("a", "unsplit", 0.9),
-        line("b", "unsplit", 0.5),
-        line("a", "SCCAF", 0.7),
-        line("a", "HDBSCAN", 0.6, overclustering=""),
-        line("b", "HDBSCAN", 0.4, overclustering=""),
+        line(CHOSEN, "unsplit", 0.9),
+        line(HELD, "unsplit", 0.5),
+        line(CHOSEN, "SCCAF", 0.7),
+        line(CHOSEN, "HDBSCAN, hundredths", 0.6, overclustering=""),
+        line(HELD, "HDBSCAN, hundredths", 0.4, overclustering=""),
+        line(CHOSEN, "unsplit", 0.95, mode="best cut"),
+        line(CHOSEN, BOUND, 0.94, mode="bound"),
     ]
-    text = "\n".join(json.dumps(one) for one in found)
-    (tmp_path / "x.jsonl").write_text(text, encoding="utf-8")
-    scores = page.read_scores(tmp_path)
-    table = page.overview(scores, "automatic").splitlines()[2:]
-    rows = {row.split("|")[1].strip(): [c.strip() for c in row.split("|")[2:]] for row in table}
-    assert rows["unsplit"][:3] == ["2", "0.700", "0.700"]
-    assert rows["SCCAF"][:3] == ["1", "0.700", "0.900"]
-    assert rows["HDBSCAN"][:3] == ["2", "0.500", "0.700"]
-    assert rows["SCCAF"][4] == "2.00"
-    by_data = page.by(scores, lambda s: s.problem, "data")
-    assert "| a | 0.900 |  |  |  | SCCAF | 0.700 |" in by_data
-    assert "| b | 0.500 |  |  |  | HDBSCAN | 0.400 |" in by_data
+    scores = scores_of(found, tmp_path)
+    rows = rows_of(tables.overview(scores, "automatic"))
+    # Cells, ARI, chosen on, held back, ours there, number / true, seconds.
+    assert rows["unsplit"] == ["2", "0.700", "0.900", "0.500", "0.700", "2.00", "1.0"]
+    assert rows["SCCAF"] == ["1", "0.700", "0.700", "", "0.900", "2.00", "1.0"]
+    assert rows["HDBSCAN, hundredths"][:5] == ["2", "0.500", "0.600", "0.400", "0.700"]
+    assert best_peer(scores, "automatic") == (
+        "HDBSCAN, hundredths",
+        pytest.approx(0.5),
+        pytest.approx(0.7),
+    )
+    assert above_bound(scores) == (1, 1)
+    by_data = rows_of(tables.by_problem(scores))
+    assert by_data[CHOSEN] == ["chosen on", "0.900", "", "0.950", "0.940", "", "0.600", ""]
+    assert by_data[HELD] == ["held back", "0.500", "", "", "", "", "0.400", ""]
 
 
-def test_page_says_what_a_setting_changes_and_where_the_best_cut_was_missed(tmp_path):
+def test_page_says_what_a_setting_changes(tmp_path):
+    found = [line(CHOSEN, "unsplit", 0.9), line(HELD, "unsplit", 0.5)]
+    found += [line(CHOSEN, "unsplit, cv=3", 0.8), line(HELD, "unsplit, cv=3", 0.7)]
+    scores = scores_of(found, tmp_path)
+    assert "| `cv=3` | 2 | +0.050 ± 0.150 |  |  |" in tables.settings(scores)
+    assert "cv=3" not in tables.overview(scores, "automatic")
+
+
+def test_page_has_every_family_and_the_cells_of_the_first_benchmark(tmp_path):
     found = [
-        *(line(name, "unsplit", ari) for name, ari in zip("abc", (0.9, 0.5, 0.1), strict=True)),
-        *(line(name, "unsplit, cv=3", ari) for name, ari in zip("ab", (0.8, 0.7), strict=True)),
+        line(CHOSEN, "unsplit", 0.9),
+        line(HELD, "unsplit", 0.5),
+        line(HELD, "unsplit", 0.8, overclustering="random split"),
+        line(HELD, "unsplit", 0.1, factor=3.0),  # for the figure only
+        line("battery: a1", "unsplit", 0.3, factor=3.0),
+        line("uniform, 50-d", "unsplit", 0.0),
     ]
-    bounds = zip("abc", (0.9, 0.8, 0.2), strict=True)
-    found += [line(name, "unsplit", ari, mode="best cut") for name, ari in bounds]
-    text = "\n".join(json.dumps(one) for one in found)
-    (tmp_path / "x.jsonl").write_text(text, encoding="utf-8")
-    scores = page.read_scores(tmp_path)
-    assert "| `cv=3` | 2 | +0.050 ± 0.150 |  |  |" in page.settings(scores)
-    assert "cv=3" not in page.overview(scores, "automatic")
-    rows = page.by(scores, lambda s: s.problem, "data").splitlines()[2:]
-    assert [row.split("|")[5].strip() for row in rows] == ["0%", "75%", "25%"]
-    assert "not knowing the number costs 21.1%" in page.summary(scores)
+    found += [line(CHOSEN, "unsplit", 1.0, mode="best cut")]
+    text = page.page(scores_of(found, tmp_path), tmp_path)
+    real, rest = text.split("## Batteries")
+    assert "2 cells of 2 data sets. `auto` reaches a mean ARI of **0.700**: 0.900 on the" in real
+    assert "**0.500** on those held back. No peer has been run" in real
+    assert "not knowing the number costs 30.0%" in real
+    assert "1 cells of 1 data sets. `auto` reaches a mean ARI of **0.300**" in rest
+    assert "`auto` leaves one in 0 of 1 cells" in rest
+    assert "| this release | 3 | 0.733 |" in rest
+    assert "| random split, real | 0.800 |" in rest
+    assert "nan" not in text
+
+
+def test_page_is_written_where_it_is_asked_for(tmp_path, monkeypatch):
+    scores_of([line(HELD, "unsplit", 0.5)], tmp_path)
+    out = tmp_path / "page.md"
+    monkeypatch.setattr("sys.argv", ["page", "--results", str(tmp_path), "--out", str(out)])
+    page.main()
+    assert "## Simulated groups\n\nOurs has not been run here." in out.read_text(encoding="utf-8")

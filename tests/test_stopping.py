@@ -4,15 +4,25 @@ import math
 import re
 import warnings
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
 from tests.merging_cases import gaussian_estimate, regrouped
-from unsplit import InputError, PartitionWarning, SmallClusterWarning, merge, pairwise_tvd
+from unsplit import (
+    ClusterMerger,
+    InputError,
+    PartitionWarning,
+    SmallClusterWarning,
+    merge,
+    pairwise_tvd,
+)
 from unsplit.datasets import gaussians
-from unsplit.merging.choices import looks_like_partition
+from unsplit.merging.choices import decided_by, looks_like_partition, split_at_random
+from unsplit.merging.neighbourhoods import Connection
+from unsplit.merging.rules import NEIGHBOURS, TESTS, VALLEYS, Auto, Candidate
 
 MATRIX = [[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]]
 
@@ -139,16 +149,17 @@ def test_auto_is_a_test_where_clusters_overlap(strategy):
     tree = merge(overlapping(), strategy=strategy)
     tested = merge(overlapping(), strategy=strategy, alpha=0.05)
     assert tree.groups.tolist() == tested.groups.tolist() == [0, 0, 0, 1, 1, 2]
-    assert tree.stopped == "all neighbours differ significantly (adjusted p ≤ 0.05)"
-    assert all(step.why.endswith("of one distribution") for step in taken(tree))
+    assert tree.stopped == "all near pairs differ significantly (adjusted p ≤ 0.05)"
+    assert all(step.why.startswith("cannot be told apart: adjusted p ") for step in taken(tree))
+    rest = tree.merges[len(taken(tree)) :]
+    assert all(step.why.endswith("of one distribution") for step in rest)
 
 
 @pytest.mark.parametrize("strategy", ["compose", "linkage"])
 def test_auto_looks_for_valleys_where_clusters_only_touch(strategy):
-    with pytest.warns(PartitionWarning):
-        tree = merge(touching(), strategy=strategy)
+    tree = merge(touching(), strategy=strategy)
     assert tree.groups.tolist() == [0, 0, 0, 1, 1, 1]
-    assert tree.stopped == "all neighbours have a valley between (dip p < 0.05)"
+    assert tree.stopped == "all near pairs have a valley between them (dip p < 0.05)"
     assert all(step.why.startswith("no valley between: dip p ") for step in taken(tree))
     assert tree.merges[-1].why.startswith("beyond the cut: valley between: dip p ")
     assert quietly(touching(), alpha=0.05, strategy=strategy).n_clusters == 6
@@ -158,7 +169,7 @@ def test_auto_asks_the_test_before_it_looks_for_a_valley():
     result, _ = gaussian_estimate([0, 0, 20, 40, 60, 80], 30)
     tree = quietly(result)
     assert tree.groups.tolist() == [0, 0, 1, 2, 3, 4]
-    assert tree.merges[0].why == "adjusted p 1 of one distribution"
+    assert tree.merges[0].why == "cannot be told apart: adjusted p 1"
 
 
 def test_auto_looks_for_valleys_in_the_view():
@@ -174,23 +185,23 @@ def test_the_warning_says_what_it_saw_and_what_happens_now():
         "the clusters look like a partition of the same features (median TVD to the nearest "
         f"neighbour {nearest:.2f}), where every pair is separable by construction; "
     )
-    with pytest.warns(PartitionWarning) as caught:
-        merge(touching())
-    assert str(caught[0].message) == (
-        saw + "auto therefore looks for a valley between them instead."
-    )
-    # The line blamed is the user's.
-    assert caught[0].filename == __file__
-    for rule in ({"alpha": 0.05}, {"max_tvd": 0.5}):
+    for rule in ({"alpha": 0.05}, {"max_tvd": 0.5}, {"alpha": 0.0}, {"max_tvd": 0.0}):
         with pytest.warns(PartitionWarning) as caught:
             merge(touching(), **rule)
-        assert str(caught[0].message) == (
-            saw + "leave the rule out, and auto looks for a valley between them instead."
-        )
+        assert [str(warning.message) for warning in caught] == [
+            saw + "leave max_tvd and alpha out, and auto looks for what separates them."
+        ]
+        # The line blamed is the user's.
+        assert caught[0].filename == __file__
+
+
+def test_no_warning_where_the_rule_knows_what_to_do():
+    # Warnings are errors here.
+    for rule in ({}, {"n_clusters": 2}, {"max_clusters": 3}):
+        assert merge(touching(), **rule).n_clusters == 2
 
 
 def test_no_warning_where_clusters_overlap():
-    # Warnings are errors here.
     for rule in ({}, {"alpha": 0.05}, {"max_tvd": 0.5}, {"n_clusters": 2}):
         assert merge(overlapping(), **rule).n_clusters >= 1
     assert merge(np.ones((3, 3)), max_tvd=0.5).n_clusters == 3
@@ -200,9 +211,195 @@ def test_two_clusters():
     near, _ = gaussian_estimate([0, 0], 40)
     far, _ = gaussian_estimate([0, 9], 40)
     assert merge(near).groups.tolist() == [0, 0]
-    with pytest.warns(PartitionWarning):
-        assert merge(far).groups.tolist() == [0, 1]
+    assert merge(far).groups.tolist() == [0, 1]
     assert merge([[0, 0.5], [0.5, 0]], n_clusters=1).groups.tolist() == [0, 0]
+
+
+# --- auto, pair by pair ---------------------------------------------------------------------------
+
+N_PAIRS = 10
+
+
+def candidate(
+    p, interval, *, strength=None, p_valley=None, at_random=False, nearest_tvd=0.0, n_pairs=N_PAIRS
+):
+    """A pair of which this is known: the p-value before adjustment, and the rest."""
+    scores = SimpleNamespace(
+        contrast=lambda a, b: SimpleNamespace(interval=interval, tvd=sum(interval) / 2),
+        p_value=lambda a, b: p,
+    )
+    seen = None
+    if p_valley is not None:
+        border = SimpleNamespace(unimodality=p_valley, window=np.zeros(50))
+        seen = SimpleNamespace(contrast=lambda a, b: border)
+    graph = None
+    if strength is not None:
+        link = Connection(9, strength, 1.0, math.nan, 0.0, 9.0)
+        graph = SimpleNamespace(connection=lambda a, b: link)
+    return Candidate(0, 1, 0.3, n_pairs, scores, seen, graph, at_random, nearest_tvd)
+
+
+SAME = {"p": 0.5, "interval": (0.0, 0.3)}
+OTHER = {"p": 1e-9, "interval": (0.8, 1.0)}
+NOT_SURE = {"p": 0.5, "interval": (0.0, 0.51)}
+
+
+@pytest.mark.parametrize("by", [TESTS, NEIGHBOURS, VALLEYS])
+@pytest.mark.parametrize("more", [{}, {"strength": 0.0}, {"p_valley": 0.0}, {"at_random": True}])
+def test_what_cannot_be_told_apart_is_merged_whatever_else_is_known(by, more):
+    ruling = Auto(by).judge(candidate(**SAME, **more))
+    assert ruling.merge
+    assert ruling.why == "cannot be told apart: adjusted p 1"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"p": 0.005},  # adjusted it is 0.05
+        {"interval": (0.0, 0.51)},  # too few observations to be sure
+        {"nearest_tvd": 0.51},  # no part of the one is near a part of the other
+    ],
+)
+def test_alike_takes_enough_evidence(change):
+    alike, unsure = candidate(**SAME), candidate(**SAME | change)
+    assert (alike.alike(0.05), unsure.alike(0.05)) == (True, False)
+    # On the limits.
+    edge = {"p": 0.00501, "interval": (0.0, 0.5), "nearest_tvd": 0.5}
+    assert candidate(**edge).alike(0.05)
+    # Then neighbours decide, or the valley, though nothing is significant.
+    kept = Auto(NEIGHBOURS).judge(candidate(**SAME | change, strength=0.99))
+    assert not kept.merge
+    assert kept.why.startswith("few neighbours in common: 9 edges, 0.99 times")
+
+
+def test_a_pair_without_scores_is_not_alike():
+    assert not Candidate(0, 1, 0.1, N_PAIRS, None, None).alike(0.05)
+
+
+@pytest.mark.parametrize("by", [TESTS, NEIGHBOURS, VALLEYS])
+def test_of_what_was_split_at_random_tests_decide_alone(by):
+    for known, merged in ((OTHER, False), (NOT_SURE, True)):
+        ruling = Auto(by).judge(candidate(**known, at_random=True, strength=9.0, p_valley=1.0))
+        assert ruling.merge == merged
+        assert ruling.why.endswith("of one distribution")
+    pair = candidate(**OTHER, at_random=True, strength=9.0, p_valley=1.0)
+    assert pair.connection is pair.border is None
+    assert math.isnan(pair.unimodality)
+
+
+@pytest.mark.parametrize("by", [TESTS, NEIGHBOURS, VALLEYS])
+@pytest.mark.parametrize("known", [OTHER, NOT_SURE])
+def test_of_what_was_cut_neighbours_decide_where_there_are_some(by, known):
+    for strength, merged in ((0.0, False), (0.99, False), (1.0, True), (9.0, True)):
+        for p_valley in (None, 0.0, 1.0):
+            pair = candidate(**known, strength=strength, p_valley=p_valley)
+            ruling = Auto(by).judge(pair)
+            assert ruling.merge == merged
+            assert ruling.why == pair.connection.why
+
+
+def test_of_what_was_cut_valleys_decide_where_there_is_no_graph():
+    for p_valley, merged in ((0.049, False), (0.05, True), (1.0, True)):
+        ruling = Auto(VALLEYS).judge(candidate(**OTHER, p_valley=p_valley))
+        assert ruling.merge == merged
+        assert ruling.why.endswith(f"valley between: dip p {p_valley:.2g}")
+        # Should too many remain, the weakest valley gives way first.
+        assert ruling.case == -p_valley
+    # No valley is looked for where there is no difference.
+    assert Auto(VALLEYS).judge(candidate(**NOT_SURE, p_valley=0.0)).merge
+
+
+def test_the_level_is_the_rules_own():
+    pair = candidate(p=0.02, interval=(0.0, 0.3))  # adjusted 0.2
+    assert Auto(TESTS).judge(pair).merge
+    strict = Auto(TESTS, level=0.3)
+    assert not strict.judge(candidate(p=0.02, interval=(0.0, 0.3), at_random=True)).merge
+
+
+@pytest.mark.parametrize(
+    ("by", "sentence"),
+    [
+        (TESTS, "all near pairs differ significantly (adjusted p ≤ 0.05)"),
+        (NEIGHBOURS, "all near pairs have too few neighbours in common, or a neck between them"),
+        (VALLEYS, "all near pairs have a valley between them (dip p < 0.05)"),
+    ],
+)
+def test_the_ending_says_what_decided_most(by, sentence):
+    assert Auto(by).ending == sentence
+
+
+def test_twins_were_split_at_random_and_cells_were_not():
+    result, _ = gaussian_estimate([0, 0, 20, 20, 20, 40, 43, 46], 60)
+    found = split_at_random(result)
+    assert found.tolist() == [True] * 5 + [False] * 3
+    assert not split_at_random(touching()).any()
+    assert split_at_random(gaussian_estimate([1, 1], 60)[0]).all()
+    # Of so few nobody could say that they are alike.
+    assert not split_at_random(gaussian_estimate([0, 20, 40, 40], [60, 60, 9, 9])[0])[:2].any()
+
+
+@pytest.mark.parametrize("has_graph", [True, False])
+def test_what_most_observations_are_in_decides(has_graph):
+    result, _ = gaussian_estimate([0, 0, 40, 44], [40, 40, 30, 30])
+    otherwise = NEIGHBOURS if has_graph else VALLEYS
+    for at_random, by in (
+        ([True, True, False, False], TESTS),
+        ([False, False, True, True], otherwise),
+        ([True, False, True, False], TESTS),  # exactly half
+        ([False] * 4, otherwise),
+    ):
+        assert decided_by(result, np.array(at_random), has_graph) == by
+
+
+@pytest.fixture(scope="module")
+def half_and_half():
+    """Two lumps split at random in three, and two cut by k-means in three, in one data set."""
+    rng = np.random.default_rng(0)
+    lump = np.repeat(np.arange(4), 180)
+    X = rng.standard_normal((720, 2)) + np.array([[0, 0], [9, 0], [0, 9], [9, 9]])[lump]
+    labels = 3 * lump + rng.integers(3, size=720)
+    for cut in (2, 3):
+        cells = KMeans(3, n_init=1, random_state=0).fit_predict(X[lump == cut])
+        labels[lump == cut] = 3 * cut + cells
+    merger = ClusterMerger(epochs=40, cv=3, random_state=0, device="cpu")
+    return merger.fit(X, initial_labels=labels), lump
+
+
+def test_each_pair_is_judged_by_what_says_something_about_it(half_and_half):
+    merger, lump = half_and_half
+    tree = merger.tree_
+    assert tree.groups.tolist() == np.repeat([0, 1, 2, 3], 3).tolist()
+    assert np.array_equal(merger.labels_, lump)
+    assert split_at_random(merger.pairwise_).tolist() == [True] * 6 + [False] * 6
+    below = {i: {i // 3} for i in range(12)}
+    for step, made in enumerate(tree.merges):
+        lumps = below[made.left] | below[made.right]
+        below[12 + step] = lumps
+        if step >= 8:
+            break
+        if min(lumps) < 2:
+            assert made.why.startswith("cannot be told apart: adjusted p ")
+            assert math.isnan(made.edges)
+            assert math.isnan(made.strength)
+        else:
+            assert made.why.startswith(("no neck between", "many neighbours in common"))
+            assert made.strength >= 1
+            assert made.edges > 0
+            assert made.p_adjusted < 0.05  # cells can be told apart
+        assert math.isnan(made.p_valley)
+        assert made.verdict in ("same", "probably same")
+
+
+def test_pairs_left_say_what_keeps_them_apart(half_and_half):
+    merger, _ = half_and_half
+    for pair in merger.tree_.apart:
+        assert pair.verdict == "different"
+        if math.isnan(pair.strength):
+            assert pair.why.endswith("of one distribution")
+        else:
+            assert pair.strength < 1
+            assert pair.why.startswith(("a neck between", "few neighbours", "no neighbours"))
+    assert len(merger.tree_.apart) == 6
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -12,17 +12,22 @@ from unsplit.dip import dip_test
 from unsplit.merging.contrast import Contrast
 from unsplit.merging.review import Row
 from unsplit.merging.steps import Merge
-from unsplit.merging.verdict import WORDS, deciding_p, verdict
+from unsplit.merging.verdict import WORDS, Evidence, doubt, verdict
 
 quick = settings(deadline=None, max_examples=100, derandomize=True)
 
 shares = st.floats(0, 1)
 p_values = st.one_of(shares, st.floats(1e-12, 0.3))
 n_observations = st.integers(0, 400)
+strengths = st.one_of(st.floats(0, 3), st.sampled_from([0.8, 1.25, 2.0, math.inf]))
 
 
-def rank(*evidence):
-    return WORDS.index(verdict(*evidence))
+def word_of(*evidence, **more):
+    return verdict(Evidence(*evidence, **more))
+
+
+def rank(*evidence, **more):
+    return WORDS.index(word_of(*evidence, **more))
 
 
 # --- the words ------------------------------------------------------------------------------------
@@ -44,7 +49,7 @@ def rank(*evidence):
     ],
 )
 def test_words_where_clusters_overlap(low, high, p, word):
-    assert verdict(low, high, p) == word
+    assert word_of(low, high, p) == word
 
 
 @pytest.mark.parametrize(
@@ -60,18 +65,65 @@ def test_words_where_clusters_overlap(low, high, p, word):
     ],
 )
 def test_words_where_every_pair_can_be_told_apart(p_valley, n_border, word):
-    assert verdict(0.9, 1.0, 1e-12, p_valley, n_border) == word
+    assert word_of(0.9, 1.0, 1e-12, p_valley, n_border) == word
+
+
+@pytest.mark.parametrize(
+    ("strength", "smaller", "word"),
+    [
+        (0.0, 10**6, "different"),
+        (0.79, 10**6, "different"),
+        (0.79, 1, "different"),
+        (0.8, 10**6, "unclear"),  # near the limit
+        (1.24, 10**6, "unclear"),
+        (1.25, 10, "probably same"),
+        (1.25, 9, "unclear"),  # a few have neighbours outside whatever they are
+        (1.99, 10**6, "probably same"),
+        (2.0, 199, "probably same"),
+        (2.0, 200, "same"),
+        (math.inf, 200, "same"),
+    ],
+)
+def test_words_where_neighbours_decide(strength, smaller, word):
+    assert word_of(0.9, 1.0, 1e-12, strength=strength, smaller=smaller) == word
+
+
+def test_neighbours_say_more_than_a_valley():
+    # Whatever the valley says, and however surely.
+    for valley in ((math.nan, 0), (1e-9, 500), (1.0, 500)):
+        assert word_of(0.9, 1.0, 1e-12, *valley, strength=0.2) == "different"
+        assert word_of(0.9, 1.0, 1e-12, *valley, strength=1.0) == "unclear"
+        assert word_of(0.9, 1.0, 1e-12, *valley, strength=3.0) == "same"
+
+
+def test_what_cannot_be_told_apart_is_the_same_whoever_its_neighbours_are():
+    assert word_of(0.0, 0.1, 1.0, strength=0.0) == "same"
+    assert word_of(0.0, 0.4, 1.0, strength=0.5) == "probably same"
+    assert word_of(0.0, 0.9, 0.5, strength=0.5) == "unclear"
 
 
 def test_a_valley_alone_makes_no_difference():
-    assert verdict(0.0, 0.1, 1.0, p_valley=1e-9, n_border=500) == "same"
-    assert verdict(0.1, 0.9, 0.3, p_valley=1e-9, n_border=20) == "unclear"
+    assert word_of(0.0, 0.1, 1.0, p_valley=1e-9, n_border=500) == "same"
+    assert word_of(0.1, 0.9, 0.3, p_valley=1e-9, n_border=20) == "unclear"
 
 
 def test_what_is_not_known_is_unclear():
-    assert verdict(math.nan, math.nan, math.nan) == "unclear"
-    assert verdict(0.0, 1.0, 1.0) == "unclear"
-    assert verdict(0.0, 1.0, 1.0, p_valley=1.0, n_border=0) == "unclear"
+    assert word_of(math.nan, math.nan, math.nan) == "unclear"
+    assert word_of(0.0, 1.0, 1.0) == "unclear"
+    assert word_of(0.0, 1.0, 1.0, p_valley=1.0, n_border=0) == "unclear"
+
+
+@quick
+@given(shares, shares, p_values, strengths, n_observations)
+def test_words_move_one_way_with_the_strength(low, high, p, strength, smaller):
+    low, high = sorted((low, high))
+    word = rank(low, high, p, strength=strength, smaller=smaller)
+    assert rank(low, high, p, strength=strength * 1.2, smaller=smaller) <= word
+    assert rank(low, high, p / 3, strength=strength, smaller=smaller) >= word
+    # More observations say it the more surely.
+    assert rank(low, high, p, strength=strength, smaller=smaller + 50) <= word
+    # Two that need neighbours to be different are never more so than those that need none.
+    assert word <= rank(low, high, p)
 
 
 @quick
@@ -95,7 +147,25 @@ def test_words_move_one_way(low, high, p, p_valley, n_border, overlap):
 
 
 def test_both_p_values_must_be_small():
-    assert deciding_p(0.3, 1e-9) == deciding_p(1e-9, 0.3) == deciding_p(0.3) == 0.3
+    # Of two, the one that speaks for "same" says how near the evidence is to its limit.
+    one, other, alone = ((0.3, 1e-9), (1e-9, 0.3), (0.3,))
+    for p in (one, other, alone):
+        assert doubt(Evidence(0.3, 0.6, *p)) == pytest.approx(math.log(0.3 / 0.05))
+
+
+def test_doubt_is_nothing_on_the_limit_and_grows_to_both_sides():
+    for name, limit in (("p_adjusted", 0.05), ("p_valley", 0.05), ("strength", 1.0)):
+        known = {"low": 0.9, "high": 1.0, "p_adjusted": 1e-12}
+        doubts = [
+            doubt(Evidence(**known | {name: limit * factor})) for factor in (0.2, 0.5, 1, 2, 5)
+        ]
+        assert doubts[2] == pytest.approx(0.0, abs=1e-12)
+        assert doubts == pytest.approx(doubts[::-1])
+        assert doubts[0] > doubts[1] > doubts[2]
+        assert math.isfinite(doubt(Evidence(**known | {name: 0.0})))
+    # Neighbours decide where there are some, whatever the valley says.
+    assert doubt(Evidence(0.9, 1.0, 0.05, 0.05, 90, strength=math.e)) == pytest.approx(1.0)
+    assert doubt(Evidence(math.nan, math.nan, math.nan)) == 0.0
 
 
 # --- how often they are right ---------------------------------------------------------------------
@@ -107,7 +177,7 @@ def words_of_tests(n, shift, times=100, n_pairs=1):
     of_a, folds, words = np.arange(2 * n) < n, np.arange(2 * n) % 5, []
     for _ in range(times):
         contrast = Contrast(rng.standard_normal(2 * n) + shift * (of_a - 0.5), of_a, folds, 5)
-        words.append(verdict(*contrast.interval, min(1.0, contrast.p_value * n_pairs)))
+        words.append(word_of(*contrast.interval, min(1.0, contrast.p_value * n_pairs)))
     return {word: words.count(word) / times for word in WORDS}
 
 
@@ -135,7 +205,7 @@ def words_of_valleys(n, distance, times=60):
     words = []
     for _ in range(times):
         window = rng.standard_normal(n) + distance * (np.arange(n) % 2)
-        words.append(verdict(0.9, 1.0, 1e-9, dip_test(window).p_value, n))
+        words.append(word_of(0.9, 1.0, 1e-9, dip_test(window).p_value, n))
     return {word: words.count(word) / times for word in WORDS}
 
 
@@ -155,8 +225,21 @@ def test_words_of_valleys_are_right():
 # --- what to look at first ------------------------------------------------------------------------
 
 
-def row(step=None, *, tvd=0.1, low=0.0, high=0.2, p=1.0, p_valley=math.nan, n_border=0):
-    return Row(Merge(0, 1, 9, 9, tvd, tvd, tvd, low, high, p, p_valley, n_border, "why"), step)
+def row(
+    step=None,
+    *,
+    sizes=(90, 90),
+    tvd=0.1,
+    low=0.0,
+    high=0.2,
+    p=1.0,
+    p_valley=math.nan,
+    n_border=0,
+    strength=math.nan,
+):
+    neighbours = (7.0, 1.0, 0.5, strength)
+    evidence = (tvd, low, high, p, p_valley, n_border, *neighbours)
+    return Row(Merge(0, 1, *sizes, tvd, tvd, *evidence, "why"), step)
 
 
 def test_unclear_pairs_come_first_and_what_overrules_the_evidence_next():
@@ -190,6 +273,36 @@ def test_in_partitions_the_valley_says_how_close_it_was():
     few = row(1, low=0.9, high=1.0, p=1e-9, p_valley=0.9, n_border=9)
     assert [close.pair.verdict, few.pair.verdict] == ["unclear", "unclear"]
     assert close.urgency < few.urgency
+
+
+def test_where_neighbours_decide_the_strength_says_how_close_it_was():
+    far = {"low": 0.9, "high": 1.0, "p": 1e-9}
+    ordered = [
+        row(0, **far, strength=1.01),
+        row(None, **far, strength=0.9),
+        row(1, **far, strength=1.2),
+        row(2, **far, strength=0.3),  # merged though different
+        row(3, **far, strength=1.3),
+        row(4, **far, strength=1.9),
+        row(None, **far, strength=0.7),
+        row(None, **far, strength=0.1),
+        row(5, **far, strength=2.5, sizes=(300, 400)),
+    ]
+    words = "unclear unclear unclear different probably probably different different same"
+    assert [r.pair.verdict.split()[0] for r in ordered] == words.split()
+    shuffled = [ordered[i] for i in np.random.default_rng(0).permutation(len(ordered))]
+    assert sorted(shuffled, key=lambda r: r.urgency) == ordered
+
+
+def test_clusters_of_a_few_come_after_what_a_person_can_decide():
+    far = {"low": 0.9, "high": 1.0, "p": 1e-9}
+    tiny = row(0, **far, strength=1.01, sizes=(9, 500))  # nearest to the limit
+    ordered = [row(1, **far, strength=1.2, sizes=(10, 500)), tiny, row(2, **far, strength=1.3)]
+    assert [r.pair.verdict for r in ordered] == ["unclear", "unclear", "probably same"]
+    assert ordered[0].urgency < ordered[1].urgency < ordered[2].urgency
+    # Also where neighbours say nothing, and also among those kept apart.
+    apart = [row(high=0.9, tvd=0.5), row(high=0.9, tvd=0.2, sizes=(500, 9))]
+    assert apart[0].urgency < apart[1].urgency
 
 
 def test_pairs_without_scores_stay_in_the_order_of_their_distances():

@@ -1,6 +1,6 @@
 """Everything people use today to merge over-clusterings, on the same data.
 
-python -m benchmarks.peers [--data ../shared/data] [--seeds 1] [--slow] [--workers 2] [--minutes 60]
+python -m benchmarks.peers [--data ../shared/data] [--seeds 2] [--slow] [--workers 2] [--minutes 60]
 
 Peers are optional: ``pip install -e ".[peers]"``, and what is not there is left out and counted.
 Every result is a line in benchmarks/peers/results/PROBLEM.jsonl; a run that was interrupted, or
@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from benchmarks.peers.grid import Cell, cells, initial_number
+from benchmarks.peers.grid import WORKS, Cell, cells, initial_number
 from benchmarks.peers.methods import METHODS
 from benchmarks.peers.overclusterings import OVERCLUSTERINGS, overclusterings_of, restricted
 from benchmarks.peers.problems import PROBLEMS
-from benchmarks.peers.scoring import scored
+from benchmarks.peers.scoring import BOUND, bound, scored
 from benchmarks.peers.task import Problem, Task
 
 RESULTS = Path(__file__).parent / "results"
@@ -46,7 +46,7 @@ def _prepared(name: str, data: Path, seed: int, overclustering: str, factor: flo
         return problem, np.arange(len(problem.X))
     if overclustering not in overclusterings_of(problem):
         return None
-    k = initial_number(problem.n_true, factor)
+    k = initial_number(problem.n_true, factor, len(problem.X))
     return restricted(problem, OVERCLUSTERINGS[overclustering](problem, k, seed))
 
 
@@ -65,6 +65,8 @@ def done(cell: Cell, data: Path) -> dict[str, Any]:
             problem, clusters = found
             line |= {"n": len(problem.X), "true": problem.n_true, "k": int(clusters.max()) + 1}
             task = Task(problem.X, clusters, cell.seed)
+            if cell.work == BOUND:
+                return line | {"scores": bound(task, problem.y)}
             return line | {"scores": scored(METHODS[cell.work], task, problem.y)}
     except (ImportError, FileNotFoundError) as error:
         return line | {"absent": str(error)}
@@ -84,6 +86,17 @@ def key_of(line: dict[str, Any]) -> str:
     return Cell(*(line[field] for field in Cell._fields)).key
 
 
+def file_of(problem: str) -> str:
+    """Name of the file that holds a problem's lines.
+
+    Examples
+    --------
+    >>> file_of("battery: a1"), file_of("uniform, 2-d")
+    ('battery-a1.jsonl', 'uniform,-2-d.jsonl')
+    """
+    return problem.replace(":", "").replace(" ", "-") + ".jsonl"
+
+
 def work_off(todo: Sequence[Cell], args: argparse.Namespace) -> None:
     """Work on cells, each line written as soon as it is there."""
     args.results.mkdir(parents=True, exist_ok=True)
@@ -99,7 +112,7 @@ def work_off(todo: Sequence[Cell], args: argparse.Namespace) -> None:
                 if "absent" in line:  # not written, so that it is tried again where it can be had
                     counts[line["absent"]] += 1
                 else:
-                    path = args.results / f"{line['problem'].replace(' ', '-')}.jsonl"
+                    path = args.results / file_of(line["problem"])
                     with path.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(line, ensure_ascii=False) + "\n")
                 bar.update()
@@ -117,8 +130,8 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", choices=list(PROBLEMS), default=list(PROBLEMS))
     names = list(OVERCLUSTERINGS)
     parser.add_argument("--overclusterings", nargs="+", choices=names, default=names)
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--methods", nargs="+", choices=WORKS, default=WORKS)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--slow", action="store_true", help="the methods that take minutes as well")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin none after that")

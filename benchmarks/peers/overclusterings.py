@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import Birch, KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
-from sklearn.neighbors import kneighbors_graph
 
+from benchmarks.peers.communities import communities, connected
+from benchmarks.peers.mixtures import mixture_of
 from benchmarks.peers.task import Problem
 from unsplit.overclustering import greedy_dense
 
@@ -25,7 +25,6 @@ Labels = NDArray[np.int64]
 Overclustering = Callable[[Problem, int, int], Labels]
 
 SMALLEST = 2
-NEIGHBOURS = 15
 NOISE = 0.2
 COVERED = 0.5  # share of the observations that greedy clusters hold
 
@@ -35,15 +34,10 @@ def k_means(problem: Problem, k: int, seed: int) -> Labels:
 
 
 def gaussian_mixture(problem: Problem, k: int, seed: int) -> Labels:
-    """Full covariances where a component has five observations a dimension, else diagonal ones."""
-    X = problem.X
-    kind = "full" if len(X) >= 5 * k * X.shape[1] else "diag"
-    # A floor far below the spread of the data keeps a component of few from shrinking to them.
-    floor = 1e-3 * float(X.var(axis=0).mean())
-    mixture = GaussianMixture(k, covariance_type=kind, reg_covar=floor, random_state=seed)
+    mixture = mixture_of(problem.X, k, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return _tidy(X, mixture.fit_predict(X))
+        return _tidy(problem.X, mixture.fit_predict(problem.X))
 
 
 def birch(problem: Problem, k: int, seed: int) -> Labels:
@@ -65,23 +59,8 @@ def _n_subclusters(X: NDArray[np.float64], threshold: float) -> int:
 
 def leiden(problem: Problem, k: int, seed: int) -> Labels:
     """Leiden on the graph of 15 nearest neighbours, at the resolution that gives about k."""
-    import igraph
-    import leidenalg
-
-    near = kneighbors_graph(problem.X, NEIGHBOURS)
-    edges = np.argwhere(np.triu((near + near.T).toarray()))
-    graph = igraph.Graph(len(problem.X), edges.tolist())
-
-    def at(resolution: float) -> Labels:
-        found = leidenalg.find_partition(
-            graph,
-            leidenalg.RBConfigurationVertexPartition,
-            resolution_parameter=resolution,
-            seed=seed,
-        )
-        return np.asarray(found.membership, np.int64)
-
-    return _tidy(problem.X, _about(k, at))
+    graph = connected(problem.X)
+    return _tidy(problem.X, _about(k, lambda resolution: communities(graph, resolution, seed)))
 
 
 def _about(k: int, at: Callable[[float], Labels]) -> Labels:
@@ -161,19 +140,28 @@ OVERCLUSTERINGS: dict[str, Overclustering] = {
 }
 
 
+# They are made from the true groups; all others see the observations only.
+FROM_GROUPS = ("random split", "noisy random split")
+
+
 def overclusterings_of(problem: Problem) -> dict[str, Overclustering]:
-    """Those that make sense: noise needs a second group to come from."""
-    return {
-        name: make
-        for name, make in OVERCLUSTERINGS.items()
-        if problem.n_true > 1 or name != "noisy random split"
-    }
+    """Those that make sense: noise in a split needs a second group to come from.
+
+    Where some observations are noise and belong to no group, there is nothing to split, and
+    the densest half would be another problem.
+    """
+    absent = set() if problem.n_true > 1 else {"noisy random split"}
+    if (problem.y < 0).any():
+        absent |= {"greedy", *FROM_GROUPS}
+    return {name: make for name, make in OVERCLUSTERINGS.items() if name not in absent}
 
 
 def restricted(problem: Problem, labels: Labels) -> tuple[Problem, Labels]:
     """The problem without the observations that have no cluster, and the clusters of the rest."""
     kept = labels >= 0
-    y = np.unique(problem.y[kept], return_inverse=True)[1].astype(np.int64)
+    y = problem.y[kept]
+    groups = np.unique(y[y >= 0])
+    y = np.where(y < 0, -1, np.searchsorted(groups, y))
     return Problem(problem.name, problem.X[kept], y), labels[kept]
 
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from benchmarks.peers.__main__ import lines
+from benchmarks.peers.grid import factors_of
+from benchmarks.peers.problems.families import family_of, half_of
 from benchmarks.peers.words import MODES
 
 
@@ -19,16 +19,34 @@ class Score(NamedTuple):
     method: str
     mode: str
     ari: float
-    nmi: float
     number: int
     true: int
     seconds: float
-    mebibytes: float
 
     @property
     def place(self) -> tuple[str, str, float, int]:
         """The over-clustering."""
         return self.problem, self.overclustering, self.factor, self.seed
+
+    @property
+    def family(self) -> str:
+        """Family of the problem."""
+        return family_of(self.problem)
+
+    @property
+    def half(self) -> str:
+        """Whether rules were chosen on the problem or it was held back."""
+        return half_of(self.problem)
+
+    @property
+    def is_main(self) -> bool:
+        """Whether all methods run there, not only those that are compared by initial number."""
+        return self.factor in factors_of(self.family)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it counts for the seconds."""
+        return self.factor == factors_of(self.family)[0]
 
 
 def read_scores(results: Path) -> list[Score]:
@@ -37,7 +55,7 @@ def read_scores(results: Path) -> list[Score]:
     scratch: list[Score] = []
     for line in lines(results):
         for method, found in line.get("scores", {}).items():
-            for mode in MODES:
+            for mode in (*MODES, "bound"):
                 if mode in found:
                     score = _score(line, method, mode, found)
                     (merging if line["overclustering"] else scratch).append(score)
@@ -61,9 +79,7 @@ def _score(line: dict[str, Any], method: str, mode: str, found: dict[str, Any]) 
         method,
         mode,
         what["ari"],
-        what["nmi"],
         what["number"],
         line["true"],
         found["seconds"],
-        found["mebibytes"] or np.nan,
     )

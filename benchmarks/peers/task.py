@@ -17,7 +17,7 @@ class Problem:
     X : ndarray of shape (n, d)
         Scaled as a sensible user would.
     y : ndarray of shape (n,)
-        True groups.
+        True groups, numbered from 0; −1 for noise, which is clustered but not scored.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Problem:
     @property
     def n_true(self) -> int:
         """Number of true groups."""
-        return len(np.unique(self.y))
+        return len(np.unique(self.y[self.y >= 0]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from unsplit.errors import (
 )
 from unsplit.estimation import pairwise_tvd
 from unsplit.estimator import ClusterMerger
-from unsplit.merging import Merge, MergeTree, merge
+from unsplit.merging import Merge, MergeTree, NeighbourGraph, merge, neighbour_graph
 from unsplit.result import PairwiseTVD
 from unsplit.selection import Candidate, Selection, select
 from unsplit.training import EpochRecord, History, TrainConfig
@@ -31,6 +31,7 @@ __all__ = [
     "InputError",
     "Merge",
     "MergeTree",
+    "NeighbourGraph",
     "PairwiseTVD",
     "PairwiseWasserstein",
     "PartitionWarning",
@@ -42,6 +43,7 @@ __all__ = [
     "datasets",
     "merge",
     "metrics",
+    "neighbour_graph",
     "overclustering",
     "pairwise_tvd",
     "pairwise_wasserstein",

@@ -19,7 +19,7 @@ from unsplit.data.hashing import scrambled
 from unsplit.data.kinds import observations
 from unsplit.devices import available_memory, choose_device, require_memory
 from unsplit.errors import InputError, SmallClusterWarning
-from unsplit.heldout import Fitted, Progress, heldout_scores, summarize, within_batches
+from unsplit.heldout import Fitted, Progress, heldout_scores, summarize
 from unsplit.labels import EncodedLabels, encode_labels
 from unsplit.losses import LOSSES
 from unsplit.networks import build_network
@@ -197,7 +197,7 @@ def fit(
             for fold in folds
         ]
         scores, history = heldout_scores(networks, rows, clusters, folds, config, rng, tell, names)
-    result = summarize(within_batches(scores, cells), history, encoded)
+    result = summarize(scores, cells, history, encoded)
     return Fitted(rows, clusters, folds, networks, names, cells, result, config, recipe.name)
 
 

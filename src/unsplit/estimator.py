@@ -131,6 +131,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         *,
         initial_labels: ArrayLike | None = None,
         batch: ArrayLike | None = None,
+        features: ArrayLike | None = None,
     ) -> Self:
         """Merge an over-clustering of X.
 
@@ -144,6 +145,9 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
             The over-clustering: integers or strings; −1 and missing values mean noise.
         batch : array-like of shape (n,), optional
             Compare clusters within each of these batches, as :func:`unsplit.pairwise_tvd` does.
+        features : array-like of shape (n, d), optional
+            Vectors in which neighbours are looked for, such as an embedding of images; by default
+            X, if X holds vectors or counts.  See :func:`unsplit.neighbour_graph`.
         """
         X = self._checked(X, reset=True)
         rng = generator_of(self.random_state)
@@ -168,7 +172,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
             training=self.training,
         )
         merged = merge_overclustering(
-            X, initial_labels, wishes, settings, rng, self.progress, batch=batch
+            X, initial_labels, wishes, settings, rng, self.progress, batch=batch, features=features
         )
         self.initial_labels_ = np.asarray(initial_labels)
         self.pairwise_ = merged.fitted.result
@@ -190,9 +194,11 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         *,
         initial_labels: ArrayLike | None = None,
         batch: ArrayLike | None = None,
+        features: ArrayLike | None = None,
     ) -> Index:
         """Merge an over-clustering of X and return ``labels_``."""
-        return self.fit(X, initial_labels=initial_labels, batch=batch).labels_
+        merger = self.fit(X, initial_labels=initial_labels, batch=batch, features=features)
+        return merger.labels_
 
     def predict(self, X: Any) -> Index:
         """Cluster of new observations: the one they most probably come from.

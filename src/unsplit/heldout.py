@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from unsplit.batches import Cells
+from unsplit.calibration import best_factor, scaled
 from unsplit.data.base import Rows
 from unsplit.devices import device_for_sums
 from unsplit.divergences import directed_means, hit
@@ -50,7 +51,33 @@ class Fitted:
         """What is needed to judge new observations, without the old ones."""
         shares = self.cells.sizes / self.result.sizes[self.cells.cluster]
         cells = self.cells.cluster[self.names], np.log(shares[self.names])
-        return Scorer(self.networks, *cells, self.rows.first(1))
+        return Scorer(self.networks, *cells, self.rows.first(1), self.result.temperature)
+
+    @torch.no_grad()
+    def homes(self) -> Index:
+        """Where the networks put clusters that could hold nothing out, shape (k,).
+
+        The cluster of at least two to which the networks give more than half of the probability,
+        all of such clusters weighing the same; −1 if there is none, and for all other clusters.
+        """
+        result = self.result
+        homes = np.full(result.n_clusters, -1, np.int64)
+        small = np.flatnonzero(result.too_small)
+        if len(small) == 0 or self.cells.n_batches > 1:
+            return homes
+        index = np.flatnonzero(np.isin(self.cells.of_rows, small))
+        known = torch.from_numpy(~result.too_small)
+        share = np.zeros((len(index), int(known.sum())))
+        for network in self.networks:
+            features = np.empty((len(index), network.head.in_features), np.float32)
+            _write_features(features, network, self.rows, index)
+            scores = network.head(torch.from_numpy(features).to(self.rows.device)).cpu()
+            in_order = scores[:, np.argsort(self.names)].double()[:, known] / result.temperature
+            share += torch.softmax(in_order, dim=1).numpy() / len(self.networks)
+        sure = share.max(axis=1) > 0.5
+        best = np.flatnonzero(~result.too_small)[share.argmax(axis=1)]
+        homes[self.cells.of_rows[index[sure]]] = best[sure]
+        return homes
 
     def merged(self, groups: Index, random_state: object) -> "Fitted":
         """Join clusters and train on from the present weights for a few epochs.
@@ -74,7 +101,7 @@ class Fitted:
             networks=networks,
             names=np.arange(len(cells.cluster)),
             cells=cells,
-            result=summarize(within_batches(scores, cells), history, labels),
+            result=summarize(scores, cells, history, labels),
         )
 
 
@@ -82,13 +109,15 @@ class Fitted:
 class Scorer:
     """Networks for new observations, which are measured as those in ``like`` were.
 
-    Each output belongs to a cluster, and holds a share of it, given as a logarithm.
+    Each output belongs to a cluster, and holds a share of it, given as a logarithm.  Scores are
+    divided by the ``temperature``, as the held-out ones were.
     """
 
     networks: list[Network]
     clusters: Index
     log_shares: NDArray[np.float64]
     like: Rows
+    temperature: float = 1.0
 
     @torch.no_grad()
     def log_posterior(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -104,6 +133,7 @@ class Scorer:
             features = np.empty((len(new), network.head.in_features), np.float32)
             _write_features(features, network, new, index)
             scores = network.head(torch.from_numpy(features).to(new.device)).double()
+            scores = scores / self.temperature
             total += self._of_clusters(scores).cpu().numpy()
         return total / len(self.networks)
 
@@ -178,8 +208,12 @@ def within_batches(scores: HeldoutScores, cells: Cells) -> HeldoutScores:
     )
 
 
-def summarize(scores: HeldoutScores, history: History, labels: EncodedLabels) -> PairwiseTVD:
-    """Count the hits of all pairs."""
+def summarize(
+    scores: HeldoutScores, cells: Cells, history: History, labels: EncodedLabels
+) -> PairwiseTVD:
+    """Make scores as sure as they should be, and count the hits of all pairs."""
+    factor = best_factor(scores)
+    scores = within_batches(scaled(scores, factor), cells)
     return PairwiseTVD(
         cluster_ids=labels.cluster_ids,
         sizes=np.bincount(labels.clusters[labels.clusters >= 0]),
@@ -188,6 +222,7 @@ def summarize(scores: HeldoutScores, history: History, labels: EncodedLabels) ->
         scores=scores,
         history=history,
         n_noise=labels.n_noise,
+        temperature=1 / factor,
     )
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unsplit.data.arrays import VectorRows
+from unsplit.errors import InputError
 from unsplit.estimation import Settings, fit
 from unsplit.heldout import Fitted, Progress
 from unsplit.labels import encode_labels
@@ -19,7 +21,9 @@ from unsplit.merging.choices import (
 )
 from unsplit.merging.clusters import Estimate
 from unsplit.merging.constraints import Link, constraints
+from unsplit.merging.features import neighbour_graph
 from unsplit.merging.front import merge
+from unsplit.merging.neighbours import NeighbourGraph
 from unsplit.merging.tree import MergeTree
 from unsplit.randomness import generator_of
 from unsplit.result import PairwiseTVD
@@ -56,10 +60,11 @@ class Wishes:
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """Networks, the estimate that ranked where it is another one, and the tree."""
+    """Networks, the neighbours or the blurred estimate where there is one, and the tree."""
 
     fitted: Fitted
     view: PairwiseTVD | None
+    neighbours: NeighbourGraph | None
     tree: MergeTree
 
 
@@ -73,17 +78,19 @@ def merge_overclustering(
     on_merge: Callable[[Record], None] | None = None,
     done: Record | None = None,
     batch: ArrayLike | None = None,
+    features: Any = None,
 ) -> Merged:
-    """Estimate all distances, look a second time if the clusters only touch, and merge.
+    """Estimate all distances, look for neighbours, and merge.
 
-    The second estimate (``smooth``) is made when the clusters look like a partition of the same
-    features and the answer depends on it.
+    Neighbours are looked for in ``features``, or in X if these are vectors or counts.  A second
+    estimate, of blurred densities, is made where the answer depends on it.
     """
     wishes.check(encode_labels(labels, np.size(labels)).cluster_ids)
     seeds = generator_of(random_state).integers(2**63, size=4)
     fitted = fit(X, labels, settings, seeds[0], progress, batch)
+    graph = _neighbours(features, labels, fitted, settings, batch)
     view = None
-    if _needs_view(wishes) and looks_like_partition(fitted.result):
+    if _needs_view(wishes, graph is not None) and looks_like_partition(fitted.result):
         smooth = _smooth(fitted.rows.kind, settings)
         if smooth is not None:
             view = fit(X, labels, smooth, seeds[1], progress, batch).result
@@ -91,12 +98,31 @@ def merge_overclustering(
         fitted.result,
         **vars(wishes),
         view=view,
+        neighbours=graph,
+        homes=fitted.homes() if graph is None else None,
         estimate=_estimate(X, labels, fitted, wishes.strategy, settings, int(seeds[2]), batch),
         random_state=int(seeds[3]),
         on_merge=on_merge,
         done=done,
     )
-    return Merged(fitted, view, tree)
+    return Merged(fitted, view, graph, tree)
+
+
+def _neighbours(
+    features: Any, labels: ArrayLike, fitted: Fitted, settings: Settings, batch: ArrayLike | None
+) -> NeighbourGraph | None:
+    """The graph of neighbours; None for images and the like, whose own distances say little."""
+    if features is None:
+        if not isinstance(fitted.rows, VectorRows):
+            return None
+        features = fitted.rows.values
+    elif np.shape(features)[:1] != (len(fitted.rows),):
+        raise InputError(
+            f"X has {len(fitted.rows)} observations but features has shape {np.shape(features)}; "
+            "pass one row of features for each."
+        )
+    with_batches = None if fitted.cells.n_batches == 1 else batch
+    return neighbour_graph(features, labels, batch=with_batches, device=settings.device)
 
 
 def _smooth(kind: str, settings: Settings) -> Settings | None:
@@ -109,9 +135,11 @@ def _smooth(kind: str, settings: Settings) -> Settings | None:
     return smooth
 
 
-def _needs_view(wishes: Wishes) -> bool:
+def _needs_view(wishes: Wishes, has_neighbours: bool) -> bool:
+    if wishes.strategy == "compose":
+        return True
     looks_for_valleys = wishes.max_tvd is None and wishes.alpha is None
-    return wishes.strategy == "compose" or (wishes.strategy == "linkage" and looks_for_valleys)
+    return wishes.strategy == "linkage" and looks_for_valleys and not has_neighbours
 
 
 def _estimate(

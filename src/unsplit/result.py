@@ -42,6 +42,8 @@ class PairwiseTVD:
         The course of training.
     n_noise : int
         Observations left out because their label was −1 or missing.
+    temperature : float
+        By what the networks' own scores were divided to make them as sure as they should be.
     """
 
     cluster_ids: NDArray[Any]
@@ -51,6 +53,7 @@ class PairwiseTVD:
     scores: HeldoutScores
     history: History
     n_noise: int = 0
+    temperature: float = 1.0
 
     def __post_init__(self) -> None:
         for array in (self.cluster_ids, self.sizes, self.n_heldout, self.hit_rate):
@@ -159,6 +162,7 @@ class PairwiseTVD:
             scores=self.scores.renamed(np.argsort(order)),
             history=self.history,
             n_noise=self.n_noise,
+            temperature=self.temperature,
         )
 
     def confidence_interval(self, level: float = 0.95) -> tuple[Matrix, Matrix]:
@@ -220,7 +224,8 @@ class PairwiseTVD:
         scores = {f"scores.{name}": getattr(self.scores, name) for name in (*_SCORES, *_BATCHES)}
         arrays |= {name: array for name, array in scores.items() if array is not None}
         arrays |= {f"history.{name}": getattr(self.history, name) for name in _HISTORY}
-        save_arrays(path, FORMAT, {"n_noise": self.n_noise}, arrays)
+        meta = {"n_noise": self.n_noise, "temperature": self.temperature}
+        save_arrays(path, FORMAT, meta, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PairwiseTVD":
@@ -235,6 +240,7 @@ class PairwiseTVD:
             ),
             history=History(**{name: content[f"history.{name}"] for name in _HISTORY}),
             n_noise=meta["n_noise"],
+            temperature=meta.get("temperature", 1.0),
         )
 
     @cached_property

@@ -7,10 +7,13 @@ from collections.abc import Callable
 
 from benchmarks.peers.methods import (
     choir,
+    choose_number,
     confusion,
     dipdeck,
     energy,
     finch,
+    gmeans,
+    leiden,
     linkage,
     ours,
     sccaf,
@@ -49,19 +52,27 @@ _ANEW: dict[str, Callable[[Task], Outcome]] = {
     "average linkage": linkage.from_scratch("average"),
     "centroid linkage": linkage.from_scratch("centroid"),
     "k-means": scratch.kmeans,
+    "Genie": scratch.genie,
+    "spectral clustering": scratch.spectral,
     "HDBSCAN": scratch.hdbscan,
     "HDBSCAN, hundredths": scratch.hdbscan_of_hundredths,
     "FINCH": finch.finch,
+    "Leiden": leiden.leiden(1.0),
+    "Leiden, 0.5": leiden.leiden(0.5),
+    "Gaussian mixture by BIC": choose_number.mixture_by_bic,
+    "k-means by silhouette": choose_number.kmeans_by_silhouette,
+    "G-means": gmeans.gmeans,
 }
 
 METHODS: dict[str, Method] = {
     "unsplit": ours.unsplit_family,
     **{name: _alone(name, run) for name, run in (_MERGING | _ANEW).items()},
     **{name: _alone(name, ours.trained_otherwise(name)) for name in ours.TRAINED_OTHERWISE},
+    ours.COMPOSED: _alone(ours.COMPOSED, ours.composed),
 }
 
 # Each trains for one comparison of one setting, so not everywhere.
-SETTINGS = frozenset(ours.TRAINED_OTHERWISE)
+SETTINGS = frozenset((*ours.TRAINED_OTHERWISE, ours.COMPOSED))
 
 # One run serves every over-clustering of the same observations.
 FROM_SCRATCH = frozenset(_ANEW)

@@ -1,8 +1,11 @@
-"""Clustering anew: k-means given the number, and HDBSCAN, which finds it."""
+"""Clustering anew: k-means, Genie and spectral given the number, and HDBSCAN, which finds it."""
+
+import warnings
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import HDBSCAN, KMeans
+from sklearn.cluster import HDBSCAN, KMeans, SpectralClustering
 from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks.peers.task import Outcome, Task
@@ -14,6 +17,47 @@ def kmeans(task: Task) -> Outcome:
     def at(n: int) -> NDArray[np.int64]:
         model = KMeans(n, n_init=10, random_state=task.seed)
         return model.fit_predict(task.X).astype(np.int64)
+
+    return Outcome(at=at)
+
+
+def genie(task: Task) -> Outcome:
+    """Genie (Gagolewski et al. 2016) as it comes: single linkage that keeps sizes from diverging.
+
+    The package is under the AGPL; it is only ever compared with, never used by the library.
+    """
+    Genie = _genie()
+
+    def at(n: int) -> NDArray[np.int64]:
+        return np.asarray(Genie(n_clusters=n).fit_predict(task.X), np.int64)
+
+    return Outcome(at=at)
+
+
+def _genie() -> Any:
+    try:
+        from genieclust import Genie
+    except ImportError:
+        raise ImportError("Genie needs genieclust: pip install unsplit[peers]") from None
+    return Genie
+
+
+def spectral(task: Task) -> Outcome:
+    """Spectral clustering of the graph of 15 nearest neighbours."""
+
+    def at(n: int) -> NDArray[np.int64]:
+        if n == 1:
+            return np.zeros(len(task.X), np.int64)
+        model = SpectralClustering(
+            n,
+            affinity="nearest_neighbors",
+            n_neighbors=15,
+            assign_labels="cluster_qr",
+            random_state=task.seed,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of graphs in several pieces
+            return model.fit_predict(task.X).astype(np.int64)
 
     return Outcome(at=at)
 

@@ -2,6 +2,7 @@
 
 import gzip
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +100,14 @@ def _some_of_each(
     chosen = rng.choice(np.unique(category), n_categories, replace=False)
     members = (rng.permutation(np.flatnonzero(category == c))[:at_most] for c in chosen)
     return np.concatenate(list(members))
+
+
+REAL: dict[str, Callable[[Path, int], Problem]] = {
+    "digits": digits,
+    "bladder cells": bladder_cells,
+    "pbmc68k": pbmc68k,
+    "fashion-mnist": fashion_mnist,
+    "imagenet": imagenet,
+    "modelnet40": modelnet,
+    "spoken digits": spoken_digits,
+}

@@ -91,16 +91,20 @@ def uniform(d: int) -> Draw:
     return lambda rng: (rng.uniform(size=(2000, d)), np.zeros(2000, np.int64))
 
 
-DRAWS: dict[str, Draw] = {
+GROUPED: dict[str, Draw] = {
     "separated gaussians": separated_gaussians,
     "overlapping gaussians": overlapping_gaussians,
     "moons": moons,
     "rings": rings,
     "unequal sizes": unequal_sizes,
     "unequal densities": unequal_densities,
+}
+ONE_GROUP: dict[str, Draw] = {
     "one gaussian, 2-d": one_gaussian(2),
     "one gaussian, 10-d": one_gaussian(10),
     "one gaussian, 50-d": one_gaussian(50),
     "uniform, 2-d": uniform(2),
     "uniform, 10-d": uniform(10),
+    "uniform, 50-d": uniform(50),
 }
+DRAWS = GROUPED | ONE_GROUP

@@ -55,8 +55,8 @@ how_to_merge = options.together(
     ),
     click.option(
         "--statistic",
-        type=click.Choice(("auto", *NAMES)),
-        help="What ranks pairs.  [default: auto, mostly lecam]",
+        type=click.Choice(("auto", "edges", *NAMES)),
+        help="What ranks pairs.  [default: auto, edges of the neighbour graph or lecam]",
     ),
     click.option(
         "--linkage",

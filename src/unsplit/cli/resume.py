@@ -19,7 +19,7 @@ from unsplit.files import replacing, write_json
 from unsplit.merging.agglomerate import Record
 from unsplit.merging.steps import Merge
 
-FORMAT = "unsplit.resume/2"
+FORMAT = "unsplit.resume/3"
 NAME = "resume.json"
 
 

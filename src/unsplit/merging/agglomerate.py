@@ -5,13 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsplit.errors import InputError
 from unsplit.merging.closest import ClosestPairs
 from unsplit.merging.clusters import Matrix, Ranking
 from unsplit.merging.constraints import Constraints
 from unsplit.merging.evidence import Evidence
-from unsplit.merging.rules import Candidate, Rule
+from unsplit.merging.neighbourhoods import Neighbourhoods
+from unsplit.merging.rules import AT_HOME, BOTH_SMALL, ONE_SMALL, Candidate, Rule
 from unsplit.merging.steps import MUST_LINK, Merge
 from unsplit.sampling import Index
 
@@ -49,13 +51,21 @@ class Record:
 class Run:
     """The state of the loop: who is left, and what was done.
 
-    ``ranking`` says which pair comes next, ``evidence`` what is reported about it, ``seen`` where
-    a valley is looked for; all change together.  A ``record`` that is not empty is replayed.
+    ``ranking`` says which pair comes next; ``evidence`` what is reported about it; ``seen`` where
+    a valley is looked for; ``neighbourhoods`` how neighbours connect it; ``at_random`` has the
+    clusters that were split at random, ``small`` those that could hold nothing out and ``homes``
+    where the network puts these, shapes (k,); ``tvd`` has the distances between the initial
+    clusters, shape (k, k).  All change together.  A ``record`` that is not empty is replayed.
     """
 
     ranking: Ranking
     evidence: Evidence | None
     seen: Evidence | None
+    neighbourhoods: Neighbourhoods | None
+    at_random: NDArray[np.bool_]
+    small: NDArray[np.bool_]
+    homes: Index
+    tvd: Matrix
     constraints: Constraints
     sizes: Index
     on_merge: Callable[[Record], None] | None = None
@@ -68,6 +78,9 @@ class Run:
         self.node = np.arange(k)
         self.alive = np.ones(k, bool)
         self.cannot = self.constraints.cannot.copy()
+        self.at_random = self.at_random.copy()
+        self.small = self.small.copy()
+        self.tvd = self.tvd.copy()
         self.height = 0.0
         for step, merge in enumerate(self.record.merges):
             a, b = (int(np.flatnonzero(self.node == node)[0]) for node in (merge.left, merge.right))
@@ -79,19 +92,41 @@ class Run:
         """Clusters left."""
         return int(self.alive.sum())
 
-    def pairs(self, respect_links: bool = True, reach: int | None = None) -> ClosestPairs:
-        """All pairs that are left and within reach, none refused yet."""
+    def pairs(
+        self, respect_links: bool = True, reach: int | None = None, limit: float = math.inf
+    ) -> ClosestPairs:
+        """All pairs that are left, within reach and below the limit, none refused yet."""
         if self.n_left == 1:  # nothing to compare, so nothing to estimate
             return ClosestPairs(np.full(self.cannot.shape, np.inf))
         matrix = np.where(self.alive & self.alive[:, None], self.ranking.distances(), np.inf)
         matrix = np.where(self.cannot, np.inf, matrix) if respect_links else matrix
-        return ClosestPairs(matrix, reach)
+        return ClosestPairs(matrix, reach, limit)
 
     def candidate(self, a: int, b: int, statistic: float) -> Candidate:
         """What is known about two slots."""
         # Of all the pairs there were: what is left late was selected from them.
         n_pairs = math.comb(len(self.sizes), 2)
-        return Candidate(a, b, statistic, n_pairs, self.evidence, self.seen)
+        return Candidate(
+            a,
+            b,
+            statistic,
+            n_pairs,
+            self.evidence,
+            self.seen,
+            self.neighbourhoods,
+            bool(self.at_random[[a, b]].any()),
+            float(self.tvd[a, b]),
+            self._size(a, b),
+        )
+
+    def _size(self, a: int, b: int) -> str | None:
+        if not self.small[[a, b]].any():
+            return None
+        if self.small[[a, b]].all():
+            return BOTH_SMALL
+        small, other = (a, b) if self.small[a] else (b, a)
+        home = self.homes[self.slot == small]
+        return AT_HOME if (home >= 0).all() and (self.slot[home] == other).all() else ONE_SMALL
 
     def join(self, pair: Candidate, why: str, linked: bool = False) -> Sequence[int]:
         """Merge b into a; which slots have new distances?"""
@@ -109,6 +144,7 @@ class Run:
         """All that is known about a pair, under the numbers of the tree."""
         a, b = pair.a, pair.b
         low, high = (math.nan, math.nan) if pair.contrast is None else pair.contrast.interval
+        link = pair.connection
         return Merge(
             left=int(self.node[a]),
             right=int(self.node[b]),
@@ -122,6 +158,10 @@ class Run:
             p_adjusted=pair.p_adjusted,
             p_valley=pair.unimodality,
             n_border=0 if pair.border is None else len(pair.border.window),
+            edges=math.nan if link is None else link.edges,
+            times_chance=math.nan if link is None else link.times_chance,
+            neck=math.nan if link is None else link.neck,
+            strength=math.nan if link is None else link.strength,
             why=why,
         )
 
@@ -133,6 +173,11 @@ class Run:
         self.alive[b] = False
         self.cannot[a] |= self.cannot[b]
         self.cannot[:, a] |= self.cannot[:, b]
+        self.at_random[a] |= self.at_random[b]
+        self.small[a] &= self.small[b]
+        self.tvd[a] = self.tvd[:, a] = np.minimum(self.tvd[a], self.tvd[b])
+        if self.neighbourhoods is not None:
+            self.neighbourhoods.merge(a, b)
         changed = self.ranking.merge(a, b)
         told: list[object] = [self.ranking]
         for part in (self.evidence, self.seen):
@@ -213,7 +258,9 @@ class Guide:
 
     def __init__(self, run: Run, rule: Rule) -> None:
         self.run, self.rule = run, rule
-        self.pairs = run.pairs(reach=rule.reach)
+        # Pairs that nothing links are not worth a look before the others are done with.
+        self.limit = run.ranking.unlinked
+        self.pairs = run.pairs(reach=rule.reach, limit=self.limit)
         self.refused: dict[tuple[int, int], tuple[float, float, str]] = {}
 
     def go(self, fewest: int, most: int, prefix: str = "") -> str:
@@ -226,6 +273,9 @@ class Guide:
             closest = self.pairs.closest()
             if closest is not None:
                 self._judge(*closest, prefix)
+            elif run.n_left > most and not self.refused and self.limit < math.inf:
+                self.limit = math.inf
+                self.pairs = run.pairs(reach=self.rule.reach)
             elif run.n_left > most and self.refused:
                 self._force("" if prefix else f"; merged because at most {most} may remain", prefix)
             else:

@@ -1,11 +1,25 @@
 """What the user chose: checked, and turned into a rule."""
 
+import math
 import warnings
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsplit.errors import InputError, PartitionWarning
-from unsplit.merging.rules import Alpha, Always, Auto, MaxTVD, Rule
+from unsplit.merging.evidence import Mixtures
+from unsplit.merging.rules import (
+    ALIKE_TVD,
+    NEIGHBOURS,
+    TESTS,
+    VALLEYS,
+    Alpha,
+    Always,
+    Auto,
+    Candidate,
+    MaxTVD,
+    Rule,
+)
 from unsplit.result import PairwiseTVD
 
 STRATEGIES = ("linkage", "compose", "retrain", "warm", "spectral")
@@ -17,6 +31,9 @@ PARTITION_TVD = 0.5
 
 # Held-out observations of a cluster that say where it lies.
 ENOUGH = 10
+
+# With fewer held out, two clusters could always differ by more than ALIKE_TVD.
+FEWEST_TO_BE_ALIKE = 12
 
 # Where no more than this share of the observations is in a cluster, clusters are cores: what lies
 # between two of them was left out, so that a valley there says nothing.
@@ -58,9 +75,23 @@ def check_rules(n_clusters: int | None, max_tvd: float | None, alpha: float | No
 
 
 def stopping_rule(
-    result: PairwiseTVD | None, n_clusters: int | None, max_tvd: float | None, alpha: float | None
+    result: PairwiseTVD | None,
+    n_clusters: int | None,
+    max_tvd: float | None,
+    alpha: float | None,
+    by: str,
 ) -> Rule:
-    """The rule the user chose; *auto* if none.  ``result`` is None for a plain matrix."""
+    """The rule the user chose; *auto* if none.
+
+    Parameters
+    ----------
+    result : PairwiseTVD, optional
+        None for a plain matrix.
+    n_clusters, max_tvd, alpha : optional
+        As for :func:`unsplit.merge`.
+    by : str
+        What decides about most pairs, as :func:`decided_by` says.
+    """
     check_rules(n_clusters, max_tvd, alpha)
     if result is None:
         if n_clusters is not None:
@@ -71,15 +102,14 @@ def stopping_rule(
                 "them, or a PairwiseTVD."
             )
         return MaxTVD(max_tvd)
-    partition = looks_like_partition(result)
     if n_clusters is not None:
-        # Cells without a valley between go first, so that the tree is the one of auto.
-        return Auto(partition=True) if partition and not are_cores(result) else Always()
-    if partition:
-        _warn_of_partition(result, auto=max_tvd is None and alpha is None)
-    if max_tvd is not None:
-        return MaxTVD(max_tvd)
-    return Auto(partition) if alpha is None else Alpha(alpha)
+        # What auto would merge goes first, so that the tree is the one of auto.
+        plain = by == TESTS or (by == VALLEYS and are_cores(result))
+        return Always() if plain else Auto(by)
+    if max_tvd is None and alpha is None:
+        return Auto(by)
+    _warn_of_partition(result)
+    return Alpha(alpha) if alpha is not None else MaxTVD(max_tvd or 0.0)
 
 
 def exactly(n: int, fewest: int | None, most: int | None, k: int) -> tuple[int, int]:
@@ -97,15 +127,52 @@ def exactly(n: int, fewest: int | None, most: int | None, k: int) -> tuple[int, 
     return int(n), int(n)
 
 
-def ranking_statistic(statistic: str, result: PairwiseTVD, number_given: bool) -> str:
+def ranking_statistic(
+    statistic: str, strategy: str, result: PairwiseTVD, number_given: bool, by: str
+) -> str:
     """What ranks pairs if that is left to us.
 
-    Cores can nearly all be told apart; what third observations say of two of them ranks better.
-    Where nobody says a number, the order matters less than the valleys, and lecam does better.
+    Clusters cut out of the same features are ranked by their neighbours, those split at random by
+    the network.  Without neighbours, cores can nearly all be told apart, and what third
+    observations say of two of them ranks better.
     """
     if statistic != "auto":
         return statistic
+    if by == NEIGHBOURS and strategy == "linkage":
+        return "edges"
     return "overlap" if number_given and are_cores(result) else "lecam"
+
+
+def split_at_random(result: PairwiseTVD, level: float = 0.05) -> NDArray[np.bool_]:
+    """Clusters that have a twin, from which they cannot be told: shape (k,).
+
+    Such a cluster is a part of a whole that was split at random, and tests that find no difference
+    to the other parts will find one to everything else.  Clusters too small to tell are what most
+    others are.
+    """
+    k = result.n_clusters
+    large = result.n_heldout >= FEWEST_TO_BE_ALIKE
+    known = result.comparable & large & large[:, None] & ~np.eye(k, dtype=bool)
+    distances = np.where(known, result.tvd, np.inf)
+    nearest = distances.argmin(axis=1)
+    evidence = Mixtures(result, lookup=False)
+    found = np.zeros(k, bool)
+    for a in np.flatnonzero(distances[np.arange(k), nearest] <= ALIKE_TVD).tolist():
+        b = int(nearest[a])
+        pair = Candidate(a, b, 0.0, math.comb(k, 2), evidence, None)
+        found[a] = found[b] = found[a] or found[b] or pair.alike(level)
+    if 2 * large.sum() >= k:
+        usual = bool(2 * found[large].sum() >= large.sum())
+    else:
+        usual = not looks_like_partition(result)
+    return np.where(large, found, usual)
+
+
+def decided_by(result: PairwiseTVD, at_random: NDArray[np.bool_], has_graph: bool) -> str:
+    """What decides about most observations' clusters: tests, neighbours or valleys."""
+    if 2 * result.sizes[at_random].sum() >= result.sizes.sum():
+        return TESTS
+    return NEIGHBOURS if has_graph else VALLEYS
 
 
 def are_cores(result: PairwiseTVD) -> bool:
@@ -132,16 +199,13 @@ def _median_nearest(result: PairwiseTVD) -> float:
     return float(np.median(nearest)) if len(nearest) else 0.0
 
 
-def _warn_of_partition(result: PairwiseTVD, auto: bool) -> None:
-    advice = (
-        "auto therefore looks for a valley between them instead"
-        if auto
-        else "leave the rule out, and auto looks for a valley between them instead"
-    )
+def _warn_of_partition(result: PairwiseTVD) -> None:
+    if not looks_like_partition(result):
+        return
     warnings.warn(
         "the clusters look like a partition of the same features (median TVD to the nearest "
         f"neighbour {_median_nearest(result):.2f}), where every pair is separable by "
-        f"construction; {advice}.",
+        "construction; leave max_tvd and alpha out, and auto looks for what separates them.",
         PartitionWarning,
         stacklevel=4,
     )

@@ -19,16 +19,21 @@ class ClosestPairs:
     reach : int, optional
         Only pairs are looked at of which one is among the ``reach`` nearest clusters of the other,
         refused ones counted.  None: all pairs.
+    limit : float
+        Pairs at this distance or beyond are not looked at.
     """
 
-    def __init__(self, distances: NDArray[np.float64], reach: int | None = None) -> None:
+    def __init__(
+        self, distances: NDArray[np.float64], reach: int | None = None, limit: float = np.inf
+    ) -> None:
         self.distances = np.array(distances, np.float64)
         np.fill_diagonal(self.distances, np.inf)
         k = len(self.distances)
         self.reach = None if reach is None or reach >= k - 1 else reach
+        self.limit = float(np.nextafter(limit, 0.0)) if np.isfinite(limit) else np.inf
         # Refused pairs still count as neighbours.
         self.known = self.distances if self.reach is None else self.distances.copy()
-        self.horizon = np.full(k, np.inf)
+        self.horizon = np.full(k, self.limit)
         self.nearest: Index = np.zeros(k, np.int64)
         self.least = np.full(k, np.inf)
         self._look_around(np.arange(k))
@@ -56,6 +61,7 @@ class ClosestPairs:
             # Whoever had a as nearest neighbour must look again; for the others a can only win.
             lost = np.flatnonzero(self.nearest == a)
             closer = (row < self.least) | ((row == self.least) & (a < self.nearest))
+            closer &= row <= self.limit
             self.nearest[closer], self.least[closer] = a, row[closer]
             self._look_again(np.append(lost, a))
         else:
@@ -75,7 +81,8 @@ class ClosestPairs:
     def _look_around(self, rows: Index) -> None:
         if self.reach is not None:
             at = self.reach - 1
-            self.horizon[rows] = np.partition(self.known[rows], at, axis=1)[:, at]
+            farthest = np.partition(self.known[rows], at, axis=1)[:, at]
+            self.horizon[rows] = np.minimum(farthest, self.limit)
         self._look_again(rows)
 
     def _look_again(self, rows: Index) -> None:

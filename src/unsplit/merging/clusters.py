@@ -24,6 +24,8 @@ class Ranking(Protocol):
     """How close clusters are, for the merging loop."""
 
     statistic: str
+    unlinked: float
+    """From this distance on nothing links two clusters."""
 
     def distances(self) -> Matrix:
         """Ranking statistic of all pairs, shape (k, k), as things stand."""
@@ -55,6 +57,7 @@ class Composed(Columns):
     """
 
     statistic = "soft accuracy"
+    unlinked = np.inf
 
     def __init__(self, view: PairwiseTVD, lookup: bool = True) -> None:
         super().__init__(view, lookup)
@@ -142,6 +145,8 @@ class Linked:
         Where it holds something: the rest does not count, until all of a pair is of that kind.
     """
 
+    unlinked = np.inf
+
     def __init__(
         self,
         matrix: Matrix,
@@ -192,6 +197,8 @@ class Reestimated:
     statistic : str
         The divergence that ranks.
     """
+
+    unlinked = np.inf
 
     def __init__(self, result: PairwiseTVD, estimate: Estimate, statistic: str) -> None:
         self.result = result

@@ -7,12 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import SpectralClustering
 
+from unsplit.errors import InputError
 from unsplit.merging.agglomerate import Record, Run, agglomerate
 from unsplit.merging.choices import (
     check_strategy,
+    decided_by,
     exactly,
-    looks_like_partition,
     ranking_statistic,
+    split_at_random,
     stopping_rule,
 )
 from unsplit.merging.clusters import (
@@ -22,9 +24,12 @@ from unsplit.merging.clusters import (
     Ranking,
     Reestimated,
 )
+from unsplit.merging.connections import Connected
 from unsplit.merging.constraints import Link, constraints
 from unsplit.merging.evidence import Columns, Evidence, evidence_of
 from unsplit.merging.given import Given, given_clusters
+from unsplit.merging.neighbourhoods import Neighbourhoods
+from unsplit.merging.neighbours import NeighbourGraph
 from unsplit.merging.rules import SameGroup, WithinBatches
 from unsplit.merging.steps import Merge
 from unsplit.merging.tree import MergeTree
@@ -47,6 +52,8 @@ def merge(
     min_clusters: int | None = None,
     max_clusters: int | None = None,
     view: PairwiseTVD | None = None,
+    neighbours: NeighbourGraph | None = None,
+    homes: ArrayLike | None = None,
     estimate: Estimate | None = None,
     random_state: object = None,
     on_merge: Callable[[Record], None] | None = None,
@@ -67,9 +74,11 @@ def merge(
         "retrain" and "warm" by what ``estimate`` says after every merge; "spectral" needs
         ``n_clusters``.
     statistic : str
-        The divergence that ranks pairs, for "linkage", "retrain" and "warm"; "compose" uses soft
-        accuracy, "spectral" the TVD.  "auto" is "lecam"; or "overlap" if ``n_clusters`` is given
-        and at least half of the observations are in no cluster, as after the paper's Algorithm 1.
+        What ranks pairs, for "linkage", "retrain" and "warm"; "compose" uses soft accuracy,
+        "spectral" the TVD.  A divergence; or "edges", which needs ``neighbours``.  "auto" is
+        "edges" if there are ``neighbours`` and most clusters were not split at random; otherwise
+        "lecam", or "overlap" if ``n_clusters`` is given and at least half of the observations are
+        in no cluster, as after the paper's Algorithm 1.
     linkage : {"average", "single", "complete"}
         For strategy "linkage".
     must_link, cannot_link : iterables of pairs of cluster names
@@ -79,11 +88,17 @@ def merge(
     view : PairwiseTVD, optional
         Another estimate for the same clusters, in which *auto* looks for valleys, and by which
         "compose" ranks; :func:`unsplit.pairwise_tvd` makes one with ``smooth=True``.
+    neighbours : NeighbourGraph, optional
+        How the observations lie to each other; :func:`unsplit.neighbour_graph` makes one.  *auto*
+        goes by it where clusters were cut out of the same features, and then needs no ``view``.
+    homes : array-like of shape (k,), optional
+        For each cluster that could hold nothing out, the place in ``cluster_ids`` of the one that
+        the networks put it into; −1 if there is none, and for all others.
     estimate : callable, optional
         For "retrain" and "warm": takes the group of every cluster, shape (k,), returns a
         PairwiseTVD of the groups.
     random_state : int, Generator, RandomState or None
-        For "spectral".
+        For "spectral", and for the structureless data that neighbours are compared with.
     on_merge : callable, optional
         Told after every merge what was done so far.
     done : Record, optional
@@ -101,26 +116,48 @@ def merge(
     >>> tree.mapping
     {0: 0, 1: 0, 2: 1}
     """
-    given = given_clusters(distances, view)
+    given = given_clusters(distances, view, neighbours)
     check_strategy(strategy, linkage, given.result is not None, n_clusters, estimate is not None)
-    rule = stopping_rule(given.result, n_clusters, max_tvd, alpha)
+    k = len(given.ids)
+    at_random, by = np.zeros(k, bool), ""
+    if given.result is not None:
+        at_random = split_at_random(given.result)
+        by = decided_by(given.result, at_random, given.graph is not None)
+    rule = stopping_rule(given.result, n_clusters, max_tvd, alpha, by)
     if given.result is not None and not given.result.comparable.all():
         rule = WithinBatches(rule)
     if n_clusters is not None:
-        k = len(given.ids)
         min_clusters, max_clusters = exactly(n_clusters, min_clusters, max_clusters, k)
     ids = given.ids[given.order]
     limits = constraints(ids, must_link, cannot_link, min_clusters, max_clusters)
     if given.result is not None:
-        statistic = ranking_statistic(statistic, given.result, n_clusters is not None)
-    ranking = _ranking(given, strategy, statistic, linkage, estimate, rule.reach is None)
+        told = n_clusters is not None
+        statistic = ranking_statistic(statistic, strategy, given.result, told, by)
+    ranking = _ranking(given, strategy, statistic, linkage, estimate, alpha is not None)
     if strategy == "spectral":
         rule = SameGroup(_spectral_groups(ranking.distances(), n_clusters, random_state))
-    evidence, seen = _evidence(given, ranking, rule.reach is None)
-    if given.result is not None and not looks_like_partition(given.result):
-        seen = None  # there need be no valley where clusters overlap
+    evidence, seen = _evidence(given, ranking, alpha is not None)
+    neighbourhoods = None
+    if given.graph is not None:
+        seen = None  # neighbours say more than valleys do
+        # The same graph, the same answer, also if nobody thinks of a seed.
+        seed = 0 if random_state is None else random_state
+        neighbourhoods = Neighbourhoods(given.graph, generator_of(seed))
     record = Record() if done is None else replace(done, merges=list(done.merges))
-    run = Run(ranking, evidence, seen, limits, given.sizes, on_merge, record)
+    run = Run(
+        ranking,
+        evidence,
+        seen,
+        neighbourhoods,
+        at_random,
+        np.zeros(k, bool) if given.result is None else given.result.too_small,
+        _homes(homes, given),
+        np.ones((k, k)) if given.result is None else given.result.tvd,
+        limits,
+        given.sizes,
+        on_merge,
+        record,
+    )
     record = agglomerate(run, rule)
     return MergeTree(
         cluster_ids=given.ids,
@@ -128,7 +165,7 @@ def merge(
         merges=tuple(_renamed(merge, given.order) for merge in record.merges),
         taken=np.arange(len(ids) - 1) < (record.n_taken or 0),
         statistic=ranking.statistic,
-        strategy=strategy if strategy != "linkage" else f"{linkage} linkage",
+        strategy=_named(strategy, linkage, ranking),
         stopped=record.stopped,
         n_forbidden=len(record.merges) - (record.n_allowed or 0),
         apart=tuple(_renamed(pair, given.order) for pair in record.apart),
@@ -152,6 +189,13 @@ def _ranking(
     if estimate is not None and strategy in ("retrain", "warm"):
         place = np.argsort(given.order)
         return Reestimated(given.result, lambda groups: estimate(groups[place]), statistic)
+    if strategy == "linkage" and statistic == "edges":
+        if given.graph is None:
+            raise InputError(
+                'statistic="edges" needs neighbours; pass a graph of them, made by '
+                "unsplit.neighbour_graph(X, labels)."
+            )
+        return Connected(given.graph)
     statistic = "tv" if strategy == "spectral" else statistic
     matrix = given.result.divergence(statistic)
     return Linked(matrix, linkage, statistic, given.result.comparable)
@@ -170,6 +214,21 @@ def _evidence(
         return ranking if one_view else Columns(given.result, all_pairs), ranking
     evidence = evidence_of(given.result, all_pairs)
     return evidence, evidence if one_view else evidence_of(given.view, all_pairs)
+
+
+def _named(strategy: str, linkage: str, ranking: Ranking) -> str:
+    """What the tree calls the way it was made."""
+    if strategy != "linkage":
+        return strategy
+    return "neighbours" if isinstance(ranking, Connected) else f"{linkage} linkage"
+
+
+def _homes(homes: ArrayLike | None, given: Given) -> Index:
+    """Homes of the clusters in their order here."""
+    if homes is None:
+        return np.full(len(given.ids), -1)
+    old = np.asarray(homes, np.int64)[given.order]
+    return np.where(old < 0, -1, np.argsort(given.order)[old])
 
 
 def _spectral_groups(

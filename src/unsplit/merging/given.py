@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit.errors import InputError
+from unsplit.merging.neighbours import NeighbourGraph
 from unsplit.result import PairwiseTVD
 from unsplit.sampling import Index
 
@@ -24,9 +25,14 @@ class Given:
     matrix: NDArray[np.float64] | None = None
     result: PairwiseTVD | None = None
     view: PairwiseTVD | None = None
+    graph: NeighbourGraph | None = None
 
 
-def given_clusters(distances: PairwiseTVD | ArrayLike, view: PairwiseTVD | None) -> Given:
+def given_clusters(
+    distances: PairwiseTVD | ArrayLike,
+    view: PairwiseTVD | None = None,
+    graph: NeighbourGraph | None = None,
+) -> Given:
     """Check what was given and put its clusters in order."""
     if not isinstance(distances, PairwiseTVD):
         matrix = _square(distances)
@@ -46,7 +52,14 @@ def given_clusters(distances: PairwiseTVD | ArrayLike, view: PairwiseTVD | None)
     order = np.lexsort((*distances.scores.bias[::-1], first))
     result = distances.reordered(order)
     seen = result if view is None else view.reordered(order)
-    return Given(ids, order, result.sizes, result=result, view=seen)
+    if graph is not None:
+        if graph.n_clusters != len(ids):
+            raise InputError(
+                f"neighbours has {graph.n_clusters} clusters and distances {len(ids)}; make both "
+                "from the same labels."
+            )
+        graph = graph.renamed(np.argsort(order))
+    return Given(ids, order, result.sizes, result=result, view=seen, graph=graph)
 
 
 def _square(distances: ArrayLike) -> NDArray[np.float64]:

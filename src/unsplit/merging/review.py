@@ -6,14 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unsplit.merging.steps import Merge
-from unsplit.merging.verdict import (
-    DIFFERENT,
-    LEVEL,
-    PROBABLY_SAME,
-    SAME,
-    UNCLEAR,
-    deciding_p,
-)
+from unsplit.merging.verdict import DIFFERENT, PROBABLY_SAME, SAME, TINY, UNCLEAR, doubt
 
 MERGED, APART = "merged", "kept apart"
 
@@ -38,16 +31,18 @@ class Row:
         return self.pair.verdict == DIFFERENT
 
     @property
-    def urgency(self) -> tuple[int, float, float]:
-        """Small for what should be looked at first; within a word, what was nearly otherwise."""
+    def urgency(self) -> tuple[int, bool, float, float]:
+        """Small for what should be looked at first; within a word, what was nearly otherwise.
+
+        Clusters of a few are always unclear, and come after what a person can decide.
+        """
         word, pair = self.pair.verdict, self.pair
         order = (UNCLEAR, "against", PROBABLY_SAME, DIFFERENT, SAME)
         rank = order.index("against" if self.against_evidence else word)
-        p = deciding_p(pair.p_adjusted, pair.p_valley)
-        if math.isnan(p):
-            return rank, 0.0, pair.statistic
-        doubt = pair.tvd if self.step is None else -pair.tvd
-        return rank, abs(math.log(max(p, 1e-300) / LEVEL)), doubt
+        tiny = min(pair.size_left, pair.size_right) < TINY
+        if math.isnan(pair.tvd):
+            return rank, False, 0.0, pair.statistic
+        return rank, tiny, doubt(pair.evidence), pair.tvd if self.step is None else -pair.tvd
 
 
 def review_table(
@@ -74,6 +69,8 @@ def review_table(
         columns[name] = [getattr(pair, name) for pair in pairs]
     columns["p_valley"] = [pair.p_valley for pair in pairs]
     columns["n_border"] = [pair.n_border for pair in pairs]
+    for name in ("edges", "times_chance", "neck", "strength"):
+        columns[name] = [getattr(pair, name) for pair in pairs]
     columns["new_left"] = [clusters[pair.left] for pair in pairs]
     columns["new_right"] = [clusters[pair.right] for pair in pairs]
     columns["step"] = [row.step for row in rows]

@@ -11,7 +11,17 @@ from typing import NamedTuple, Protocol
 
 from unsplit.merging.contrast import Contrast
 from unsplit.merging.evidence import Evidence
+from unsplit.merging.neighbourhoods import Connection, Neighbourhoods
 from unsplit.sampling import Index
+
+# What decides about most pairs.
+TESTS, NEIGHBOURS, VALLEYS = "tests", "neighbours", "valleys"
+
+# Clusters that could hold nothing out: both; one; one that the network puts into the other.
+BOTH_SMALL, ONE_SMALL, AT_HOME = "both small", "one small", "at home"
+
+# Two clusters that may differ by more than this are not alike, however little is significant.
+ALIKE_TVD = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +38,15 @@ class Candidate:
         Pairs there were at the start.
     evidence, seen : Evidence or None
         The scores that are reported, and those in which a valley is looked for; both None for a
-        plain matrix, and no valley is looked for where clusters overlap.
+        plain matrix, and no valley is looked for where neighbours decide.
+    neighbourhoods : Neighbourhoods or None
+        What the graph of neighbours says.
+    at_random : bool
+        Whether one of the two was split at random, so that tests for a difference decide alone.
+    nearest_tvd : float
+        The least TVD between an initial cluster of the one and an initial cluster of the other.
+    size : str, optional
+        Whether one or both could hold nothing out, and whether the network puts it into the other.
     """
 
     a: int
@@ -37,6 +55,10 @@ class Candidate:
     n_pairs: int
     evidence: Evidence | None
     seen: Evidence | None
+    neighbourhoods: Neighbourhoods | None = None
+    at_random: bool = False
+    nearest_tvd: float = 0.0
+    size: str | None = None
 
     @cached_property
     def contrast(self) -> Contrast | None:
@@ -63,7 +85,22 @@ class Candidate:
     @cached_property
     def border(self) -> Contrast | None:
         """Where a valley is looked for."""
-        return None if self.seen is None else self.seen.contrast(self.a, self.b)
+        if self.seen is None or self.at_random:
+            return None
+        return self.seen.contrast(self.a, self.b)
+
+    @cached_property
+    def connection(self) -> Connection | None:
+        """How the two are connected by neighbours, where that says something."""
+        if self.neighbourhoods is None or (self.at_random and self.size is None):
+            return None
+        return self.neighbourhoods.connection(self.a, self.b)
+
+    def alike(self, level: float) -> bool:
+        """Whether there is enough evidence that the two cannot be told apart."""
+        if self.contrast is None or self.nearest_tvd > ALIKE_TVD:
+            return False
+        return self.contrast.interval[1] <= ALIKE_TVD and self.p_adjusted > level
 
     @property
     def unimodality(self) -> float:
@@ -149,29 +186,56 @@ class Alpha:
 
 @dataclass(frozen=True)
 class Auto:
-    """The rule when none is given: no significant difference, or no valley between.
+    """The rule when none is given, pair by pair.
 
-    Where clusters overlap, a two-sample test is sound and decides alone.  Where they are cells of
-    a partition, every pair differs by construction; then two that meet without a valley are one.
-    Only neighbours are asked about: of many far pairs some would pass by chance.
+    What cannot be told apart is merged.  If one of the two was split at random, parts of one whole
+    could not be told apart, so these two are different.  Otherwise every pair differs, because
+    clusters were cut out of the same features; then two are one if the graph of neighbours
+    connects them as it connects parts of one, or, where there is no graph, if they meet without a
+    valley.  Only near pairs are asked about: of many far pairs some would pass by chance.
+
+    ``by`` says what decides about most pairs: how far to look, and what is said at the end.
     """
 
-    partition: bool
+    by: str
     level: float = 0.05
-    reach = 10
+
+    @property
+    def reach(self) -> int | None:
+        """Ten; but all that are neighbours at all, if neighbours decide."""
+        return None if self.by == NEIGHBOURS else 10
 
     @property
     def ending(self) -> str:
         """Why merging ended."""
-        if self.partition:
-            return f"all neighbours have a valley between (dip p < {self.level:g})"
-        return f"all neighbours differ significantly (adjusted p ≤ {self.level:g})"
+        if self.by == TESTS:
+            return f"all near pairs differ significantly (adjusted p ≤ {self.level:g})"
+        if self.by == NEIGHBOURS:
+            return "all near pairs have too few neighbours in common, or a neck between them"
+        return f"all near pairs have a valley between them (dip p < {self.level:g})"
 
     def judge(self, pair: Candidate) -> Ruling:
-        """Ask the test, then the valley."""
+        """Ask the test, then the neighbours or the valley."""
+        if pair.size == BOTH_SMALL:
+            return Ruling(False, "too few observations of both to say anything", case=math.inf)
+        if pair.size is not None and pair.connection is None:
+            return self._of_small(pair)
+        if pair.alike(self.level):
+            return Ruling(True, f"cannot be told apart: adjusted p {pair.p_adjusted:.2g}")
+        if pair.connection is not None:
+            return Ruling(pair.connection.strength >= 1, pair.connection.why)
+        if pair.at_random:
+            return Alpha(self.level).judge(pair)
         ruling = Alpha(self.level).judge(pair)
-        if ruling.merge or not self.partition:
-            return ruling
+        return ruling if ruling.merge else self._by_valley(pair)
+
+    @staticmethod
+    def _of_small(pair: Candidate) -> Ruling:
+        if pair.size == AT_HOME:
+            return Ruling(True, "too few observations to hold any out: the network puts them here")
+        return Ruling(False, "too few observations to say anything", case=math.inf)
+
+    def _by_valley(self, pair: Candidate) -> Ruling:
         p = pair.unimodality
         merge = p >= self.level
         why = f"{'no valley' if merge else 'valley'} between: dip p {p:.2g}"

@@ -17,7 +17,7 @@ from unsplit.merging.review import Row, review_table
 from unsplit.merging.steps import MUST_LINK, Merge, members_of_nodes
 from unsplit.sampling import Index
 
-FORMAT = "unsplit.MergeTree/2"
+FORMAT = "unsplit.MergeTree/3"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

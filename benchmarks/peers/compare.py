@@ -1,0 +1,75 @@
+"""Methods beside ours, always on the same cells."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.peers.methods import FROM_SCRATCH
+from benchmarks.peers.read import Score
+
+OURS = "unsplit"
+# What ours is called with something changed.
+CHANGED = f"{OURS}, "
+# A best peer ran on at least this share of our cells.
+ENOUGH = 0.5
+
+
+class Best(NamedTuple):
+    """The best peer, and ours on the same cells."""
+
+    name: str
+    ari: float
+    ours: float
+
+
+def mean(values: Iterable[float]) -> float:
+    """NaN if there are none."""
+    found = list(values)
+    return float(np.mean(found)) if found else float("nan")
+
+
+def mean_of(scores: Sequence[Score], method: str, mode: str) -> float:
+    """Mean ARI of one method in one mode."""
+    return mean(s.ari for s in scores if (s.method, s.mode) == (method, mode))
+
+
+def with_ours(scores: Sequence[Score], mode: str) -> dict[str, list[tuple[Score, Score]]]:
+    """Of every method its scores in this mode, each with ours on the same cell."""
+    ours = {s.place: s for s in scores if (s.method, s.mode) == (OURS, mode)}
+    pairs: dict[str, list[tuple[Score, Score]]] = defaultdict(list)
+    for score in scores:
+        if score.mode == mode and score.place in ours:
+            pairs[score.method].append((score, ours[score.place]))
+    return pairs
+
+
+def difference(pairs: Sequence[tuple[Score, Score]]) -> float:
+    """How much better than ours, on the average."""
+    return mean(score.ari - ours.ari for score, ours in pairs)
+
+
+def above_bound(scores: Sequence[Score]) -> tuple[int, int]:
+    """How many best cuts have a higher index than the bound of their cell, and of how many."""
+    bounds = {s.place: s.ari for s in scores if s.mode == "bound"}
+    cuts = [
+        s.ari > bounds[s.place]
+        for s in scores
+        if s.mode == "best cut" and s.place in bounds and s.method not in FROM_SCRATCH
+    ]
+    return sum(cuts), len(cuts)
+
+
+def best_peer(scores: Sequence[Score], mode: str) -> Best | None:
+    """The peer that does best beside ours, of those that ran on enough of our cells."""
+    pairs = with_ours(scores, mode)
+    peers = {
+        name: found
+        for name, found in pairs.items()
+        if not name.startswith(OURS) and len(found) >= ENOUGH * len(pairs[OURS])
+    }
+    if not peers:
+        return None
+    name = max(peers, key=lambda peer: difference(peers[peer]))
+    return Best(name, mean(s.ari for s, _ in peers[name]), mean(o.ari for _, o in peers[name]))

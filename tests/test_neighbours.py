@@ -1,0 +1,292 @@
+"""The graph of nearest neighbours, from arrays and from what users pass."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.cluster import KMeans
+from sklearn.datasets import make_moons
+
+from unsplit import InputError, NeighbourGraph, neighbour_graph
+from unsplit.merging.connections import Connections
+from unsplit.merging.neighbours import N_NEIGHBOURS, connect
+
+
+def pieces(X, k, seed=0):
+    return KMeans(k, n_init=1, random_state=seed).fit_predict(X).astype(np.int64)
+
+
+@pytest.fixture(scope="module")
+def normal():
+    X = np.random.default_rng(0).standard_normal((400, 3))
+    return X, pieces(X, 6)
+
+
+def degrees(graph):
+    return np.asarray(graph.adjacency.sum(axis=1)).ravel()
+
+
+# --- edges ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_batches", [1, 3])
+def test_edges_are_mutual_and_lead_to_others_of_the_batch(normal, n_batches):
+    X, clusters = normal
+    batches = np.arange(400) % n_batches
+    graph = connect(X, clusters, batches)
+    adjacency = graph.adjacency.toarray()
+    assert set(np.unique(adjacency)) == {0.0, 1.0}
+    assert np.array_equal(adjacency, adjacency.T)
+    assert not adjacency.diagonal().any()
+    left, right = adjacency.nonzero()
+    assert (batches[left] == batches[right]).all()
+    assert degrees(graph).min() >= N_NEIGHBOURS == 15
+
+
+def test_edges_are_those_of_the_fifteen_nearest(normal):
+    X, clusters = normal
+    distances = np.linalg.norm(X[:, None] - X, axis=2)
+    np.fill_diagonal(distances, np.inf)
+    near = distances <= np.sort(distances, axis=1)[:, [14]]
+    graph = connect(X, clusters)
+    assert np.array_equal(graph.adjacency.toarray() > 0, near | near.T)
+    assert np.array_equal(graph.clusters, clusters)
+    assert np.array_equal(graph.features, X)
+
+
+def test_batches_are_as_if_alone(normal):
+    X, clusters = normal
+    batches = np.random.default_rng(1).integers(2, size=400)
+    both = connect(X, clusters, batches)
+    for batch in (0, 1):
+        here = batches == batch
+        alone = connect(X[here], clusters[here])
+        part = both.adjacency[np.flatnonzero(here)][:, np.flatnonzero(here)]
+        assert np.array_equal(part.toarray(), alone.adjacency.toarray())
+        np.testing.assert_array_equal(both.inverse_dimension[here], alone.inverse_dimension)
+
+
+def test_small_batches_have_as_many_neighbours_as_there_are():
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    batches = np.array([0] * 1 + [1] * 2 + [2] * 5 + [3] * 22)
+    graph = connect(X, np.arange(30) % 2, batches)
+    assert degrees(graph)[:8].tolist() == [0, 1, 1, 4, 4, 4, 4, 4]
+    assert degrees(graph)[8:].min() >= 15
+    assert np.isfinite(graph.inverse_dimension).all()
+
+
+def test_duplicates_and_constants_are_no_error():
+    rng = np.random.default_rng(0)
+    for X in (np.ones((60, 3)), np.repeat(rng.standard_normal((3, 3)), 20, axis=0)):
+        graph = connect(X, np.arange(60) % 3)
+        assert degrees(graph).min() >= 15
+        assert np.isfinite(graph.inverse_dimension).all()
+        assert not graph.adjacency.diagonal().any()
+
+
+# --- how many dimensions --------------------------------------------------------------------------
+
+
+def dimension(graph):
+    return 1 / graph.inverse_dimension.mean()
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("n", [300, 2000])
+def test_as_many_dimensions_as_the_data_have(d, n):
+    rng = np.random.default_rng(d)
+    X = rng.random((n, d))
+    clusters = np.arange(n) % 2
+    assert dimension(connect(X, clusters)) == pytest.approx(d, rel=0.25)
+    # The same in seven dimensions, of which the data know nothing, and in other units.
+    turned = np.linalg.qr(rng.standard_normal((7, 7)))[0][:d]
+    assert dimension(connect(1e3 * X @ turned, clusters)) == pytest.approx(
+        dimension(connect(X, clusters)), rel=1e-3
+    )
+
+
+def test_more_dimensions_are_more():
+    rng = np.random.default_rng(0)
+    found = [dimension(connect(rng.random((1000, d)), np.zeros(1000, int))) for d in range(1, 11)]
+    assert (np.diff(found) > 0).all()
+
+
+def test_a_duplicate_of_each_does_not_take_dimensions_away():
+    X = np.random.default_rng(0).random((500, 3))
+    twice = np.repeat(X, 2, axis=0)
+    assert dimension(connect(twice, np.arange(1000) % 2)) == pytest.approx(3, rel=0.4)
+
+
+# --- noise ----------------------------------------------------------------------------------------
+
+
+def test_a_little_noise_is_left_out(normal):
+    X, clusters = normal
+    outside = np.arange(400) % 2 == 0
+    graph = connect(X, np.where(outside, -1, clusters))
+    assert np.array_equal(graph.clusters, clusters[~outside])
+    assert graph.adjacency.shape == (200, 200)
+    assert np.array_equal(graph.features, X[~outside])
+
+
+def test_much_noise_counts_for_the_cluster_it_leads_to():
+    X, moon = make_moons(600, noise=0.05, random_state=0)
+    clusters = moon.astype(np.int64)
+    seeds = np.random.default_rng(0).permutation(600)[:60]
+    known = np.full(600, -1)
+    known[seeds] = clusters[seeds]
+    graph = connect(X, known)
+    assert np.array_equal(graph.clusters, clusters)
+    # Exactly half outside is not most.
+    known[np.random.default_rng(1).permutation(600)[:300]] = 0
+    assert len(connect(X, known).clusters) < 600
+
+
+def test_what_leads_to_no_cluster_counts_for_none():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.standard_normal((100, 2)), 50 + rng.standard_normal((100, 2))])
+    known = np.full(200, -1)
+    known[:40] = X[:40, 0] > 0
+    graph = connect(X, known)
+    assert (graph.clusters[:100] >= 0).all()
+    assert (graph.clusters[100:] == -1).all()
+    assert np.array_equal(graph.clusters[:40], known[:40])
+    assert graph.members.sum() == 100
+    assert graph.n_clusters == 2
+
+
+# --- what must not matter -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outside", [0.0, 0.2, 0.8])
+def test_order_and_names_do_not_matter(normal, outside):
+    X, clusters = normal
+    rng = np.random.default_rng(5)
+    names = np.array(["e", "b", "f", "a", "d", "c"])
+    labels, batch = names[clusters].astype(object), rng.integers(2, size=400)
+    noise = rng.random(400) < outside
+    labels[noise] = "-1"
+    numbers = np.where(noise, -1, clusters)
+    for batches in (None, batch):
+        expected = Connections(neighbour_graph(X, numbers, batch=batches)).edges
+        order = rng.permutation(400)
+        moved = None if batches is None else np.array(["run 9", "run 1"])[batches[order]]
+        graph = neighbour_graph(X[order], labels[order], batch=moved)
+        place = np.searchsorted(np.sort(names), names)
+        found = Connections(graph).edges[np.ix_(place, place)]
+        assert np.array_equal(found, expected)
+
+
+def test_order_does_not_matter_where_distances_are_equal():
+    # A grid, where nearly every distance occurs many times.
+    X = np.stack(np.meshgrid(*[np.arange(20.0)] * 2), axis=-1).reshape(-1, 2)
+    labels = (X[:, 0] > 7) + 2 * (X[:, 1] > 11)
+    expected = Connections(neighbour_graph(X, labels)).edges
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(X))
+        found = Connections(neighbour_graph(X[order], labels[order])).edges
+        assert np.array_equal(found, expected)
+
+
+def test_renamed_clusters_keep_their_edges(normal):
+    X, clusters = normal
+    graph = connect(X, np.where(np.arange(400) < 250, -1, clusters))
+    new = np.array([3, 0, 5, 1, 4, 2])
+    renamed = graph.renamed(new)
+    edges, after = Connections(graph).edges, Connections(renamed).edges
+    assert np.array_equal(after[np.ix_(new, new)], edges)
+    assert np.array_equal(renamed.clusters < 0, graph.clusters < 0)
+
+
+# --- what users pass ------------------------------------------------------------------------------
+
+
+def counts(n=200, d=120, seed=0):
+    """Two kinds of texts of any length, and which is which."""
+    rng = np.random.default_rng(seed)
+    rates = rng.gamma(0.3, size=(2, d))
+    kind = np.arange(n) % 2
+    return rng.poisson(rates[kind] * rng.lognormal(2, 1, size=n)[:, None]).astype(float), kind
+
+
+def test_counts_are_compared_whatever_their_sum():
+    values, kind = counts()
+    for X in (scipy.sparse.csr_array(values), scipy.sparse.coo_matrix(values)):
+        graph = neighbour_graph(X, kind)
+        assert graph.features.shape == (200, 50)
+        edges = Connections(graph).edges
+        assert edges[0, 1] < 0.02 * edges.sum()
+        assert np.isfinite(graph.features).all()
+    plain = Connections(connect(values, kind)).edges
+    assert plain[0, 1] > 2 * edges[0, 1]
+
+
+def test_odd_counts_are_accepted():
+    values, kind = counts(n=40, d=120)
+    values[3] = 0  # an empty text
+    for X in (values, values[:, :1], values[:, :2]):
+        graph = neighbour_graph(scipy.sparse.csr_array(X), kind)
+        assert isinstance(graph, NeighbourGraph)
+        assert np.isfinite(graph.features).all()
+
+
+def test_counts_that_are_all_the_same_are_accepted():
+    # Warnings are errors here.
+    for X in (scipy.sparse.csr_array((40, 5)), scipy.sparse.csr_array(np.ones((40, 5)))):
+        graph = neighbour_graph(X, np.arange(40) % 2)
+        assert np.ptp(graph.features, axis=0).max() < 1e-9
+
+
+@pytest.mark.parametrize("d", [60, 1000])
+def test_order_does_not_matter_for_counts(d):
+    values, kind = counts(d=d)
+    labels = kind + 2 * (np.arange(200) < 100)
+    expected = Connections(neighbour_graph(scipy.sparse.csr_array(values), labels)).edges
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(200)
+        X = scipy.sparse.csr_array(values[order])
+        found = Connections(neighbour_graph(X, labels[order])).edges
+        assert np.array_equal(found, expected)
+
+
+def test_lists_and_missing_labels_are_accepted():
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    labels = ["a", "b", None] * 10
+    graph = neighbour_graph(X.tolist(), labels, batch=[1.0, 1.0, np.nan] * 10, device="cpu")
+    assert graph.n_clusters == 2
+    assert graph.adjacency.shape == (20, 20)
+    # The features do not change with what users do to theirs.
+    whole = neighbour_graph(X, np.arange(30) % 2)
+    assert np.array_equal(np.sort(whole.features, axis=0), np.sort(X, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"X": np.full((6, 2), np.nan)}, "X has 12 values that are NaN or infinite"),
+        ({"X": np.zeros(6)}, "X must be a table with one row per observation, got shape (6,)"),
+        ({"X": [["a"]] * 6}, "X must hold numbers"),
+        ({"labels": [0, 1]}, "X has 6 observations but"),
+        ({"labels": [-1] * 6}, "every label is noise"),
+        ({"batch": [0, 1]}, "X has 6 observations but batch has 2; pass one batch for each row"),
+        ({"batch": [0, 0, 0, 1, 1, None]}, "batch is missing (-1, NaN or empty) for 1"),
+        ({"device": "abacus"}, "abacus"),
+    ],
+)
+def test_wrong_input_is_told_in_a_sentence(change, sentence):
+    given = {"X": np.eye(6), "labels": [0, 0, 0, 1, 1, 1]} | change
+    with pytest.raises(InputError) as caught:
+        neighbour_graph(**given)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+def test_sparse_values_that_are_no_counts_are_only_reduced():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 8))
+    labels = np.repeat([0, 1], 30)
+    sparse_edges, dense_edges = (
+        neighbour_graph(form(X), labels).adjacency.sum()
+        for form in (scipy.sparse.csr_array, np.asarray)
+    )
+    assert abs(sparse_edges - dense_edges) < 0.2 * dense_edges
