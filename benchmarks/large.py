@@ -58,8 +58,8 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
     rows = [
         ("k-means", clustered - start),
-        ("both trainings", trained - clustered),
-        ("scores and merging", end - trained),
+        ("training", trained - clustered),
+        ("scores, neighbours and merging", end - trained),
         ("all", end - start),
     ]
     title = f"{args.n:,} x {DIMENSIONS}, k = {args.k}: {merged.tree.n_clusters} clusters found"

@@ -35,6 +35,9 @@ ENOUGH = 10
 # With fewer held out, two clusters could always differ by more than ALIKE_TVD.
 FEWEST_TO_BE_ALIKE = 12
 
+# Share of the observations in clusters with a twin that makes the others wholes.
+ALMOST_ALL = 0.8
+
 # Where no more than this share of the observations is in a cluster, clusters are cores: what lies
 # between two of them was left out, so that a valley there says nothing.
 CORES = 0.5
@@ -148,7 +151,8 @@ def split_at_random(result: PairwiseTVD, level: float = 0.05) -> NDArray[np.bool
 
     Such a cluster is a part of a whole that was split at random, and tests that find no difference
     to the other parts will find one to everything else.  Clusters too small to tell are what most
-    others are.
+    others are; and where almost all observations are in clusters with a twin, one without is a
+    whole that was not split.
     """
     k = result.n_clusters
     large = result.n_heldout >= FEWEST_TO_BE_ALIKE
@@ -165,7 +169,9 @@ def split_at_random(result: PairwiseTVD, level: float = 0.05) -> NDArray[np.bool
         usual = bool(2 * found[large].sum() >= large.sum())
     else:
         usual = not looks_like_partition(result)
-    return np.where(large, found, usual)
+    found = np.where(large, found, usual)
+    almost_all = result.sizes[found].sum() >= ALMOST_ALL * result.sizes.sum()
+    return found | almost_all
 
 
 def decided_by(result: PairwiseTVD, at_random: NDArray[np.bool_], has_graph: bool) -> str:
