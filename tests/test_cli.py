@@ -112,11 +112,13 @@ def test_closing_words_say_what_happened_and_where_it_is():
     assert lines[0] == "4 clusters became 2, because 2 clusters are left, as asked."
     assert lines[2].startswith("  last merge   TVD 0.")
     assert lines[2].endswith(("   0  and  1", "   2  and  3"))
-    assert lines[3].startswith("  not merged   TVD 1.000 (")
-    assert lines[3].endswith("   0 + 1  and  2 + 3")
-    assert lines[5] == "None of 3 pairs is unclear."
+    assert lines[3].strip() == "closest pair"
+    assert lines[4].startswith("  not merged   TVD 1.000 (")
+    assert lines[4].endswith("   0 + 1  and  2 + 3")
+    assert lines[5].startswith("               ")
+    assert lines[7] == "None of 3 pairs is unclear."
     assert lines[-1] == f"In out/: {', '.join(FILES)}"
-    assert len(lines) == 8
+    assert len(lines) == 10
 
 
 def test_closing_words_name_the_first_unclear_pairs():
@@ -129,10 +131,10 @@ def test_closing_words_name_the_first_unclear_pairs():
     assert review["verdict"][:n_unclear] == ["unclear"] * n_unclear
     n_pairs = len(review["verdict"])
     assert n_unclear > 3
-    assert lines[5] == f"{n_unclear} of {n_pairs} pairs are unclear and come first in review.csv:"
-    for line, done, tvd in zip(lines[6:9], review["done"], review["tvd"], strict=False):
+    assert lines[7] == f"{n_unclear} of {n_pairs} pairs are unclear and come first in review.csv:"
+    for line, done, tvd in zip(lines[8:11], review["done"], review["tvd"], strict=False):
         assert line.startswith(f"  {done:10}   TVD {float(tvd):.3f} (")
-    assert lines[9] == ""
+    assert lines[11] == ""
     one = library.merge(np.array([[0, 0.4], [0.4, 0]]), n_clusters=1)
     assert of_review(one)[0] == "1 of 1 pair is unclear and comes first in review.csv:"
 
@@ -143,16 +145,20 @@ def test_closing_words_where_all_or_nothing_was_merged():
     assert of_merge(apart, 0)[0] == (
         "2 clusters stayed apart, because every pair has a TVD above 0.3."
     )
-    assert [line.split()[:2] for line in of_merge(apart, 0)[2:]] == [["not", "merged"]]
+    what, why = of_merge(apart, 0)[2:]
+    assert what.startswith("  not merged   TVD ")
+    assert why.strip() == "TVD 0.400, limit 0.3"
     assert of_merge(one, 1)[0] == (
         "2 clusters became 1, because one cluster is left. 1 observation stayed noise."
     )
-    assert [line.split()[:2] for line in of_merge(one, 0)[2:]] == [["last", "merge"]]
+    what, why = of_merge(one, 0)[2:]
+    assert what.startswith("  last merge   TVD ")
+    assert why.strip() == "closest pair"
 
 
 def test_large_clusters_and_long_names_are_shortened():
     D = np.ones((6, 6)) - np.eye(6)
-    last = of_merge(library.merge(D, n_clusters=1), 0)[-1]
+    last = of_merge(library.merge(D, n_clusters=1), 0)[-2]
     assert "0 + 1 + 2 + 2 more  and  5" in last
     assert shortened("a" * 24) == "a" * 24
     assert shortened("a" * 25) == "a" * 23 + "…"

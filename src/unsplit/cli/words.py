@@ -10,6 +10,7 @@ from unsplit.merging.verdict import UNCLEAR
 from unsplit.result import PairwiseTVD
 from unsplit.sampling import Index
 
+BEYOND = "beyond the cut: "
 CLOSEST = 8
 FIRST = 3
 
@@ -29,9 +30,9 @@ def of_merge(tree: MergeTree, n_noise: int) -> list[str]:
     became = f"became {tree.n_clusters:,}" if n_taken else "stayed apart"
     lines = [f"{count(tree.n_initial, 'cluster')} {became}, because {tree.stopped}.{noise}", ""]
     if n_taken:
-        lines.append(f"  last merge   {_of_step(tree, tree.merges[n_taken - 1])}")
+        lines += _with_reason("last merge", tree, tree.merges[n_taken - 1])
     if n_taken < len(tree.merges):
-        lines.append(f"  not merged   {_of_step(tree, tree.merges[n_taken])}")
+        lines += _with_reason("not merged", tree, tree.merges[n_taken])
     return lines
 
 
@@ -113,6 +114,12 @@ def _of_step(tree: MergeTree, merge: Merge) -> str:
     members = members_of_nodes(tree.merges, tree.n_initial)
     left, right = (_side(tree, members[node]) for node in (merge.left, merge.right))
     return f"TVD {merge.tvd:.3f} ({merge.low:.3f} – {merge.high:.3f})   {left}  and  {right}"
+
+
+def _with_reason(what: str, tree: MergeTree, merge: Merge) -> list[str]:
+    indent = " " * (len(what) + 5)
+    why = merge.why.removeprefix(BEYOND)
+    return [f"  {what}   {_of_step(tree, merge)}", f"{indent}{why}"]
 
 
 def _side(tree: MergeTree, members: Sequence[int]) -> str:

@@ -59,10 +59,12 @@ class Connections:
         chance, the closer to 0 or to 0.9; beyond that are pairs without an edge.
         """
         found, chance = self.edges[rows], self.expected(rows)
-        distances = 1 - (1 - UNLINKED) / (1 + chance)  # of pairs without an edge, mostly
+        # Of pairs without an edge, which most are.  Logarithms, so that a tree can be looked at.
+        distances = 1 - (1 - UNLINKED) / (1 + np.log1p(chance))
         linked = found > 0
         found, chance = found[linked], chance[linked]
-        near = 1 / (1 + np.maximum(found * np.log(found / chance) - (found - chance), 0.0))
+        gain = np.maximum(found * np.log(found / chance) - (found - chance), 0.0)
+        near = 1 / (1 + np.log1p(gain))
         far = UNLINKED - (UNLINKED - 0.5) * near
         distances[linked] = np.where(found > chance, 0.5 * near, far)
         return distances
