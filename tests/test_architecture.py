@@ -76,7 +76,7 @@ MAY_IMPORT = {
     },
     "batches": {"errors", "labels", "sampling"},
     "merging.features": {
-        "batches", "data.arrays", "devices", "errors", "labels", "merging.neighbours",
+        "batches", "data.arrays", "devices", "labels", "merging.neighbours", "result",
     },
     "metrics": {"errors", "labels"},
     "overclustering.artificial": {"errors", "labels", "randomness"},

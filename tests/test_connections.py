@@ -1,11 +1,13 @@
 """Edges between clusters, against counting them one by one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
 from unsplit.merging.connections import UNLINKED, Connected, Connections
-from unsplit.merging.neighbours import NeighbourGraph, connect
+from unsplit.merging.neighbours import connect
 
 
 def random_graph(n=300, k=7, n_batches=3, noise=0.1, seed=0):
@@ -17,14 +19,12 @@ def random_graph(n=300, k=7, n_batches=3, noise=0.1, seed=0):
     graph = connect(X, clusters, batches)
     outside = rng.random(n) < noise
     clusters = np.where(outside, -1, clusters)
-    return NeighbourGraph(
-        graph.adjacency, graph.inverse_dimension, clusters, batches, graph.features
-    )
+    return replace(graph, clusters=clusters)
 
 
 def regrouped(graph, groups):
     """The graph with clusters joined to groups."""
-    return graph.renamed(np.asarray(groups))
+    return replace(graph.renamed(np.asarray(groups)), n_clusters=max(groups) + 1)
 
 
 def naive_edges(graph):

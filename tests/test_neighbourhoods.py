@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 
 from tests.merging_cases import gaussian_estimate, merged_by_neighbours
-from unsplit import ClusterMerger, InputError, merge, neighbour_graph
+from unsplit import ClusterMerger, InputError, SmallClusterWarning, merge, neighbour_graph
 from unsplit.estimation import Settings
 from unsplit.merging import neighbourhoods
 from unsplit.merging.connections import Connections
@@ -378,7 +378,9 @@ def test_images_have_neighbours_in_the_features_passed():
         Connections(found.neighbours).edges,
         Connections(neighbour_graph(features, labels)).edges,
     )
-    assert merge_overclustering(images, labels, Wishes(), settings, 0).neighbours is None
+    by_scores = merge_overclustering(images, labels, Wishes(), settings, 0)
+    assert by_scores.neighbours.features.shape == (60, 3)  # probabilities of the clusters
+    assert np.allclose((by_scores.neighbours.features**2).sum(axis=1), 1)
     merger = ClusterMerger(backbone="single-layer", cv=2, epochs=1, device="cpu", random_state=0)
     for wrong in (features[:9], features[0]):
         with pytest.raises(InputError) as caught:
@@ -400,3 +402,16 @@ def test_vectors_may_have_other_features_too():
     )
     assert np.array_equal(np.sort(own.features, axis=0), np.sort(X, axis=0))
     assert np.array_equal(np.sort(other.features, axis=0), np.sort(shuffled, axis=0))
+
+
+def test_a_cluster_that_held_nothing_out_goes_where_the_networks_put_it():
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(121, 8, 8)).astype(np.float32)
+    images[60:] += 2.0
+    labels = np.repeat([0, 1], [60, 61])
+    labels[-1] = 2  # alone, and one of the second
+    merger = ClusterMerger(backbone="single-layer", cv=3, epochs=20, device="cpu", random_state=0)
+    with pytest.warns(SmallClusterWarning):
+        merger.fit(images, initial_labels=labels)
+    assert merger.tree_.groups.tolist() == [0, 1, 1]
+    assert "the network puts them here" in merger.tree_.merges[0].why

@@ -21,7 +21,7 @@ from unsplit.merging.choices import (
 )
 from unsplit.merging.clusters import Estimate
 from unsplit.merging.constraints import Link, constraints
-from unsplit.merging.features import neighbour_graph
+from unsplit.merging.features import graph_of_scores, neighbour_graph
 from unsplit.merging.front import merge
 from unsplit.merging.neighbours import NeighbourGraph
 from unsplit.merging.tree import MergeTree
@@ -99,7 +99,7 @@ def merge_overclustering(
         **vars(wishes),
         view=view,
         neighbours=graph,
-        homes=fitted.homes() if graph is None else None,
+        homes=None if isinstance(fitted.rows, VectorRows) else fitted.homes(),
         estimate=_estimate(X, labels, fitted, wishes.strategy, settings, int(seeds[2]), batch),
         random_state=int(seeds[3]),
         on_merge=on_merge,
@@ -111,10 +111,10 @@ def merge_overclustering(
 def _neighbours(
     features: Any, labels: ArrayLike, fitted: Fitted, settings: Settings, batch: ArrayLike | None
 ) -> NeighbourGraph | None:
-    """The graph of neighbours; None for images and the like, whose own distances say little."""
+    """The graph of neighbours: of vectors as they are, of other data by what networks see."""
     if features is None:
         if not isinstance(fitted.rows, VectorRows):
-            return None
+            return graph_of_scores(fitted.result)
         features = fitted.rows.values
     elif np.shape(features)[:1] != (len(fitted.rows),):
         raise InputError(

@@ -13,7 +13,14 @@ from unsplit.merging.clusters import Matrix, Ranking
 from unsplit.merging.constraints import Constraints
 from unsplit.merging.evidence import Evidence
 from unsplit.merging.neighbourhoods import Neighbourhoods
-from unsplit.merging.rules import AT_HOME, BOTH_SMALL, ONE_SMALL, Candidate, Rule
+from unsplit.merging.rules import (
+    AT_HOME,
+    BOTH_SMALL,
+    BY_NETWORK,
+    ONE_SMALL,
+    Candidate,
+    Rule,
+)
 from unsplit.merging.steps import MUST_LINK, Merge
 from unsplit.sampling import Index
 
@@ -202,6 +209,7 @@ def agglomerate(run: Run, rule: Rule) -> Record:
     record, limits = run.record, run.constraints
     if record.n_taken is None:
         _join_linked(run)
+        _bring_home(run, rule)
     guide = Guide(run, rule)
     if record.n_taken is None:
         record.stopped = guide.go(limits.fewest, limits.most)
@@ -241,6 +249,17 @@ def _join_linked(run: Run) -> None:
         a, b = sorted((int(run.slot[left]), int(run.slot[right])))
         if a != b:
             run.join(run.candidate(a, b, float(run.ranking.row(a)[b])), MUST_LINK, linked=True)
+
+
+def _bring_home(run: Run, rule: Rule) -> None:
+    """Put what could hold nothing out where the network puts it; no distance ranks such pairs."""
+    for leaf in np.flatnonzero(run.homes >= 0).tolist():
+        a, b = sorted((int(run.slot[leaf]), int(run.slot[run.homes[leaf]])))
+        if a == b or run.cannot[a, b] or run.n_left <= run.constraints.fewest:
+            continue
+        pair = run.candidate(a, b, float(run.ranking.row(a)[b]))
+        if rule.judge(pair).why == BY_NETWORK:
+            run.join(pair, BY_NETWORK, linked=True)
 
 
 def _join_forbidden(run: Run) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 from sklearn.decomposition import TruncatedSVD
 
 from unsplit.batches import encode_batches
@@ -13,9 +14,13 @@ from unsplit.data.arrays import VectorRows, numeric_matrix
 from unsplit.devices import choose_device
 from unsplit.labels import EncodedLabels, encode_labels
 from unsplit.merging.neighbours import NeighbourGraph, connect
+from unsplit.result import PairwiseTVD
 
 # Counts are compared in so many dimensions, as is usual for cells and texts.
 COMPONENTS = 50
+
+# Of eight bytes each: half a gibibyte.
+MOST_PROBABILITIES = 2**26
 
 
 def neighbour_graph(
@@ -55,6 +60,22 @@ def neighbour_graph(
     values = values[order]
     features = components_of_counts(values) if scipy.sparse.issparse(values) else values
     return connect(features, encoded.clusters[order], batches, choose_device(device))
+
+
+def graph_of_scores(result: PairwiseTVD) -> NeighbourGraph | None:
+    """The graph of held-out observations that the networks take for members of the same clusters.
+
+    For data without distances of their own: neighbours are observations with alike probabilities
+    of all clusters, by Hellinger distance.  None where these would take too much memory.
+    """
+    scores = result.scores
+    if len(scores.rows) * result.n_clusters > MOST_PROBABILITIES or not len(scores.rows):
+        return None
+    order = np.argsort(scores.features[:, 0], kind="stable")  # by content, not by row or name
+    share = softmax(scores.dense()[order].astype(np.float64), axis=1)
+    batches = None if scores.batches is None else scores.batches[order]
+    clusters = scores.clusters[order]
+    return connect(np.sqrt(share), clusters, batches, n_clusters=result.n_clusters)
 
 
 def components_of_counts(counts: scipy.sparse.csr_array) -> NDArray[np.float64]:

@@ -26,14 +26,15 @@ class Lumps:
     X : ndarray of shape (n, d)
     clusters : ndarray of shape (n,)
         Numbered from 0.
+    n_clusters : int
     """
 
-    def __init__(self, X: NDArray[np.float64], clusters: Index) -> None:
+    def __init__(self, X: NDArray[np.float64], clusters: Index, n_clusters: int) -> None:
         size = max(SMALLEST, int(SMALLEST_SHARE * len(X)))
         lump = np.full(len(X), -1)
         if len(X) >= 2 * size:
             lump = HDBSCAN(min_cluster_size=size, copy=True).fit_predict(X)
-        self.counts = np.zeros((int(clusters.max()) + 1, max(int(lump.max()) + 1, 1)))
+        self.counts = np.zeros((n_clusters, max(int(lump.max()) + 1, 1)))
         inside = (lump >= 0) & (clusters >= 0)
         np.add.at(self.counts, (clusters[inside], lump[inside]), 1)
 

@@ -122,7 +122,9 @@ class Neighbourhoods:
         self.rng = rng
         self.spectrum = Spectrum.of(graph.features)
         # Lumps of several batches in one picture would say more of the batches.
-        self.lumps = Lumps(graph.features, self.slot) if self._few_dimensions() else None
+        self.lumps = (
+            Lumps(graph.features, self.slot, self.n_left) if self._few_dimensions() else None
+        )
         self.curve: NDArray[np.float64] | None = None
 
     def merge(self, a: int, b: int) -> None:
@@ -189,4 +191,5 @@ def thinned(graph: NeighbourGraph, rng: np.random.Generator) -> NeighbourGraph:
     first = np.unique(graph.clusters, return_index=True)[1]
     rows = np.union1d(rows, first[graph.clusters[first] >= 0])
     rows = rows[graph.clusters[rows] >= 0]
-    return connect(graph.features[rows], graph.clusters[rows], graph.batches[rows])
+    parts = graph.features[rows], graph.clusters[rows], graph.batches[rows]
+    return connect(*parts, n_clusters=k)

@@ -5,7 +5,7 @@ nearest-neighbour classifier that did not see the observation: the same principl
 with a local classifier.  It knows no labels but the over-clustering either.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +24,7 @@ N_NEIGHBOURS = 15
 SPREADING_STEPS = 60
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NeighbourGraph:
     """Observations and the edges to their nearest neighbours.
 
@@ -41,6 +41,8 @@ class NeighbourGraph:
         Batch of each observation; there are no edges between batches.
     features : ndarray of shape (n, d)
         Where the neighbours were looked for.
+    n_clusters : int
+        Number of clusters, k; some may have no observation here.
     """
 
     adjacency: sparse.csr_array
@@ -48,11 +50,15 @@ class NeighbourGraph:
     clusters: Index
     batches: Index
     features: Matrix
+    n_clusters: int
 
-    @property
-    def n_clusters(self) -> int:
-        """Number of clusters, k."""
-        return int(self.clusters.max()) + 1
+    def __repr__(self) -> str:
+        n_edges = int(self.adjacency.sum()) // 2
+        n, d = self.features.shape
+        return (
+            f"NeighbourGraph: {n_edges:,} edges between {n:,} observations in {d:,} dimensions, "
+            f"{self.n_clusters:,} clusters"
+        )
 
     @cached_property
     def members(self) -> sparse.csr_array:
@@ -65,9 +71,7 @@ class NeighbourGraph:
     def renamed(self, new_index: Index) -> "NeighbourGraph":
         """The same graph with cluster c called ``new_index[c]``."""
         clusters = np.where(self.clusters < 0, -1, new_index[self.clusters])
-        return NeighbourGraph(
-            self.adjacency, self.inverse_dimension, clusters, self.batches, self.features
-        )
+        return replace(self, clusters=clusters)
 
 
 def connect(
@@ -75,6 +79,7 @@ def connect(
     clusters: Index,
     batches: Index | None = None,
     device: torch.device | None = None,
+    n_clusters: int | None = None,
 ) -> NeighbourGraph:
     """Connect every observation with its fifteen nearest, those of its own batch.
 
@@ -88,6 +93,8 @@ def connect(
     batches : ndarray of shape (n,), optional
     device : torch.device, optional
         Where to search, if there are many observations.
+    n_clusters : int, optional
+        If there are clusters without an observation.
 
     Examples
     --------
@@ -97,6 +104,7 @@ def connect(
     ((100, 100), True)
     """
     features = np.asarray(features, np.float64)
+    n_clusters = int(clusters.max()) + 1 if n_clusters is None else n_clusters
     spread = (clusters < 0).mean() > 0.5
     used = np.arange(len(clusters)) if spread else np.flatnonzero(clusters >= 0)
     batches = np.zeros(len(clusters), np.int64) if batches is None else batches
@@ -117,7 +125,7 @@ def connect(
     adjacency = adjacency.maximum(adjacency.T).tocsr()
     if spread:
         clusters = _spread(adjacency, clusters)
-    return NeighbourGraph(adjacency, inverse_dimension, clusters, batches, features)
+    return NeighbourGraph(adjacency, inverse_dimension, clusters, batches, features, n_clusters)
 
 
 def _inverse_dimension(distances: Matrix) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ TESTS, NEIGHBOURS, VALLEYS = "tests", "neighbours", "valleys"
 
 # Clusters that could hold nothing out: both; one; one that the network puts into the other.
 BOTH_SMALL, ONE_SMALL, AT_HOME = "both small", "one small", "at home"
+BY_NETWORK = "too few observations to hold any out: the network puts them here"
 
 # Two clusters that may differ by more than this are not alike, however little is significant.
 ALIKE_TVD = 0.5
@@ -218,8 +219,10 @@ class Auto:
         """Ask the test, then the neighbours or the valley."""
         if pair.size == BOTH_SMALL:
             return Ruling(False, "too few observations of both to say anything", case=math.inf)
+        if pair.size == AT_HOME:
+            return Ruling(True, BY_NETWORK)
         if pair.size is not None and pair.connection is None:
-            return self._of_small(pair)
+            return Ruling(False, "too few observations to say anything", case=math.inf)
         if pair.alike(self.level):
             return Ruling(True, f"cannot be told apart: adjusted p {pair.p_adjusted:.2g}")
         if pair.connection is not None:
@@ -228,12 +231,6 @@ class Auto:
             return Alpha(self.level).judge(pair)
         ruling = Alpha(self.level).judge(pair)
         return ruling if ruling.merge else self._by_valley(pair)
-
-    @staticmethod
-    def _of_small(pair: Candidate) -> Ruling:
-        if pair.size == AT_HOME:
-            return Ruling(True, "too few observations to hold any out: the network puts them here")
-        return Ruling(False, "too few observations to say anything", case=math.inf)
 
     def _by_valley(self, pair: Candidate) -> Ruling:
         p = pair.unimodality
