@@ -82,14 +82,14 @@ def measure(X: NDArray[np.float64], y: NDArray[np.int64], k: int, seed: int) -> 
     merged = merge_overclustering(X, labels, Wishes(), Settings(), seed)
     seconds = time.perf_counter() - start
     tree, result = merged.tree, merged.fitted.result
-    ignoring = unsplit.merge(result, view=merged.view, max_tvd=1.0)
+    ignoring = unsplit.merge(result, max_tvd=1.0)
     ward = AgglomerativeClustering(n_true).fit_predict(X)
     given = KMeans(n_true, n_init=10, random_state=seed).fit_predict(X)
     return {
         "number": tree.n_clusters,
         "auto": adjusted_rand_score(y, tree.labels(labels)),
         "best cut": best_cut(tree, labels, y),
-        "best cut, valleys ignored": best_cut(ignoring, labels, y),
+        "best cut, by the network alone": best_cut(ignoring, labels, y),
         "at the true number": adjusted_rand_score(y, tree.cut(n_clusters=n_true).labels(labels)),
         "Ward given it": adjusted_rand_score(y, ward),
         "k-means given it": adjusted_rand_score(y, given),
