@@ -87,7 +87,7 @@ def connect(
     ----------
     features : ndarray of shape (n, d)
     clusters : ndarray of shape (n,)
-        The over-clustering, numbered from 0; −1 for noise.  Where more than half is noise, every
+        The over-clustering, numbered from 0; −1 for noise.  Where at least half is noise, every
         observation counts for the cluster that random walks from it reach most often; otherwise
         noise is left out.
     batches : ndarray of shape (n,), optional
@@ -105,7 +105,7 @@ def connect(
     """
     features = np.asarray(features, np.float64)
     n_clusters = int(clusters.max()) + 1 if n_clusters is None else n_clusters
-    spread = (clusters < 0).mean() > 0.5
+    spread = bool((clusters < 0).mean() >= 0.5)
     used = np.arange(len(clusters)) if spread else np.flatnonzero(clusters >= 0)
     batches = np.zeros(len(clusters), np.int64) if batches is None else batches
     features, clusters, batches = features[used], clusters[used], batches[used]
