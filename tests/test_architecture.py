@@ -150,7 +150,7 @@ MAY_IMPORT = {
     "cli.reading": {"data.files", "data.sources", "errors"},
     "heldout": {
         "batches", "calibration", "data.base", "devices", "divergences", "ensemble", "labels",
-        "networks", "randomness", "result", "sampling", "scores", "training",
+        "networks", "randomness", "result", "sampling", "scores", "stats", "training",
     },
     "selection.halving": {
         "data.base", "errors", "networks", "randomness", "recipes", "sampling",

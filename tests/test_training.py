@@ -14,7 +14,15 @@ from unsplit.networks import build_network
 from unsplit.recipes import RECIPES
 from unsplit.sampling import Fold, crossfit_folds
 from unsplit.stacked import can_be_stacked
-from unsplit.training import Stopping, TrainConfig, mean_of_all, mean_of_others, own, train
+from unsplit.training import (
+    Stopping,
+    TrainConfig,
+    Training,
+    mean_of_all,
+    mean_of_others,
+    own,
+    train,
+)
 
 CPU = torch.device("cpu")
 
@@ -181,6 +189,43 @@ def test_batch_normalisation_trains_fold_by_fold():
     )
     assert history.accuracy.max() > 0.85
     assert int(networks[0].backbone[1].num_batches_tracked) > 0
+
+
+@pytest.mark.parametrize("batch_folds", [True, False])
+def test_averaged_networks_have_the_weights_that_are_tried(batch_folds):
+    rows, y, folds = small_problem(n_folds=2)
+    networks = networks_for(rows, folds)
+    config, rng = TrainConfig(batch_folds=batch_folds), np.random.default_rng(0)
+    training = Training(networks, rows, torch.from_numpy(y), folds, config, rng)
+    training.epoch()
+    index = torch.arange(5)
+    for group in training.groups:
+        group.train(False)
+        index_of_all = group.shaped(index.expand(len(group.networks), -1))
+        with torch.no_grad():
+            tried = group.scores(rows.take(index_of_all), of_mean=True)
+            found = [network(rows.take(index)) for network in group.averaged()]
+            present = [network(rows.take(index)) for network in group.networks]
+        torch.testing.assert_close(torch.stack(found).reshape(tried.shape), tried)
+        assert not torch.equal(torch.stack(present).reshape(tried.shape), tried)
+
+
+def test_what_is_watched_can_be_chosen():
+    rows, y, folds = small_problem(n_folds=2)
+    values = iter([0.6, 0.9, 0.7, 0.7])
+    training = Training(
+        networks_for(rows, folds),
+        rows,
+        torch.from_numpy(y),
+        folds,
+        TrainConfig(batch_folds=True, patience=2),
+        np.random.default_rng(0),
+        measure=lambda group: np.full(len(group.networks), next(values)),
+    )
+    while not training.finished:
+        training.epoch()
+    assert [record.accuracy for record in training.records] == [0.6, 0.9, 0.7, 0.7]
+    assert training.restore().kept_epoch.tolist() == [1, 1]
 
 
 def test_folds_without_watched_rows_are_judged_by_the_rest():

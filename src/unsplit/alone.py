@@ -73,6 +73,11 @@ class Alone(Group):
         self.network.load_state_dict(self.kept)
         self.network.eval()
 
+    def averaged(self) -> list[Network]:
+        """The network with its mean weights, ready to be tried but not to be changed."""
+        self.mean.eval()
+        return [self.mean]
+
     @torch.no_grad()
     def average(self, share: float) -> None:
         """Move the running mean towards the present weights."""

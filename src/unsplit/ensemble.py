@@ -64,6 +64,10 @@ class Group(ABC):
         """Write the remembered weights into the networks and ready them for use."""
 
     @abstractmethod
+    def averaged(self) -> Sequence[Network]:
+        """The networks with their mean weights, ready to be tried but not to be changed."""
+
+    @abstractmethod
     def average(self, share: float) -> None:
         """Move the running mean by this share towards the present weights."""
 

@@ -8,12 +8,13 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from unsplit.batches import Cells
+from unsplit import stats
+from unsplit.batches import Cells, comparable_pairs
 from unsplit.calibration import best_factor, scaled
 from unsplit.data.base import Rows
 from unsplit.devices import device_for_sums
 from unsplit.divergences import directed_means, hit
-from unsplit.ensemble import Network, refuse_gaps
+from unsplit.ensemble import Group, Network, refuse_gaps
 from unsplit.labels import EncodedLabels
 from unsplit.networks import with_merged_outputs
 from unsplit.randomness import generator_of, private_randomness
@@ -162,27 +163,37 @@ def heldout_scores(
 
     The scores call cluster c ``names[c]``, if there are names.
     """
-    device = next(networks[0].parameters()).device
-    on_device = torch.from_numpy(clusters).to(device)
+    on_device = torch.from_numpy(clusters).to(next(networks[0].parameters()).device)
     history = train(networks, rows, on_device, folds, config, rng, on_epoch)
     names = np.arange(networks[0].head.n_clusters) if names is None else names
+    return scores_of(networks, rows, clusters, [fold.test for fold in folds], names), history
+
+
+def scores_of(
+    networks: Sequence[Network],
+    rows: Rows,
+    clusters: Index,
+    tests: Sequence[Index],
+    names: Index,
+) -> HeldoutScores:
+    """Score for every network the rows that it is tested on."""
+    device = next(networks[0].parameters()).device
     # In their last order from the start: of many observations, a second copy would be a lot.
-    tests = [fold.test[np.lexsort((fold.test, names[clusters[fold.test]]))] for fold in folds]
+    tests = [test[np.lexsort((test, names[clusters[test]]))] for test in tests]
     test_rows = np.concatenate(tests)
     features = np.empty((len(test_rows), networks[0].head.in_features), np.float32)
     places = np.split(features, np.cumsum([len(test) for test in tests])[:-1])
     for network, test, place in zip(networks, tests, places, strict=True):
         _write_features(place, network, rows, test)
     columns = torch.from_numpy(np.argsort(names)).to(device)
-    scores = HeldoutScores(
+    return HeldoutScores(
         features=features,
         weights=np.stack([n.head.weight[columns].detach().cpu().numpy() for n in networks]),
         bias=np.stack([n.head.bias[columns].detach().cpu().numpy() for n in networks]),
         clusters=names[clusters[test_rows]],
-        folds=np.repeat(np.arange(len(folds)), [len(test) for test in tests]),
+        folds=np.repeat(np.arange(len(tests)), [len(test) for test in tests]),
         rows=test_rows,
     )
-    return scores, history
 
 
 def within_batches(scores: HeldoutScores, cells: Cells) -> HeldoutScores:
@@ -206,6 +217,23 @@ def within_batches(scores: HeldoutScores, cells: Cells) -> HeldoutScores:
         batches=cells.batch[scores.clusters],
         cells=cells.table,
     )
+
+
+def accuracy_within_batches(group: Group, rows: Rows, cells: Cells) -> NDArray[np.float64]:
+    """A of each network's mean weights on its fold's ``watch`` rows, compared within batches.
+
+    It is the ``mean_accuracy`` of the estimate that these networks would give.  They number
+    clusters as ``cells`` does.
+    """
+    names = np.arange(len(cells.cluster))
+    found = []
+    for network, fold in zip(group.averaged(), group.folds, strict=True):
+        scores = scores_of([network], rows, cells.of_rows, [fold.watch], names)
+        scores = within_batches(scores, cells)
+        hit_rate = directed_means(scores, hit, device_for_sums())
+        comparable = comparable_pairs(scores.batch_counts)
+        found.append(stats.mean_accuracy(stats.balanced_accuracy(hit_rate), comparable))
+    return np.array(found)
 
 
 def summarize(

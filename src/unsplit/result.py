@@ -98,9 +98,7 @@ class PairwiseTVD:
     @cached_property
     def balanced_accuracy(self) -> Matrix:
         """Held-out balanced accuracy of every pair's classifier, 1/2 on the diagonal."""
-        accuracy = (self.hit_rate + self.hit_rate.T) / 2
-        np.fill_diagonal(accuracy, 0.5)
-        return _frozen(accuracy)
+        return _frozen(stats.balanced_accuracy(self.hit_rate))
 
     @cached_property
     def tvd(self) -> Matrix:
@@ -131,12 +129,8 @@ class PairwiseTVD:
 
         Needs no ground truth.
         """
-        k = self.n_clusters
-        if self.scores.cells is not None and not self.comparable.all():
-            known = np.triu(self.comparable, 1)
-            return float(self.balanced_accuracy[known].mean())
-        # Both triangles are alike, and the diagonal holds 1/2.
-        return float((self.balanced_accuracy.sum() - k / 2) / (k * (k - 1)))
+        comparable = None if self.scores.cells is None else self.comparable
+        return stats.mean_accuracy(self.balanced_accuracy, comparable)
 
     def divergence(self, name: str = "tv") -> Matrix:
         """A distance in [0, 1] for every pair, from the same scores.

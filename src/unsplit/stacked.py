@@ -85,9 +85,13 @@ class Stacked(Group):
     @torch.no_grad()
     def restore(self) -> None:
         """Write the remembered weights into the networks and ready them for use."""
-        for i, network in enumerate(self.networks):
-            network.load_state_dict({name: value[i] for name, value in self.kept.items()})
-            network.eval()
+        _write(self.kept, self.networks)
+
+    def averaged(self) -> list[Network]:
+        """Copies of the networks with their mean weights, ready to be tried."""
+        copies = [copy.deepcopy(network) for network in self.networks]
+        _write(self._state(), copies)
+        return copies
 
     def _state(self) -> State:
         return {**self.mean, **self.buffers}
@@ -97,3 +101,10 @@ class Stacked(Group):
         """Move the running mean by this share towards the present weights."""
         for name, mean in self.mean.items():
             mean.lerp_(self.params[name], share)
+
+
+def _write(state: State, networks: Sequence[Network]) -> None:
+    """Give each of the networks its share of the stacked weights, and ready it for use."""
+    for i, network in enumerate(networks):
+        network.load_state_dict({name: value[i] for name, value in state.items()})
+        network.eval()

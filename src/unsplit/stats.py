@@ -28,6 +28,31 @@ NULL_REACH = 2.0
 EXACT_PAIRS = 400
 
 
+def balanced_accuracy(hit_rate: Matrix) -> Matrix:
+    """Balanced accuracy of every pair's classifier, 1/2 on the diagonal."""
+    accuracy = (hit_rate + hit_rate.T) / 2
+    np.fill_diagonal(accuracy, 0.5)
+    return accuracy
+
+
+def mean_accuracy(accuracy: Matrix, comparable: NDArray[np.bool_] | None = None) -> float:
+    """A(D): balanced accuracy averaged over all pairs, or over those that could be compared.
+
+    Examples
+    --------
+    >>> accuracy = np.array([[0.5, 0.75, 1.0], [0.75, 0.5, 0.5], [1.0, 0.5, 0.5]])
+    >>> mean_accuracy(accuracy)
+    0.75
+    >>> mean_accuracy(accuracy, np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]], bool))
+    0.625
+    """
+    if comparable is not None and not comparable.all():
+        return float(accuracy[np.triu(comparable, 1)].mean())
+    k = len(accuracy)
+    # Both triangles are alike, and the diagonal holds 1/2.
+    return float((accuracy.sum() - k / 2) / (k * (k - 1)))
+
+
 def tvd_stderr(hit_rate: Matrix, n: Counts | Matrix, n_folds: int = 1) -> Matrix:
     """Standard error of the TVD, 2·BA − 1.
 

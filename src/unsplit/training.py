@@ -108,6 +108,7 @@ class History:
         return cls(columns[0].astype(np.int64), columns[1], columns[2], columns[3], kept)
 
 
+Measure = Callable[[Group], NDArray[np.float64]]
 Judge = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
@@ -179,6 +180,8 @@ class Training:
     config : TrainConfig
     rng : numpy.random.Generator
         Draws the batches.
+    measure : callable, optional
+        A of each network of a group; by default over all pairs of clusters.
     """
 
     def __init__(
@@ -189,6 +192,7 @@ class Training:
         folds: Sequence[Fold],
         config: TrainConfig,
         rng: np.random.Generator,
+        measure: Measure | None = None,
     ) -> None:
         self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
         self.groups = _groups(networks, folds, rows, config)
@@ -196,6 +200,7 @@ class Training:
         self.records: list[EpochRecord] = []
         self.seconds = 0.0
         self._cluster_of = clusters.cpu().numpy()
+        self._measure = measure or (lambda group: group.watched_accuracy(rows, clusters))
 
     @property
     def finished(self) -> bool:
@@ -211,9 +216,7 @@ class Training:
         """Go once over the training rows, try the networks and keep those that got better."""
         start = time.perf_counter()
         loss = float(np.mean([self._run(group) for group in self.groups]))
-        accuracy = np.concatenate(
-            [group.watched_accuracy(self.rows, self.clusters) for group in self.groups]
-        )
+        accuracy = np.concatenate([self._measure(group) for group in self.groups])
         better = self.stopping.step(accuracy, self.steps >= self.config.least_steps)
         for group, mask in zip(self.groups, np.split(better, len(self.groups)), strict=True):
             group.keep(mask)
