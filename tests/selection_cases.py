@@ -24,6 +24,34 @@ def rings(n_rings=4, size=60, seed=0):
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1), labels
 
 
+def two_donors(size=200, rare=40, gap=1.2, seed=0):
+    """Two clusters, each mostly of another donor: one column tells clusters, one tells donors."""
+    labels = np.repeat([0, 1], size)
+    donor = np.where(np.arange(2 * size) % size < rare, 1 - labels, labels)
+    x = np.random.default_rng(seed).standard_normal(2 * size) + gap * labels
+    return np.column_stack([x, donor]), labels, donor
+
+
+def ragged_donors(seed=1):
+    """Five clusters and three donors: some do not meet, one meets with one observation."""
+    sizes = np.array([[20, 12, 9, 15, 0], [8, 25, 0, 0, 11], [14, 1, 18, 0, 10]])
+    rng = np.random.default_rng(seed)
+    donor, labels = divmod(rng.permutation(np.repeat(np.arange(15), sizes.ravel())), 5)
+    X = rng.standard_normal((len(labels), 2)) + np.column_stack([labels, 2 * donor])
+    return X, labels, donor
+
+
+class Column(nn.Module):
+    """Sees one column of a table and nothing else."""
+
+    def __init__(self, index):
+        super().__init__()
+        self.index = index
+
+    def forward(self, x):
+        return x[:, [self.index]]
+
+
 def layer(width, *more):
     """A function that makes a network, so that its weights depend on the seed."""
     return lambda: nn.Sequential(nn.Linear(2, width), *more, nn.Tanh())

@@ -153,8 +153,8 @@ MAY_IMPORT = {
         "networks", "randomness", "result", "sampling", "scores", "stats", "training",
     },
     "selection.halving": {
-        "data.base", "errors", "networks", "randomness", "recipes", "sampling",
-        "selection.candidates", "training",
+        "batches", "data.base", "errors", "heldout", "networks", "randomness", "recipes",
+        "sampling", "selection.candidates", "training",
     },
     "merging.clusters": {"merging.contrast", "merging.evidence", "result", "sampling"},
     "merging.rules": {
@@ -176,8 +176,8 @@ MAY_IMPORT = {
     "plots": {"plots.branches", "plots.curve", "plots.matrix", "plots.saving"},
     "cli.options": {"estimation", "recipes"},
     "selection.front": {
-        "data.base", "data.kinds", "devices", "errors", "estimation", "labels", "randomness",
-        "sampling", "selection.candidates", "selection.halving", "training",
+        "batches", "data.base", "data.kinds", "devices", "errors", "estimation", "labels",
+        "randomness", "sampling", "selection.candidates", "selection.halving", "training",
     },
     "wasserstein.front": {
         "data.arrays", "devices", "errors", "estimation", "labels", "randomness", "sampling",
@@ -202,7 +202,7 @@ MAY_IMPORT = {
         "merging.choices", "merging.clusters", "merging.constraints", "merging.features",
         "merging.front", "merging.neighbours", "merging.tree", "randomness", "result", "sampling",
     },
-    "cli.selecting": {"cli.course", "data.files", "estimation", "files", "selection"},
+    "cli.selecting": {"cli.course", "data.files", "errors", "estimation", "files", "selection"},
     "cli.choices": {"pipeline"},
     "estimator": {
         "data.audio", "data.base", "data.kinds", "data.ragged", "errors", "estimation", "heldout",

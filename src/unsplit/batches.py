@@ -106,8 +106,8 @@ def encode_batches(batch: ArrayLike, labels: EncodedLabels) -> Index:
     return codes
 
 
-def check_overlap(cells: Cells, names: NDArray[np.generic]) -> None:
-    """Refuse batches in which no two clusters meet; warn if some pairs never do."""
+def check_overlap(cells: Cells, names: NDArray[np.generic], consequence: str) -> None:
+    """Refuse batches in which no two clusters meet; warn of the consequence if some never do."""
     table = np.where(cells.table > 1, cells.table, 0)  # one observation cannot be held out
     unknown = np.argwhere(np.triu(~comparable_pairs(table), 1))
     n_pairs = len(names) * (len(names) - 1) // 2
@@ -120,8 +120,7 @@ def check_overlap(cells: Cells, names: NDArray[np.generic]) -> None:
         named = ", ".join(f"{names[i]}–{names[j]}" for i, j in unknown[:3])
         warnings.warn(
             f"{len(unknown)} of {n_pairs} pairs of clusters have no batch in common with two "
-            f"observations of each ({named}{', …' if len(unknown) > 3 else ''}), so nothing is "
-            "known about them: their TVD and p-value are set to 1, and n_batches to 0.",
+            f"observations of each ({named}{', …' if len(unknown) > 3 else ''}), so {consequence}.",
             BatchWarning,
             stacklevel=5,
         )

@@ -33,6 +33,10 @@ log = logging.getLogger("unsplit")
 
 SMOOTH_STEPS = 300
 
+NOTHING_KNOWN = (
+    "nothing is known about them: their TVD and p-value are set to 1, and n_batches to 0"
+)
+
 
 def pairwise_tvd(
     X: Any,
@@ -175,7 +179,7 @@ def fit(
     encoded = encode_labels(labels, len(rows))
     recipe = recipe_for(settings.backbone, rows)
     config = settings.config(recipe.training)
-    cells = _cells(encoded, batch, rows)
+    cells = cells_of(encoded, batch, rows, NOTHING_KNOWN)
     _check_sizes(encoded, cells, rows, settings)
     log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
     order, clusters = canonical_order(rows.keys, cells.of_rows)
@@ -201,8 +205,13 @@ def fit(
     return Fitted(rows, clusters, folds, networks, names, cells, result, config, recipe.name)
 
 
-def _cells(encoded: EncodedLabels, batch: ArrayLike | None, rows: Rows) -> Cells:
-    """What the network is to tell apart: clusters, or clusters within batches."""
+def cells_of(
+    encoded: EncodedLabels, batch: ArrayLike | None, rows: Rows, consequence: str
+) -> Cells:
+    """What the network is to tell apart: clusters, or clusters within batches.
+
+    ``consequence`` is what follows for pairs of clusters that never meet, for the warning.
+    """
     one = np.zeros(len(rows), np.int64)
     if batch is None:
         return Cells.cut(encoded.clusters, one)
@@ -211,7 +220,7 @@ def _cells(encoded: EncodedLabels, batch: ArrayLike | None, rows: Rows) -> Cells
         return Cells.cut(encoded.clusters, one)
     # Numbered by content, so that the names of batches do not matter either.
     cells = Cells.cut(encoded.clusters, canonical_order(rows.keys, batches)[1])
-    check_overlap(cells, encoded.cluster_ids)
+    check_overlap(cells, encoded.cluster_ids, consequence)
     return cells
 
 

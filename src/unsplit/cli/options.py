@@ -61,7 +61,8 @@ estimation = together(
     click.option(
         "--select",
         is_flag=True,
-        help="Try several networks first and take the one with the best A.",
+        help="Try several networks first and take the one with the best A, within batches if there "
+        "are any.",
     ),
     click.option("--no-augment", is_flag=True, help="Train on observations as they are."),
     click.option(

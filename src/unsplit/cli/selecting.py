@@ -1,11 +1,13 @@
 """``--select``: the network that A(D) prefers."""
 
+import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from unsplit.cli.course import Course
 from unsplit.data.files import Observations
+from unsplit.errors import BatchWarning
 from unsplit.estimation import Settings
 from unsplit.files import write_csv
 from unsplit.selection import Candidate, select
@@ -36,11 +38,14 @@ def selected(
     """The settings with the network that was found; all that were tried are written down."""
     assert read.labels is not None
     assert isinstance(settings.backbone, str)
-    with course.stage("selecting"):
+    with course.stage("selecting"), warnings.catch_warnings():
+        # The estimate, which comes next, says what it means that clusters share no batch.
+        warnings.simplefilter("ignore", BatchWarning)
         found = select(
             candidates(settings.backbone),
             read.X,
             read.labels,
+            batch=read.batch,
             epochs=settings.epochs,
             device=settings.device,
             random_state=seed,

@@ -1,7 +1,8 @@
 """Which network tells most pairs of clusters apart?
 
 A(D), the mean accuracy over all pairs on observations held out, needs no labels but those of the
-over-clustering, so it can choose between networks where no ground truth is known.
+over-clustering, so it can choose between networks where no ground truth is known.  With batches,
+A compares clusters within each, so that a network gains nothing by recognising the batch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,14 +15,15 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
+from unsplit.batches import Cells
 from unsplit.data.base import Rows
 from unsplit.data.kinds import observations
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
-from unsplit.estimation import Settings, canonical_order, kind_for
+from unsplit.estimation import Settings, canonical_order, cells_of, kind_for
 from unsplit.labels import encode_labels
 from unsplit.randomness import generator_of
-from unsplit.sampling import Fold, Index, holdout_fold
+from unsplit.sampling import Fold, holdout_fold
 from unsplit.selection.candidates import Candidate, Candidates, named, word
 from unsplit.selection.halving import Problem, Run, Tell, Trial, halve
 from unsplit.training import EpochRecord, TrainConfig
@@ -96,6 +98,7 @@ def select(
     X: Any,
     labels: ArrayLike,
     *,
+    batch: ArrayLike | None = None,
     holdout: float = 0.2,
     loss: str | None = None,
     epochs: int = TrainConfig.epochs,
@@ -116,14 +119,20 @@ def select(
     X, labels
         As for :func:`unsplit.pairwise_tvd`.  A candidate that X does not suit is listed with the
         reason, and the others go on.
+    batch : array-like of shape (n,), optional
+        As for :func:`unsplit.pairwise_tvd`, whose A this is: clusters are compared within each
+        batch, and a network gains nothing by recognising the batch.  Give it here if you give it
+        there.
     holdout : float
-        Share of every cluster that A is measured on, the same observations for all candidates.
+        Share of every cluster, and of each of its batches, that A is measured on, the same
+        observations for all candidates.
         The A of the best is a little too good, as it is the best of many; an estimate made
         with :attr:`Selection.settings` holds out anew.
     loss, epochs, device
         As for :func:`unsplit.pairwise_tvd`; ``epochs`` are the most for each candidate.
     random_state : int, Generator, RandomState or None
-        The same seed gives the same choice, whatever the order of candidates and rows.
+        The same seed gives the same choice, whatever the order of candidates and rows and the
+        names of clusters and batches.
     progress : bool or callable
         Show a bar, or call this with a candidate's name and an :class:`EpochRecord` after every
         epoch.
@@ -149,8 +158,9 @@ def select(
         raise _none_left(runs)
     rng = generator_of(random_state)
     # Any of the kinds would do to split, as long as it is the same in any order of candidates.
-    clusters, fold = _split(min(rows_of.values(), key=lambda rows: rows.kind), labels, holdout, rng)
-    problem = Problem(clusters, fold, settings.loss_name, epochs, int(rng.integers(2**62)))
+    any_rows = min(rows_of.values(), key=lambda rows: rows.kind)
+    cells, fold = _split(any_rows, labels, batch, holdout, rng)
+    problem = Problem(cells, fold, settings.loss_name, epochs, int(rng.integers(2**62)))
     for run, rows in rows_of.items():
         with run.at_its_own_risk():
             run.prepare(rows, problem)
@@ -180,19 +190,28 @@ def _rows(runs: Sequence[Run], X: Any, device: torch.device) -> dict[Run, Rows]:
 
 
 def _split(
-    rows: Rows, labels: ArrayLike, holdout: float, rng: np.random.Generator
-) -> tuple[Index, Fold]:
-    """Clusters of all rows, numbered by content, and one share of each that is watched."""
+    rows: Rows,
+    labels: ArrayLike,
+    batch: ArrayLike | None,
+    holdout: float,
+    rng: np.random.Generator,
+) -> tuple[Cells, Fold]:
+    """What to tell apart, numbered by content, and one share of each that is watched."""
     encoded = encode_labels(labels, len(rows))
-    order, clusters = canonical_order(rows.keys, encoded.clusters)
-    parts = holdout_fold(clusters[order], holdout, rng)
+    cells = cells_of(encoded, batch, rows, "A leaves them out")
+    number = np.empty(len(encoded.cluster_ids), np.int64)
+    used = encoded.clusters >= 0
+    number[encoded.clusters[used]] = canonical_order(rows.keys, encoded.clusters)[1][used]
+    cells, _ = cells.joined(number)
+    order, _ = canonical_order(rows.keys, cells.of_rows)
+    parts = holdout_fold(cells.of_rows[order], holdout, rng)
     if not len(parts.test):
         raise InputError(
             "every cluster has one observation, so none can be held out to compare candidates; "
             "check that labels are clusters and not row ids."
         )
     train, watch = order[np.concatenate([parts.train, parts.watch])], order[parts.test]
-    return clusters, Fold(train, watch, watch)
+    return cells, Fold(train, watch, watch)
 
 
 def _none_left(runs: Sequence[Run]) -> InputError:

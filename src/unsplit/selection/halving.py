@@ -13,19 +13,22 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
+from unsplit.batches import Cells
 from unsplit.data.base import Rows
 from unsplit.errors import InputError
+from unsplit.heldout import accuracy_within_batches
 from unsplit.networks import build_network
 from unsplit.randomness import private_randomness
 from unsplit.recipes import recipe_for
-from unsplit.sampling import Fold, Index
+from unsplit.sampling import Fold
 from unsplit.selection.candidates import Candidate, word
-from unsplit.training import EpochRecord, TrainConfig, Training
+from unsplit.training import EpochRecord, Measure, TrainConfig, Training
 
 log = logging.getLogger("unsplit")
 
@@ -51,7 +54,8 @@ class Trial:
     epochs, seconds : int and float
         How long.
     mean_accuracy : float
-        Its best A on the observations held out; NaN if it could not be trained.
+        Its best A on the observations held out, within batches if there are any; NaN if it could
+        not be trained.
     round : int
         The last round it was in, from 1; 0 if none.
     why : str
@@ -71,13 +75,19 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What all candidates are given: clusters of the rows, who is held out, loss and seed."""
+    """What all candidates are given: what to tell apart, who is held out, loss and seed."""
 
-    clusters: Index
+    cells: Cells
     fold: Fold
     loss: str
     epochs: int
     seed: int
+
+    def measure(self, rows: Rows) -> Measure | None:
+        """What A is: with batches, as in an estimate, the accuracy over pairs within batches."""
+        if self.cells.n_batches == 1:
+            return None
+        return partial(accuracy_within_batches, rows=rows, cells=self.cells)
 
 
 class Run:
@@ -105,8 +115,8 @@ class Run:
         """Build the network; all candidates draw the same random numbers."""
         recipe = recipe_for(self.candidate.backbone, rows)
         self.backbone, self.config = recipe.name, self.candidate.training(recipe.training)
-        clusters, fold, self.seed = problem.clusters, problem.fold, problem.seed
-        k, augment = int(clusters.max()) + 1, self.candidate.augment
+        clusters, fold, self.seed = problem.cells.of_rows, problem.fold, problem.seed
+        k, augment = len(problem.cells.cluster), self.candidate.augment
         with private_randomness(self.seed, rows.device):
             network = build_network(rows, fold, recipe, k, problem.loss, augment=augment)
         self.n_parameters = sum(p.numel() for p in network.parameters())
@@ -115,7 +125,8 @@ class Run:
             torch.from_numpy(clusters).to(rows.device),
             np.random.default_rng(self.seed),
         )
-        self._training = Training([network], rows, on_device, [fold], config, rng)
+        measure = problem.measure(rows)
+        self._training = Training([network], rows, on_device, [fold], config, rng, measure)
 
     @property
     def training(self) -> Training:
