@@ -49,7 +49,6 @@ def test_edges_are_those_of_the_fifteen_nearest(normal):
     near = distances <= np.sort(distances, axis=1)[:, [14]]
     graph = connect(X, clusters)
     assert np.array_equal(graph.adjacency.toarray() > 0, near | near.T)
-    assert np.array_equal(graph.clusters, clusters)
     assert np.array_equal(graph.features, X)
 
 
@@ -116,6 +115,42 @@ def test_a_duplicate_of_each_does_not_take_dimensions_away():
     assert dimension(connect(twice, np.arange(1000) % 2)) == pytest.approx(3, rel=0.4)
 
 
+# --- weights and votes ----------------------------------------------------------------------------
+
+
+def test_weights_count_the_neighbours_that_both_ends_have(normal, monkeypatch):
+    monkeypatch.setattr("unsplit.merging.neighbours.ROWS_AT_ONCE", 150)
+    graph = connect(*normal)
+    adjacency, weights = graph.adjacency.toarray(), graph.weights.toarray()
+    assert np.array_equal(weights, adjacency * (1 + adjacency @ adjacency))
+
+
+def naive_votes(adjacency, clusters, k):
+    """One observation at a time; a cluster with one left or none keeps all."""
+    new = clusters.copy()
+    for i in range(len(clusters)):
+        votes = np.bincount(clusters[(adjacency[i] > 0) & (clusters >= 0)], minlength=k)
+        if clusters[i] >= 0 and votes.max() > votes.sum() / 2:
+            new[i] = votes.argmax()
+    for cluster in range(k):
+        if (new == cluster).sum() < 2:
+            new[clusters == cluster] = cluster
+    return new
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_more_than_half_of_the_neighbours_outvote_a_label(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((300, 2)) + 4 * rng.integers(3, size=(300, 1))
+    truth = pieces(X, 5, seed)
+    wrong = np.where(rng.random(300) < 0.2, rng.integers(5, size=300), truth)
+    wrong[:3] = [5, 6, 6]  # a cluster of one and a cluster of two
+    graph = connect(X, wrong)
+    assert np.array_equal(graph.clusters, naive_votes(graph.adjacency.toarray(), wrong, 7))
+    assert (graph.clusters == truth).mean() > (wrong == truth).mean()
+    assert np.bincount(graph.clusters, minlength=7).min() >= 1
+
+
 # --- noise ----------------------------------------------------------------------------------------
 
 
@@ -123,7 +158,7 @@ def test_a_little_noise_is_left_out(normal):
     X, clusters = normal
     outside = np.arange(400) % 4 == 0
     graph = connect(X, np.where(outside, -1, clusters))
-    assert np.array_equal(graph.clusters, clusters[~outside])
+    assert np.array_equal(graph.clusters, connect(X[~outside], clusters[~outside]).clusters)
     assert graph.adjacency.shape == (300, 300)
     assert np.array_equal(graph.features, X[~outside])
 
@@ -149,7 +184,7 @@ def test_what_leads_to_no_cluster_counts_for_none():
     graph = connect(X, known)
     assert (graph.clusters[:100] >= 0).all()
     assert (graph.clusters[100:] == -1).all()
-    assert np.array_equal(graph.clusters[:40], known[:40])
+    assert (graph.clusters[:40] == known[:40]).mean() > 0.8
     assert graph.members.sum() == 100
     assert graph.n_clusters == 2
 

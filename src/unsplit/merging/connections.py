@@ -14,9 +14,14 @@ Matrix = NDArray[np.float64]
 # Pairs without an edge are at this distance or beyond.
 UNLINKED = 0.9
 
+# In fewer dimensions than this, pairs are ranked by edges over edges by chance, both with a few
+# added, so that small numbers say little; in more, by how sure it is that there are more.
+FEW_DIMENSIONS = 3.0
+A_FEW_EDGES = 3.0
+
 
 class Connections:
-    """Edges between clusters, which add up when clusters are merged.
+    """Edges between clusters, by their weights, which add up when clusters are merged.
 
     Parameters
     ----------
@@ -24,18 +29,22 @@ class Connections:
     """
 
     def __init__(self, graph: NeighbourGraph) -> None:
-        members = graph.members
-        self.edges = (members.T @ graph.adjacency @ members).toarray()
+        members, weights = graph.members, graph.weights
+        self.edges = (members.T @ weights @ members).toarray()
         batch = sparse.csr_array(
             (np.ones(len(graph.batches)), (graph.batches, np.arange(len(graph.batches))))
         )
-        degree = graph.adjacency @ members.sum(axis=1)  # edges to observations that count
+        degree = weights @ members.sum(axis=1)  # edges to observations that count
         self.degrees = (batch @ (members.multiply(degree[:, None])).tocsr()).toarray()
         self.totals = np.maximum(self.degrees.sum(axis=1), 1.0)
         known = graph.inverse_dimension > 0
         self.inverse_dimensions = members.T @ graph.inverse_dimension
         self.n_known = members.T @ known.astype(float)
         self.sizes = members.sum(axis=0)
+        self.usual_weight = float(weights.sum()) / max(weights.nnz, 1)
+        self.few_dimensions = bool(
+            self.n_known.sum() < FEW_DIMENSIONS * self.inverse_dimensions.sum()
+        )
 
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
@@ -55,19 +64,24 @@ class Connections:
     def distances(self, rows: Index | slice = slice(None)) -> Matrix:
         """A distance in [0, 1] from some clusters to all: 1/2 if there are as many as by chance.
 
-        The larger the ratio of likelihoods between the number of edges there is and the one by
-        chance, the closer to 0 or to 0.9; beyond that are pairs without an edge.
+        The more edges there are than by chance, the closer to 0; the fewer, the closer to 0.9;
+        beyond that are pairs without an edge.
         """
         found, chance = self.edges[rows], self.expected(rows)
         # Of pairs without an edge, which most are.  Logarithms, so that a tree can be looked at.
         distances = 1 - (1 - UNLINKED) / (1 + np.log1p(chance))
         linked = found > 0
         found, chance = found[linked], chance[linked]
-        gain = np.maximum(found * np.log(found / chance) - (found - chance), 0.0)
-        near = 1 / (1 + np.log1p(gain))
+        near = self._share(found, chance) if self.few_dimensions else _doubt(found, chance)
         far = UNLINKED - (UNLINKED - 0.5) * near
         distances[linked] = np.where(found > chance, 0.5 * near, far)
         return distances
+
+    def _share(self, found: Matrix, chance: Matrix) -> Matrix:
+        """The smaller of two numbers of edges over the larger, small ones being nearly equal."""
+        few = A_FEW_EDGES * self.usual_weight
+        share: Matrix = (np.minimum(found, chance) + few) / (np.maximum(found, chance) + few)
+        return share
 
     def times_chance(self, a: int, b: int) -> float:
         """Edges between two clusters over those by chance."""
@@ -78,6 +92,13 @@ class Connections:
         """How many dimensions the data have in two clusters."""
         inverse = float(self.inverse_dimensions[[a, b]].sum())
         return float(self.n_known[[a, b]].sum()) / inverse if inverse > 0 else 1.0
+
+
+def _doubt(found: Matrix, chance: Matrix) -> Matrix:
+    """Close to 0 if the ratio of likelihoods says that there are more or fewer than by chance."""
+    gain = np.maximum(found * np.log(found / chance) - (found - chance), 0.0)
+    doubt: Matrix = 1 / (1 + np.log1p(gain))
+    return doubt
 
 
 class Connected:

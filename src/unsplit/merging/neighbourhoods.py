@@ -20,7 +20,7 @@ MANY_DIMENSIONS = 4.0
 # Shares of what structureless data have; docs/stopping.md says what they were chosen on.
 NECK_SHARE = 0.4
 NECK_SHARE_OF_TWO_LUMPS = 1.4
-EDGES_SHARE = 0.7
+EDGES_SHARE = 0.6
 
 # More says no more.
 MOST_STRENGTH = 1000.0
@@ -40,7 +40,7 @@ class Connection:
     edges : int
         Edges from the one to the other.
     times_chance : float
-        Their number over that of a random graph with the same degrees.
+        Their weight over that in a random graph with the same degrees.
     least_times : float
         What parts of one cluster have at least; NaN where there are too few dimensions to ask.
     neck : float
@@ -112,7 +112,7 @@ class Neighbourhoods:
     """
 
     def __init__(self, graph: NeighbourGraph, rng: np.random.Generator) -> None:
-        self.reported = Connections(graph)
+        self.n_edges = (graph.members.T @ graph.adjacency @ graph.members).toarray()
         graph = thinned(graph, rng)
         self.adjacency = graph.adjacency
         self.slot = graph.clusters.copy()
@@ -129,8 +129,10 @@ class Neighbourhoods:
 
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
-        for connections in (self.reported, self.judged):
-            connections.merge(a, b)
+        self.n_edges[a] += self.n_edges[b]
+        self.n_edges[:, a] += self.n_edges[:, b]
+        self.n_edges[b] = self.n_edges[:, b] = 0
+        self.judged.merge(a, b)
         if self.lumps is not None:
             self.lumps.merge(a, b)
         self.slot[self.slot == b] = a
@@ -141,7 +143,7 @@ class Neighbourhoods:
         dimension = self.judged.dimension(a, b)
         many = weight_of_edges(dimension)
         return Connection(
-            edges=int(self.reported.edges[a, b]),
+            edges=int(self.n_edges[a, b]),
             times_chance=self.judged.times_chance(a, b),
             least_times=min(1.0, EDGES_SHARE * self._structureless()) if many > 0 else math.nan,
             neck=self._neck(a, b) if many < 1 else math.nan,

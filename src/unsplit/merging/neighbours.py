@@ -23,6 +23,9 @@ N_NEIGHBOURS = 15
 # Labels are carried to observations outside of all clusters in so many steps along edges.
 SPREADING_STEPS = 60
 
+# Rows for which common neighbours are counted at once: a few hundred megabytes.
+ROWS_AT_ONCE = 20_000
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NeighbourGraph:
@@ -36,7 +39,8 @@ class NeighbourGraph:
         Of each observation, the mean logarithm of how much farther the farthest neighbour is than
         the others: the inverse of the number of dimensions that the data have there.
     clusters : ndarray of shape (n,)
-        Cluster that each observation counts for; −1 for none.
+        Cluster that each observation counts for: its own, unless more than half of its neighbours
+        are in one other; −1 for none.
     batches : ndarray of shape (n,)
         Batch of each observation; there are no edges between batches.
     features : ndarray of shape (n, d)
@@ -68,6 +72,18 @@ class NeighbourGraph:
         shape = (len(self.clusters), self.n_clusters)
         return sparse.csr_array((ones, (inside, self.clusters[inside])), shape)
 
+    @cached_property
+    def weights(self) -> sparse.csr_array:
+        """Weights of the edges: 1, and 1 more for each neighbour that the two ends share.
+
+        Few neighbours are shared across a gap, many inside a cluster (Jarvis and Patrick 1973).
+        """
+        starts = range(0, self.adjacency.shape[0], ROWS_AT_ONCE)
+        parts = (self.adjacency[start : start + ROWS_AT_ONCE] for start in starts)
+        return sparse.vstack(
+            [part + (part @ self.adjacency).multiply(part) for part in parts], format="csr"
+        )
+
     def renamed(self, new_index: Index) -> "NeighbourGraph":
         """The same graph with cluster c called ``new_index[c]``."""
         clusters = np.where(self.clusters < 0, -1, new_index[self.clusters])
@@ -89,7 +105,8 @@ def connect(
     clusters : ndarray of shape (n,)
         The over-clustering, numbered from 0; −1 for noise.  Where at least half is noise, every
         observation counts for the cluster that random walks from it reach most often; otherwise
-        noise is left out.
+        noise is left out.  Observations on the wrong side of a border count for the cluster that
+        more than half of their neighbours are in.
     batches : ndarray of shape (n,), optional
     device : torch.device, optional
         Where to search, if there are many observations.
@@ -125,6 +142,7 @@ def connect(
     adjacency = adjacency.maximum(adjacency.T).tocsr()
     if spread:
         clusters = _spread(adjacency, clusters)
+    clusters = _outvoted(adjacency, clusters, n_clusters)
     return NeighbourGraph(adjacency, inverse_dimension, clusters, batches, features, n_clusters)
 
 
@@ -153,3 +171,22 @@ def _spread(adjacency: sparse.csr_array, clusters: Index) -> Index:
         share = walk @ share
         share[inside] = start[inside]
     return np.where(share.max(axis=1) > 0, share.argmax(axis=1), -1)
+
+
+def _outvoted(adjacency: sparse.csr_array, clusters: Index, n_clusters: int) -> Index:
+    """The cluster that more than half of the neighbours are in, or the observation's own.
+
+    Clusters that would keep fewer than two observations keep all.
+    """
+    inside = np.flatnonzero(clusters >= 0)
+    shape = (len(clusters), n_clusters)
+    members = sparse.csr_array((np.ones(len(inside)), (inside, clusters[inside])), shape)
+    votes = (adjacency @ members).tocoo()
+    rows, candidates = votes.coords
+    won = (votes.data > 0.5 * votes.sum(axis=1)[rows]) & (clusters[rows] >= 0)
+    voted = clusters.copy()
+    voted[rows[won]] = candidates[won]
+    n_left = np.bincount(voted[inside], minlength=n_clusters)
+    lost = inside[n_left[clusters[inside]] < 2]
+    voted[lost] = clusters[lost]
+    return voted
