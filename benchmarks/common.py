@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from benchmarks import markdown
-from unsplit.data.arrays import VectorRows, vector_rows
-from unsplit.ensemble import Network
-from unsplit.heldout import heldout_scores
-from unsplit.networks import build_network
+from unsplit.data.rows.vectors import VectorRows, vector_rows
+from unsplit.networks.build import build_network
+from unsplit.networks.registry import RECIPES
+from unsplit.networks.training.group import Network
+from unsplit.networks.training.loop import History, TrainConfig
+from unsplit.networks.training.sampling import Fold
 from unsplit.overclustering import artificial
+from unsplit.pairwise.heldout_scores import heldout_scores
+from unsplit.pairwise.scores import HeldoutScores
 from unsplit.randomness import private_randomness
-from unsplit.recipes import RECIPES
-from unsplit.sampling import Fold
-from unsplit.scores import HeldoutScores
-from unsplit.training import History, TrainConfig
 
 CPU = torch.device("cpu")
 

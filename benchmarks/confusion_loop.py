@@ -14,8 +14,8 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
 import unsplit
+from benchmarks.baselines import confusion_merging
 from benchmarks.common import print_table
-from unsplit.baselines import confusion_merging
 
 
 def main() -> None:

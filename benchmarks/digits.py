@@ -10,8 +10,8 @@ import numpy as np
 
 from benchmarks.common import print_table, split_digits
 from unsplit import pairwise_tvd
-from unsplit.divergences import NAMES
 from unsplit.metrics import majority_categories, purity, quality
+from unsplit.pairwise.divergences import NAMES
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "hold-out 20 %, paper's loss": {"holdout": 0.2, "loss": "pairwise"},

@@ -1,4 +1,4 @@
-"""Simulate the dip of uniform samples: the table behind `unsplit.dip.dip_p_value`.
+"""Simulate the dip of uniform samples: the table behind `unsplit.merging.dip.dip_p_value`.
 
     python -m benchmarks.dip_table [--scale 1.0] [--output src/unsplit/dip_null.csv]
 
@@ -39,8 +39,8 @@ def n_samples(n: int) -> int:
 def dips(samples: Vector) -> Vector:
     """Dip of every row of an (r, n) array in [0, 1] without ties, all rows at a time.
 
-    The steps of `unsplit.dip` on all rows laid end to end, so that one monotone regression serves
-    them all.  A row stays as long as its interval still shrinks.
+    The steps of `unsplit.merging.dip` on all rows laid end to end, so that one monotone regression
+    serves them all.  A row stays as long as its interval still shrinks.
     """
     n_rows, n = samples.shape
     x = np.sort(samples, axis=1)

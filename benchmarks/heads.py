@@ -13,16 +13,17 @@ import torch
 from torch import nn
 
 from benchmarks.common import print_table, split_digits
-from unsplit.alone import Alone
-from unsplit.data.arrays import vector_rows
+from unsplit.data.rows.vectors import vector_rows
 from unsplit.devices import choose_device
-from unsplit.ensemble import Network
-from unsplit.heads import PairMatrixHead, ScoreHead
 from unsplit.metrics import majority_categories, quality
-from unsplit.networks import build_network
-from unsplit.recipes import RECIPES
-from unsplit.sampling import Fold, epoch_batches, holdout_fold
-from unsplit.training import TrainConfig, train
+from unsplit.networks.build import build_network
+from unsplit.networks.heads import PairMatrixHead, ScoreHead
+from unsplit.networks.registry import RECIPES
+from unsplit.networks.training.group import Network
+from unsplit.networks.training.loop import TrainConfig, train
+from unsplit.networks.training.sampling import Fold, epoch_batches
+from unsplit.networks.training.single import Alone
+from unsplit.pairwise.folds import holdout_fold
 
 WIDTH = 256
 Head = Callable[[int, int], nn.Module]

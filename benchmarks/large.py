@@ -16,9 +16,9 @@ from sklearn.metrics import adjusted_rand_score
 
 import unsplit
 from benchmarks.common import print_table
-from unsplit.estimation import Settings
+from unsplit.networks.training.loop import EpochRecord
+from unsplit.pairwise.api import Settings
 from unsplit.pipeline import Wishes, merge_overclustering
-from unsplit.training import EpochRecord
 
 DIMENSIONS, GROUPS = 50, 50
 

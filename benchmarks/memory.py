@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from benchmarks.common import print_table
-from unsplit.data.folders import find_images
+from unsplit.data.readers.folders import find_images
 
 CLUSTERS = 20
 SETTINGS = ("--backbone", "single-layer", "--cv", "2", "--epochs", "1", "--device", "cpu")

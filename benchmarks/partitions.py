@@ -18,7 +18,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import unsplit
 from benchmarks.common import print_table
-from unsplit.estimation import Settings
+from unsplit.pairwise.api import Settings
 from unsplit.pipeline import Wishes, merge_overclustering
 
 Problem = tuple[NDArray[np.float64], NDArray[np.int64], int]

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from benchmarks.common import print_table
-from unsplit import stats
 from unsplit.devices import choose_device
-from unsplit.divergences import directed_means, hit, inner_products, rank_sums
-from unsplit.scores import HeldoutScores
+from unsplit.pairwise import statistics as stats
+from unsplit.pairwise.divergences import directed_means, hit, inner_products, rank_sums
+from unsplit.pairwise.scores import HeldoutScores
 
 WIDTH = 256
 

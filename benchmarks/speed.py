@@ -25,8 +25,8 @@ from unsplit import pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.devices import choose_device
 from unsplit.metrics import majority_categories, quality
-from unsplit.sampling import crossfit_folds
-from unsplit.training import TrainConfig
+from unsplit.networks.training.loop import TrainConfig
+from unsplit.pairwise.folds import crossfit_folds
 
 PAIRS = 200
 

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import unsplit
+from benchmarks import baselines
 from benchmarks.common import print_table, split_digits
-from unsplit import baselines, metrics
-from unsplit.estimation import Settings
+from unsplit import metrics
+from unsplit.pairwise.api import Settings
 from unsplit.pipeline import Wishes, merge_overclustering
 
 Tree = unsplit.MergeTree

@@ -13,18 +13,18 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.common import print_table
-from unsplit.alone import Alone
-from unsplit.augmentation import ImageAugmentation
-from unsplit.backbones import ResNet18
 from unsplit.data import Rows, observations
-from unsplit.data.decoding import Decoder
-from unsplit.data.folders import find_images
-from unsplit.data.images import ImageFiles, inspect
-from unsplit.data.streams import DatasetRows
+from unsplit.data.readers.folders import find_images
+from unsplit.data.readers.images import ImageFiles, inspect
+from unsplit.data.rows.datasets import DatasetRows
+from unsplit.data.rows.workers import Decoder
 from unsplit.devices import choose_device, mixed_precision
-from unsplit.networks import build_network
-from unsplit.recipes import RECIPES
-from unsplit.sampling import Fold, epoch_batches
+from unsplit.networks.augmentation import ImageAugmentation
+from unsplit.networks.backbones import ResNet18
+from unsplit.networks.build import build_network
+from unsplit.networks.registry import RECIPES
+from unsplit.networks.training.sampling import Fold, epoch_batches
+from unsplit.networks.training.single import Alone
 
 K = 1000
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from sklearn.metrics import adjusted_rand_score
+from sklearn.metrics import adjusted_rand_score, pairwise_distances
 from torch import nn
 from track_films import Tracks, digit_tracks, photo_tracks
 
@@ -125,7 +125,7 @@ def report_distances(result: unsplit.PairwiseTVD, frames: Array, data: Tracks) -
     for what, which in (("one category", same), ("two", ~same)):
         tvd = result.tvd[pairs & which]
         print(f"Tracks of {what}: median TVD {np.median(tvd):.3f}, {np.mean(tvd == 1):.0%} at 1.")
-    euclidean = unsplit.baselines.euclidean(pixels_of(frames), data.track)
+    euclidean = euclidean_distance(pixels_of(frames), data.track)
     distances = {name: result.divergence(name) for name in ("tv", "lecam", "overlap")}
     rank = {
         name: unsplit.metrics.quality(matrix, data.categories)
@@ -146,9 +146,7 @@ def report_merges(
         f"by overlap, told {n}": merged(
             result, n_clusters=n, strategy="linkage", statistic="overlap"
         ),
-        f"by pixels, told {n}": unsplit.merge(
-            unsplit.baselines.euclidean(pixels, data.track), n_clusters=n
-        ),
+        f"by pixels, told {n}": unsplit.merge(euclidean_distance(pixels, data.track), n_clusters=n),
         f"by chance, told {n}": unsplit.merge(random_distances(len(tree.groups)), n_clusters=n),
     }
     print(f"\n{'':26}{'groups':>8}{'right merges':>16}{'purity':>9}{'ARI':>7}")
@@ -173,6 +171,15 @@ def judged(name: str, groups: Array, data: Tracks, right: str = "") -> None:
     purity = unsplit.metrics.purity(groups, data.categories)
     ari = adjusted_rand_score(data.categories, groups)
     print(f"{name:26}{len(np.unique(groups)):8}{right:>16}{purity:9.2f}{ari:7.2f}")
+
+
+def euclidean_distance(X: Array, labels: Array) -> Array:
+    """Mean distance between the observations of any two clusters, as people compare them today."""
+    members = (labels == np.unique(labels)[:, None]).astype(float)
+    members /= members.sum(axis=1, keepdims=True)
+    distances = members @ pairwise_distances(X) @ members.T
+    np.fill_diagonal(distances, 0.0)
+    return (distances + distances.T) / 2
 
 
 def random_distances(k: int) -> Array:

@@ -5,12 +5,12 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from tests import reference
-from unsplit.merging.connections import Connected
-from unsplit.merging.neighbourhoods import Neighbourhoods
-from unsplit.merging.neighbours import connect
-from unsplit.result import PairwiseTVD
-from unsplit.scores import HeldoutScores
-from unsplit.training import History
+from unsplit.merging.neighbours.edges import Connected
+from unsplit.merging.neighbours.evidence import Neighbourhoods
+from unsplit.merging.neighbours.graph import connect
+from unsplit.networks.training.loop import History
+from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.scores import HeldoutScores
 
 NO_HISTORY = History(*(np.zeros(0, dtype) for dtype in (int, float, float, float, int)))
 

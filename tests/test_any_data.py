@@ -9,10 +9,10 @@ from torch import nn
 from tests.any_data_cases import Items, mapped
 from tests.checks import exactly
 from unsplit import InputError, pairwise_tvd
-from unsplit.backbones import PointNet2, ResNet1d
-from unsplit.data.audio import Audio
-from unsplit.data.ragged import Ragged
-from unsplit.estimation import Settings, fit
+from unsplit.data.readers.sound import Audio
+from unsplit.data.rows.ragged import Ragged
+from unsplit.networks.backbones import PointNet2, ResNet1d
+from unsplit.pairwise.api import Settings, fit
 
 N = 10  # observations a cluster
 LABELS = np.repeat([0, 1, 2], N)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as numpy_arrays
 
 from tests.checks import exactly
-from unsplit.data import arrays
-from unsplit.data.arrays import vector_rows
+from unsplit.data.readers.row_ids import vectors as arrays
+from unsplit.data.rows.vectors import vector_rows
 from unsplit.errors import InputError
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unsplit.augmentation import ImageAugmentation
-from unsplit.augmentation.images import shifted, tinted, zoomed
 from unsplit.errors import InputError
+from unsplit.networks.augmentation import ImageAugmentation
+from unsplit.networks.augmentation.images import shifted, tinted, zoomed
 
 quick = settings(deadline=None, max_examples=40, derandomize=True)
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.checks import exactly
-from unsplit.augmentation import PointAugmentation
-from unsplit.augmentation.points import thinned, turned
 from unsplit.errors import InputError
+from unsplit.networks.augmentation import PointAugmentation
+from unsplit.networks.augmentation.points import thinned, turned
 
 quick = settings(deadline=None, max_examples=25, derandomize=True)
 

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.checks import exactly
-from unsplit.augmentation.sequences import SequenceAugmentation, for_sequences, shifted
 from unsplit.errors import InputError
+from unsplit.networks.augmentation.sequences import SequenceAugmentation, for_sequences, shifted
 
 quick = settings(deadline=None, max_examples=25, derandomize=True)
 

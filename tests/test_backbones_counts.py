@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as numpy_arrays
 
 from tests.checks import exactly
-from unsplit.backbones import counts
-from unsplit.backbones.counts import USUAL_TOTAL, BagOfWords, CountScaling
-from unsplit.backbones.vectors import MLP
 from unsplit.errors import InputError
+from unsplit.networks.backbones import counts
+from unsplit.networks.backbones.counts import USUAL_TOTAL, BagOfWords, CountScaling
+from unsplit.networks.backbones.vectors import MLP
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 

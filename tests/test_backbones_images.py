@@ -7,8 +7,8 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
 
-from unsplit.backbones.images import ResNet18, load_weights, stem
 from unsplit.errors import InputError
+from unsplit.networks.backbones.images import ResNet18, load_weights, stem
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,10 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional as F
 
 from tests.checks import exactly
-from unsplit.backbones import geometry, points
-from unsplit.backbones.points import PointNet2, SetAbstraction
-from unsplit.backbones.single_layer import SingleLayer
 from unsplit.errors import InputError
+from unsplit.networks.backbones import geometry, points
+from unsplit.networks.backbones.points import PointNet2, SetAbstraction
+from unsplit.networks.backbones.single_layer import SingleLayer
 
 quick = settings(deadline=None, max_examples=25, derandomize=True)
 

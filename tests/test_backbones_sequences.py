@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.checks import exactly
-from unsplit.backbones.sequences import (
+from unsplit.errors import InputError
+from unsplit.networks.backbones.sequences import (
     Block,
     MaskedNorm,
     ResNet1d,
@@ -17,8 +18,7 @@ from unsplit.backbones.sequences import (
     masked_standard,
     pooled,
 )
-from unsplit.backbones.spectrogram import FLOOR, AudioNet, LogMel, mel_edges, mel_filters
-from unsplit.errors import InputError
+from unsplit.networks.backbones.spectrogram import FLOOR, AudioNet, LogMel, mel_edges, mel_filters
 
 quick = settings(deadline=None, max_examples=25, derandomize=True)
 

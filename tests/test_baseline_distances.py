@@ -7,7 +7,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unsplit.baselines import centroid, distances, energy, euclidean
+from benchmarks.baselines import centroid, distances, energy, euclidean
 from unsplit.errors import InputError
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)

@@ -23,13 +23,13 @@ from unsplit import (
     pairwise_tvd,
     read,
 )
-from unsplit.batches import Cells, effective_counts, pair_weights
-from unsplit.divergences import NAMES, rank_sums
-from unsplit.estimation import Settings
-from unsplit.merging.clusters import Composed
 from unsplit.merging.evidence import Columns, Mixtures
+from unsplit.merging.ranking import Composed
+from unsplit.pairwise.api import Settings
+from unsplit.pairwise.batch_effects import Cells, effective_counts, pair_weights
+from unsplit.pairwise.divergences import NAMES, rank_sums
+from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, rank_sum_p_value
 from unsplit.pipeline import Wishes, merge_overclustering
-from unsplit.stats import CROSSFIT_VARIANCE, rank_sum_p_value
 
 CPU = torch.device("cpu")
 GAPS = [0.0, 0.0, 4.0]

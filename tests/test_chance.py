@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from unsplit.merging import chance
-from unsplit.merging.chance import Spectrum, chance_curve
+from unsplit.merging.neighbours.structureless import Spectrum, chance_curve
 
 
 def curve(d, n=400, k=20, seed=0):

@@ -26,12 +26,12 @@ from tests.cli_cases import (
     write_data,
 )
 from tests.merging_cases import same_merges
-from unsplit.cli.course import Course
-from unsplit.cli.words import of_merge, of_review, shortened
-from unsplit.estimation import Settings
-from unsplit.merging.agglomerate import Record
+from unsplit.cli.progress import Course
+from unsplit.cli.summary import of_merge, of_review, shortened
+from unsplit.merging.loop import Record
+from unsplit.networks.training.loop import EpochRecord
+from unsplit.pairwise.api import Settings
 from unsplit.pipeline import Wishes, merge_overclustering
-from unsplit.training import EpochRecord
 
 TABLES = ["distances.npz", "labels.csv", "linkage.npy", "merges.csv", "review.csv"]
 FILES = [*TABLES, "tree.npz", "result.json"]

@@ -16,9 +16,9 @@ from tests.cli_cases import (
     unsplit,
     write_data,
 )
-from unsplit.cli.words import of_distances, of_overclustering
-from unsplit.data.files import read_observations
-from unsplit.estimation import Settings
+from unsplit.cli.summary import of_distances, of_overclustering
+from unsplit.data.readers.tables_and_arrays import read_observations
+from unsplit.pairwise.api import Settings
 
 
 @pytest.fixture(autouse=True)

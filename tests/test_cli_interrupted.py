@@ -22,8 +22,8 @@ from tests.cli_cases import (
     write_data,
 )
 from unsplit.cli.resume import ResumeFile, digest
-from unsplit.merging.agglomerate import Record
-from unsplit.merging.steps import Merge
+from unsplit.merging.loop import Record
+from unsplit.merging.review import Merge
 
 RETRAIN = ("--strategy", "retrain")
 SAME = ("labels.csv", "merges.csv", "review.csv", "linkage.npy", "tree.npz")
@@ -218,7 +218,7 @@ def test_retrain_interrupted_before_the_first_merge_has_nothing_to_resume(monkey
 WAITING = """
 import signal, sys, time
 from unsplit.cli import main
-from unsplit.cli.course import Course
+from unsplit.cli.progress import Course
 
 def wait(course, record):
     open(f"{sys.argv[1]}.ready", "w").close()

@@ -10,7 +10,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import confusion_matrix
 from sklearn.model_selection import StratifiedKFold
 
-from unsplit.baselines import ConfusionMerges, confusion, confusion_merging
+from benchmarks.baselines import ConfusionMerges, confusion, confusion_merging
 from unsplit.errors import InputError
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)

@@ -8,11 +8,13 @@ from scipy.stats import norm
 
 from tests import reference
 from tests.merging_cases import gaussian_estimate, log_density, regrouped, soft_hits, union_scores
-from unsplit import dip, pairwise_tvd, stats
+from unsplit import pairwise_tvd
 from unsplit.datasets import gaussians
-from unsplit.merging.clusters import Composed
+from unsplit.merging import dip
 from unsplit.merging.contrast import Contrast
 from unsplit.merging.evidence import Columns, Mixtures
+from unsplit.merging.ranking import Composed
+from unsplit.pairwise import statistics as stats
 
 quick = settings(deadline=None, max_examples=15, derandomize=True)
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.io import wavfile
 
 from tests.checks import exactly
-from unsplit.data.audio import read_audio, read_wav, resampled
+from unsplit.data.readers.sound import read_audio, read_wav, resampled
 from unsplit.errors import InputError
 
 SHAPE = np.array([0.0, 0.5, -1.0, 0.25, -0.125])

@@ -17,7 +17,7 @@ from tests.cloud_cases import (
     save_xyz,
     write,
 )
-from unsplit.data.cloud_files import is_blurred
+from unsplit.data.readers.cloud_files import is_blurred
 
 TRIANGLE = "0 0 0\n1 0 0\n0 1 0\n"
 

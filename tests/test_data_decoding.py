@@ -12,10 +12,10 @@ from PIL import Image
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from tests.checks import exactly
-from unsplit.data import decoding
-from unsplit.data.decoding import Decoder, decode_in_workers, default_workers
-from unsplit.data.folders import ImageList
-from unsplit.data.images import ImageFiles, inspect
+from unsplit.data.readers.folders import ImageList
+from unsplit.data.readers.images import ImageFiles, inspect
+from unsplit.data.readers.row_ids import workers as decoding
+from unsplit.data.rows.workers import Decoder, decode_in_workers, default_workers
 from unsplit.errors import InputError
 
 NUMBERS = np.random.default_rng(0).integers(256, size=(12, 3, 4, 4), dtype=np.uint8)

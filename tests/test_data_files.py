@@ -4,7 +4,7 @@ import pytest
 import scipy.sparse
 
 from tests.data_file_cases import X, refuses, table, write
-from unsplit.data.files import read_observations
+from unsplit.data.readers.tables_and_arrays import read_observations
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.checks import exactly
-from unsplit.data.folders import find_images
+from unsplit.data.readers.folders import find_images
 from unsplit.errors import InputError
 
 ADVICE = (

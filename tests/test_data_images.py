@@ -8,9 +8,9 @@ import pytest
 from PIL import Image, ImageOps
 
 from tests.checks import exactly
-from unsplit.data.folders import ImageList, find_images
-from unsplit.data.images import ImageFiles, Paths, inspect
-from unsplit.data.pixels import open_image, square_pixels
+from unsplit.data.readers.folders import ImageList, find_images
+from unsplit.data.readers.images import ImageFiles, Paths, inspect
+from unsplit.data.readers.pixels import open_image, square_pixels
 from unsplit.errors import InputError
 
 COLOURS = np.random.default_rng(0).integers(256, size=(13, 9, 3), dtype=np.uint8)

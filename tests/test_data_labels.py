@@ -5,10 +5,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.data_file_cases import X, refuses, table, write
-from unsplit.data.files import read_observations
-from unsplit.data.tables import MISSING, as_written, listing
+from unsplit.data.labels import encode_labels
+from unsplit.data.readers.tables import MISSING, as_written, listing
+from unsplit.data.readers.tables_and_arrays import read_observations
 from unsplit.errors import InputError
-from unsplit.labels import encode_labels
 
 quick = settings(
     deadline=None,

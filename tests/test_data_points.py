@@ -19,8 +19,8 @@ from tests.cloud_cases import (
     save_xyz,
     write,
 )
-from unsplit.data.cloud_files import ENDINGS
-from unsplit.data.points import CloudFiles, read_clouds
+from unsplit.data.readers.cloud_files import ENDINGS
+from unsplit.data.readers.clouds import CloudFiles, read_clouds
 from unsplit.errors import InputError
 
 

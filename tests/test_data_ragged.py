@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.checks import exactly
-from unsplit.data import ragged
-from unsplit.data.ragged import Ragged
+from unsplit.data.readers.row_ids import ragged
+from unsplit.data.rows.ragged import Ragged
 from unsplit.errors import InputError
 
 quick = settings(deadline=None, max_examples=40, derandomize=True)

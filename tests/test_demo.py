@@ -8,8 +8,8 @@ from sklearn.metrics import adjusted_rand_score
 
 import unsplit as library
 from tests.cli_cases import read_csv, read_json, snapshot, succeeds, unsplit
-from unsplit.demo import overclustered_digits, scores
-from unsplit.estimation import Settings
+from unsplit.cli.digits import overclustered_digits, scores
+from unsplit.pairwise.api import Settings
 
 SAME = ("labels.csv", "merges.csv", "review.csv", "linkage.npy", "tree.npz")
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from benchmarks.dip_table import LEVELS, dips
-from unsplit.dip import _null_table, dip_p_value, dip_statistic, dip_test
 from unsplit.errors import InputError
+from unsplit.merging.dip import _null_table, dip_p_value, dip_statistic, dip_test
 
 quick = settings(deadline=None, max_examples=60, derandomize=True)
 whole_numbers = st.lists(st.integers(-40, 40), min_size=2, max_size=30)

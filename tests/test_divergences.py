@@ -7,10 +7,10 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from tests import reference
-from unsplit import divergences
-from unsplit.divergences import NAMES, directed_means, divergence, hit, rank_sums
 from unsplit.errors import InputError
-from unsplit.scores import HeldoutScores
+from unsplit.pairwise import divergences
+from unsplit.pairwise.divergences import NAMES, directed_means, divergence, hit, rank_sums
+from unsplit.pairwise.scores import HeldoutScores
 
 CPU = torch.device("cpu")
 
@@ -43,7 +43,7 @@ def random_scores(seed=0, k=5, n=60, ties=True):
 @pytest.mark.parametrize("block", [1, 40, 2**24])
 @pytest.mark.parametrize("ties", [False, True])
 def test_hits_equal_the_loop_whatever_the_block_size(monkeypatch, block, ties):
-    monkeypatch.setattr("unsplit.scores.BLOCK_ELEMENTS", block)
+    monkeypatch.setattr("unsplit.pairwise.scores.BLOCK_ELEMENTS", block)
     scores = random_scores(ties=ties)
     expected = reference.hit_rates(scores.features, scores.clusters, 5)
     found = directed_means(scores, hit, CPU)

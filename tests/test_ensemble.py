@@ -10,19 +10,20 @@ from torch import nn
 
 from tests.any_data_cases import CPU, Items, clouds, images, ragged
 from tests.checks import exactly
-from unsplit.alone import Alone
-from unsplit.data.arrays import vector_rows
-from unsplit.data.kinds import observations
+from unsplit.data.rows.kinds import observations
+from unsplit.data.rows.vectors import vector_rows
 from unsplit.datasets import gaussians
-from unsplit.ensemble import Network
 from unsplit.errors import InputError
-from unsplit.heads import ScoreHead
-from unsplit.heldout import heldout_scores
-from unsplit.networks import build_network
-from unsplit.recipes import RECIPES, recipe_for
-from unsplit.sampling import Fold, crossfit_folds
-from unsplit.stacked import Stacked, can_be_stacked
-from unsplit.training import TrainConfig, train
+from unsplit.networks.build import build_network
+from unsplit.networks.heads import ScoreHead
+from unsplit.networks.registry import RECIPES, recipe_for
+from unsplit.networks.training.group import Network
+from unsplit.networks.training.loop import TrainConfig, train
+from unsplit.networks.training.sampling import Fold
+from unsplit.networks.training.single import Alone
+from unsplit.networks.training.stacked import Stacked, can_be_stacked
+from unsplit.pairwise.folds import crossfit_folds
+from unsplit.pairwise.heldout_scores import heldout_scores
 
 HALF = Fold(np.arange(12), np.arange(12, 24), np.arange(12, 24))
 

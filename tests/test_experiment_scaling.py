@@ -17,7 +17,7 @@ from experiments.scaling.config import FULL, GIB, QUICK
 from experiments.scaling.laps import Laps, at_most
 from experiments.scaling.pictures import VALUES, PictureDataset, PictureRows, Pictures, _values
 from experiments.scaling.whole import feeding, whole
-from unsplit.data.hashing import scrambled
+from unsplit.data.rows.hashing import scrambled
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 SMALL = Pictures(clusters=6, size=4, categories=3, pixels=32)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.checks import exactly, names_in
+from unsplit.data.saving import output_folder, replacing, write_csv, write_json
 from unsplit.errors import InputError
-from unsplit.files import output_folder, replacing, write_csv, write_json
 
 quick = settings(deadline=None, max_examples=60, derandomize=True)
 

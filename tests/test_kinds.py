@@ -12,17 +12,17 @@ from torch.utils.data import IterableDataset
 
 from tests.any_data_cases import CPU, Items, clouds, everything, images, ragged
 from tests.checks import exactly
-from unsplit.backbones import StandardizeSequences
 from unsplit.data import Rows, observations
-from unsplit.data.arrays import CountRows, VectorRows
-from unsplit.data.audio import Audio
-from unsplit.data.kinds import differ_in_length
-from unsplit.data.ragged import Ragged
-from unsplit.data.sequences import RaggedRows
-from unsplit.data.shapes import kind_of, require_kind
-from unsplit.data.streams import DatasetRows
-from unsplit.data.tensors import TensorRows
+from unsplit.data.readers.sound import Audio
+from unsplit.data.rows.datasets import DatasetRows
+from unsplit.data.rows.kinds import differ_in_length
+from unsplit.data.rows.ragged import Ragged
+from unsplit.data.rows.sequences import RaggedRows
+from unsplit.data.rows.shapes import kind_of, require_kind
+from unsplit.data.rows.tensors import TensorRows
+from unsplit.data.rows.vectors import CountRows, VectorRows
 from unsplit.errors import InputError
+from unsplit.networks.backbones import StandardizeSequences
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from unsplit.data.labels import encode_labels
 from unsplit.errors import InputError
-from unsplit.labels import encode_labels
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 

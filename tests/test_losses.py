@@ -6,8 +6,8 @@ import torch
 from torch.nn import functional as F
 
 from tests import reference
-from unsplit.heads import PairMatrixHead, ScoreHead
-from unsplit.losses import margins, pair_matrix_loss, pairwise_logistic_loss, softmax_loss
+from unsplit.networks.heads import PairMatrixHead, ScoreHead
+from unsplit.networks.losses import margins, pair_matrix_loss, pairwise_logistic_loss, softmax_loss
 
 
 def problem(k, seed=0, scale=1.0):

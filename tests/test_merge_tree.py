@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.merging_cases import gaussian_estimate, partition_of, regrouped, same_merges
 from unsplit import InputError, MergeTree, PartitionWarning, merge
-from unsplit.merging.steps import Merge, members_of_nodes
+from unsplit.merging.review import Merge, members_of_nodes
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 

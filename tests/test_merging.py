@@ -23,8 +23,8 @@ from tests.merging_cases import (
 from unsplit import InputError, merge, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.merging import LINKAGES
-from unsplit.merging.clusters import Linked
-from unsplit.merging.steps import members_of_nodes
+from unsplit.merging.ranking import Linked
+from unsplit.merging.review import members_of_nodes
 
 quick = settings(deadline=None, max_examples=25, derandomize=True)
 

@@ -6,7 +6,7 @@ import torch
 from sklearn.cluster import KMeans
 
 from unsplit.merging import nearest as search
-from unsplit.merging.nearest import by_clusters, nearest
+from unsplit.merging.neighbours.search import by_clusters, nearest
 
 CPU = torch.device("cpu")
 

@@ -5,8 +5,9 @@ import pytest
 from scipy import sparse
 from sklearn.cluster import KMeans
 
-from unsplit.merging.connections import Connections
-from unsplit.merging.neck import (
+from unsplit.merging.neighbours.edges import Connections
+from unsplit.merging.neighbours.graph import connect
+from unsplit.merging.neighbours.neck import (
     DIMENSIONS,
     NARROWEST,
     SIZES,
@@ -15,7 +16,6 @@ from unsplit.merging.neck import (
     neck,
     potential,
 )
-from unsplit.merging.neighbours import connect
 
 
 def graph_of(n, edges):

@@ -10,18 +10,18 @@ from sklearn.datasets import make_moons
 
 from tests.merging_cases import gaussian_estimate, merged_by_neighbours
 from unsplit import ClusterMerger, InputError, SmallClusterWarning, merge, neighbour_graph
-from unsplit.estimation import Settings
 from unsplit.merging import neighbourhoods
-from unsplit.merging.connections import Connections
-from unsplit.merging.neighbourhoods import (
+from unsplit.merging.neighbours.edges import Connections
+from unsplit.merging.neighbours.evidence import (
     FEW_DIMENSIONS,
     MANY_DIMENSIONS,
     Connection,
     Neighbourhoods,
     thinned,
 )
-from unsplit.merging.neighbours import connect
-from unsplit.merging.steps import members_of_nodes
+from unsplit.merging.neighbours.graph import connect
+from unsplit.merging.review import members_of_nodes
+from unsplit.pairwise.api import Settings
 from unsplit.pipeline import Wishes, merge_overclustering
 
 ENDING = "all near pairs have too few neighbours in common, or a neck between them"

@@ -7,8 +7,8 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 
 from unsplit import InputError, NeighbourGraph, neighbour_graph
-from unsplit.merging.connections import Connections
-from unsplit.merging.neighbours import N_NEIGHBOURS, connect
+from unsplit.merging.neighbours.edges import Connections
+from unsplit.merging.neighbours.graph import N_NEIGHBOURS, connect
 
 
 def pieces(X, k, seed=0):
@@ -119,7 +119,7 @@ def test_a_duplicate_of_each_does_not_take_dimensions_away():
 
 
 def test_weights_count_the_neighbours_that_both_ends_have(normal, monkeypatch):
-    monkeypatch.setattr("unsplit.merging.neighbours.ROWS_AT_ONCE", 150)
+    monkeypatch.setattr("unsplit.merging.neighbours.graph.ROWS_AT_ONCE", 150)
     graph = connect(*normal)
     adjacency, weights = graph.adjacency.toarray(), graph.weights.toarray()
     assert np.array_equal(weights, adjacency * (1 + adjacency @ adjacency))

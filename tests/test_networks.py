@@ -10,13 +10,13 @@ from torch import nn
 
 from tests.any_data_cases import CPU, clouds, images, ragged
 from tests.checks import exactly
-from unsplit.augmentation import ImageAugmentation
-from unsplit.backbones import Blur, Standardize, StandardizeSequences
-from unsplit.data.kinds import observations
+from unsplit.data.rows.kinds import observations
 from unsplit.errors import InputError
-from unsplit.networks import build_network, n_features_out, with_merged_outputs
-from unsplit.recipes import recipe_for
-from unsplit.sampling import Fold
+from unsplit.networks.augmentation import ImageAugmentation
+from unsplit.networks.backbones import Blur, Standardize, StandardizeSequences
+from unsplit.networks.build import build_network, n_features_out, with_merged_outputs
+from unsplit.networks.registry import recipe_for
+from unsplit.networks.training.sampling import Fold
 
 HALF = Fold(np.arange(12), np.arange(12, 24), np.arange(12, 24))
 

@@ -11,6 +11,7 @@ from scipy.stats import anderson
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import adjusted_rand_score, homogeneity_score, silhouette_score
 
+from benchmarks.baselines import confusion_merging
 from benchmarks.peers.methods import (
     FROM_SCRATCH,
     METHODS,
@@ -47,8 +48,7 @@ from benchmarks.peers.methods.scratch import (
 )
 from benchmarks.peers.methods.transport import transport_linkage
 from benchmarks.peers.task import Outcome, Task
-from unsplit.baselines import confusion_merging
-from unsplit.estimation import Settings
+from unsplit.pairwise.api import Settings
 
 leiden_one = leiden(1.0)
 PACKAGES = {

@@ -5,7 +5,7 @@ from hypothesis import given
 from tests.plot_cases import quick, random_matrix, random_tree, trees, wedges
 from unsplit import plots
 from unsplit.errors import InputError
-from unsplit.result import PairwiseTVD
+from unsplit.pairwise.result import PairwiseTVD
 
 
 @quick

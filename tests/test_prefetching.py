@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.any_data_cases import CPU
-from unsplit.data import prefetching
-from unsplit.data.prefetching import AHEAD, prefetched
+from unsplit.data.readers.row_ids import prefetching
+from unsplit.data.rows.prefetching import AHEAD, prefetched
 
 SQUARES = torch.arange(20) ** 2
 

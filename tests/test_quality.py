@@ -60,8 +60,8 @@ def test_null_p_values_of_the_holdout_are_uniform():
     from scipy.stats import kstest
 
     from tests.test_divergences import CPU, scores_of
-    from unsplit.divergences import rank_sums
-    from unsplit.stats import rank_sum_p_value
+    from unsplit.pairwise.divergences import rank_sums
+    from unsplit.pairwise.statistics import rank_sum_p_value
 
     rng = np.random.default_rng(0)
     found = []

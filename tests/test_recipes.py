@@ -10,8 +10,12 @@ from torch import nn
 
 from tests.any_data_cases import CPU, clouds, images, ragged
 from tests.checks import exactly
-from unsplit.augmentation import ImageAugmentation, PointAugmentation, SequenceAugmentation
-from unsplit.backbones import (
+from unsplit.data.readers.sound import Audio
+from unsplit.data.rows.kinds import observations
+from unsplit.data.rows.ragged import Ragged
+from unsplit.errors import InputError
+from unsplit.networks.augmentation import ImageAugmentation, PointAugmentation, SequenceAugmentation
+from unsplit.networks.backbones import (
     MLP,
     AudioNet,
     BagOfWords,
@@ -20,13 +24,15 @@ from unsplit.backbones import (
     ResNet18,
     SingleLayer,
 )
-from unsplit.backbones.foreign import without_classifier
-from unsplit.data.audio import Audio
-from unsplit.data.kinds import observations
-from unsplit.data.ragged import Ragged
-from unsplit.errors import InputError
-from unsplit.recipes import RECIPES, augmentation_for, default_name, recipe_for, wanted_kind
-from unsplit.training import TrainConfig
+from unsplit.networks.backbones.foreign import without_classifier
+from unsplit.networks.registry import (
+    RECIPES,
+    augmentation_for,
+    default_name,
+    recipe_for,
+    wanted_kind,
+)
+from unsplit.networks.training.loop import TrainConfig
 
 ROWS = {
     "vectors": observations(clouds()[:, :, 0], CPU),

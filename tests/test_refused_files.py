@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 
 from tests.test_data_files import KINDS, X, refuses, save_csv, save_parquet, table, write
-from unsplit.data.files import read_observations
+from unsplit.data.readers.tables_and_arrays import read_observations
 from unsplit.errors import InputError
 
 

@@ -4,14 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unsplit.sampling import (
-    FEW_CLUSTERS,
-    MIN_STEPS,
-    balanced_draws,
-    crossfit_folds,
-    epoch_batches,
-    holdout_fold,
-)
+from unsplit.networks.training.sampling import MIN_STEPS, balanced_draws, epoch_batches
+from unsplit.pairwise.folds import FEW_CLUSTERS, crossfit_folds, holdout_fold
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 sizes_of_clusters = st.lists(st.integers(1, 12), min_size=2, max_size=8)

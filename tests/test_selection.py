@@ -13,10 +13,10 @@ from torch import nn
 from tests.selection_cases import layer, quick, rings, xor
 from unsplit import InputError, TrainConfig, pairwise_tvd
 from unsplit.datasets import gaussians
-from unsplit.recipes import DEEP
+from unsplit.networks.registry import DEEP
+from unsplit.networks.training.loop import TOLERANCE
 from unsplit.selection import Candidate, front
 from unsplit.selection.candidates import named
-from unsplit.training import TOLERANCE
 
 COLUMNS = [
     "candidate", "backbone", "augment", "learning_rate", "weight_decay", "batch_size", "epochs",

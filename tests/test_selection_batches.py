@@ -10,11 +10,11 @@ from tests.checks import exactly
 from tests.cli_cases import QUICK, read_csv, read_json, succeeds, unsplit
 from tests.selection_cases import Column, layer, quick, ragged_donors, two_donors
 from unsplit import BatchWarning, ClusterMerger, InputError, pairwise_tvd
-from unsplit.cli.selecting import candidates as tried_by_commands
-from unsplit.heldout import scores_of, summarize
-from unsplit.labels import EncodedLabels
+from unsplit.cli.select import candidates as tried_by_commands
+from unsplit.data.labels import EncodedLabels
+from unsplit.networks.training.loop import History
+from unsplit.pairwise.heldout_scores import scores_of, summarize
 from unsplit.selection import front, halving
-from unsplit.training import History
 
 SEEN = {"cluster": Column(0), "donor": Column(1)}
 NEVER_MEET = "1 of 10 pairs of clusters have no batch in common with two observations of each"

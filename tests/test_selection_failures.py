@@ -8,14 +8,14 @@ from torch import nn
 from tests.checks import exactly
 from tests.selection_cases import Explodes, layer, quick, refused, xor
 from unsplit import InputError, TrainConfig, pairwise_tvd
-from unsplit.data.arrays import vector_rows
+from unsplit.data.rows.vectors import vector_rows
 from unsplit.datasets import gaussians
-from unsplit.estimation import Settings
-from unsplit.networks import build_network
-from unsplit.recipes import RECIPES
-from unsplit.sampling import crossfit_folds
+from unsplit.networks.build import build_network
+from unsplit.networks.registry import RECIPES
+from unsplit.networks.training.loop import Training, train
+from unsplit.pairwise.api import Settings
+from unsplit.pairwise.folds import crossfit_folds
 from unsplit.selection import Candidate
-from unsplit.training import Training, train
 
 
 def test_candidates_that_fail_are_listed_with_their_sentence():

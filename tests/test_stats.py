@@ -4,7 +4,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unsplit import stats
+from unsplit.pairwise import statistics as stats
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 

@@ -20,8 +20,8 @@ from unsplit import (
     pairwise_tvd,
 )
 from unsplit.datasets import gaussians
-from unsplit.merging.choices import decided_by, looks_like_partition, split_at_random
-from unsplit.merging.neighbourhoods import Connection
+from unsplit.merging.neighbours.evidence import Connection
+from unsplit.merging.options import decided_by, looks_like_partition, split_at_random
 from unsplit.merging.rules import NEIGHBOURS, TESTS, VALLEYS, Auto, Candidate
 
 MATRIX = [[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]]

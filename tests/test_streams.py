@@ -9,10 +9,10 @@ from torch.utils.data import TensorDataset
 
 from tests.any_data_cases import CPU, Items, clouds, everything, images
 from tests.checks import exactly
-from unsplit.data import streams
-from unsplit.data.kinds import observations
-from unsplit.data.streams import DatasetRows
-from unsplit.data.tensors import TensorRows
+from unsplit.data.readers.row_ids import datasets as streams
+from unsplit.data.rows.datasets import DatasetRows
+from unsplit.data.rows.kinds import observations
+from unsplit.data.rows.tensors import TensorRows
 from unsplit.errors import InputError
 
 CHANNELS_FIRST = np.ascontiguousarray(images().transpose(0, 3, 1, 2))

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.any_data_cases import CPU, clouds, everything, images, mapped
 from tests.checks import exactly
-from unsplit.data import tensors
-from unsplit.data.base import LOOKED_AT, evenly
-from unsplit.data.tensors import TensorRows, as_stored
+from unsplit.data.readers.row_ids import tensors
+from unsplit.data.rows.base import LOOKED_AT, evenly
+from unsplit.data.rows.tensors import TensorRows, as_stored
 from unsplit.errors import InputError
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)

@@ -5,16 +5,13 @@ import pytest
 import torch
 from torch import nn
 
-from unsplit.data.arrays import VectorRows, vector_rows
+from unsplit.data.rows.vectors import VectorRows, vector_rows
 from unsplit.datasets import gaussians
-from unsplit.ensemble import Network, mean_hit
-from unsplit.heads import PairMatrixHead, ScoreHead
-from unsplit.heldout import heldout_scores
-from unsplit.networks import build_network
-from unsplit.recipes import RECIPES
-from unsplit.sampling import Fold, crossfit_folds
-from unsplit.stacked import can_be_stacked
-from unsplit.training import (
+from unsplit.networks.build import build_network
+from unsplit.networks.heads import PairMatrixHead, ScoreHead
+from unsplit.networks.registry import RECIPES
+from unsplit.networks.training.group import Network, mean_hit
+from unsplit.networks.training.loop import (
     Stopping,
     TrainConfig,
     Training,
@@ -23,6 +20,10 @@ from unsplit.training import (
     own,
     train,
 )
+from unsplit.networks.training.sampling import Fold
+from unsplit.networks.training.stacked import can_be_stacked
+from unsplit.pairwise.folds import crossfit_folds
+from unsplit.pairwise.heldout_scores import heldout_scores
 
 CPU = torch.device("cpu")
 

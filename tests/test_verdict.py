@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unsplit.dip import dip_test
 from unsplit.merging.contrast import Contrast
-from unsplit.merging.review import Row
-from unsplit.merging.steps import Merge
-from unsplit.merging.verdict import WORDS, Evidence, doubt, verdict
+from unsplit.merging.dip import dip_test
+from unsplit.merging.review import WORDS, Evidence, Merge, Row, doubt, verdict
 
 quick = settings(deadline=None, max_examples=100, derandomize=True)
 

@@ -9,7 +9,7 @@ from scipy.stats import chi, expon, wasserstein_distance
 
 from tests.wasserstein_cases import clusters_at, normal
 from unsplit.errors import InputError
-from unsplit.wasserstein import front, pairwise_wasserstein
+from unsplit.pairwise.wasserstein import front, pairwise_wasserstein
 
 # Known distances.
 

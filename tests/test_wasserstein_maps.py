@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wasserstein_cases import clusters_at, exact, normal
-from unsplit.sampling import crossfit_folds
-from unsplit.wasserstein import cluster_means, heldout, training
-from unsplit.wasserstein import maps as lipschitz
-from unsplit.wasserstein.cluster_means import ClusterMeans
-from unsplit.wasserstein.maps import LipschitzMaps, fold_coordinates, nearest_orthonormal
+from unsplit.pairwise.folds import crossfit_folds
+from unsplit.pairwise.wasserstein import cluster_means, heldout, training
+from unsplit.pairwise.wasserstein import maps as lipschitz
+from unsplit.pairwise.wasserstein.cluster_means import ClusterMeans
+from unsplit.pairwise.wasserstein.maps import LipschitzMaps, fold_coordinates, nearest_orthonormal
 
 quick = settings(deadline=None, max_examples=15, derandomize=True)
 

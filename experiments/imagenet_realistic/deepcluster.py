@@ -19,8 +19,8 @@ from torch.nn import functional as F
 
 from experiments.imagenet_realistic.config import Plan
 from experiments.imagenet_realistic.pseudo_labels import balanced, k_means, whitened
-from unsplit.augmentation import ImageAugmentation
-from unsplit.backbones import ResNet18
+from unsplit.networks.augmentation import ImageAugmentation
+from unsplit.networks.backbones import ResNet18
 
 BATCH = 256
 LEARNING_RATE = 0.05

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 import unsplit
+from benchmarks.baselines import euclidean
 from experiments.artificial import DIVERGENCES, PAPER
 from experiments.core import Result
 from experiments.imagenet_realistic.overclustering import Overclustering
 from unsplit import PairwiseTVD, PartitionWarning
-from unsplit.baselines import euclidean
 
 FOLDS = 5
 

@@ -6,8 +6,8 @@ from typing import Any
 from torch import nn
 
 from unsplit import TrainConfig
-from unsplit.augmentation import ImageAugmentation
-from unsplit.backbones import ResNet18
+from unsplit.networks.augmentation import ImageAugmentation
+from unsplit.networks.backbones import ResNet18
 
 # What pairwise_tvd does if not told otherwise: at 64 pixels, mildly augmented, A says when to stop.
 USUAL = "usual"

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from experiments.scaling.config import Config
 from experiments.scaling.laps import at_most, tidy, wait
-from unsplit.backbones import ResNet18
-from unsplit.heads import PairMatrixHead, ScoreHead
+from unsplit.networks.backbones import ResNet18
+from unsplit.networks.heads import PairMatrixHead, ScoreHead
 
 HEADS: dict[str, Any] = {"k": ScoreHead, "k2": PairMatrixHead}
 

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from experiments.scaling.laps import Laps
 from unsplit.data import Rows
-from unsplit.data.base import evenly
+from unsplit.data.rows.base import evenly
 
 # Cells along a side of what is then blown up, and how far their colours reach from grey.
 GRID, REACH = 8, 60

@@ -14,7 +14,7 @@ from experiments.wasserstein.transport import (
     value_of_best_function,
 )
 from experiments.words import together
-from unsplit.wasserstein import PairwiseWasserstein, pairwise_wasserstein
+from unsplit.pairwise.wasserstein import PairwiseWasserstein, pairwise_wasserstein
 
 # Of two clusters there is but one pair, so it is drawn several times.
 PAIRS_OF_TWO = 3

@@ -3,8 +3,8 @@
 One neural network estimates the total variation distance between all pairs of clusters at once.
 """
 
-from unsplit import baselines, datasets, metrics, overclustering
-from unsplit.data.sources import read
+from unsplit import datasets, metrics, overclustering
+from unsplit.data.readers.api import read
 from unsplit.errors import (
     BatchWarning,
     InputError,
@@ -12,13 +12,13 @@ from unsplit.errors import (
     SkippedWarning,
     SmallClusterWarning,
 )
-from unsplit.estimation import pairwise_tvd
 from unsplit.estimator import ClusterMerger
 from unsplit.merging import Merge, MergeTree, NeighbourGraph, merge, neighbour_graph
-from unsplit.result import PairwiseTVD
+from unsplit.networks.training.loop import EpochRecord, History, TrainConfig
+from unsplit.pairwise.api import pairwise_tvd
+from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.wasserstein import PairwiseWasserstein, pairwise_wasserstein
 from unsplit.selection import Candidate, Selection, select
-from unsplit.training import EpochRecord, History, TrainConfig
-from unsplit.wasserstein import PairwiseWasserstein, pairwise_wasserstein
 
 __version__ = "0.1.0"
 
@@ -39,7 +39,6 @@ __all__ = [
     "SkippedWarning",
     "SmallClusterWarning",
     "TrainConfig",
-    "baselines",
     "datasets",
     "merge",
     "metrics",

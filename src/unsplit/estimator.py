@@ -10,20 +10,20 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 from torch.utils.data import Dataset
 
-from unsplit.data.audio import Audio
-from unsplit.data.base import Rows
-from unsplit.data.kinds import differ_in_length
-from unsplit.data.ragged import Ragged
+from unsplit._typing import Index
+from unsplit.data.readers.sound import Audio
+from unsplit.data.rows.base import Rows
+from unsplit.data.rows.kinds import differ_in_length
+from unsplit.data.rows.ragged import Ragged
 from unsplit.errors import InputError
-from unsplit.estimation import Settings
-from unsplit.heldout import Progress
-from unsplit.merging.constraints import Link
+from unsplit.merging.inputs import Link
+from unsplit.networks.registry import Augment, Backbone
+from unsplit.networks.training.loop import TrainConfig
 from unsplit.overclustering import default_clusterer, overcluster
+from unsplit.pairwise.api import Settings
+from unsplit.pairwise.heldout_scores import Progress
 from unsplit.pipeline import Wishes, merge_overclustering
 from unsplit.randomness import generator_of
-from unsplit.recipes import Augment, Backbone
-from unsplit.sampling import Index
-from unsplit.training import TrainConfig
 
 
 class ClusterMerger(ClusterMixin, BaseEstimator):

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import roc_auc_score
 
+from unsplit.data.labels import encode_labels
 from unsplit.errors import InputError
-from unsplit.labels import encode_labels
 
 
 def majority_categories(labels: ArrayLike, categories: ArrayLike) -> NDArray[Any]:

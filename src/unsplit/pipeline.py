@@ -7,27 +7,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unsplit.data.arrays import VectorRows
+from unsplit._typing import Index
+from unsplit.data.labels import encode_labels
+from unsplit.data.rows.vectors import VectorRows
 from unsplit.errors import InputError
-from unsplit.estimation import Settings, fit
-from unsplit.heldout import Fitted, Progress
-from unsplit.labels import encode_labels
-from unsplit.merging.agglomerate import Record
-from unsplit.merging.choices import (
+from unsplit.merging.api import merge
+from unsplit.merging.inputs import Link, constraints
+from unsplit.merging.loop import Record
+from unsplit.merging.neighbours.api import graph_of_scores, neighbour_graph
+from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.merging.options import (
     check_rules,
     check_strategy,
     exactly,
     looks_like_partition,
 )
-from unsplit.merging.clusters import Estimate
-from unsplit.merging.constraints import Link, constraints
-from unsplit.merging.features import graph_of_scores, neighbour_graph
-from unsplit.merging.front import merge
-from unsplit.merging.neighbours import NeighbourGraph
+from unsplit.merging.ranking import Estimate
 from unsplit.merging.tree import MergeTree
+from unsplit.pairwise.api import Settings, fit
+from unsplit.pairwise.heldout_scores import Fitted, Progress
+from unsplit.pairwise.result import PairwiseTVD
 from unsplit.randomness import generator_of
-from unsplit.result import PairwiseTVD
-from unsplit.sampling import Index
 
 # The view only ranks pairs and looks for valleys; more folds made neither better.
 VIEW_FOLDS = 3

@@ -2,8 +2,8 @@
 
 import time
 
+from benchmarks.baselines import confusion_merging
 from benchmarks.peers.task import Outcome, Task
-from unsplit.baselines import confusion_merging
 
 THRESHOLD = 0.025
 

@@ -4,9 +4,9 @@ import numpy as np
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
+from benchmarks import baselines
 from benchmarks.peers.methods.trees import grow, outcome_of, ward
 from benchmarks.peers.task import Outcome, Task
-from unsplit import baselines
 
 
 def energy_linkage(task: Task) -> Outcome:

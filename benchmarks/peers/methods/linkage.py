@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
+from benchmarks import baselines
 from benchmarks.peers.methods.trees import average, centroid, grow, outcome_of, ward
 from benchmarks.peers.task import Outcome, Task
-from unsplit import baselines
 
 
 def from_scratch(method: str) -> Callable[[Task], Outcome]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import unsplit
 from benchmarks.peers.task import Outcome, Task
-from unsplit.estimation import Settings
+from unsplit.pairwise.api import Settings
 from unsplit.pipeline import Merged, Wishes, merge_overclustering
 
 # They train after every merge, so that the time grows with the number of clusters.

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from unsplit.cli import outputs, words
-from unsplit.cli.course import Course
+from unsplit.cli import outputs, summary
+from unsplit.cli.digits import Score, overclustered_digits, scores
+from unsplit.cli.progress import Course
 from unsplit.cli.run import RESULT, Task, interruptible, merge_into
-from unsplit.data.files import Observations
-from unsplit.demo import Score, overclustered_digits, scores
-from unsplit.estimation import Settings
-from unsplit.files import output_folder, write_csv
+from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.data.saving import output_folder, write_csv
+from unsplit.pairwise.api import Settings
 from unsplit.pipeline import Wishes
 
 DATA = "digits.csv"
@@ -44,7 +44,7 @@ def demo(out: str, seed: int) -> None:
         digits, truth = overclustered_digits(seed)
         _write_data(folder / DATA, digits)
         merged = merge_into(folder, task, digits, course)
-    lines = words.of_merge(merged.tree, n_noise=0)
+    lines = summary.of_merge(merged.tree, n_noise=0)
     table = _table(scores(digits, merged.tree, truth, seed))
     outputs.tell(Path(out, RESULT), ["", *lines, "", *table], as_json=False)
     again = ["--labels", LABELS, "--out", "merged", "--seed", str(seed)]

@@ -6,13 +6,13 @@ from pathlib import Path
 import click
 import numpy as np
 
-from unsplit.cli import options, outputs, words
-from unsplit.cli.course import Course
+from unsplit.cli import options, outputs, summary
+from unsplit.cli.progress import Course
 from unsplit.cli.reading import read_clustered
 from unsplit.cli.run import interruptible
-from unsplit.cli.selecting import selected
-from unsplit.estimation import Settings, fit
-from unsplit.files import output_folder, write_csv
+from unsplit.cli.select import selected
+from unsplit.data.saving import output_folder, write_csv
+from unsplit.pairwise.api import Settings, fit
 
 EXAMPLE = """\b
 Example:
@@ -74,4 +74,4 @@ def distances(
             write_csv(folder / "pairs.csv", found.table())
         about |= outputs.about_distances(read, found)
         outputs.write_result(folder / RESULT, about, course)
-    outputs.tell(Path(out, RESULT), words.of_distances(found), as_json)
+    outputs.tell(Path(out, RESULT), summary.of_distances(found), as_json)

@@ -8,17 +8,17 @@ from typing import Any
 
 import click
 
-from unsplit.cli import options, outputs, words
-from unsplit.cli.choices import pairs, wishes_of
-from unsplit.cli.course import Course
+from unsplit.cli import options, outputs, summary
+from unsplit.cli.checks import pairs, wishes_of
+from unsplit.cli.progress import Course
 from unsplit.cli.reading import read_clustered
 from unsplit.cli.resume import ResumeFile
 from unsplit.cli.run import RESULT, Task, interruptible, merge_into
-from unsplit.cli.selecting import selected
-from unsplit.divergences import NAMES
-from unsplit.estimation import Settings
-from unsplit.files import output_folder
+from unsplit.cli.select import selected
+from unsplit.data.saving import output_folder
 from unsplit.merging import LINKAGES, STRATEGIES
+from unsplit.pairwise.api import Settings
+from unsplit.pairwise.divergences import NAMES
 
 EXAMPLE = """\b
 Example:
@@ -126,6 +126,6 @@ def merge(
         merged = merge_into(folder, task, read, course, kept, resume)
     if kept is not None:
         kept.remove()
-    lines = words.of_merge(merged.tree, merged.fitted.result.n_noise)
-    lines += ["", *words.of_review(merged.tree)]
+    lines = summary.of_merge(merged.tree, merged.fitted.result.n_noise)
+    lines += ["", *summary.of_review(merged.tree)]
     outputs.tell(Path(out, RESULT), lines, as_json)

@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
-from unsplit.estimation import Settings
-from unsplit.recipes import RECIPES
+from unsplit.networks.registry import RECIPES
+from unsplit.pairwise.api import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -14,17 +14,17 @@ import click
 import numpy as np
 
 from unsplit import __version__
-from unsplit.cli.course import Course
-from unsplit.cli.selecting import plain
-from unsplit.data.files import Observations
+from unsplit.cli.progress import Course
+from unsplit.cli.select import plain
+from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.data.saving import write_csv, write_json
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
-from unsplit.estimation import Settings
-from unsplit.files import write_csv, write_json
+from unsplit.merging.review import UNCLEAR
 from unsplit.merging.tree import MergeTree
-from unsplit.merging.verdict import UNCLEAR
+from unsplit.pairwise.api import Settings
+from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pipeline import Merged, Wishes
-from unsplit.result import PairwiseTVD
 
 
 def spare(inputs: Iterable[str], outputs: Iterable[str]) -> None:

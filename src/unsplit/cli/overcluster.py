@@ -9,14 +9,14 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from unsplit import overclustering
-from unsplit.cli import options, outputs, words
-from unsplit.cli.choices import option
-from unsplit.cli.course import Course
+from unsplit._typing import Index
+from unsplit.cli import options, outputs, summary
+from unsplit.cli.checks import option
+from unsplit.cli.progress import Course
 from unsplit.cli.run import interruptible
-from unsplit.data.files import Observations, read_observations
+from unsplit.data.readers.tables_and_arrays import Observations, read_observations
+from unsplit.data.saving import replacing, write_csv
 from unsplit.errors import InputError
-from unsplit.files import replacing, write_csv
-from unsplit.sampling import Index
 
 EXAMPLE = """\b
 Example:
@@ -68,7 +68,7 @@ def overcluster(data: str, out: str, method: str, as_json: bool, **choices: Any)
         return
     command = shlex.join(["unsplit", "merge", data, "--labels", out, "--out", "merged"])
     by = f" (seed {given['seed']})" if "seed" in given else ""
-    click.echo(f"{words.of_overclustering(labels)}\n\nIn {out}{by}. Go on with:\n  {command}")
+    click.echo(f"{summary.of_overclustering(labels)}\n\nIn {out}{by}. Go on with:\n  {command}")
 
 
 def _check(method: str, given: dict[str, Any]) -> None:

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from unsplit.data.files import Observations
-from unsplit.data.sources import read
+from unsplit.data.readers.api import read
+from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.errors import InputError
 
 

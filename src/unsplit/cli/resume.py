@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 
 from unsplit import __version__
-from unsplit.data.kinds import observations
+from unsplit.data.rows.kinds import observations
+from unsplit.data.saving import replacing, write_json
 from unsplit.errors import InputError
-from unsplit.files import replacing, write_json
-from unsplit.merging.agglomerate import Record
-from unsplit.merging.steps import Merge
+from unsplit.merging.loop import Record
+from unsplit.merging.review import Merge
 
 FORMAT = "unsplit.resume/3"
 NAME = "resume.json"

@@ -9,12 +9,12 @@ import click
 import numpy as np
 
 from unsplit.cli import outputs
-from unsplit.cli.course import Course
+from unsplit.cli.progress import Course
 from unsplit.cli.resume import ResumeFile, content_of, digest
-from unsplit.data.files import Observations
-from unsplit.estimation import Settings
-from unsplit.labels import encode_labels
-from unsplit.merging.agglomerate import Record
+from unsplit.data.labels import encode_labels
+from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.merging.loop import Record
+from unsplit.pairwise.api import Settings
 from unsplit.pipeline import Merged, Wishes, merge_overclustering
 
 RESULT = "result.json"

@@ -1,6 +1,6 @@
 """Observations of every kind behind one small interface."""
 
-from unsplit.data.base import Rows
-from unsplit.data.kinds import observations
+from unsplit.data.rows.base import Rows
+from unsplit.data.rows.kinds import observations
 
 __all__ = ["Rows", "observations"]

@@ -1,10 +1,10 @@
 """From distances to a merge tree."""
 
-from unsplit.merging.choices import LINKAGES, STRATEGIES
-from unsplit.merging.features import neighbour_graph
-from unsplit.merging.front import merge
-from unsplit.merging.neighbours import NeighbourGraph
-from unsplit.merging.steps import Merge
+from unsplit.merging.api import merge
+from unsplit.merging.neighbours.api import neighbour_graph
+from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.merging.options import LINKAGES, STRATEGIES
+from unsplit.merging.review import Merge
 from unsplit.merging.tree import MergeTree
 
 __all__ = [

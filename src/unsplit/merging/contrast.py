@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from unsplit import stats
-from unsplit.batches import effective_counts, pair_weights
-from unsplit.dip import dip_test
-from unsplit.sampling import Index
+from unsplit._typing import Index
+from unsplit.merging.dip import dip_test
+from unsplit.pairwise import statistics as stats
+from unsplit.pairwise.batch_effects import effective_counts, pair_weights
 
 LEVEL = 0.95
 

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from unsplit._typing import Index
 from unsplit.devices import available_memory, require_memory
 from unsplit.merging.contrast import Contrast
-from unsplit.result import PairwiseTVD
-from unsplit.sampling import Index
-from unsplit.scores import HeldoutScores, log_of_shares
+from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.scores import HeldoutScores, log_of_shares
 
 # Of four bytes each.  A number and not the memory there is: the same data, the same sums.
 MOST_SCORES = 2**28

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
+from unsplit._typing import Index
 from unsplit.merging.contrast import Contrast
 from unsplit.merging.evidence import Evidence
-from unsplit.merging.neighbourhoods import Connection, Neighbourhoods
-from unsplit.sampling import Index
+from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods
 
 # What decides about most pairs.
 TESTS, NEIGHBOURS, VALLEYS = "tests", "neighbours", "valleys"

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unsplit._typing import Index
+from unsplit.data.labels import encode_labels
+from unsplit.data.saving import load_arrays, save_arrays
 from unsplit.errors import InputError
-from unsplit.files import load_arrays, save_arrays
-from unsplit.labels import encode_labels
-from unsplit.merging.review import Row, review_table
-from unsplit.merging.steps import MUST_LINK, Merge, members_of_nodes
-from unsplit.sampling import Index
+from unsplit.merging.review import MUST_LINK, Merge, Row, members_of_nodes, review_table
 
 FORMAT = "unsplit.MergeTree/3"
 

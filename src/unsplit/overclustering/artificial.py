@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unsplit.data.labels import encode_labels
 from unsplit.errors import InputError
-from unsplit.labels import encode_labels
 from unsplit.randomness import generator_of
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unsplit._typing import Index
 from unsplit.errors import InputError
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.layout import new_clusters, node_heights, places
 from unsplit.plots.style import GREY, INK, WRITTEN_OUT, clean, colours_of, new_axes, write_names
-from unsplit.sampling import Index
 
 Floats = NDArray[np.float64]
 

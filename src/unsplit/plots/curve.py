@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unsplit._typing import Index
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.style import COLOURS, INK, LARGEST_TEXT, WRITTEN_OUT, clean, new_axes
-from unsplit.sampling import Index
 
 Floats = NDArray[np.float64]
 

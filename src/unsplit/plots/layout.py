@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from unsplit._typing import Index
 from unsplit.merging.tree import MergeTree
-from unsplit.sampling import Index
 
 Floats = NDArray[np.float64]
 

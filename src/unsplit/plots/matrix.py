@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unsplit._typing import Index
 from unsplit.errors import InputError
 from unsplit.merging.tree import MergeTree
+from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots.layout import leaf_order
 from unsplit.plots.style import INK, clean, new_axes, write_names
-from unsplit.result import PairwiseTVD
-from unsplit.sampling import Index
 
 
 @dataclass(frozen=True, eq=False)

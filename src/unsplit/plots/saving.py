@@ -7,13 +7,13 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from unsplit.data.saving import output_folder
 from unsplit.errors import InputError
-from unsplit.files import output_folder
 from unsplit.merging.tree import MergeTree
+from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots.branches import dendrogram
 from unsplit.plots.curve import merge_curve
 from unsplit.plots.matrix import distances
-from unsplit.result import PairwiseTVD
 
 # What matplotlib would write into a file that changes from day to day or release to release.
 _NOT_WRITTEN: dict[str, dict[str, Any]] = {

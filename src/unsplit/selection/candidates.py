@@ -8,8 +8,8 @@ from typing import Any
 from torch import nn
 
 from unsplit.errors import InputError
-from unsplit.recipes import Augment, Backbone, wanted_kind
-from unsplit.training import TrainConfig
+from unsplit.networks.registry import Augment, Backbone, wanted_kind
+from unsplit.networks.training.loop import TrainConfig
 
 
 @dataclass(frozen=True)

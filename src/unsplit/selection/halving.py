@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from unsplit.batches import Cells
-from unsplit.data.base import Rows
+from unsplit.data.rows.base import Rows
 from unsplit.errors import InputError
-from unsplit.heldout import accuracy_within_batches
-from unsplit.networks import build_network
+from unsplit.networks.build import build_network
+from unsplit.networks.registry import recipe_for
+from unsplit.networks.training.loop import EpochRecord, Measure, TrainConfig, Training
+from unsplit.networks.training.sampling import Fold
+from unsplit.pairwise.batch_effects import Cells
+from unsplit.pairwise.heldout_scores import accuracy_within_batches
 from unsplit.randomness import private_randomness
-from unsplit.recipes import recipe_for
-from unsplit.sampling import Fold
 from unsplit.selection.candidates import Candidate, word
-from unsplit.training import EpochRecord, Measure, TrainConfig, Training
 
 log = logging.getLogger("unsplit")
 

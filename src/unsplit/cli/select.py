@@ -1,0 +1,61 @@
+"""``--select``: the network that A(D) prefers."""
+
+import warnings
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from unsplit.cli.progress import Course
+from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.data.saving import write_csv
+from unsplit.errors import BatchWarning
+from unsplit.pairwise.api import Settings
+from unsplit.selection import Candidate, select
+
+NAME = "candidates.csv"
+
+
+def candidates(backbone: str) -> list[Candidate]:
+    """What to try: the backbone faster, slower and bare, and the paper's simple one.
+
+    Examples
+    --------
+    >>> [str(candidate) for candidate in candidates("resnet18")][:2]
+    ['resnet18', 'resnet18, learning_rate 0.0003']
+    """
+    return [
+        Candidate(backbone),
+        Candidate(backbone, learning_rate=3e-4),
+        Candidate(backbone, learning_rate=3e-3),
+        Candidate(backbone, augment=False),
+        Candidate("single-layer"),
+    ]
+
+
+def selected(
+    folder: Path, read: Observations, settings: Settings, seed: int, course: Course
+) -> Settings:
+    """The settings with the network that was found; all that were tried are written down."""
+    assert read.labels is not None
+    assert isinstance(settings.backbone, str)
+    with course.stage("selecting"), warnings.catch_warnings():
+        # The estimate, which comes next, says what it means that clusters share no batch.
+        warnings.simplefilter("ignore", BatchWarning)
+        found = select(
+            candidates(settings.backbone),
+            read.X,
+            read.labels,
+            batch=read.batch,
+            epochs=settings.epochs,
+            device=settings.device,
+            random_state=seed,
+            progress=lambda _, record: course.on_epoch(record, "selecting"),
+        )
+    write_csv(folder / NAME, found.table())
+    return replace(settings, **found.settings)
+
+
+def plain(settings: Settings) -> dict[str, Any]:
+    """Settings in words and numbers."""
+    training = None if settings.training is None else asdict(settings.training)
+    return vars(settings) | {"training": training}

@@ -1,0 +1,1 @@
+"""Observations and labels from files and folders."""

@@ -1,0 +1,174 @@
+"""Observations of any kind from a folder or a file."""
+
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unsplit.data.readers import cloud_files, folders
+from unsplit.data.readers.clouds import read_clouds
+from unsplit.data.readers.formats import read_file
+from unsplit.data.readers.images import ImageFiles, inspect
+from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, Rows, read_labels
+from unsplit.data.readers.sound import read_audio
+from unsplit.data.readers.tables_and_arrays import Observations, read_observations, values_of_rows
+from unsplit.errors import InputError
+
+# Files of a folder that are looked at to see what it holds.
+ENOUGH = 1000
+ENDINGS = {
+    "images": folders.ENDINGS,
+    "sound": (".wav",),
+    "clouds": cloud_files.ENDINGS,
+}
+
+
+def read(
+    path: str | os.PathLike[str],
+    labels: str | os.PathLike[str] | None = None,
+    batch: str | os.PathLike[str] | None = None,
+) -> Observations:
+    """Read observations of any kind, and the cluster of each.
+
+    Parameters
+    ----------
+    path : str or path
+        A folder with a subfolder for each cluster, of images, of ``.wav`` files, or of meshes and
+        point clouds; a table with the columns ``path`` and ``cluster``, of images; ``.npy`` or
+        ``.npz`` with an array of any shape, ``.h5`` with clouds; or what
+        :func:`unsplit.data.readers.tables_and_arrays.read_observations` reads.
+    labels : str or path, optional
+        A file with the labels, or what in ``path`` holds them; subfolders are clusters without it.
+    batch : str or path, optional
+        A file with the batches, or what in ``path`` holds them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "clouds.npz"
+    >>> np.savez(path, points=np.zeros((4, 100, 3)), cluster=[0, 0, 1, 1])
+    >>> found = read(path, "cluster")
+    >>> found.X.shape, found.labels.tolist()
+    ((4, 100, 3), [0, 0, 1, 1])
+    """
+    path = Path(path)
+    wanted, within = (None if name is None else os.fspath(name) for name in (labels, batch))
+    if path.is_dir() or _lists_images(path):
+        found = _from_folder(path) if path.is_dir() else _images(path)
+        return _relabelled(path, found, wanted, within)
+    arrays = _arrays_of_any_shape(path)
+    if arrays is not None:
+        return _from_arrays(path, arrays, wanted, within)
+    return read_observations(path, wanted, within)
+
+
+def _from_folder(folder: Path) -> Observations:
+    kind = _what_is_in(folder)
+    if kind == "sound":
+        sound = read_audio(folder)
+        return Observations(sound, None, sound.row_ids, sound.labels)
+    if kind == "clouds":
+        clouds = read_clouds(folder)
+        return Observations(clouds.points, None, clouds.row_ids, clouds.labels)
+    return _images(folder)
+
+
+def _images(path: Path) -> Observations:
+    listed = folders.find_images(path)
+    seen = inspect(listed)
+    kept = listed.only(seen.usable)
+    files = ImageFiles(kept.paths, seen.size, seen.channels, seen.depth)
+    files.keys = seen.keys[seen.usable]
+    return Observations(files, None, kept.row_ids, kept.labels)
+
+
+def _what_is_in(folder: Path) -> str:
+    """The kind that most files of the folder are; images if there is nothing."""
+    found: Counter[str] = Counter()
+    for _, _, names in os.walk(folder):
+        for name in names:
+            ending = os.path.splitext(name)[1].lower()
+            found.update(kind for kind, endings in ENDINGS.items() if ending in endings)
+        if found.total() > ENOUGH:
+            break
+    return found.most_common(1)[0][0] if found else "images"
+
+
+def _lists_images(path: Path) -> bool:
+    """Whether a table begins with the columns of a list of images."""
+    if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
+        return False
+    with path.open(encoding="utf-8-sig", errors="replace") as lines:
+        names = lines.readline().strip().lower().replace("\t", ",").split(",")
+    return {"path", "cluster"} <= {name.strip(' "') for name in names}
+
+
+def _arrays_of_any_shape(path: Path) -> dict[str, Any] | None:
+    """The arrays of a file that holds more than tables; None if it does not."""
+    ending = path.suffix.lower()
+    if ending in (".h5", ".hdf5"):
+        clouds = read_clouds(path)
+        found = {"points": clouds.points}
+        return found if clouds.labels is None else found | {"label": clouds.labels}
+    if ending == ".npy" and path.is_file():
+        # Mapped, so that an array larger than memory can be used.
+        try:
+            array = np.load(path, mmap_mode="r")
+        except (ValueError, OSError, EOFError):
+            return None  # whoever reads tables says what is wrong
+        return {"X": array} if array.ndim > 2 else None
+    if ending != ".npz" or not path.is_file():
+        return None
+    arrays = dict(read_file(path, lambda name: False).arrays)
+    deep = any(getattr(a, "ndim", 0) > 2 for a in arrays.values())
+    return arrays if deep or {"audio", "offsets"} <= set(arrays) else None
+
+
+def _from_arrays(
+    path: Path, arrays: dict[str, Any], wanted: str | None, within: str | None
+) -> Observations:
+    X: Any
+    if "offsets" in arrays:
+        X = read_audio(path)
+        n = len(X.row_ids)
+    else:
+        X = arrays[_deep_name(path, arrays)]
+        n = len(X)
+    rows = Rows(path, np.arange(n), named=False)
+    for name in (wanted, within):
+        if name is not None and name not in arrays and not os.path.isfile(name):
+            raise InputError(f"there is no array {name!r} in {path} and no file of that name.")
+    found = values_of_rows(path, arrays, wanted, rows, LABEL_NAMES)
+    batch = values_of_rows(path, arrays, within, rows, BATCH_NAMES)
+    return Observations(X, None, rows.ids, found, batch)
+
+
+def _deep_name(path: Path, arrays: dict[str, Any]) -> str:
+    deep = [name for name, array in arrays.items() if array.ndim > 2]
+    called = [name for name in ("X", "data", "points", "images") if name in deep]
+    if called or len(deep) == 1:
+        return (called or deep)[0]
+    raise InputError(
+        f"{path} holds several arrays of more than two axes ({', '.join(deep)}); call the one with "
+        "the observations X."
+    )
+
+
+def _relabelled(
+    path: Path, found: Observations, wanted: str | None, within: str | None
+) -> Observations:
+    rows = Rows(path, found.row_ids, named=True)
+    if wanted is not None:
+        if not os.path.isfile(wanted):
+            raise InputError(
+                f"there is no file of labels {wanted}; leave it out to take subfolders."
+            )
+        found = replace(found, labels=read_labels(Path(wanted), rows))
+    if within is not None:
+        if not os.path.isfile(within):
+            raise InputError(f"there is no file of batches {within}; check the name.")
+        found = replace(found, batch=read_labels(Path(within), rows, BATCH_NAMES))
+    return found

@@ -1,0 +1,147 @@
+"""Many clouds in one array of a file."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsplit.data.readers.cloud_files import is_blurred
+from unsplit.data.readers.formats import read_file
+from unsplit.data.readers.row_ids import LABEL_NAMES, Rows, one_label_each, take_ids
+from unsplit.data.readers.tables import listing
+from unsplit.errors import InputError
+
+CLOUD_NAMES = ("points", "data", "X")
+
+
+def read_cloud_array(
+    path: Path, n_points: int, rng: np.random.Generator
+) -> tuple[NDArray[np.float32], NDArray[Any] | None, NDArray[Any]]:
+    """Clouds (n, p, 3), their labels (n,) if the file has any, and their ids (n,).
+
+    Of clouds with more than ``n_points`` points the same places are kept in all, so that what is
+    kept of a cloud does not depend on the others.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "clouds.npz"
+    >>> np.savez(path, points=np.zeros((2, 50, 3)), label=[7, 9])
+    >>> points, labels, ids = read_cloud_array(path, 20, np.random.default_rng(0))
+    >>> points.shape, labels, ids
+    ((2, 20, 3), array([7, 9]), array([0, 1]))
+    """
+    arrays = _arrays(path)
+    points = arrays.pop(_cloud_name(path, arrays))
+    _refuse_shape(path, points)
+    columns = {name: array.ravel() for name, array in arrays.items() if _is_column(array)}
+    own = {name: array for name, array in columns.items() if len(array) == len(points)}
+    ids = take_ids(path, own)
+    rows = Rows(path, np.arange(len(points)) if ids is None else ids, named=ids is not None)
+    if points.shape[1] > n_points:
+        points = points[:, np.sort(rng.choice(points.shape[1], n_points, replace=False))]
+    return _finite(path, points, rows.ids), _labels(path, columns, rows), rows.ids
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    ending = path.suffix.lower()
+    if ending in (".h5", ".hdf5"):
+        return _read_hdf5(path)
+    if ending not in (".npy", ".npz"):
+        raise InputError(
+            f"{path} is no folder of clouds and no .npy, .npz, .h5 or .hdf5 file; name one."
+        )
+    try:
+        return read_file(path, lambda name: True).arrays
+    except InputError as error:
+        if "Python objects" not in str(error):
+            raise
+        raise InputError(_ragged(path)) from None
+
+
+def _ragged(path: Path) -> str:
+    return (
+        f"{path} holds Python objects instead of numbers, which is what clouds of different sizes "
+        "become; choose as many points of each and save one array of shape (clouds, points, 3)."
+    )
+
+
+def _read_hdf5(path: Path) -> dict[str, Any]:
+    try:
+        import h5py
+    except ImportError:
+        raise ImportError("reading HDF5 needs h5py: pip install unsplit[points]") from None
+    found: dict[str, Any] = {}
+
+    def look(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            text = h5py.check_string_dtype(item.dtype) is not None
+            found[name] = np.asarray(item.asstr()[()]).astype(str) if text else item[()]
+
+    try:
+        with h5py.File(path) as file:
+            file.visititems(look)
+    except (OSError, RuntimeError, KeyError) as error:
+        raise InputError(
+            f"{path} cannot be read ({error}); it may be damaged or cut short, so write it again."
+        ) from None
+    return {name: np.asarray(array) for name, array in found.items()}
+
+
+def _cloud_name(path: Path, arrays: dict[str, Any]) -> str:
+    several = [name for name, array in arrays.items() if array.ndim == 3]
+    called = [name for name in CLOUD_NAMES if name in several]
+    if called or len(several) == 1:
+        return (called or several)[0]
+    if any(array.dtype == object for array in arrays.values()):
+        raise InputError(_ragged(path))
+    held = ", ".join(f"{name!r} of shape {array.shape}" for name, array in arrays.items())
+    raise InputError(
+        f"{path} must hold one array of shape (clouds, points, 3), called 'points' if there are "
+        f"several, but holds {held or 'nothing'}; save such an array."
+    )
+
+
+def _refuse_shape(path: Path, points: NDArray[Any]) -> None:
+    if points.dtype.kind not in "fiu":
+        raise InputError(f"{path} holds clouds of type {points.dtype}; save them as numbers.")
+    if points.shape[2] != 3:
+        advice = "swap its last two axes" if points.shape[1] == 3 else "keep x, y and z of a point"
+        raise InputError(
+            f"{path} holds an array of shape {points.shape}, and clouds must have shape "
+            f"(clouds, points, 3); {advice}."
+        )
+    if 0 in points.shape:
+        raise InputError(f"{path} holds no points (shape {points.shape}); write it again.")
+
+
+def _is_column(array: Any) -> bool:
+    """Also of shape (n, 1), as HDF5 files often have it."""
+    return array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)
+
+
+def _labels(path: Path, columns: dict[str, Any], rows: Rows) -> NDArray[Any] | None:
+    called = [name for name in columns if name.lower() in LABEL_NAMES]
+    if len(called) > 1:
+        raise InputError(
+            f"{path} has several arrays that could be the labels ({listing(called)}); keep one."
+        )
+    return one_label_each(columns[called[0]], rows, f"{called[0]!r} in {path}") if called else None
+
+
+def _finite(path: Path, points: NDArray[Any], ids: NDArray[Any]) -> NDArray[np.float32]:
+    bad = ~np.isfinite(points).all(axis=(1, 2))
+    if bad.any():
+        raise InputError(
+            f"{int(bad.sum()):,} of {len(points):,} clouds in {path} have values that are NaN or "
+            f"infinite ({listing(ids[bad].tolist(), 5)}); remove those clouds or fill in the "
+            "values first."
+        )
+    blurred = is_blurred(points)
+    if blurred.any():
+        raise InputError(
+            f"{int(blurred.sum()):,} of {len(points):,} clouds in {path} are so far from the "
+            "origin that single precision would blur their shape; subtract one offset from all."
+        )
+    return points.astype(np.float32)

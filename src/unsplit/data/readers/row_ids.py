@@ -1,0 +1,184 @@
+"""Which row is which: ids of rows, and labels that find theirs."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsplit._typing import Index
+from unsplit.data.readers.formats import read_file
+from unsplit.data.readers.tables import UNNAMED, Columns, listing
+from unsplit.errors import InputError
+
+# The first of these that a table has names its rows; none of them is a feature.
+ID_NAMES = ("id", "row_id", "index", UNNAMED.lower())
+LABEL_NAMES = ("label", "labels", "cluster", "clusters")
+BATCH_NAMES = ("batch", "batches", "sample", "donor")
+
+_DECIMAL = re.compile(r"[+-]?\d*\.\d+(e[+-]?\d+)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows that need labels.
+
+    Parameters
+    ----------
+    path : Path
+        The file they are in.
+    ids : ndarray of shape (n,)
+    named : bool
+        Whether the ids come from the file; rows that are only counted cannot contradict others.
+    """
+
+    path: Path
+    ids: NDArray[Any]
+    named: bool
+
+
+def take_ids(
+    path: Path, columns: Columns, index: NDArray[Any] | None = None
+) -> NDArray[Any] | None:
+    """Remove the columns that name rows, and return the ids.
+
+    A first column without a name that only counts the rows from zero, as pandas writes it, is
+    removed and names nothing.
+
+    Parameters
+    ----------
+    index : ndarray of shape (n,), optional
+        Ids kept beside the columns; they are preferred.
+
+    Examples
+    --------
+    >>> columns = {"id": np.array(["a", "b"]), "x": np.array([1.5, 2.0])}
+    >>> take_ids(Path("cells.csv"), columns)
+    array(['a', 'b'], dtype='<U1')
+    >>> list(columns)
+    ['x']
+    """
+    named = sorted(
+        (name for name in columns if name.lower() in ID_NAMES),
+        key=lambda name: ID_NAMES.index(name.lower()),
+    )
+    found = [] if index is None else [_checked(path, "index", index)]
+    for name in named:
+        values = columns.pop(name)
+        if name != UNNAMED or not np.array_equal(values, np.arange(len(values))):
+            found.append(_checked(path, name, values))
+    return found[0] if found else None
+
+
+def read_labels(path: Path, rows: Rows, names: tuple[str, ...] = LABEL_NAMES) -> NDArray[Any]:
+    r"""Labels from a file of their own, in the order of the rows.
+
+    Of several columns, one called as ``names`` say is taken.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "labels.csv"
+    >>> _ = path.write_text("id,cluster\nb,7\na,3\n")
+    >>> read_labels(path, Rows(Path("cells.csv"), np.array(["a", "b"]), named=True))
+    array([3, 7])
+    """
+    contents = read_file(path, lambda name: True)
+    columns = {name: array for name, array in contents.arrays.items() if array.ndim == 1}
+    if not columns:
+        shapes = " and ".join(str(array.shape) for array in contents.arrays.values())
+        raise InputError(f"{path} holds an array of shape {shapes}; save one label for each row.")
+    name = _label_column(path, columns, rows, names)
+    where = f"column {name!r} of {path}" if contents.is_table else str(path)
+    labels = one_label_each(columns.pop(name), rows, where)
+    order = _order(path, columns, contents.index, rows)
+    return labels if order is None else labels[order]
+
+
+def one_label_each(labels: NDArray[Any], rows: Rows, where: str) -> NDArray[Any]:
+    """The labels, if there is one for each row; ``where`` says whence they are if not.
+
+    Examples
+    --------
+    >>> rows = Rows(Path("cells.npy"), np.arange(2), named=False)
+    >>> one_label_each(np.array([5, 7]), rows, "labels.npy")
+    array([5, 7])
+    """
+    if labels.shape == rows.ids.shape:
+        return labels
+    count = f"{len(labels):,} labels" if labels.ndim == 1 else f"labels of shape {labels.shape}"
+    raise InputError(
+        f"{where} has {count} but {rows.path} has {len(rows.ids):,} rows; give one label a row."
+    )
+
+
+def _label_column(path: Path, columns: Columns, rows: Rows, wanted: tuple[str, ...]) -> str:
+    """The only column, else the only one called so, else the only one that holds no ids."""
+    called = [name for name in columns if name.lower() in wanted]
+    others = [name for name in columns if name.lower() not in ID_NAMES]
+    for names in (list(columns), called, others):
+        if len(names) == 1:
+            return names[0]
+    others = [name for name in others if _places_by_name(columns[name], rows) is None]
+    if len(others) == 1 and not called:
+        return others[0]
+    candidates = listing(called or list(columns))
+    raise InputError(
+        f"{path} has several columns that could be the {wanted[1]} ({candidates}); "
+        f"keep one of them, or call just one {wanted[0]!r}."
+    )
+
+
+def _order(path: Path, columns: Columns, index: NDArray[Any] | None, rows: Rows) -> Index | None:
+    """Where the label of each row is; None if labels are to be taken in order."""
+    ids = take_ids(path, columns, index)
+    if ids is None:
+        places = (_places_by_name(values, rows) for values in columns.values())
+        return next((place for place in places if place is not None), None)
+    order = _places(ids, rows.ids)
+    if order is None and rows.named:
+        known = set(map(str, ids))
+        lacking = next(id for id in map(str, rows.ids) if id not in known)
+        raise InputError(
+            f"{path} has no label for row {lacking!r} of {rows.path}; use the same ids in both, "
+            f"or remove them from {path} to go by the order of rows."
+        )
+    return order
+
+
+def _places(ids: NDArray[Any], row_ids: NDArray[Any]) -> Index | None:
+    """The place of each row id among the ids, or None if they are not the same ids."""
+    place = {str(value): i for i, value in enumerate(ids)}
+    wanted = [str(value) for value in row_ids]
+    if len(ids) != len(wanted) or place.keys() != set(wanted):
+        return None
+    return np.array([place[value] for value in wanted], np.int64)
+
+
+def _places_by_name(values: NDArray[Any], rows: Rows) -> Index | None:
+    """Places by a column of any name; only if it spells out the ids, as counting proves little."""
+    return _places(values, rows.ids) if rows.ids.dtype.kind == "U" else None
+
+
+def _checked(path: Path, name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Ids, if they are unique whole numbers or strings."""
+    if values.dtype.kind == "f" and np.array_equal(values, np.rint(values)):
+        values = values.astype(np.int64)
+    texts = ["nan" if value is None else str(value) for value in values]
+    repeated = [text for text, times in Counter(texts).items() if times > 1]
+    wrong = ""
+    if "nan" in texts:
+        wrong = "some are missing"
+    elif texts and all(_DECIMAL.fullmatch(text) for text in texts):
+        wrong = f"{texts[0]} is not a whole number"
+    elif repeated:
+        wrong = f"{repeated[0]!r} occurs more than once"
+    if wrong:
+        raise InputError(
+            f"column {name!r} of {path} should hold the ids of rows, but {wrong}; "
+            "remove the column, or rename it if it is a feature."
+        )
+    return values if values.dtype.kind in "iu" else np.array(texts)

@@ -1,0 +1,238 @@
+"""Sound from files: a folder of .wav files with a subfolder for each cluster, or one .npz file."""
+
+import os
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from math import gcd
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.io import wavfile
+from scipy.signal import resample_poly
+
+from unsplit.data.readers.formats import read_file
+from unsplit.data.rows.ragged import Ragged
+from unsplit.errors import InputError, SkippedWarning
+
+RATE_NAMES = ("rate", "sample_rate")
+
+# The loudest value of 16 bits, in which all sound is measured.
+FULL_SCALE = 2**15
+
+Sound = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Audio:
+    """Sound as read from files.
+
+    Parameters
+    ----------
+    sounds : Ragged of n sequences
+        One channel each; int16, or float32 in the same units.
+    labels : ndarray of str of shape (n,), or None
+        The subfolder of each file; None for .npz.
+    row_ids : ndarray of shape (n,)
+        Paths relative to the folder, or 0, 1, …, n − 1.
+    rate : int or None
+        Samples per second; None for an .npz that does not say.
+    broken : dict of str to str
+        Files that were left out, by path, and why.
+    """
+
+    sounds: Ragged
+    labels: NDArray[np.str_] | None
+    row_ids: NDArray[Any]
+    rate: int | None
+    broken: dict[str, str]
+
+
+def read_audio(path: str | os.PathLike[str], max_broken: float = 0.05) -> Audio:
+    """Read sounds, with the cluster of each if the files say so.
+
+    Parameters
+    ----------
+    path : str or path
+        A folder in which every subfolder is a cluster and holds ``.wav`` files, at any depth.
+        Channels are averaged, and what has another rate than most is resampled to theirs.  Or
+        an ``.npz`` file with all samples one after the other in ``audio``, where each sound
+        starts, and the last ends, in ``offsets``, and perhaps a ``rate``.
+    max_broken : float
+        Share of broken files above which this is an error; up to it, they are named in a warning.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for name in ("yes", "no"):
+    ...     (folder / name).mkdir()
+    ...     wavfile.write(folder / name / "1.wav", 8000, np.zeros(100, np.int16))
+    >>> audio = read_audio(folder)
+    >>> audio.labels.tolist(), audio.row_ids.tolist(), audio.rate
+    (['no', 'yes'], ['no/1.wav', 'yes/1.wav'], 8000)
+    """
+    path = Path(path)
+    if not 0 <= max_broken <= 1:
+        raise InputError(f"max_broken must be a share between 0 and 1, got {max_broken}.")
+    if path.is_dir():
+        return _read_folder(path, max_broken)
+    if path.exists() and path.suffix.lower() != ".npz":
+        raise InputError(f"{path} is no folder of .wav files and no .npz file; name one.")
+    return _read_npz(path)
+
+
+def _read_folder(folder: Path, max_broken: float) -> Audio:
+    names = _wav_files(folder)
+    sounds: list[Sound] = []
+    rates: list[int] = []
+    broken: dict[str, str] = {}
+    for name in names:
+        try:
+            rate, samples = read_wav(folder / name)
+        except Exception as error:  # a damaged file can raise anything
+            broken[name] = _reason(error)
+            continue
+        sounds.append(samples)
+        rates.append(rate)
+    _judge_broken(folder, broken, len(names), max_broken)
+    usual = most_common_rate(rates)
+    sounds = [resampled(sound, rate, usual) for sound, rate in zip(sounds, rates, strict=True)]
+    kept = [name for name in names if name not in broken]
+    labels = np.array([name.split("/")[0] for name in kept])
+    return Audio(Ragged.of(sounds), labels, np.array(kept), usual, broken)
+
+
+def _wav_files(folder: Path) -> list[str]:
+    """Paths relative to the folder of all .wav files in its subfolders, by name."""
+    found = sorted(path.relative_to(folder) for path in folder.rglob("*") if _is_sound(path))
+    shown = [path for path in found if not any(part.startswith(".") for part in path.parts)]
+    inside = [path.as_posix() for path in shown if len(path.parts) > 1]
+    clusters = sorted({name.split("/")[0] for name in inside})
+    advice = "put the .wav files of each cluster into a subfolder"
+    if not inside:
+        held = f"{len(shown):,} .wav files but none in a subfolder" if shown else "no .wav files"
+        raise InputError(f"{folder} holds {held}; {advice}.")
+    if len(clusters) == 1:
+        raise InputError(
+            f"{folder} has .wav files in one subfolder only ({clusters[0]!r}), so there is no pair "
+            f"to compare; {advice}."
+        )
+    return inside
+
+
+def _is_sound(path: Path) -> bool:
+    return path.suffix.lower() in (".wav", ".wave") and path.is_file()
+
+
+def _judge_broken(folder: Path, broken: dict[str, str], n: int, max_broken: float) -> None:
+    """Warn of broken files, or refuse to go on."""
+    if not broken:
+        return
+    named = ", ".join(f"{name!r} ({why})" for name, why in list(broken.items())[:3])
+    named += f" and {len(broken) - 3:,} more" if len(broken) > 3 else ""
+    which = f"{len(broken):,} of {n:,} .wav files in {folder} cannot be read"
+    if len(broken) <= max_broken * n and len(broken) < n:
+        return warnings.warn(f"{which} and are left out: {named}.", SkippedWarning, stacklevel=4)
+    raise InputError(
+        f"{which}, more than the share of {max_broken:g} that is let pass: {named}; repair or "
+        "remove them."
+    )
+
+
+def read_wav(path: Path) -> tuple[int, Sound]:
+    """Rate and samples (L,) of a .wav file: int16 if that is exact, else float32 in its units.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "beep.wav"
+    >>> wavfile.write(path, 8000, np.array([0.0, 0.5, -1.0], np.float32))
+    >>> read_wav(path)
+    (8000, array([     0.,  16384., -32768.], dtype=float32))
+    """
+    with warnings.catch_warnings():
+        # Remarks of programs beside the sound do no harm; an end before the end does.
+        warnings.simplefilter("ignore", wavfile.WavFileWarning)
+        warnings.filterwarnings("error", "Reached EOF", wavfile.WavFileWarning)
+        rate, samples = wavfile.read(path)
+    if not samples.size or rate < 1:
+        raise ValueError("it holds no sound")
+    sound = _in_16_bits(samples)
+    if sound.ndim == 2:
+        sound = sound.mean(axis=1, dtype=np.float32)
+    if not np.isfinite(sound).all():
+        raise ValueError("it has values that are NaN or infinite")
+    return int(rate), sound
+
+
+def _in_16_bits(samples: Sound) -> Sound:
+    """Samples of any type in units of 16 bits, as float32 where these units are too coarse."""
+    if samples.dtype == np.int16:
+        return samples
+    if samples.dtype == np.uint8:
+        return (samples.astype(np.int16) - 128) * np.int16(256)
+    full = 1 if samples.dtype.kind == "f" else -float(np.iinfo(samples.dtype).min)
+    return (samples * (FULL_SCALE / full)).astype(np.float32)
+
+
+def most_common_rate(rates: list[int]) -> int:
+    """The rate of most sounds; of several, the highest.
+
+    Examples
+    --------
+    >>> most_common_rate([8000, 44100, 8000, 44100, 16000])
+    44100
+    """
+    return max(Counter(rates).items(), key=lambda item: (item[1], item[0]))[0]
+
+
+def resampled(sound: Sound, rate: int, wanted: int) -> Sound:
+    """The sound at another rate; the same object if that is its own.
+
+    Examples
+    --------
+    >>> resampled(np.ones(100), 8000, 16000).shape
+    (200,)
+    """
+    if rate == wanted:
+        return sound
+    common = gcd(rate, wanted)
+    return resample_poly(sound.astype(np.float32), wanted // common, rate // common)
+
+
+def _read_npz(path: Path) -> Audio:
+    arrays = read_file(path, lambda name: False).arrays
+    lacking = [name for name in ("audio", "offsets") if name not in arrays]
+    if lacking:
+        raise InputError(
+            f"{path} has no array {lacking[0]!r}; save all samples as 'audio' and where each sound "
+            "starts, and the last ends, as 'offsets'."
+        )
+    try:
+        sounds = Ragged.of_flat(arrays["audio"], arrays["offsets"])
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    if sounds.n_channels > 1:
+        sounds = Ragged(sounds.flat.mean(axis=1, keepdims=True, dtype=np.float32), sounds.offsets)
+    rates = [arrays[name] for name in RATE_NAMES if name in arrays]
+    return Audio(
+        sounds, None, np.arange(len(sounds)), _rate_in(path, rates[0]) if rates else None, {}
+    )
+
+
+def _rate_in(path: Path, rate: NDArray[Any]) -> int:
+    whole = rate.size == 1 and rate.dtype.kind in "fiu" and float(rate.item()).is_integer()
+    if not whole or rate.item() < 1:
+        raise InputError(
+            f"the rate in {path} must be one whole number of samples per second, got {rate}."
+        )
+    return int(rate.item())
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__

@@ -1,0 +1,174 @@
+"""Observations and their labels from files.
+
+What a file means is decided here; how it is read, in :mod:`unsplit.data.readers.formats`.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from unsplit.data.readers.formats import read_file
+from unsplit.data.readers.row_ids import (
+    BATCH_NAMES,
+    ID_NAMES,
+    LABEL_NAMES,
+    Rows,
+    one_label_each,
+    read_labels,
+    take_ids,
+)
+from unsplit.data.readers.tables import Columns, listing
+from unsplit.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Observations as read from a file.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n, d)
+        Finite numbers, as floats.
+    feature_names : list of d str, or None
+        None where the file has none.
+    row_ids : ndarray of shape (n,)
+        Unique integers or strings; 0, 1, …, n − 1 where the file has none.
+    labels : ndarray of shape (n,), or None
+        As in the file; :func:`unsplit.data.labels.encode_labels` knows what is noise.
+    batch : ndarray of shape (n,), or None
+        Within which clusters are to be compared.
+    """
+
+    X: Any
+    feature_names: list[str] | None
+    row_ids: NDArray[Any]
+    labels: NDArray[Any] | None
+    batch: NDArray[Any] | None = None
+
+
+def read_observations(
+    path: str | os.PathLike[str],
+    labels: str | os.PathLike[str] | None = None,
+    batch: str | os.PathLike[str] | None = None,
+) -> Observations:
+    r"""Read a matrix or a table of observations, and the cluster of each.
+
+    Parameters
+    ----------
+    path : str or path
+        ``.npy`` with one matrix; ``.npz`` with one matrix or one called "X" or "data" (its
+        one-dimensional arrays can be labels), or a SciPy sparse matrix; ``.csv``, ``.tsv`` (also
+        with ``.gz``, ``.bz2``, ``.xz`` or ``.zip`` at the end) or ``.parquet``.  In a table every
+        column is a feature and must hold numbers, apart from the labels and the names of rows: a
+        column called "id", "row_id" or "index", a first column without a name, or the index of a
+        parquet file.
+    labels : str or path, optional
+        A column of that file or, if it has none of that name, another file: ``.txt`` with a label
+        a line, ``.npy``, ``.npz`` or a table, with one column of labels or one called "label",
+        "labels", "cluster" or "clusters".  If it names its rows too, labels go to the rows of
+        the same name; otherwise they are taken in order.  In text, labels are integers if all are
+        written as such, else strings; an empty one or NA is missing, which means noise.
+    batch : str or path, optional
+        The batch of every row, in the same way; a column of another file may be called "batch",
+        "batches", "sample" or "donor".
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "cells.csv"
+    >>> _ = path.write_text("id,x,y,cluster\nA1,1.0,2.0,7\nA2,3.0,4.5,-1\n")
+    >>> read = read_observations(path, "cluster")
+    >>> read.feature_names, read.row_ids.tolist(), read.labels.tolist()
+    (['x', 'y'], ['A1', 'A2'], [7, -1])
+    """
+    path, wanted = Path(path), [None if w is None else os.fspath(w) for w in (labels, batch)]
+    contents = read_file(path, lambda name: name in wanted or name.lower() in ID_NAMES)
+    columns = dict(contents.arrays)
+    matrix = None if contents.is_table else columns.pop(_matrix_name(path, columns))
+    own = {name: columns.pop(name) for name in set(wanted) - {None} if name in columns}
+    if matrix is not None:
+        columns = {name: a for name, a in columns.items() if a.shape == matrix.shape[:1]}
+    for name in wanted:
+        if name is not None and name not in own and not os.path.isfile(name):
+            raise InputError(_no_labels(path, name, columns))
+    ids = take_ids(path, columns, contents.index)
+    names = list(columns) if matrix is None else None
+    X = _side_by_side(path, columns) if matrix is None else _floats(path, matrix)
+    _refuse_gaps(path, X, names)
+    rows = Rows(path, np.arange(X.shape[0]) if ids is None else ids, named=ids is not None)
+    found = (
+        values_of_rows(path, own, name, rows, called)
+        for name, called in zip(wanted, (LABEL_NAMES, BATCH_NAMES), strict=True)
+    )
+    return Observations(X, names, rows.ids, *found)
+
+
+def values_of_rows(
+    path: Path, arrays: dict[str, Any], wanted: str | None, rows: Rows, called: tuple[str, ...]
+) -> NDArray[Any] | None:
+    """One of the arrays of a file, or a column of another file, with a value for each row."""
+    if wanted is None:
+        return None
+    if wanted in arrays:
+        return one_label_each(arrays[wanted], rows, f"{wanted!r} in {path}")
+    return read_labels(Path(wanted), rows, called)
+
+
+def _matrix_name(path: Path, arrays: dict[str, Any]) -> str:
+    matrices = [name for name, array in arrays.items() if array.ndim == 2]
+    called = [name for name in ("X", "data") if name in matrices]
+    if called or len(matrices) == 1:
+        return (called or matrices)[0]
+    held = ", ".join(f"{name!r} of shape {array.shape}" for name, array in arrays.items())
+    raise InputError(
+        f"{path} must hold one matrix of shape (observations, features), called 'X' if there are "
+        f"several, but holds {held}; save such a matrix as .npy or .npz."
+    )
+
+
+def _no_labels(path: Path, wanted: str, columns: Columns) -> str:
+    which = f"its columns: {listing(list(columns))}" if columns else "it has no named columns"
+    return f"there is no column {wanted!r} in {path} ({which}) and no file of that name."
+
+
+def _side_by_side(path: Path, columns: Columns) -> NDArray[np.float64]:
+    """All columns side by side, shape (n, d)."""
+    if not columns:
+        raise InputError(f"{path} has no columns left as features; add columns of numbers.")
+    if not len(next(iter(columns.values()))):
+        raise InputError(f"{path} names its columns but has no rows; add one per observation.")
+    text = [name for name, values in columns.items() if values.dtype.kind not in "fiub"]
+    if text:
+        raise InputError(
+            f"{path} has columns that are not numbers ({listing(text)}); remove them, encode them "
+            "as numbers, or name one with --labels if it holds the clusters."
+        )
+    return np.stack(list(columns.values()), axis=1, dtype=np.float64)
+
+
+def _floats(path: Path, matrix: Any) -> Any:
+    if 0 in matrix.shape:
+        raise InputError(f"{path} is empty (shape {matrix.shape}); save one row per observation.")
+    if matrix.dtype.kind not in "fiub":
+        raise InputError(f"{path} holds values of type {matrix.dtype}; save numbers.")
+    return matrix.astype(np.result_type(matrix.dtype, np.float32), copy=False)
+
+
+def _refuse_gaps(path: Path, X: Any, names: list[str] | None) -> None:
+    sparse = scipy.sparse.issparse(X)
+    bad = ~np.isfinite(X.data if sparse else X)
+    if not bad.any():
+        return
+    each = np.bincount(X.indices[bad], minlength=X.shape[1]) if sparse else bad.sum(axis=0)
+    columns = np.flatnonzero(each)
+    shown = [f"{each[j]:,} in column {repr(names[j]) if names else j}" for j in columns[:5]]
+    more = f" and more in {len(columns) - 5:,} other columns" if len(columns) > 5 else ""
+    raise InputError(
+        f"{path} has missing or infinite values ({', '.join(shown)}{more}); "
+        "remove those rows or fill in the values first."
+    )

@@ -1,0 +1,1 @@
+"""Observations of every kind as the rows that networks are fed with."""

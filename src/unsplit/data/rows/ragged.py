@@ -1,0 +1,211 @@
+"""Sequences of different lengths in memory."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor
+
+from unsplit._typing import Index
+from unsplit.data.rows.hashing import scrambled
+from unsplit.errors import InputError
+
+# Samples worked on at once.
+CHUNK_ELEMENTS = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Sequences one after the other; made and checked by :meth:`of` or :meth:`of_flat`.
+
+    Parameters
+    ----------
+    flat : ndarray of shape (total, C), float32 or int16
+        All samples.
+    offsets : ndarray of shape (n + 1,)
+        Sequence i is ``flat[offsets[i]:offsets[i + 1]]``.
+    """
+
+    flat: NDArray[Any]
+    offsets: Index
+
+    @classmethod
+    def of(cls, sequences: Sequence[ArrayLike]) -> "Ragged":
+        """Join sequences, each of shape (L,) or (L, C) with the same C.
+
+        Examples
+        --------
+        >>> sequences = Ragged.of([[1, 2, 3], [4, 5]])
+        >>> sequences.batch(np.array([1, 0]))
+        tensor([[[4., 5., 0.],
+                 [1., 1., 0.]],
+        <BLANKLINE>
+                [[1., 2., 3.],
+                 [1., 1., 1.]]])
+        """
+        if not len(sequences):
+            raise InputError("there are no sequences; pass at least two.")
+        parts = [_samples(i, sequence) for i, sequence in enumerate(sequences)]
+        channels = np.array([part.shape[1] for part in parts])
+        if (channels != channels[0]).any():
+            odd = int(np.argmax(channels != channels[0]))
+            raise InputError(
+                f"sequence {odd} has {channels[odd]} channels, but sequence 0 has {channels[0]}; "
+                "give all the same channels."
+            )
+        lengths = [len(part) for part in parts]
+        return cls.of_flat(np.concatenate(parts), np.cumsum([0, *lengths]))
+
+    @classmethod
+    def of_flat(cls, flat: NDArray[Any], offsets: NDArray[Any]) -> "Ragged":
+        """Take sequences that are joined already, shape (total,) or (total, C).
+
+        Examples
+        --------
+        >>> Ragged.of_flat(np.array([1.0, 2.0, 3.0]), np.array([0, 1, 3])).lengths
+        array([1, 2])
+        """
+        flat = _samples(None, flat)
+        offsets = _checked_offsets(offsets, len(flat))
+        bad = np.flatnonzero(~np.isfinite(flat).all(axis=1))
+        if len(bad):
+            which = np.searchsorted(offsets, bad[0], side="right") - 1
+            raise InputError(
+                f"sequence {which} has values that are NaN, infinite or beyond single precision; "
+                "remove it or fill them in first."
+            )
+        return cls(flat, offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def n_channels(self) -> int:
+        """Number of channels, C."""
+        return int(self.flat.shape[1])
+
+    @property
+    def lengths(self) -> Index:
+        """Length of every sequence, shape (n,)."""
+        return np.diff(self.offsets)
+
+    def batch(self, index: Index) -> Tensor:
+        """Sequences at ``index``, padded by zeros, then a mask, as float32 (b, C + 1, L).
+
+        L is the longest of their lengths; the mask is 1 where a sequence is real.
+        """
+        lengths = self.lengths[index]
+        place = np.arange(lengths.max())
+        real = place < lengths[:, None]
+        samples = self.flat[np.where(real, self.offsets[index][:, None] + place, 0)]
+        padded = torch.empty(len(index), self.n_channels + 1, len(place))
+        mask = torch.from_numpy(real)
+        padded[:, :-1] = torch.from_numpy(samples).movedim(2, 1).float() * mask[:, None]
+        padded[:, -1] = mask
+        return padded
+
+    def moments(self, index: Index) -> tuple[Tensor, Tensor]:
+        """Mean and scale (C,) of every channel over all samples of the sequences at ``index``.
+
+        The scale is never zero.
+        """
+        scaler = StandardScaler()
+        for chunk in self._chunks(index):
+            scaler.partial_fit(self._joined(chunk))
+        mean, scale = scaler.mean_, scaler.scale_
+        return torch.from_numpy(mean).float(), torch.from_numpy(scale).float()
+
+    @cached_property
+    def keys(self) -> NDArray[np.uint64]:
+        """A number for each sequence that depends on its content alone (a 64-bit hash)."""
+        parts = [self._keys_of(chunk) for chunk in self._chunks(np.arange(len(self)))]
+        return np.concatenate(parts)
+
+    def cropped(self, longest: int) -> "Ragged":
+        """The same sequences, those longer than ``longest`` cut down to their middle.
+
+        A batch is as long as its longest sequence, so that one of an hour makes all an hour long.
+
+        Examples
+        --------
+        >>> Ragged.of([[1, 2, 3, 4, 5], [6, 7]]).cropped(3).flat.ravel()
+        array([2., 3., 4., 6., 7.], dtype=float32)
+        """
+        if longest < 1:
+            raise InputError(f"longest must be at least 1, got {longest!r}.")
+        lengths = np.minimum(self.lengths, longest)
+        starts = self.offsets[:-1] + (self.lengths - lengths) // 2
+        return Ragged(self.flat[_runs(starts, lengths)], np.cumsum([0, *lengths]))
+
+    def _joined(self, index: Index) -> NDArray[np.float64]:
+        """All samples of the sequences at ``index``, shape (total, C)."""
+        places = _runs(self.offsets[index], self.lengths[index])
+        return self.flat[places].astype(np.float64)
+
+    def _chunks(self, index: Index) -> Iterator[Index]:
+        """The index in parts of about :data:`CHUNK_ELEMENTS` samples."""
+        total = np.cumsum(self.lengths[index]) * self.n_channels
+        part = total // CHUNK_ELEMENTS
+        yield from np.split(index, np.flatnonzero(np.diff(part)) + 1)
+
+    def _keys_of(self, index: Index) -> NDArray[np.uint64]:
+        lengths = self.lengths[index]
+        starts = np.cumsum(lengths) - lengths
+        place = _runs(np.zeros_like(lengths), lengths).astype(np.uint64)
+        channel = np.arange(self.n_channels, dtype=np.uint64)
+        # Adding zero turns -0.0 into 0.0, which is the same value with other bits.
+        bits = scrambled((self._joined(index) + 0.0).view(np.uint64))
+        # An odd multiplier for every place, so that it counts where a value is.
+        odd = scrambled(place[:, None] * np.uint64(self.n_channels) + channel + np.uint64(1))
+        terms = (bits * (odd | np.uint64(1))).sum(axis=1, dtype=np.uint64)
+        return np.add.reduceat(terms, starts) + scrambled(lengths.astype(np.uint64))
+
+
+def _samples(which: int | None, values: ArrayLike) -> NDArray[Any]:
+    """One or all sequences as int16 where that holds every value of their type, else float32."""
+    name = "the array of samples" if which is None else f"sequence {which}"
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InputError(f"{name} is not rectangular; give every sample as many values.") from None
+    if array.ndim not in (1, 2) or array.shape[1:] == (0,):
+        raise InputError(
+            f"{name} must have shape (length,) or (length, channels), got {array.shape}; reshape "
+            "it."
+        )
+    if not len(array):
+        raise InputError(f"{name} is empty; remove it.")
+    if array.dtype.kind not in "fiub":
+        raise InputError(
+            f"{name} must hold numbers, got values of type {array.dtype}; encode them as numbers "
+            "first."
+        )
+    small = array.dtype.kind in "iu" and np.can_cast(array.dtype, np.int16)
+    with np.errstate(over="ignore"):  # what overflows is refused with NaN and infinity
+        array = array.astype(np.int16 if small else np.float32, copy=False)
+    return np.ascontiguousarray(array.reshape(len(array), -1))
+
+
+def _checked_offsets(offsets: NDArray[Any], total: int) -> Index:
+    right = offsets.ndim == 1 and offsets.dtype.kind in "iu" and len(offsets) > 1
+    if not right or offsets[0] != 0 or offsets[-1] != total:
+        raise InputError(
+            f"offsets must be whole numbers from 0 to the number of samples, {total:,}; write "
+            "where each sequence starts, then where the last one ends."
+        )
+    offsets = offsets.astype(np.int64)
+    short = np.flatnonzero(np.diff(offsets) <= 0)
+    if len(short):
+        raise InputError(f"sequence {short[0]} is empty (offsets must rise); remove it.")
+    return offsets
+
+
+def _runs(starts: Index, lengths: Index) -> Index:
+    """All runs ``start, start + 1, …, start + length − 1``, one after the other."""
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)

@@ -1,0 +1,79 @@
+"""Sequences of different lengths as observations."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unsplit._typing import Index
+from unsplit.data.readers.sound import Audio
+from unsplit.data.rows.base import Rows, evenly
+from unsplit.data.rows.prefetching import prefetched
+from unsplit.data.rows.ragged import Ragged
+from unsplit.errors import InputError
+
+
+class RaggedRows(Rows):
+    """Sequences, padded to the longest of each batch and with a mask as last channel."""
+
+    kind = "sequences"
+
+    def __init__(self, sequences: Ragged, device: torch.device, rate: int | None = None) -> None:
+        self.sequences = sequences
+        self.device = device
+        self.rate = rate
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Channels, the mask among them, and the usual length, which no single row decides."""
+        return self.sequences.n_channels + 1, int(np.median(self.sequences.lengths))
+
+    def take(self, index: Tensor) -> Tensor:
+        """Sequences at ``index`` (one-dimensional), shape (b, C + 1, longest)."""
+        return self._padded(index).to(self.device)
+
+    def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
+        """What ``take`` gives for each of the batches, in their order."""
+        return prefetched(self._padded, batches, self.device)
+
+    def _padded(self, index: Tensor) -> Tensor:
+        return self.sequences.batch(index.cpu().numpy())
+
+    @property
+    def keys(self) -> NDArray[np.uint64]:
+        """A hash of every sequence."""
+        return self.sequences.keys
+
+    def moments(self, index: Index) -> tuple[Tensor, Tensor]:
+        """Mean and scale of every channel over what is real, and 0 and 1 for the mask."""
+        mean, scale = self.sequences.moments(evenly(index))
+        parts = torch.cat([mean, torch.zeros(1)]), torch.cat([scale, torch.ones(1)])
+        mean, scale = (part.to(self.device)[:, None] for part in parts)
+        return mean, scale
+
+    def first(self, n: int) -> Self:
+        """The first n sequences, without the others."""
+        offsets = self.sequences.offsets[: n + 1].copy()
+        few = Ragged(self.sequences.flat[: offsets[-1]].copy(), offsets)
+        return type(self)(few, self.device, self.rate)
+
+    def another(self, X: Any) -> Self:
+        """New sequences with the same channels."""
+        if isinstance(X, Audio) and X.rate != self.rate:
+            raise InputError(
+                f"X has {X.rate} samples per second, but {self.rate} were fitted; resample it."
+            )
+        new = X.sounds if isinstance(X, Audio) else X
+        new = new if isinstance(new, Ragged) else Ragged.of(new)
+        if new.n_channels != self.sequences.n_channels:
+            raise InputError(
+                f"X has sequences of {new.n_channels} channels, but {self.sequences.n_channels} "
+                "were fitted; pass the same channels."
+            )
+        return type(self)(new, self.device, self.rate)

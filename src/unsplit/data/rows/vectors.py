@@ -1,0 +1,206 @@
+"""Vectors in memory: dense arrays and SciPy sparse matrices."""
+
+import math
+import warnings
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor
+
+from unsplit._typing import Index
+from unsplit.data.rows.base import Rows
+from unsplit.data.rows.hashing import odd_numbers, scrambled
+from unsplit.data.rows.shapes import as_array
+from unsplit.errors import InputError
+
+CHUNK_ELEMENTS = 2**24
+
+
+class VectorRows(Rows):
+    """Rows of a matrix, handed out as float32 tensors on ``device``.
+
+    Dense values stay on the device; sparse rows are made dense a batch at a time.
+    """
+
+    kind = "vectors"
+    stackable = True
+
+    def __init__(self, values: Any, device: torch.device, origin: Any = None) -> None:
+        self.values = values
+        self.device = device
+        self.n_features = int(values.shape[1])
+        self.on_device = None
+        self.origin = origin
+        if not scipy.sparse.issparse(values):
+            # Measured from one of the rows, so that a large common offset, a time stamp say, does
+            # not use up float32's digits.
+            self.origin = values[np.argmin(self.keys)] if origin is None else origin
+            shifted = (values - self.origin).astype(np.float32, copy=False)
+            self.on_device = torch.from_numpy(shifted).to(device)
+
+    def __len__(self) -> int:
+        return int(self.values.shape[0])
+
+    def take(self, index: Tensor) -> Tensor:
+        """Rows at ``index``, shape (*index.shape, n_features)."""
+        if self.on_device is not None:
+            return self.on_device[index]
+        rows = self.values[index.cpu().numpy().ravel()].toarray()
+        return torch.from_numpy(rows.astype(np.float32)).to(self.device).unflatten(0, index.shape)
+
+    def another(self, X: Any) -> Self:
+        """New observations as a network sees them that was trained on these."""
+        values = numeric_matrix(X if scipy.sparse.issparse(X) else flat(as_array(X)))
+        if values.shape[1] != self.n_features:
+            raise InputError(
+                f"X has {values.shape[1]} features, but {self.n_features} were fitted; pass the "
+                "same features."
+            )
+        if self.on_device is None:
+            values = scipy.sparse.csr_array(values)
+        elif scipy.sparse.issparse(values):
+            values = values.toarray()
+        return type(self)(values, self.device, self.origin)
+
+    def first(self, n: int) -> Self:
+        """The first n rows, without the others but measured as all are."""
+        return type(self)(self.values[:n].copy(), self.device, self.origin)
+
+    def moments(self, index: Index) -> tuple[Tensor, Tensor]:
+        """Mean and scale of each feature over the rows at ``index``; the scale is never zero."""
+        source = self.values if self.on_device is None else self.on_device.cpu().numpy()
+        scaler = StandardScaler(with_mean=self.on_device is not None)
+        step = max(1, CHUNK_ELEMENTS // self.n_features)
+        for start in range(0, len(index), step):
+            scaler.partial_fit(source[index[start : start + step]])
+        mean, scale = (
+            torch.from_numpy(np.asarray(v)).float() for v in (scaler.mean_, scaler.scale_)
+        )
+        return mean.to(self.device), scale.to(self.device)
+
+    @cached_property
+    def keys(self) -> NDArray[np.uint64]:
+        """A number for each row that depends on its content alone (a 64-bit hash)."""
+        multipliers = odd_numbers(self.n_features)
+        if scipy.sparse.issparse(self.values):
+            bits = _bits(self.values.data) * multipliers[self.values.indices]
+            sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(bits, dtype=np.uint64)])
+            return sums[self.values.indptr[1:]] - sums[self.values.indptr[:-1]]
+        step = max(1, CHUNK_ELEMENTS // self.n_features)
+        parts = [
+            (_bits(self.values[start : start + step]) * multipliers).sum(axis=1, dtype=np.uint64)
+            for start in range(0, len(self), step)
+        ]
+        return np.concatenate(parts)
+
+
+class CountRows(VectorRows):
+    """Rows of a sparse matrix, handed out as sparse tensors."""
+
+    kind = "counts"
+    stackable = False
+
+    def take(self, index: Tensor) -> Tensor:
+        """Rows at ``index`` (one-dimensional), a CSR tensor of shape (b, n_features)."""
+        rows = self.values[index.cpu().numpy()]
+        types = (rows.indptr, np.int64), (rows.indices, np.int64), (rows.data, np.float32)
+        parts = (torch.from_numpy(part.astype(kind)) for part, kind in types)
+        start, column, value = (part.to(self.device) for part in parts)
+        shape = (len(index), self.n_features)
+        with warnings.catch_warnings():
+            # torch calls all of its sparse tensors a beta; this one only carries three arrays.
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+            return torch.sparse_csr_tensor(start, column, value, shape, check_invariants=False)
+
+
+def vector_rows(X: ArrayLike, device: torch.device) -> VectorRows:
+    """Check X and wrap it.
+
+    Examples
+    --------
+    >>> rows = vector_rows([[1.0, 2.0], [3.0, 4.0]], torch.device("cpu"))
+    >>> rows.take(torch.tensor([1])) - rows.take(torch.tensor([0]))
+    tensor([[2., 2.]])
+    """
+    return VectorRows(numeric_matrix(X), device)
+
+
+def flat(values: NDArray[Any]) -> NDArray[Any]:
+    """An array with all but its first axis made one, if there are more than two.
+
+    Examples
+    --------
+    >>> flat(np.zeros((5, 4, 3))).shape
+    (5, 12)
+    """
+    return values.reshape(len(values), math.prod(values.shape[1:])) if values.ndim > 2 else values
+
+
+def numeric_matrix(X: ArrayLike) -> Any:
+    """X as a contiguous array or a canonical CSR array of finite numbers, shape (n, d).
+
+    Examples
+    --------
+    >>> numeric_matrix([[1, 2], [3, 4]])
+    array([[1., 2.],
+           [3., 4.]])
+    """
+    values = _numbers(X)
+    present: Any = values.data if scipy.sparse.issparse(values) else values
+    bad = ~np.isfinite(present)
+    if bad.any():
+        raise InputError(
+            f"X has {int(bad.sum())} values that are NaN or infinite; remove those rows or fill "
+            "in the values first."
+        )
+    largest = float(np.abs(present).max()) if present.size else 0.0
+    if largest > 1e30:
+        raise InputError(
+            f"X has values as large as {largest:.0e}, beyond what single precision holds; "
+            "rescale the features first."
+        )
+    return values
+
+
+def _numbers(X: ArrayLike) -> Any:
+    """X as a contiguous array or a canonical CSR array, its values as yet unchecked."""
+    try:
+        values: Any = X if scipy.sparse.issparse(X) else np.asarray(X)
+    except ValueError:
+        raise InputError("the rows of X differ in length; pass a rectangular table.") from None
+    if values.ndim != 2:
+        raise InputError(
+            f"X must be a table with one row per observation, got shape {tuple(values.shape)}; "
+            "reshape it to (observations, features)."
+        )
+    if 0 in values.shape:
+        raise InputError(
+            f"X is empty (shape {tuple(values.shape)}); pass at least two observations."
+        )
+    if values.dtype.kind not in "fiub":
+        try:
+            if values.dtype.kind == "c":
+                raise TypeError
+            values = values.astype(np.float64)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"X must hold numbers, got values of type {values.dtype}; encode text and "
+                "categories as numbers first."
+            ) from None
+    if scipy.sparse.issparse(values):
+        canonical = scipy.sparse.csr_array(values).astype(np.float64)
+        canonical.sum_duplicates()
+        canonical.eliminate_zeros()
+        return canonical
+    kept = np.float32 if values.dtype in (np.float32, np.float16) else np.float64
+    return np.ascontiguousarray(values, dtype=kept)
+
+
+def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:
+    # Adding zero turns -0.0 into 0.0, which is the same value with other bits.
+    return scrambled((values.astype(np.float64) + 0.0).view(np.uint64))

@@ -1,0 +1,250 @@
+"""The front door: distances and wishes in, a merge tree out."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.cluster import SpectralClustering
+
+from unsplit._typing import Index
+from unsplit.errors import InputError
+from unsplit.merging.evidence import Columns, Evidence, evidence_of
+from unsplit.merging.inputs import Given, Link, constraints, given_clusters
+from unsplit.merging.loop import Record, Run, agglomerate
+from unsplit.merging.neighbours.edges import Connected
+from unsplit.merging.neighbours.evidence import Neighbourhoods
+from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.merging.options import (
+    check_strategy,
+    decided_by,
+    exactly,
+    ranking_statistic,
+    split_at_random,
+    stopping_rule,
+)
+from unsplit.merging.ranking import (
+    Composed,
+    Estimate,
+    Linked,
+    Ranking,
+    Reestimated,
+)
+from unsplit.merging.review import Merge
+from unsplit.merging.rules import SameGroup, WithinBatches
+from unsplit.merging.tree import MergeTree
+from unsplit.pairwise.result import PairwiseTVD
+from unsplit.randomness import generator_of
+
+
+def merge(
+    distances: PairwiseTVD | ArrayLike,
+    *,
+    n_clusters: int | None = None,
+    max_tvd: float | None = None,
+    alpha: float | None = None,
+    strategy: str = "linkage",
+    statistic: str = "auto",
+    linkage: str = "average",
+    must_link: Iterable[Link] = (),
+    cannot_link: Iterable[Link] = (),
+    min_clusters: int | None = None,
+    max_clusters: int | None = None,
+    view: PairwiseTVD | None = None,
+    neighbours: NeighbourGraph | None = None,
+    homes: ArrayLike | None = None,
+    estimate: Estimate | None = None,
+    random_state: object = None,
+    on_merge: Callable[[Record], None] | None = None,
+    done: Record | None = None,
+) -> MergeTree:
+    """Merge clusters, closest first, and say where to stop.
+
+    Parameters
+    ----------
+    distances : PairwiseTVD or array-like of shape (k, k)
+        Estimates with scores, or any symmetric matrix of distances, taken as TVD.
+    n_clusters, max_tvd, alpha : optional
+        At most one.  Stop at this many clusters; merge pairs with a TVD up to this; merge pairs
+        that do not differ significantly at this level, adjusted for all pairs.  None of them
+        means *auto*, which needs scores.
+    strategy : {"linkage", "compose", "retrain", "warm", "spectral"}
+        "linkage" ranks by the fixed matrix; "compose" by the scores, merged in closed form;
+        "retrain" and "warm" by what ``estimate`` says after every merge; "spectral" needs
+        ``n_clusters``.
+    statistic : str
+        What ranks pairs, for "linkage", "retrain" and "warm"; "compose" uses soft accuracy,
+        "spectral" the TVD.  A divergence; or "edges", which needs ``neighbours``.  "auto" is
+        "edges" if there are ``neighbours`` and most clusters were not split at random; otherwise
+        "lecam", or "overlap" if ``n_clusters`` is given and at least half of the observations are
+        in no cluster, as after the paper's Algorithm 1.
+    linkage : {"average", "single", "complete"}
+        For strategy "linkage".
+    must_link, cannot_link : iterables of pairs of cluster names
+        Clusters known to belong together, or not to.
+    min_clusters, max_clusters : int, optional
+        Bounds on the number of clusters, whatever the rule says.
+    view : PairwiseTVD, optional
+        Another estimate for the same clusters, in which *auto* looks for valleys, and by which
+        "compose" ranks; :func:`unsplit.pairwise_tvd` makes one with ``smooth=True``.
+    neighbours : NeighbourGraph, optional
+        How the observations lie to each other; :func:`unsplit.neighbour_graph` makes one.  *auto*
+        goes by it where clusters were cut out of the same features, and then needs no ``view``.
+    homes : array-like of shape (k,), optional
+        For each cluster that could hold nothing out, the place in ``cluster_ids`` of the one that
+        the networks put it into; −1 if there is none, and for all others.
+    estimate : callable, optional
+        For "retrain" and "warm": takes the group of every cluster, shape (k,), returns a
+        PairwiseTVD of the groups.
+    random_state : int, Generator, RandomState or None
+        For "spectral", and for the structureless data that neighbours are compared with.
+    on_merge : callable, optional
+        Told after every merge what was done so far.
+    done : Record, optional
+        What an interrupted "retrain" had told ``on_merge``: it goes on from there.
+
+    Returns
+    -------
+    MergeTree
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+    >>> tree = unsplit.merge(unsplit.pairwise_tvd(X, labels, random_state=0))
+    >>> tree.mapping
+    {0: 0, 1: 0, 2: 1}
+    """
+    given = given_clusters(distances, view, neighbours)
+    check_strategy(strategy, linkage, given.result is not None, n_clusters, estimate is not None)
+    k = len(given.ids)
+    at_random, by = np.zeros(k, bool), ""
+    if given.result is not None:
+        at_random = split_at_random(given.result)
+        by = decided_by(given.result, at_random, given.graph is not None)
+    rule = stopping_rule(given.result, n_clusters, max_tvd, alpha, by)
+    if given.result is not None and not given.result.comparable.all():
+        rule = WithinBatches(rule)
+    if n_clusters is not None:
+        min_clusters, max_clusters = exactly(n_clusters, min_clusters, max_clusters, k)
+    ids = given.ids[given.order]
+    limits = constraints(ids, must_link, cannot_link, min_clusters, max_clusters)
+    if given.result is not None:
+        told = n_clusters is not None
+        statistic = ranking_statistic(statistic, strategy, given.result, told, by)
+    ranking = _ranking(given, strategy, statistic, linkage, estimate, alpha is not None)
+    if strategy == "spectral":
+        rule = SameGroup(_spectral_groups(ranking.distances(), n_clusters, random_state))
+    evidence, seen = _evidence(given, ranking, alpha is not None)
+    neighbourhoods = None
+    if given.graph is not None:
+        seen = None  # neighbours say more than valleys do
+        # The same graph, the same answer, also if nobody thinks of a seed.
+        seed = 0 if random_state is None else random_state
+        neighbourhoods = Neighbourhoods(given.graph, generator_of(seed))
+    record = Record() if done is None else replace(done, merges=list(done.merges))
+    run = Run(
+        ranking,
+        evidence,
+        seen,
+        neighbourhoods,
+        at_random,
+        np.zeros(k, bool) if given.result is None else given.result.too_small,
+        _homes(homes, given),
+        np.ones((k, k)) if given.result is None else given.result.tvd,
+        limits,
+        given.sizes,
+        on_merge,
+        record,
+    )
+    record = agglomerate(run, rule)
+    return MergeTree(
+        cluster_ids=given.ids,
+        sizes=given.sizes[np.argsort(given.order)],
+        merges=tuple(_renamed(merge, given.order) for merge in record.merges),
+        taken=np.arange(len(ids) - 1) < (record.n_taken or 0),
+        statistic=ranking.statistic,
+        strategy=_named(strategy, linkage, ranking),
+        stopped=record.stopped,
+        n_forbidden=len(record.merges) - (record.n_allowed or 0),
+        apart=tuple(_renamed(pair, given.order) for pair in record.apart),
+    )
+
+
+def _ranking(
+    given: Given,
+    strategy: str,
+    statistic: str,
+    linkage: str,
+    estimate: Estimate | None,
+    all_pairs: bool,
+) -> Ranking:
+    if given.matrix is not None:
+        return Linked(given.matrix, linkage, "distance")
+    assert given.result is not None
+    assert given.view is not None
+    if strategy == "compose":
+        return Composed(given.view, lookup=all_pairs)
+    if estimate is not None and strategy in ("retrain", "warm"):
+        place = np.argsort(given.order)
+        return Reestimated(given.result, lambda groups: estimate(groups[place]), statistic)
+    if strategy == "linkage" and statistic == "edges":
+        if given.graph is None:
+            raise InputError(
+                'statistic="edges" needs neighbours; pass a graph of them, made by '
+                "unsplit.neighbour_graph(X, labels)."
+            )
+        return Connected(given.graph)
+    statistic = "tv" if strategy == "spectral" else statistic
+    matrix = given.result.divergence(statistic)
+    return Linked(matrix, linkage, statistic, given.result.comparable)
+
+
+def _evidence(
+    given: Given, ranking: Ranking, all_pairs: bool
+) -> tuple[Evidence | None, Evidence | None]:
+    """Where the reported numbers come from, and where valleys are looked for."""
+    if given.result is None or given.view is None:
+        return None, None
+    if isinstance(ranking, Reestimated):
+        return ranking, ranking
+    one_view = given.view is given.result
+    if isinstance(ranking, Composed):
+        return ranking if one_view else Columns(given.result, all_pairs), ranking
+    evidence = evidence_of(given.result, all_pairs)
+    return evidence, evidence if one_view else evidence_of(given.view, all_pairs)
+
+
+def _named(strategy: str, linkage: str, ranking: Ranking) -> str:
+    """What the tree calls the way it was made."""
+    if strategy != "linkage":
+        return strategy
+    return "neighbours" if isinstance(ranking, Connected) else f"{linkage} linkage"
+
+
+def _homes(homes: ArrayLike | None, given: Given) -> Index:
+    """Homes of the clusters in their order here."""
+    if homes is None:
+        return np.full(len(given.ids), -1)
+    old = np.asarray(homes, np.int64)[given.order]
+    return np.where(old < 0, -1, np.argsort(given.order)[old])
+
+
+def _spectral_groups(
+    distances: NDArray[np.float64], n_clusters: int | None, random_state: object
+) -> Index:
+    k = len(distances)
+    if n_clusters is None or n_clusters >= k:
+        return np.arange(k)
+    seed = int(generator_of(random_state).integers(2**31))
+    # A hair above zero keeps the graph in one piece, without which there is no embedding.
+    similarity = np.clip(1 - distances, 1e-6, 1.0)
+    model = SpectralClustering(n_clusters, affinity="precomputed", random_state=seed)
+    return model.fit_predict(similarity).astype(np.int64)
+
+
+def _renamed(merge: Merge, order: Index) -> Merge:
+    """Leaves back to their places in ``cluster_ids``."""
+    k = len(order)
+    left, right = (int(order[n]) if n < k else n for n in (merge.left, merge.right))
+    return replace(merge, left=left, right=right)

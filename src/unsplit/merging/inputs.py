@@ -1,0 +1,178 @@
+"""What the user passes to be merged, and what is known already: links, and how many clusters."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unsplit._typing import Index
+from unsplit.errors import InputError
+from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.pairwise.result import PairwiseTVD
+
+Link = Sequence[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """Links as indices of initial clusters, and the fewest and most clusters allowed.
+
+    Parameters
+    ----------
+    must : list of (int, int)
+        Pairs to join before anything else.
+    cannot : ndarray of shape (k, k)
+        Pairs never to join.
+    fewest, most : int
+    """
+
+    must: list[tuple[int, int]]
+    cannot: NDArray[np.bool_]
+    fewest: int
+    most: int
+
+
+def constraints(
+    cluster_ids: NDArray[Any],
+    must_link: Iterable[Link] = (),
+    cannot_link: Iterable[Link] = (),
+    min_clusters: int | None = None,
+    max_clusters: int | None = None,
+) -> Constraints:
+    """Check the user's constraints against each other and turn names into indices."""
+    k = len(cluster_ids)
+    fewest = _bound("min_clusters", min_clusters, 1, k)
+    most = _bound("max_clusters", max_clusters, k, k)
+    if fewest > most:
+        raise InputError(
+            f"min_clusters={fewest} is more than max_clusters={most}; swap or drop one of them."
+        )
+    must = _pairs("must_link", must_link, cluster_ids)
+    cannot = np.zeros((k, k), bool)
+    group = _connected(must, k)
+    for a, b in _pairs("cannot_link", cannot_link, cluster_ids):
+        if a == b:
+            name = cluster_ids[a]
+            raise InputError(f"cannot_link keeps {name} apart from itself; drop this link.")
+        if group[a] == group[b]:
+            raise InputError(
+                f"cannot_link keeps {cluster_ids[a]} and {cluster_ids[b]} apart but must_link "
+                "joins them; drop one of the two."
+            )
+        cannot[a, b] = cannot[b, a] = True
+    n_left = len(np.unique(group))
+    if n_left < fewest:
+        raise InputError(
+            f"must_link leaves {n_left} clusters, fewer than the {fewest} asked for; drop a link "
+            "or ask for fewer."
+        )
+    return Constraints(must, cannot, fewest, most)
+
+
+def _bound(name: str, value: int | None, default: int, k: int) -> int:
+    if value is None:
+        return default
+    if not isinstance(value, (int, np.integer)) or not 1 <= value <= k:
+        raise InputError(
+            f"{name} must be a whole number from 1 to {k}, the number of clusters there are, "
+            f"got {value!r}."
+        )
+    return int(value)
+
+
+def _pairs(name: str, links: Iterable[Link], ids: NDArray[Any]) -> list[tuple[int, int]]:
+    """Pairs of indices; a link of more than two names is a chain of pairs."""
+    place = {str(cluster): index for index, cluster in enumerate(ids.tolist())}
+    pairs = []
+    for link in links:
+        if isinstance(link, (str, bytes)) or not isinstance(link, Collection) or len(link) < 2:
+            raise InputError(f"{name} takes pairs of cluster names, got {link!r}.")
+        unknown = [cluster for cluster in link if str(cluster) not in place]
+        if unknown:
+            raise InputError(
+                f"{name} names {unknown[0]!r}, but there is no such cluster; the names are "
+                f"{', '.join(list(place)[:8])}{', …' if len(place) > 8 else ''}."
+            )
+        index = [place[str(cluster)] for cluster in link]
+        if name == "must_link":
+            pairs += list(pairwise(index))
+        else:
+            pairs += [(a, b) for i, a in enumerate(index) for b in index[i + 1 :]]
+    return pairs
+
+
+def _connected(pairs: list[tuple[int, int]], k: int) -> NDArray[np.int64]:
+    group = np.arange(k)
+    for a, b in pairs:
+        group[group == group[b]] = group[a]
+    return group
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """The input, clusters in the order in which they first appear in the data.
+
+    Ties between equally close pairs go to the first, so that names decide nothing.
+    """
+
+    ids: NDArray[Any]
+    order: Index
+    sizes: Index
+    matrix: NDArray[np.float64] | None = None
+    result: PairwiseTVD | None = None
+    view: PairwiseTVD | None = None
+    graph: NeighbourGraph | None = None
+
+
+def given_clusters(
+    distances: PairwiseTVD | ArrayLike,
+    view: PairwiseTVD | None = None,
+    graph: NeighbourGraph | None = None,
+) -> Given:
+    """Check what was given and put its clusters in order."""
+    if not isinstance(distances, PairwiseTVD):
+        matrix = _square(distances)
+        k = len(matrix)
+        return Given(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
+    ids = distances.cluster_ids
+    if view is not None and not np.array_equal(view.cluster_ids, ids):
+        raise InputError("view must be an estimate for the same clusters as distances.")
+    if len(distances.scores.rows) == 0:
+        raise InputError(
+            "every cluster has one observation, so nothing was held out and nothing is known about "
+            "them; pass clusters of at least two."
+        )
+    first = np.full(len(ids), np.iinfo(np.int64).max)
+    np.minimum.at(first, distances.scores.clusters, distances.scores.rows)
+    # Clusters with nothing held out have no first row; their weights, too, know no names.
+    order = np.lexsort((*distances.scores.bias[::-1], first))
+    result = distances.reordered(order)
+    seen = result if view is None else view.reordered(order)
+    if graph is not None:
+        if graph.n_clusters != len(ids):
+            raise InputError(
+                f"neighbours has {graph.n_clusters} clusters and distances {len(ids)}; make both "
+                "from the same labels."
+            )
+        graph = graph.renamed(np.argsort(order))
+    return Given(ids, order, result.sizes, result=result, view=seen, graph=graph)
+
+
+def _square(distances: ArrayLike) -> NDArray[np.float64]:
+    try:
+        matrix = np.asarray(distances, np.float64)
+    except (TypeError, ValueError):
+        raise InputError("distances must be a PairwiseTVD or a matrix of numbers.") from None
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
+        raise InputError(
+            f"distances must be a square matrix of two or more clusters, got shape {matrix.shape}; "
+            "pass all pairs, not a condensed vector."
+        )
+    if not np.isfinite(matrix).all() or (matrix < 0).any():
+        raise InputError("distances must be finite and not negative; fill in missing pairs first.")
+    if not np.allclose(matrix, matrix.T):
+        raise InputError("distances must be symmetric; average the matrix with its transpose.")
+    return (matrix + matrix.T) / 2

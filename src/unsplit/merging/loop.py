@@ -1,0 +1,324 @@
+"""The one merging loop."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsplit._typing import Index, Matrix
+from unsplit.errors import InputError
+from unsplit.merging.closest_pairs import ClosestPairs
+from unsplit.merging.evidence import Evidence
+from unsplit.merging.inputs import Constraints
+from unsplit.merging.neighbours.evidence import Neighbourhoods
+from unsplit.merging.ranking import Ranking
+from unsplit.merging.review import MUST_LINK, Merge
+from unsplit.merging.rules import (
+    AT_HOME,
+    BOTH_SMALL,
+    BY_NETWORK,
+    ONE_SMALL,
+    Candidate,
+    Rule,
+)
+
+FORBIDDEN = "kept apart by cannot_link"
+# Of each cluster left, so many neighbours are looked at and reported.
+NEIGHBOURS = 10
+
+
+@dataclass
+class Record:
+    """What was done so far: enough to report it, and to go on from it.
+
+    Parameters
+    ----------
+    merges : list of Merge
+        Numbered by slot.
+    n_taken : int, optional
+        How many of them belong to the answer; None while the rule still allows merges.
+    n_allowed : int, optional
+        How many break no ``cannot_link``; None while there may be more.
+    stopped : str
+        Why the rule ended merging.
+    apart : list of Merge
+        Pairs of the clusters that were left then, neighbours only.
+    """
+
+    merges: list[Merge] = field(default_factory=list)
+    n_taken: int | None = None
+    n_allowed: int | None = None
+    stopped: str = ""
+    apart: list[Merge] = field(default_factory=list)
+
+
+@dataclass
+class Run:
+    """The state of the loop: who is left, and what was done.
+
+    ``ranking`` says which pair comes next; ``evidence`` what is reported about it; ``seen`` where
+    a valley is looked for; ``neighbourhoods`` how neighbours connect it; ``at_random`` has the
+    clusters that were split at random, ``small`` those that could hold nothing out and ``homes``
+    where the network puts these, shapes (k,); ``tvd`` has the distances between the initial
+    clusters, shape (k, k).  All change together.  A ``record`` that is not empty is replayed.
+    """
+
+    ranking: Ranking
+    evidence: Evidence | None
+    seen: Evidence | None
+    neighbourhoods: Neighbourhoods | None
+    at_random: NDArray[np.bool_]
+    small: NDArray[np.bool_]
+    homes: Index
+    tvd: Matrix
+    constraints: Constraints
+    sizes: Index
+    on_merge: Callable[[Record], None] | None = None
+    record: Record = field(default_factory=Record)
+
+    def __post_init__(self) -> None:
+        k = len(self.sizes)
+        self.size = self.sizes.copy()
+        self.slot = np.arange(k)
+        self.node = np.arange(k)
+        self.alive = np.ones(k, bool)
+        self.cannot = self.constraints.cannot.copy()
+        self.at_random = self.at_random.copy()
+        self.small = self.small.copy()
+        self.tvd = self.tvd.copy()
+        self.height = 0.0
+        for step, merge in enumerate(self.record.merges):
+            a, b = (int(np.flatnonzero(self.node == node)[0]) for node in (merge.left, merge.right))
+            self.height = merge.height
+            self._unite(a, b, k + step)
+
+    @property
+    def n_left(self) -> int:
+        """Clusters left."""
+        return int(self.alive.sum())
+
+    def pairs(
+        self, respect_links: bool = True, reach: int | None = None, limit: float = math.inf
+    ) -> ClosestPairs:
+        """All pairs that are left, within reach and below the limit, none refused yet."""
+        if self.n_left == 1:  # nothing to compare, so nothing to estimate
+            return ClosestPairs(np.full(self.cannot.shape, np.inf))
+        matrix = np.where(self.alive & self.alive[:, None], self.ranking.distances(), np.inf)
+        matrix = np.where(self.cannot, np.inf, matrix) if respect_links else matrix
+        return ClosestPairs(matrix, reach, limit)
+
+    def candidate(self, a: int, b: int, statistic: float) -> Candidate:
+        """What is known about two slots."""
+        # Of all the pairs there were: what is left late was selected from them.
+        n_pairs = math.comb(len(self.sizes), 2)
+        return Candidate(
+            a,
+            b,
+            statistic,
+            n_pairs,
+            self.evidence,
+            self.seen,
+            self.neighbourhoods,
+            bool(self.at_random[[a, b]].any()),
+            float(self.tvd[a, b]),
+            self._size(a, b),
+        )
+
+    def _size(self, a: int, b: int) -> str | None:
+        if not self.small[[a, b]].any():
+            return None
+        if self.small[[a, b]].all():
+            return BOTH_SMALL
+        small, other = (a, b) if self.small[a] else (b, a)
+        home = self.homes[self.slot == small]
+        return AT_HOME if (home >= 0).all() and (self.slot[home] == other).all() else ONE_SMALL
+
+    def join(self, pair: Candidate, why: str, linked: bool = False) -> Sequence[int]:
+        """Merge b into a; which slots have new distances?"""
+        a, b = pair.a, pair.b
+        if not linked:
+            self.height = max(self.height, pair.statistic)
+        merge = self.described(pair, why)
+        changed = self._unite(a, b, len(self.sizes) + len(self.record.merges))
+        self.record.merges.append(merge)
+        if self.on_merge is not None:
+            self.on_merge(self.record)
+        return changed
+
+    def described(self, pair: Candidate, why: str) -> Merge:
+        """All that is known about a pair, under the numbers of the tree."""
+        a, b = pair.a, pair.b
+        low, high = (math.nan, math.nan) if pair.contrast is None else pair.contrast.interval
+        link = pair.connection
+        return Merge(
+            left=int(self.node[a]),
+            right=int(self.node[b]),
+            size_left=int(self.size[a]),
+            size_right=int(self.size[b]),
+            statistic=pair.statistic,
+            height=self.height,
+            tvd=math.nan if pair.contrast is None else pair.contrast.tvd,
+            low=low,
+            high=high,
+            p_adjusted=pair.p_adjusted,
+            p_valley=pair.unimodality,
+            n_border=0 if pair.border is None else len(pair.border.window),
+            edges=math.nan if link is None else link.edges,
+            times_chance=math.nan if link is None else link.times_chance,
+            neck=math.nan if link is None else link.neck,
+            strength=math.nan if link is None else link.strength,
+            why=why,
+        )
+
+    def _unite(self, a: int, b: int, node: int) -> Sequence[int]:
+        self.node[a] = node
+        self.node[b] = -1
+        self.size[a] += self.size[b]
+        self.slot[self.slot == b] = a
+        self.alive[b] = False
+        self.cannot[a] |= self.cannot[b]
+        self.cannot[:, a] |= self.cannot[:, b]
+        self.at_random[a] |= self.at_random[b]
+        self.small[a] &= self.small[b]
+        self.tvd[a] = self.tvd[:, a] = np.minimum(self.tvd[a], self.tvd[b])
+        if self.neighbourhoods is not None:
+            self.neighbourhoods.merge(a, b)
+        changed = self.ranking.merge(a, b)
+        told: list[object] = [self.ranking]
+        for part in (self.evidence, self.seen):
+            if part is not None and not any(part is other for other in told):
+                part.merge(a, b)
+                told.append(part)
+        return changed
+
+    def refresh(self, pairs: ClosestPairs, gone: int, changed: Sequence[int]) -> None:
+        """Tell the search what a merge changed."""
+        pairs.remove(gone)
+        if self.n_left > 1:
+            for slot in changed:
+                pairs.set_row(slot, self._allowed_row(slot))
+
+    def _allowed_row(self, a: int) -> Matrix:
+        return np.where(self.alive & ~self.cannot[a], self.ranking.row(a), np.inf)
+
+
+def agglomerate(run: Run, rule: Rule) -> Record:
+    """Merge what must be, then what the rule allows, then the rest to complete the tree."""
+    record, limits = run.record, run.constraints
+    if record.n_taken is None:
+        _join_linked(run)
+        _bring_home(run, rule)
+    guide = Guide(run, rule)
+    if record.n_taken is None:
+        record.stopped = guide.go(limits.fewest, limits.most)
+        if run.n_left > limits.most:
+            raise InputError(
+                f"cannot_link leaves {run.n_left} clusters, more than the {limits.most} allowed; "
+                "drop some of these links or allow more clusters."
+            )
+        record.n_taken = len(record.merges)
+        # Now, while what is known is about the clusters of the answer.
+        record.apart = _kept_apart(run, rule)
+    if record.n_allowed is None:
+        guide.go(1, 1, "beyond the cut: ")
+        record.n_allowed = len(record.merges)
+    _join_forbidden(run)
+    return record
+
+
+def _kept_apart(run: Run, rule: Rule) -> list[Merge]:
+    """Every cluster left with its nearest neighbours, and why they were not merged."""
+    distances = run.pairs(respect_links=False).distances
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, :NEIGHBOURS]
+    near = np.zeros(distances.shape, bool)
+    np.put_along_axis(near, nearest, values=True, axis=1)
+    near = np.triu(near | near.T) & np.isfinite(distances)
+    described = []
+    for a, b in np.argwhere(near).tolist():
+        pair = run.candidate(a, b, float(distances[a, b]))
+        ruling = rule.judge(pair)
+        allowed = FORBIDDEN if run.cannot[a, b] else run.record.stopped
+        described.append(run.described(pair, allowed if ruling.merge else ruling.why))
+    return described
+
+
+def _join_linked(run: Run) -> None:
+    for left, right in run.constraints.must:
+        a, b = sorted((int(run.slot[left]), int(run.slot[right])))
+        if a != b:
+            run.join(run.candidate(a, b, float(run.ranking.row(a)[b])), MUST_LINK, linked=True)
+
+
+def _bring_home(run: Run, rule: Rule) -> None:
+    """Put what could hold nothing out where the network puts it; no distance ranks such pairs."""
+    for leaf in np.flatnonzero(run.homes >= 0).tolist():
+        a, b = sorted((int(run.slot[leaf]), int(run.slot[run.homes[leaf]])))
+        if a == b or run.cannot[a, b] or run.n_left <= run.constraints.fewest:
+            continue
+        pair = run.candidate(a, b, float(run.ranking.row(a)[b]))
+        if rule.judge(pair).why == BY_NETWORK:
+            run.join(pair, BY_NETWORK, linked=True)
+
+
+def _join_forbidden(run: Run) -> None:
+    """What ``cannot_link`` keeps apart, closest first: only so that the tree is complete."""
+    while (closest := run.pairs(respect_links=False).closest()) is not None:
+        a, b = closest
+        run.join(run.candidate(a, b, float(run.ranking.row(a)[b])), FORBIDDEN)
+
+
+class Guide:
+    """Walks from the closest pair to the next, merging what the rule allows.
+
+    ``refused`` are pairs that wait until one of the two has changed, with what was said of them.
+    """
+
+    def __init__(self, run: Run, rule: Rule) -> None:
+        self.run, self.rule = run, rule
+        # Pairs that nothing links are not worth a look before the others are done with.
+        self.limit = run.ranking.unlinked
+        self.pairs = run.pairs(reach=rule.reach, limit=self.limit)
+        self.refused: dict[tuple[int, int], tuple[float, float, str]] = {}
+
+    def go(self, fewest: int, most: int, prefix: str = "") -> str:
+        """Merge until the rule allows no more or ``fewest`` are left; say why it ended.
+
+        While there are more than ``most``, the refused pair with the weakest case is merged.
+        """
+        run = self.run
+        while run.n_left > fewest:
+            closest = self.pairs.closest()
+            if closest is not None:
+                self._judge(*closest, prefix)
+            elif run.n_left > most and not self.refused and self.limit < math.inf:
+                self.limit = math.inf
+                self.pairs = run.pairs(reach=self.rule.reach)
+            elif run.n_left > most and self.refused:
+                self._force("" if prefix else f"; merged because at most {most} may remain", prefix)
+            else:
+                linked = (run.cannot & run.alive & run.alive[:, None]).any()
+                return self.rule.ending + (" or is kept apart by cannot_link" if linked else "")
+        if run.n_left == 1:
+            return "one cluster is left"
+        return f"{run.n_left} clusters are left, as asked"
+
+    def _judge(self, a: int, b: int, prefix: str) -> None:
+        candidate = self.run.candidate(a, b, float(self.pairs.distances[a, b]))
+        ruling = self.rule.judge(candidate)
+        if ruling.merge:
+            self._join(candidate, prefix + ruling.why)
+        else:
+            self.refused[a, b] = (ruling.case, candidate.statistic, ruling.why)
+            self.pairs.forbid(a, b)
+
+    def _force(self, because: str, prefix: str) -> None:
+        (_, statistic, why), (a, b) = min((case, pair) for pair, case in self.refused.items())
+        self._join(self.run.candidate(a, b, statistic), f"{prefix}{why}{because}")
+
+    def _join(self, candidate: Candidate, why: str) -> None:
+        changed = self.run.join(candidate, why)
+        self.run.refresh(self.pairs, candidate.b, changed)
+        gone = {candidate.b, *changed}
+        self.refused = {pair: case for pair, case in self.refused.items() if gone.isdisjoint(pair)}

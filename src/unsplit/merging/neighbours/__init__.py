@@ -1,0 +1,1 @@
+"""The graph of nearest neighbours as evidence about pairs of clusters."""

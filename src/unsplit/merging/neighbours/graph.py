@@ -1,0 +1,190 @@
+"""The graph of nearest neighbours, and how it connects clusters.
+
+The share of an observation's neighbours that are in another cluster is the error of a
+nearest-neighbour classifier that did not see the observation: the same principle as the network's,
+with a local classifier.  It knows no labels but the over-clustering either.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+
+from unsplit._typing import Index, Matrix
+from unsplit.merging.neighbours.search import nearest
+
+N_NEIGHBOURS = 15
+
+# Labels are carried to observations outside of all clusters in so many steps along edges.
+SPREADING_STEPS = 60
+
+# Rows for which common neighbours are counted at once: a few hundred megabytes.
+ROWS_AT_ONCE = 20_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NeighbourGraph:
+    """Observations and the edges to their nearest neighbours.
+
+    Parameters
+    ----------
+    adjacency : sparse matrix of shape (n, n)
+        1 where one of the two is among the nearest neighbours of the other; symmetric.
+    inverse_dimension : ndarray of shape (n,)
+        Of each observation, the mean logarithm of how much farther the farthest neighbour is than
+        the others: the inverse of the number of dimensions that the data have there.
+    clusters : ndarray of shape (n,)
+        Cluster that each observation counts for: its own, unless more than half of its neighbours
+        are in one other; −1 for none.
+    batches : ndarray of shape (n,)
+        Batch of each observation; there are no edges between batches.
+    features : ndarray of shape (n, d)
+        Where the neighbours were looked for.
+    n_clusters : int
+        Number of clusters, k; some may have no observation here.
+    """
+
+    adjacency: sparse.csr_array
+    inverse_dimension: NDArray[np.float64]
+    clusters: Index
+    batches: Index
+    features: Matrix
+    n_clusters: int
+
+    def __repr__(self) -> str:
+        n_edges = int(self.adjacency.sum()) // 2
+        n, d = self.features.shape
+        return (
+            f"NeighbourGraph: {n_edges:,} edges between {n:,} observations in {d:,} dimensions, "
+            f"{self.n_clusters:,} clusters"
+        )
+
+    @cached_property
+    def members(self) -> sparse.csr_array:
+        """1 where an observation counts for a cluster, shape (n, k)."""
+        inside = np.flatnonzero(self.clusters >= 0)
+        ones = np.ones(len(inside))
+        shape = (len(self.clusters), self.n_clusters)
+        return sparse.csr_array((ones, (inside, self.clusters[inside])), shape)
+
+    @cached_property
+    def weights(self) -> sparse.csr_array:
+        """Weights of the edges: 1, and 1 more for each neighbour that the two ends share.
+
+        Few neighbours are shared across a gap, many inside a cluster (Jarvis and Patrick 1973).
+        """
+        starts = range(0, self.adjacency.shape[0], ROWS_AT_ONCE)
+        parts = (self.adjacency[start : start + ROWS_AT_ONCE] for start in starts)
+        return sparse.vstack(
+            [part + (part @ self.adjacency).multiply(part) for part in parts], format="csr"
+        )
+
+    def renamed(self, new_index: Index) -> "NeighbourGraph":
+        """The same graph with cluster c called ``new_index[c]``."""
+        clusters = np.where(self.clusters < 0, -1, new_index[self.clusters])
+        return replace(self, clusters=clusters)
+
+
+def connect(
+    features: Matrix,
+    clusters: Index,
+    batches: Index | None = None,
+    device: torch.device | None = None,
+    n_clusters: int | None = None,
+) -> NeighbourGraph:
+    """Connect every observation with its fifteen nearest, those of its own batch.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, d)
+    clusters : ndarray of shape (n,)
+        The over-clustering, numbered from 0; −1 for noise.  Where at least half is noise, every
+        observation counts for the cluster that random walks from it reach most often; otherwise
+        noise is left out.  Observations on the wrong side of a border count for the cluster that
+        more than half of their neighbours are in.
+    batches : ndarray of shape (n,), optional
+    device : torch.device, optional
+        Where to search, if there are many observations.
+    n_clusters : int, optional
+        If there are clusters without an observation.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> graph = connect(X, (X[:, 0] > 0).astype(np.int64))
+    >>> graph.adjacency.shape, bool(graph.adjacency.sum() >= 100 * 15)
+    ((100, 100), True)
+    """
+    features = np.asarray(features, np.float64)
+    n_clusters = int(clusters.max()) + 1 if n_clusters is None else n_clusters
+    spread = bool((clusters < 0).mean() >= 0.5)
+    used = np.arange(len(clusters)) if spread else np.flatnonzero(clusters >= 0)
+    batches = np.zeros(len(clusters), np.int64) if batches is None else batches
+    features, clusters, batches = features[used], clusters[used], batches[used]
+    n = len(used)
+    adjacency = sparse.csr_array((n, n))
+    inverse_dimension = np.zeros(n)
+    for batch in np.unique(batches):
+        rows = np.flatnonzero(batches == batch)
+        if len(rows) < 2:
+            continue
+        width = min(N_NEIGHBOURS, len(rows) - 1)
+        here = np.unique(clusters[rows], return_inverse=True)[1] - int(clusters[rows].min() < 0)
+        found, distances = nearest(features[rows], width, here, device)
+        edges = (np.ones(found.size), (np.repeat(rows, width), rows[found].ravel()))
+        adjacency = adjacency + sparse.csr_array(edges, (n, n))
+        inverse_dimension[rows] = _inverse_dimension(distances)
+    adjacency = adjacency.maximum(adjacency.T).tocsr()
+    if spread:
+        clusters = _spread(adjacency, clusters)
+    clusters = _outvoted(adjacency, clusters, n_clusters)
+    return NeighbourGraph(adjacency, inverse_dimension, clusters, batches, features, n_clusters)
+
+
+def _inverse_dimension(distances: Matrix) -> NDArray[np.float64]:
+    """Levina and Bickel's (2004) estimate for each observation.
+
+    Neighbours in the very same place do not count; 0 if fewer than three are left.
+    """
+    apart = distances > 0
+    n_apart = apart.sum(axis=1)
+    far = distances[:, -1:]
+    logs = np.log(np.divide(far, distances, out=np.ones_like(distances), where=apart))
+    return np.where(n_apart >= 3, logs.sum(axis=1) / np.maximum(n_apart - 2, 1), 0.0)
+
+
+def _spread(adjacency: sparse.csr_array, clusters: Index) -> Index:
+    """Cluster in which random walks from each observation end most often; −1 if in none."""
+    inside = np.flatnonzero(clusters >= 0)
+    shape = (len(clusters), int(clusters.max()) + 1)
+    start = sparse.csr_array((np.ones(len(inside)), (inside, clusters[inside])), shape).toarray()
+    start = start.astype(np.float32)
+    share = start.copy()
+    step = sparse.diags_array(1 / np.maximum(adjacency.sum(axis=1), 1)).astype(np.float32)
+    walk = (step @ adjacency.astype(np.float32)).tocsr()
+    for _ in range(SPREADING_STEPS):
+        share = walk @ share
+        share[inside] = start[inside]
+    return np.where(share.max(axis=1) > 0, share.argmax(axis=1), -1)
+
+
+def _outvoted(adjacency: sparse.csr_array, clusters: Index, n_clusters: int) -> Index:
+    """The cluster that more than half of the neighbours are in, or the observation's own.
+
+    Clusters that would keep fewer than two observations keep all.
+    """
+    inside = np.flatnonzero(clusters >= 0)
+    shape = (len(clusters), n_clusters)
+    members = sparse.csr_array((np.ones(len(inside)), (inside, clusters[inside])), shape)
+    votes = (adjacency @ members).tocoo()
+    rows, candidates = votes.coords
+    won = (votes.data > 0.5 * votes.sum(axis=1)[rows]) & (clusters[rows] >= 0)
+    voted = clusters.copy()
+    voted[rows[won]] = candidates[won]
+    n_left = np.bincount(voted[inside], minlength=n_clusters)
+    lost = inside[n_left[clusters[inside]] < 2]
+    voted[lost] = clusters[lost]
+    return voted

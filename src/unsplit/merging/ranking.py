@@ -1,0 +1,246 @@
+"""Clusters that are still apart: how close any two are, and what merging changes.
+
+One class for each way to rank pairs: scores composed in closed form, linkage on a fixed matrix, a
+new estimate after every merge.  All speak of slots 0 … k−1; merging b into a empties slot b.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from unsplit._typing import Index, Matrix
+from unsplit.merging.contrast import Contrast
+from unsplit.merging.evidence import Columns, Mixtures
+from unsplit.pairwise.result import PairwiseTVD
+
+Estimate = Callable[[Index], PairwiseTVD]
+
+
+class Ranking(Protocol):
+    """How close clusters are, for the merging loop."""
+
+    statistic: str
+    unlinked: float
+    """From this distance on nothing links two clusters."""
+
+    def distances(self) -> Matrix:
+        """Ranking statistic of all pairs, shape (k, k), as things stand."""
+
+    def merge(self, a: int, b: int) -> Sequence[int]:
+        """Put b into a; which slots have new distances?"""
+
+    def row(self, a: int) -> Matrix:
+        """Ranking statistic between a and all slots, shape (k,)."""
+
+
+class Composed(Columns):
+    """Scores of merged clusters in closed form: z_ab = log((n_a e^z_a + n_b e^z_b)/(n_a + n_b)).
+
+    The ranking statistic is soft accuracy, 2·mean σ(z_own − z_other) − 1 over the held-out
+    observations of both: hard accuracy says 1 for all pairs that do not overlap, soft accuracy
+    still tells near from far.  Every observation counts once; for clusters of one size this is
+    the Le Cam distance, which lets every *cluster* count once and ranked a little worse.  With
+    batches it is the Le Cam distance within each, weighted as everywhere: a network leans towards
+    the cluster that is larger in a batch, and every observation counting once would take that for
+    a difference.
+
+    Parameters
+    ----------
+    view : PairwiseTVD
+        Whose scores are composed.
+    lookup : bool
+        As for :class:`Columns`.
+    """
+
+    statistic = "soft accuracy"
+    unlinked = np.inf
+
+    def __init__(self, view: PairwiseTVD, lookup: bool = True) -> None:
+        super().__init__(view, lookup)
+        k = view.n_clusters
+        self.own = self.z[np.arange(len(self.slot)), self.slot]
+        self.counts = self._sums_by_batch(np.ones(len(self.slot)))
+        self.soft_hits = np.stack([self._hits_of(a) for a in range(k)], axis=1)
+
+    def distances(self) -> Matrix:
+        """Soft accuracy of all pairs, as a distance in [0, 1]."""
+        k = self.z.shape[1]
+        hits, weight = np.zeros((k, k)), np.zeros((k, k))
+        for n, means in zip(self.counts, self.soft_hits, strict=True):
+            weights = self._weights(n[:, None], n)
+            hits += weights * means
+            weight += weights
+        return self._as_distance(hits + hits.T, weight + weight.T)
+
+    def merge(self, a: int, b: int) -> Sequence[int]:
+        """Compose the two score columns and count row and column a anew."""
+        super().merge(a, b)
+        self.counts[:, a] += self.counts[:, b]
+        self.counts[:, b] = 0
+        members = self.slot == a
+        self.own[members] = self.z[members, a]
+        self.soft_hits[:, a] = self._hits_of(a)
+        self.soft_hits[:, :, a] = self._hits_against(a)
+        return (a,)
+
+    def row(self, a: int) -> Matrix:
+        """Soft accuracy between a and all slots, as a distance."""
+        mine = self._weights(self.counts[:, [a]], self.counts)
+        theirs = self._weights(self.counts, self.counts[:, [a]])
+        hits = mine * self.soft_hits[:, a] + theirs * self.soft_hits[:, :, a]
+        return self._as_distance(hits.sum(axis=0), (mine + theirs).sum(axis=0))
+
+    def _weights(self, n: Matrix, n_other: Matrix) -> Matrix:
+        """What the soft hits of n observations against a cluster of n_other count."""
+        if len(self.counts) == 1:
+            return np.broadcast_to(n, np.broadcast_shapes(n.shape, n_other.shape))
+        return n * n_other / np.maximum(n + n_other, 1)
+
+    @staticmethod
+    def _as_distance(hits: Matrix, counts: Matrix) -> Matrix:
+        # Nothing is known about two clusters with nothing held out: they come last.
+        accuracy = np.where(counts > 0, hits / np.maximum(counts, 1), 1.0)
+        return np.clip(2 * accuracy - 1, 0.0, 1.0)
+
+    def _hits_of(self, a: int) -> Matrix:
+        """Mean soft hit of a's observations of each batch against every slot, shape (B, k).
+
+        1/2 if there are none.
+        """
+        means = np.full((len(self.counts), self.z.shape[1]), 0.5)
+        members = np.flatnonzero(self.slot == a)
+        for batch in np.unique(self.batch[members]):
+            inside = members[self.batch[members] == batch]
+            margins = self.own[inside, None] - self.z[inside]
+            means[batch] = expit(margins).mean(axis=0, dtype=np.float64)
+        return means
+
+    def _hits_against(self, a: int) -> Matrix:
+        """Mean soft hit of every slot's observations of each batch against a, shape (B, k)."""
+        sums = self._sums_by_batch(expit(self.own - self.z[:, a]))
+        return np.where(self.counts > 0, sums / np.maximum(self.counts, 1), 0.5)
+
+    def _sums_by_batch(self, values: Matrix) -> Matrix:
+        """Sums over the observations of each batch and slot, shape (B, k)."""
+        shape = self.result.scores.n_batches, self.z.shape[1]
+        place = self.batch * shape[1] + self.slot
+        sums = np.bincount(place, values, minlength=shape[0] * shape[1])
+        return sums.astype(np.float64, copy=False).reshape(shape)
+
+
+class Linked:
+    """Average, single or complete linkage on a matrix that stays as it is.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (k, k)
+    method : {"average", "single", "complete"}
+    statistic : str
+        What the matrix holds.
+    known : ndarray of shape (k, k), optional
+        Where it holds something: the rest does not count, until all of a pair is of that kind.
+    """
+
+    unlinked = np.inf
+
+    def __init__(
+        self,
+        matrix: Matrix,
+        method: str,
+        statistic: str,
+        known: NDArray[np.bool_] | None = None,
+    ) -> None:
+        self.matrix = np.array(matrix, np.float64)
+        self.method = method
+        self.statistic = statistic
+        # Pairs of initial clusters that two slots were compared by.
+        self.n_pairs = np.ones(self.matrix.shape) if known is None else known.astype(np.float64)
+
+    def distances(self) -> Matrix:
+        """The matrix as it stands."""
+        return self.matrix
+
+    def merge(self, a: int, b: int) -> Sequence[int]:
+        """Lance and Williams' update; every pair of initial clusters counts once, as in SciPy."""
+        pair, n_pairs = self.matrix[[a, b]], self.n_pairs[[a, b]]
+        total = n_pairs.sum(axis=0)
+        if self.method == "average":
+            known = (n_pairs * pair).sum(axis=0) / np.maximum(total, 1)
+        elif self.method == "single":
+            known = np.where(n_pairs > 0, pair, np.inf).min(axis=0)
+        else:
+            known = np.where(n_pairs > 0, pair, -np.inf).max(axis=0)
+        self.matrix[a] = self.matrix[:, a] = np.where(total > 0, known, pair[0])
+        self.matrix[a, a] = 0.0
+        self.n_pairs[a] = self.n_pairs[:, a] = total
+        return (a,)
+
+    def row(self, a: int) -> Matrix:
+        """Linkage distance between a and all slots."""
+        return self.matrix[a]
+
+
+class Reestimated:
+    """A new estimate after every merge, as in the paper.
+
+    Parameters
+    ----------
+    result : PairwiseTVD
+        Of the initial clusters.
+    estimate : callable
+        Takes the group of every initial cluster, numbered from 0, and returns the estimate for
+        the groups, in that order.
+    statistic : str
+        The divergence that ranks.
+    """
+
+    unlinked = np.inf
+
+    def __init__(self, result: PairwiseTVD, estimate: Estimate, statistic: str) -> None:
+        self.result = result
+        self.estimate = estimate
+        self.statistic = statistic
+        self.slot_of = np.arange(result.n_clusters)
+        self.stale = False
+
+    def distances(self) -> Matrix:
+        """The present estimate, infinite for empty slots."""
+        k, alive = len(self.slot_of), self._alive()
+        matrix = np.full((k, k), np.inf)
+        matrix[np.ix_(alive, alive)] = self._fresh().divergence(self.statistic)
+        return matrix
+
+    def merge(self, a: int, b: int) -> Sequence[int]:
+        """Note the merge; the next question makes the estimate."""
+        self.slot_of[self.slot_of == b] = a
+        self.stale = True
+        return self._alive().tolist()
+
+    def row(self, a: int) -> Matrix:
+        """The present estimate between a and all slots."""
+        k, alive = len(self.slot_of), self._alive()
+        row = np.full(k, np.inf)
+        row[alive] = self._fresh().divergence(self.statistic)[np.searchsorted(alive, a)]
+        return row
+
+    def contrast(self, a: int, b: int) -> Contrast:
+        """From the scores of the present estimate."""
+        left, right = np.searchsorted(self._alive(), [a, b])
+        return Mixtures(self._fresh()).contrast(int(left), int(right))
+
+    def p_value(self, a: int, b: int) -> float:
+        """Of the present estimate."""
+        left, right = np.searchsorted(self._alive(), [a, b])
+        return float(self._fresh().p_value[left, right])
+
+    def _alive(self) -> Index:
+        return np.unique(self.slot_of)
+
+    def _fresh(self) -> PairwiseTVD:
+        if self.stale:
+            self.result = self.estimate(np.searchsorted(self._alive(), self.slot_of))
+            self.stale = False
+        return self.result

@@ -1,0 +1,1 @@
+"""Networks: what they are made of, and how they are trained."""

@@ -1,0 +1,116 @@
+"""Untrained networks, and what can be asked of trained ones."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unsplit._typing import Index
+from unsplit.data.rows.base import Rows
+from unsplit.errors import InputError
+from unsplit.networks.backbones import Blur, Standardize, StandardizeSequences
+from unsplit.networks.heads import ScoreHead
+from unsplit.networks.registry import Augment, Recipe, augmentation_for
+from unsplit.networks.training.group import Network
+from unsplit.networks.training.sampling import Fold
+
+# Small networks can take many observations at once.
+BIG_BATCH = 4096
+
+
+def build_network(
+    rows: Rows,
+    fold: Fold,
+    recipe: Recipe,
+    n_clusters: int,
+    loss: str,
+    smooth: bool = False,
+    augment: Augment = "auto",
+) -> Network:
+    """An untrained network that standardises by the fold's training rows."""
+    parts: list[nn.Module] = []
+    if rows.kind == "sequences":
+        parts.append(StandardizeSequences(*rows.moments(fold.train)))
+    elif rows.kind != "counts":
+        parts.append(Standardize(*rows.moments(fold.train)))
+    if smooth:
+        _refuse_blur(rows)
+        parts.append(Blur())
+    augmentation = augmentation_for(augment, rows)
+    if augmentation is not None:
+        parts.append(augmentation)
+    parts.append(recipe.build(rows, fold.train, smooth))
+    body = nn.Sequential(*parts).to(rows.device)
+    head = ScoreHead(n_features_out(body, rows), n_clusters, loss)
+    most = BIG_BATCH if rows.kind in ("vectors", "counts") else 2 * recipe.training.batch_size
+    return Network(body, head, most).to(rows.device)
+
+
+def _refuse_blur(rows: Rows) -> None:
+    if rows.kind != "vectors":
+        raise InputError(f"smooth compares blurred vectors, but X holds {rows.kind}; leave it out.")
+
+
+@torch.no_grad()
+def n_features_out(body: nn.Sequential, rows: Rows) -> int:
+    """Width of the features, found by trying two rows."""
+    training = body.training
+    two = rows.take(torch.zeros(2, dtype=torch.long, device=rows.device))
+    shape = tuple(two.shape)
+    try:
+        probe = body.eval()(two)
+    except Exception as error:  # it may be anybody's network
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"backbone cannot take a batch of shape {shape}: {reason}") from error
+    body.train(training)
+    if not isinstance(probe, Tensor) or probe.ndim != 2 or len(probe) != 2 or not probe.numel():
+        got = tuple(probe.shape) if isinstance(probe, Tensor) else type(probe).__name__
+        raise InputError(
+            f"backbone must turn a batch (b, ...) into features (b, h), but turned {shape} into "
+            f"{got}; flatten its output."
+        )
+    if not torch.isfinite(probe).all():
+        raise InputError(
+            f"backbone returned NaN or infinite features for a batch of shape {shape}; the first "
+            f"layer to do so is {_first_bad_layer(body, two)}, whose output should be finite."
+        )
+    return int(probe.shape[1])
+
+
+def _first_bad_layer(body: nn.Sequential, batch: Tensor) -> str:
+    """Name and type of the first submodule whose output is not finite."""
+    found: list[str] = []
+
+    def look(name: str, module: nn.Module) -> Any:
+        def hook(_: nn.Module, __: Any, output: Any) -> None:
+            if isinstance(output, Tensor) and not torch.isfinite(output).all():
+                found.append(f"{name!r} ({type(module).__name__})")
+
+        return module.register_forward_hook(hook)
+
+    hooks = [look(name or "the backbone", module) for name, module in body[-1].named_modules()]
+    body.eval()(batch)
+    for hook in hooks:
+        hook.remove()
+    return found[0] if found else "another every time"
+
+
+@torch.no_grad()
+def with_merged_outputs(network: Network, groups: Index, sizes: Index) -> Network:
+    """A copy whose outputs are groups of the network's clusters, to be trained on from there.
+
+    A group's output starts at the size-weighted mean of its members' weights: the first term of
+    the composed score, which itself is no linear function of the features.
+    """
+    merged, old = copy.deepcopy(network), network.head
+    assert isinstance(old, ScoreHead)
+    device = old.weight.device
+    share = torch.zeros(int(groups.max()) + 1, len(groups), device=device)
+    share[groups, range(len(groups))] = torch.from_numpy(sizes).float().to(device)
+    share /= share.sum(dim=1, keepdim=True)
+    head = ScoreHead(old.in_features, len(share), old.loss_name).to(device)
+    head.weight.copy_(share @ old.weight)
+    head.bias.copy_(share @ old.bias)
+    merged.head = head
+    return merged

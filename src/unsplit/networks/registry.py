@@ -1,0 +1,195 @@
+"""Named networks: for which data, how they are built and how they are trained."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from torch import nn
+
+from unsplit._typing import Index
+from unsplit.data.rows.base import Rows
+from unsplit.data.rows.sequences import RaggedRows
+from unsplit.data.rows.vectors import CountRows
+from unsplit.errors import InputError
+from unsplit.networks.augmentation import ImageAugmentation, PointAugmentation, for_sequences
+from unsplit.networks.backbones import (
+    MLP,
+    AudioNet,
+    BagOfWords,
+    CountScaling,
+    PointNet2,
+    ResNet1d,
+    ResNet18,
+    SingleLayer,
+)
+from unsplit.networks.backbones.foreign import without_classifier
+from unsplit.networks.training.loop import TrainConfig
+
+Backbone = str | nn.Module | Callable[[], nn.Module]
+
+# Convolutions with batch normalisation: decay as usual for them, not as for small networks.
+DEEP = TrainConfig(learning_rate=1e-3, weight_decay=0.1, batch_size=256)
+CLOUDS = replace(DEEP, learning_rate=3e-4, batch_size=64)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A network and what goes with it.
+
+    Parameters
+    ----------
+    name : str
+    kind : str or None
+        The data it is for; None for any.
+    build : callable
+        From rows, those of them to train on, and whether blurred densities are to be learned, to
+        an untrained backbone.
+    training : TrainConfig
+    """
+
+    name: str
+    kind: str | None
+    build: Callable[[Rows, Index, bool], nn.Module]
+    training: TrainConfig = field(default_factory=TrainConfig)
+
+
+def _mlp(rows: Rows, train: Index, smooth: bool) -> nn.Module:
+    # Blurred densities are simple, and a narrow network learns them three times sooner.
+    return MLP(rows.shape[0], 128 if smooth else 256, normalize=not smooth)
+
+
+def _single_layer(rows: Rows, train: Index, smooth: bool) -> nn.Module:
+    if isinstance(rows, RaggedRows):
+        raise InputError('sequences of different lengths need another backbone; use "resnet1d".')
+    return SingleLayer(rows.shape)
+
+
+def _resnet18(rows: Rows, train: Index, smooth: bool) -> nn.Module:
+    channels, *size = rows.shape
+    return ResNet18(channels, min(size))
+
+
+def _pointnet(rows: Rows, train: Index, smooth: bool) -> nn.Module:
+    return PointNet2(rows.shape[1])
+
+
+def _resnet1d(rows: Rows, train: Index, smooth: bool) -> nn.Module:
+    return ResNet1d(rows.shape[0] - 1, rows.shape[1])
+
+
+def _logmel(rows: Rows, train: Index, smooth: bool) -> nn.Module:
+    if rows.rate is None:
+        raise InputError(
+            'backbone "logmel" needs to know how many samples there are per second; read the sound '
+            'with unsplit.data.readers.sound.Audio, or use "resnet1d".'
+        )
+    return AudioNet(rows.rate)
+
+
+def _bag(rows: Rows, train: Index, smooth: bool) -> nn.Module:
+    assert isinstance(rows, CountRows)
+    return BagOfWords(rows.n_features, scaling=CountScaling.of(rows.values[train]))
+
+
+RECIPES = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe("mlp", "vectors", _mlp),
+        Recipe("bag-of-words", "counts", _bag),
+        Recipe("resnet18", "images", _resnet18, DEEP),
+        Recipe("pointnet++", "points", _pointnet, CLOUDS),
+        Recipe("resnet1d", "sequences", _resnet1d, DEEP),
+        Recipe("logmel", "sequences", _logmel, DEEP),
+        Recipe("single-layer", None, _single_layer),
+    )
+}
+
+
+def wanted_kind(backbone: Backbone) -> str | None:
+    """The kind of data that a backbone is for, None if that is left to the data.
+
+    Examples
+    --------
+    >>> wanted_kind("resnet18"), wanted_kind("auto")
+    ('images', None)
+    """
+    if backbone == "auto" or callable(backbone):
+        return None
+    if not isinstance(backbone, str) or backbone not in RECIPES:
+        raise InputError(
+            f'backbone must be "auto", {", ".join(repr(name) for name in RECIPES)}, a '
+            f"torch.nn.Module or a function that makes one, got {backbone!r}."
+        )
+    return RECIPES[backbone].kind
+
+
+def recipe_for(backbone: Backbone, rows: Rows) -> Recipe:
+    """The network that was asked for, or the one for this kind of data."""
+    if isinstance(backbone, str):
+        recipe = RECIPES[default_name(rows) if backbone == "auto" else backbone]
+        if recipe.kind not in (None, rows.kind):
+            raise InputError(
+                f'backbone "{recipe.name}" is for {recipe.kind}, but X holds {rows.kind}; use '
+                f'"{default_name(rows)}".'
+            )
+        return recipe
+    training = TrainConfig() if rows.kind == "vectors" else DEEP
+
+    def build(rows: Rows, train: Index, smooth: bool) -> nn.Module:
+        # A copy even of what a function made: it may give the same one every time.
+        return without_classifier(copy.deepcopy(_network_of(backbone)))
+
+    return Recipe(_name_of(backbone), None, build, training)
+
+
+def _network_of(backbone: nn.Module | Callable[[], nn.Module]) -> nn.Module:
+    if isinstance(backbone, nn.Module):
+        return backbone
+    advice = "pass a torch.nn.Module or a function that makes one from nothing"
+    try:
+        made = backbone()
+    except TypeError as error:
+        raise InputError(
+            f"backbone {_name_of(backbone)!r} could not make a network ({error}); {advice}."
+        ) from error
+    if not isinstance(made, nn.Module):
+        raise InputError(
+            f"backbone {_name_of(backbone)!r} made something of type {type(made).__name__}; "
+            f"{advice}."
+        )
+    return made
+
+
+def _name_of(backbone: nn.Module | Callable[[], nn.Module]) -> str:
+    return str(getattr(backbone, "__name__", type(backbone).__name__))
+
+
+def default_name(rows: Rows) -> str:
+    """The backbone that "auto" means."""
+    if rows.kind == "sequences":
+        return "resnet1d" if rows.rate is None else "logmel"
+    names = {
+        "vectors": "mlp",
+        "counts": "bag-of-words",
+        "images": "resnet18",
+        "points": "pointnet++",
+    }
+    return names[rows.kind]
+
+
+Augment = str | bool | nn.Module
+
+
+def augmentation_for(augment: Augment, rows: Rows) -> nn.Module | None:
+    """What to do to batches in training: nothing, what is safe for this kind, or as told."""
+    if isinstance(augment, nn.Module):
+        return copy.deepcopy(augment)
+    if augment is False:
+        return None
+    if augment not in ("auto", True):
+        raise InputError(f'augment must be "auto", False or a torch.nn.Module, got {augment!r}.')
+    if rows.kind == "images":
+        return ImageAugmentation.for_images(rows.shape[0])
+    if rows.kind == "points":
+        return PointAugmentation.for_points()
+    return for_sequences() if rows.kind == "sequences" else None

@@ -1,0 +1,193 @@
+"""Networks of several folds that take their training steps together."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from unsplit._typing import Index
+from unsplit.data.rows.base import Rows
+from unsplit.devices import mixed_precision
+from unsplit.errors import InputError
+from unsplit.networks.heads import PairMatrixHead, ScoreHead
+from unsplit.networks.training.sampling import Fold
+
+# Elements of the largest score block held at once (64 MiB in float32).
+BLOCK_ELEMENTS = 2**24
+
+
+class Network(nn.Module):
+    """A backbone and a head.
+
+    ``most_at_once`` is how many observations it should be given at a time.
+    """
+
+    def __init__(
+        self, backbone: nn.Module, head: ScoreHead | PairMatrixHead, most_at_once: int = 4096
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+        self.most_at_once = most_at_once
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of x."""
+        return self.head(self.backbone(x))
+
+
+class Group(ABC):
+    """One or more networks, each with its own rows, stepping as one.
+
+    What is trained has a running mean, which is what is tried; the best mean is kept.
+    """
+
+    def __init__(self, networks: Sequence[Network], folds: Sequence[Fold]) -> None:
+        self.networks = networks
+        self.folds = folds
+        self.head = networks[0].head
+        self.device = next(networks[0].parameters()).device
+        self.steps_taken = 0
+        self.optimizer: torch.optim.Optimizer
+
+    @abstractmethod
+    def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
+        """Scores of a batch as :meth:`read` gives it."""
+
+    @abstractmethod
+    def keep(self, mask: NDArray[np.bool_]) -> None:
+        """Remember the present mean weights of the networks in ``mask``."""
+
+    @abstractmethod
+    def restore(self) -> None:
+        """Write the remembered weights into the networks and ready them for use."""
+
+    @abstractmethod
+    def averaged(self) -> Sequence[Network]:
+        """The networks with their mean weights, ready to be tried but not to be changed."""
+
+    @abstractmethod
+    def average(self, share: float) -> None:
+        """Move the running mean by this share towards the present weights."""
+
+    @abstractmethod
+    def at_once(self) -> int:
+        """Observations of each network to try at a time."""
+
+    def shaped(self, index: Tensor) -> Tensor:
+        """Row indices (m, b) as the networks want them."""
+        return index
+
+    @abstractmethod
+    def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
+        """Ready the mean weights to be tried; these batches were trained on."""
+
+    def run(self, batches: Tensor, rows: Rows, clusters: Tensor, averaging: float) -> float:
+        """One step per batch of row indices (steps, m, b); the mean loss per network."""
+        self.train(True)
+        total = torch.zeros((), device=self.device)
+        batches = batches.to(self.device)
+        shaped = [self.shaped(index) for index in batches]
+        for index, x in zip(shaped, rows.stream(shaped), strict=True):
+            with mixed_precision(self.device):
+                scores = self.scores(x)
+            loss = self.head.loss(scores, clusters[index]).sum()
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            self.optimizer.step()
+            self.steps_taken += 1
+            # Early on, forget quickly: the first weights are no good.
+            decay = min(averaging, self.steps_taken / (self.steps_taken + 9))
+            self.average(1 - decay)
+            total += loss.detach()
+        self.settle(shaped, rows)
+        mean = float(total) / (len(batches) * len(self.networks))
+        if not np.isfinite(mean):
+            raise InputError(
+                f"the loss became {mean} within {self.steps_taken} steps of training; look for "
+                "extreme values in the data, or lower the learning rate of your own network."
+            )
+        return mean
+
+    @torch.no_grad()
+    def watched_accuracy(self, rows: Rows, clusters: Tensor) -> NDArray[np.float64]:
+        """A of each network's mean weights on its fold's ``watch`` rows; NaN if there are none."""
+        self.train(False)
+        k = self.head.n_clusters
+        hits = torch.zeros(len(self.networks), k, dtype=torch.float64)
+        counts = torch.zeros_like(hits)
+        watch = [fold.watch for fold in self.folds]
+        most = max(1, min(self.at_once(), BLOCK_ELEMENTS // (k * len(watch))))
+        chunks = list(padded_chunks(watch, most))
+        shaped = [self.shaped(index.to(self.device)) for index, _ in chunks]
+        for (_, valid), index, x in zip(chunks, shaped, rows.stream(shaped), strict=True):
+            own = clusters[index].clamp(min=0)  # padding may point at noise
+            with mixed_precision(self.device):
+                scores = self.scores(x, of_mean=True)
+            refuse_gaps(scores, index)
+            found = mean_hit(self.head.margins(scores, own)).cpu().double().reshape(valid.shape)
+            own = own.cpu().reshape(valid.shape)
+            hits.scatter_add_(1, own, found * valid)
+            counts.scatter_add_(1, own, valid)
+        return _mean_of_nonempty(hits.numpy(), counts.numpy())
+
+    @abstractmethod
+    def train(self, training: bool) -> None:
+        """Switch between training and trying."""
+
+
+def adam(
+    params: Iterable[Tensor], learning_rate: float, weight_decay: float, device: torch.device
+) -> torch.optim.Optimizer:
+    """Adam with decoupled decay, in one kernel where that exists."""
+    fused = device.type in ("cpu", "cuda")
+    return torch.optim.AdamW(params, lr=learning_rate, weight_decay=weight_decay, fused=fused)
+
+
+def mean_hit(margins: Tensor) -> Tensor:
+    """Share of the other clusters that an observation's own cluster beats; ties count half."""
+    k = margins.shape[-1]
+    hits = (margins > 0).sum(-1) + (margins == 0).sum(-1) / 2
+    # The own column is a tie.
+    return (hits - 0.5) / (k - 1)
+
+
+def refuse_gaps(values: Tensor, index: Tensor) -> None:
+    """Refuse what a network gave for the rows at ``index``, shape (*index.shape, ...), if NaN.
+
+    Such a score would count as a miss, as if the network had been wrong.
+    """
+    bad = ~torch.isfinite(values).flatten(index.ndim).all(dim=-1)
+    if bad.any():
+        raise InputError(
+            f"the network gives NaN or infinity for observation {int(index[bad][0])}; look for "
+            "such values in it, or for a division by zero in your own network."
+        )
+
+
+def padded_chunks(indices: Sequence[Index], size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Walk several index lists side by side: (m, ≤ size) rows, and 1.0 where they are real."""
+    longest = max(len(index) for index in indices)
+    padded = torch.zeros(len(indices), longest, dtype=torch.long)
+    valid = torch.zeros(len(indices), longest, dtype=torch.float64)
+    for i, index in enumerate(indices):
+        padded[i, : len(index)] = torch.from_numpy(index)
+        valid[i, : len(index)] = 1.0
+    for start in range(0, longest, size):
+        yield padded[:, start : start + size], valid[:, start : start + size]
+
+
+def _mean_of_nonempty(
+    sums: NDArray[np.float64], counts: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Mean over clusters of the clusters' means, leaving out empty ones; NaN if all are."""
+    means = sums / np.maximum(counts, 1)
+    n_seen = (counts > 0).sum(axis=1)
+    return np.where(n_seen > 0, means.sum(axis=1) / np.maximum(n_seen, 1), np.nan)
+
+
+def is_batch_norm(module: nn.Module) -> bool:
+    """Whether a module's statistics come from the batches it saw."""
+    return isinstance(module, nn.modules.batchnorm._BatchNorm)

@@ -1,0 +1,209 @@
+"""Every divergence from the same scores.
+
+Score differences estimate log density ratios, so a mean of a function of the margin over held-out
+observations of two clusters, each cluster weighing one half, is an f-divergence of the pair.
+All results are symmetric (k, k) arrays in [0, 1] with a zero diagonal.
+
+A cluster with nothing held out counts as if every margin were zero: no evidence either way.
+
+With batches, pairs are compared within each batch in which both clusters were held out, and means
+are means over these batches.  Pairs without such a batch get the distance 1.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from unsplit._typing import Index, Matrix
+from unsplit.errors import InputError
+from unsplit.networks.training.group import BLOCK_ELEMENTS
+from unsplit.pairwise.batch_effects import pair_weights
+from unsplit.pairwise.scores import FoldScores, HeldoutScores
+
+
+def hit(margin: Tensor) -> Tensor:
+    """1 where the own cluster wins, 1/2 for a tie: its mean is balanced accuracy."""
+    return (margin > 0).float() + (margin == 0).float() / 2
+
+
+def _log2_sigmoid(margin: Tensor) -> Tensor:
+    return F.logsigmoid(margin) / math.log(2)
+
+
+def _sech_of_half(margin: Tensor) -> Tensor:
+    return 1 / torch.cosh(margin / 2)
+
+
+# name: (function of the margin, its balanced mean to the divergence)
+_OF_MARGINS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Matrix], Any]]] = {
+    # Total variation: sup |P(Z) − Q(Z)|.
+    "tv": (hit, lambda mean: 2 * mean - 1),
+    # Le Cam / triangular: ½∫(p − q)²/(p + q), from soft accuracy.
+    "lecam": (torch.sigmoid, lambda mean: 2 * mean - 1),
+    # Jensen–Shannon in bits, from the logistic loss.
+    "js": (_log2_sigmoid, lambda mean: 1 + mean),
+    # Hellinger: √(1 − ∫√(pq)); bounded terms, since √(pq)/((p+q)/2) = sech of half the log ratio.
+    "hellinger": (_sech_of_half, lambda mean: np.sqrt(np.clip(1 - mean, 0, 1))),
+}
+
+NAMES = (*_OF_MARGINS, "overlap", "auc")
+"""The divergences there are."""
+
+
+def divergence(scores: HeldoutScores, name: str, device: torch.device) -> Matrix:
+    """The divergence called ``name`` for every pair."""
+    if name in _OF_MARGINS:
+        function, transform = _OF_MARGINS[name]
+        directed = directed_means(scores, function, device)
+        return _as_distance(transform((directed + directed.T) / 2))
+    if name == "overlap":
+        return _as_distance(overlap_distance(scores, device))
+    if name == "auc":
+        return _as_distance(2 * _area(scores, device) - 1)
+    raise InputError(f"there is no divergence {name!r}; choose one of {', '.join(NAMES)}.")
+
+
+def directed_means(
+    scores: HeldoutScores, function: Callable[[Tensor], Tensor], device: torch.device
+) -> Matrix:
+    """Mean over the held-out observations of cluster i of function(z_i − z_j), at [i, j]."""
+    if scores.cells is None:
+        return _means(scores, function, device)
+    same, different = (
+        float(function(torch.tensor(margin, device=device))) for margin in (0.0, math.inf)
+    )
+    means = mean_over_batches(scores, lambda b: _means(scores, function, device, b), different)
+    np.fill_diagonal(means, same)
+    return means
+
+
+def mean_over_batches(
+    scores: HeldoutScores, of_batch: Callable[[int], Matrix], unknown: float
+) -> Matrix:
+    """Weighted mean of a (k, k) matrix of each batch; ``unknown`` for pairs that share none."""
+    k = scores.n_clusters
+    total, weight = np.zeros((k, k)), np.zeros((k, k))
+    for batch, counts in enumerate(scores.batch_counts):
+        weights = pair_weights(counts)
+        total += weights * of_batch(batch)
+        weight += weights
+    return np.divide(total, weight, out=np.full((k, k), unknown), where=weight > 0)
+
+
+def _means(
+    scores: HeldoutScores,
+    function: Callable[[Tensor], Tensor],
+    device: torch.device,
+    batch: int | None = None,
+) -> Matrix:
+    """:func:`directed_means` of one batch, or of all observations."""
+    k = scores.n_clusters
+    sums = torch.zeros(k, k, dtype=torch.float64, device=device)
+    for block, clusters in scores.blocks(device, batch):
+        own = block.gather(1, clusters[:, None])
+        # Rows come ordered by cluster: summing runs, unlike index_add, is exact and repeatable
+        # on a GPU too.
+        present, lengths = torch.unique_consecutive(clusters, return_counts=True)
+        sums[present] += torch.segment_reduce(function(own - block), "sum", lengths=lengths)
+    counts = torch.from_numpy(_counts(scores, batch)).to(device)
+    sums /= counts.clamp(min=1)[:, None]
+    sums[counts == 0] = function(torch.zeros((), device=device)).double()
+    return sums.cpu().numpy()
+
+
+def _counts(scores: HeldoutScores, batch: int | None) -> Index:
+    return scores.counts.sum(axis=0) if batch is None else scores.batch_counts[batch]
+
+
+def overlap_distance(scores: HeldoutScores, device: torch.device) -> Matrix:
+    """1 − ⟨p_i, p_j⟩ / √(⟨p_i, p_i⟩⟨p_j, p_j⟩), before it is cut off."""
+    if scores.cells is None:
+        return 1 - _cosine(inner_products(scores, device))
+    return mean_over_batches(
+        scores, lambda batch: 1 - _cosine(inner_products(scores, device, batch)), 1.0
+    )
+
+
+def inner_products(scores: HeldoutScores, device: torch.device, batch: int | None = None) -> Matrix:
+    """⟨p_i, p_j⟩ over all held-out observations, each cluster weighing the same.
+
+    With π the softmax of the scores this is the mean of π_i π_j.  It uses every observation, not
+    only those of clusters i and j.
+    """
+    k = scores.n_clusters
+    total = torch.zeros(k, k, dtype=torch.float64, device=device)
+    counts = torch.from_numpy(_counts(scores, batch)).to(device)
+    for block, clusters in scores.blocks(device, batch):
+        share = torch.softmax(block, dim=1)
+        total += (share / counts[clusters][:, None]).T @ share
+    return total.cpu().numpy()
+
+
+def rank_sums(scores: HeldoutScores, device: torch.device) -> Matrix:
+    """Mann–Whitney U of z_i − z_j between the clusters of each pair, summed over the strata.
+
+    Within a stratum, U counts the pairs (a of i, b of j) with a above b, ties one half.
+    """
+    k = scores.n_clusters
+    U = torch.zeros(k, k, dtype=torch.float64, device=device)
+    for fold in scores.on(device):
+        own = torch.cat([z.gather(1, c[:, None]).squeeze(1) for z, c in fold.blocks()])
+        step = max(1, BLOCK_ELEMENTS // (8 * max(k, len(own))))
+        for first in range(0, k, step):
+            some = slice(first, min(first + step, k))
+            U[some] += _fold_rank_sums(fold, own, some)
+    return ((U + U.T) / 2).cpu().numpy()
+
+
+def _fold_rank_sums(fold: FoldScores, own: Tensor, some: slice) -> Tensor:
+    """U between clusters ``some`` and all clusters, in one stratum."""
+    k, n_some, device = len(fold.bias), some.stop - some.start, own.device
+    result = torch.zeros(n_some, k, dtype=torch.float64, device=device)
+    bounds = torch.tensor([some.start, some.stop], device=device)
+    start, stop = torch.searchsorted(fold.clusters, bounds).tolist()
+    if start == stop:
+        return result
+    mine = slice(start, stop)
+    local = fold.clusters[mine] - some.start
+    # z_i − z_j of the observations of j (below), and of those of i (above), for i in some.
+    below = fold.of(slice(None), some).T - own
+    above = own[mine][:, None] - fold.of(mine, slice(None))
+    pair_below = torch.arange(n_some, device=device)[:, None] * k + fold.clusters
+    pair_above = local[:, None] * k + torch.arange(k, device=device)
+    # Order by pair, then value, in one integer key, so that all pairs are counted by one search.
+    values = torch.cat([below.flatten(), above.flatten()])
+    _, rank = torch.unique(values, return_inverse=True)
+    key = torch.cat([pair_below.flatten(), pair_above.flatten()]) * len(values) + rank
+    key_below, key_above = key.split([below.numel(), above.numel()])
+    key_below = key_below.sort().values
+    first = torch.searchsorted(key_below, pair_above.flatten() * len(values))
+    lower = torch.searchsorted(key_below, key_above) - first
+    upper = torch.searchsorted(key_below, key_above, right=True) - first
+    won = ((lower + upper).double() / 2).view(stop - start, k)
+    present, lengths = torch.unique_consecutive(local, return_counts=True)
+    result[present] = torch.segment_reduce(won, "sum", lengths=lengths)
+    return result
+
+
+def _area(scores: HeldoutScores, device: torch.device) -> Matrix:
+    n_pairs = np.einsum("fi,fj->ij", scores.counts, scores.counts).astype(float)
+    U = rank_sums(scores, device)
+    # Without batches, a cluster with nothing held out is a coin toss.
+    unknown = 0.5 if scores.cells is None else 1.0
+    return np.where(n_pairs > 0, U / np.maximum(n_pairs, 1), unknown)
+
+
+def _cosine(inner: Matrix) -> Matrix:
+    length = np.sqrt(np.maximum(np.diag(inner), np.finfo(float).tiny))
+    return inner / length / length[:, None]
+
+
+def _as_distance(values: Matrix) -> Matrix:
+    values = np.clip((values + values.T) / 2, 0.0, 1.0)
+    np.fill_diagonal(values, 0.0)
+    return values

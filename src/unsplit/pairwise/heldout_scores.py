@@ -1,0 +1,268 @@
+"""Trained networks and what they say about observations they have not seen."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from unsplit._typing import Index
+from unsplit.data.labels import EncodedLabels
+from unsplit.data.rows.base import Rows
+from unsplit.devices import device_for_sums
+from unsplit.networks.build import with_merged_outputs
+from unsplit.networks.training.group import Group, Network, refuse_gaps
+from unsplit.networks.training.loop import EpochRecord, History, TrainConfig, train
+from unsplit.networks.training.sampling import Fold
+from unsplit.pairwise import statistics as stats
+from unsplit.pairwise.batch_effects import Cells, comparable_pairs
+from unsplit.pairwise.calibration import best_factor, scaled
+from unsplit.pairwise.divergences import directed_means, hit
+from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.scores import HeldoutScores
+from unsplit.randomness import generator_of, private_randomness
+
+Progress = Callable[[EpochRecord], None]
+
+# Merged outputs start close to where they should be; a few passes settle the rest.
+WARM_EPOCHS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Networks that were trained, on what, and the estimate they gave.
+
+    ``clusters`` numbers rows as the networks do; ``names`` turns that into ``cells``, which are in
+    the order of ``result.cluster_ids`` and, if there are batches, of those.
+    """
+
+    rows: Rows
+    clusters: Index
+    folds: list[Fold]
+    networks: list[Network]
+    names: Index
+    cells: Cells
+    result: PairwiseTVD
+    config: TrainConfig
+    recipe_name: str
+
+    @property
+    def scorer(self) -> "Scorer":
+        """What is needed to judge new observations, without the old ones."""
+        shares = self.cells.sizes / self.result.sizes[self.cells.cluster]
+        cells = self.cells.cluster[self.names], np.log(shares[self.names])
+        return Scorer(self.networks, *cells, self.rows.first(1), self.result.temperature)
+
+    @torch.no_grad()
+    def homes(self) -> Index:
+        """Where the networks put clusters that could hold nothing out, shape (k,).
+
+        The cluster of at least two to which the networks give more than half of the probability,
+        all of such clusters weighing the same; −1 if there is none, and for all other clusters.
+        """
+        result = self.result
+        homes = np.full(result.n_clusters, -1, np.int64)
+        small = np.flatnonzero(result.too_small)
+        if len(small) == 0 or self.cells.n_batches > 1:
+            return homes
+        index = np.flatnonzero(np.isin(self.cells.of_rows, small))
+        known = torch.from_numpy(~result.too_small)
+        share = np.zeros((len(index), int(known.sum())))
+        for network in self.networks:
+            features = np.empty((len(index), network.head.in_features), np.float32)
+            _write_features(features, network, self.rows, index)
+            scores = network.head(torch.from_numpy(features).to(self.rows.device)).cpu()
+            in_order = scores[:, np.argsort(self.names)].double()[:, known] / result.temperature
+            share += torch.softmax(in_order, dim=1).numpy() / len(self.networks)
+        sure = share.max(axis=1) > 0.5
+        best = np.flatnonzero(~result.too_small)[share.argmax(axis=1)]
+        homes[self.cells.of_rows[index[sure]]] = best[sure]
+        return homes
+
+    def merged(self, groups: Index, random_state: object) -> "Fitted":
+        """Join clusters and train on from the present weights for a few epochs.
+
+        ``groups`` has the new cluster of each of ``result.cluster_ids``, numbered from 0.
+        """
+        rng = generator_of(random_state)
+        cells, cell_of = self.cells.joined(groups)
+        merged, sizes = cell_of[self.names], self.cells.sizes[self.names]
+        config = replace(self.config, epochs=WARM_EPOCHS, patience=WARM_EPOCHS // 2)
+        with private_randomness(int(rng.integers(2**63)), self.rows.device):
+            networks = [with_merged_outputs(net, merged, sizes) for net in self.networks]
+            scores, history = heldout_scores(
+                networks, self.rows, cells.of_rows, self.folds, config, rng
+            )
+        clusters = np.where(cells.of_rows < 0, -1, cells.cluster[cells.of_rows])
+        labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
+        return replace(
+            self,
+            clusters=cells.of_rows,
+            networks=networks,
+            names=np.arange(len(cells.cluster)),
+            cells=cells,
+            result=summarize(scores, cells, history, labels),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Scorer:
+    """Networks for new observations, which are measured as those in ``like`` were.
+
+    Each output belongs to a cluster, and holds a share of it, given as a logarithm.  Scores are
+    divided by the ``temperature``, as the held-out ones were.
+    """
+
+    networks: list[Network]
+    clusters: Index
+    log_shares: NDArray[np.float64]
+    like: Rows
+    temperature: float = 1.0
+
+    @torch.no_grad()
+    def log_posterior(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Log-probability of each cluster, all weighing the same; mean over the networks.
+
+        A cluster's density is the mixture of those it has in the batches, whose sizes count.
+        Shape (n, k), in the order of ``PairwiseTVD.cluster_ids``.
+        """
+        new = self.like.another(X)
+        index = np.arange(len(new))
+        total = np.zeros((len(new), int(self.clusters.max()) + 1))
+        for network in self.networks:
+            features = np.empty((len(new), network.head.in_features), np.float32)
+            _write_features(features, network, new, index)
+            scores = network.head(torch.from_numpy(features).to(new.device)).double()
+            scores = scores / self.temperature
+            total += self._of_clusters(scores).cpu().numpy()
+        return total / len(self.networks)
+
+    def _of_clusters(self, scores: Tensor) -> Tensor:
+        """Log-probabilities (n, k) of clusters from scores of outputs."""
+        k = int(self.clusters.max()) + 1
+        clusters = torch.from_numpy(self.clusters).to(scores.device)
+        if len(clusters) == k:
+            return torch.log_softmax(scores, dim=1)[:, clusters.argsort()]
+        scores = scores + torch.from_numpy(self.log_shares).to(scores.device)
+        joint = torch.stack([scores[:, clusters == c].logsumexp(dim=1) for c in range(k)], dim=1)
+        return torch.log_softmax(joint, dim=1)
+
+
+def heldout_scores(
+    networks: Sequence[Network],
+    rows: Rows,
+    clusters: Index,
+    folds: Sequence[Fold],
+    config: TrainConfig,
+    rng: np.random.Generator,
+    on_epoch: Progress | None = None,
+    names: Index | None = None,
+) -> tuple[HeldoutScores, History]:
+    """Train one network per fold and score each fold's ``test`` rows with it.
+
+    The scores call cluster c ``names[c]``, if there are names.
+    """
+    on_device = torch.from_numpy(clusters).to(next(networks[0].parameters()).device)
+    history = train(networks, rows, on_device, folds, config, rng, on_epoch)
+    names = np.arange(networks[0].head.n_clusters) if names is None else names
+    return scores_of(networks, rows, clusters, [fold.test for fold in folds], names), history
+
+
+def scores_of(
+    networks: Sequence[Network],
+    rows: Rows,
+    clusters: Index,
+    tests: Sequence[Index],
+    names: Index,
+) -> HeldoutScores:
+    """Score for every network the rows that it is tested on."""
+    device = next(networks[0].parameters()).device
+    # In their last order from the start: of many observations, a second copy would be a lot.
+    tests = [test[np.lexsort((test, names[clusters[test]]))] for test in tests]
+    test_rows = np.concatenate(tests)
+    features = np.empty((len(test_rows), networks[0].head.in_features), np.float32)
+    places = np.split(features, np.cumsum([len(test) for test in tests])[:-1])
+    for network, test, place in zip(networks, tests, places, strict=True):
+        _write_features(place, network, rows, test)
+    columns = torch.from_numpy(np.argsort(names)).to(device)
+    return HeldoutScores(
+        features=features,
+        weights=np.stack([n.head.weight[columns].detach().cpu().numpy() for n in networks]),
+        bias=np.stack([n.head.bias[columns].detach().cpu().numpy() for n in networks]),
+        clusters=names[clusters[test_rows]],
+        folds=np.repeat(np.arange(len(tests)), [len(test) for test in tests]),
+        rows=test_rows,
+    )
+
+
+def within_batches(scores: HeldoutScores, cells: Cells) -> HeldoutScores:
+    """Scores for clusters from scores for cells: an observation's are those of its own batch.
+
+    Cells are ordered by batch, then by cluster, so rows are in their order already.
+    """
+    if cells.n_batches == 1:
+        return scores
+    n_folds, n_batches, k = scores.n_folds, cells.n_batches, int(cells.cluster.max()) + 1
+    width = scores.features.shape[1]
+    weights = np.zeros((n_folds, n_batches, k, width), np.float32)
+    bias = np.full((n_folds, n_batches, k), -np.inf, np.float32)
+    weights[:, cells.batch, cells.cluster] = scores.weights
+    bias[:, cells.batch, cells.cluster] = scores.bias
+    return replace(
+        scores,
+        weights=weights.reshape(-1, k, width),
+        bias=bias.reshape(-1, k),
+        clusters=cells.cluster[scores.clusters],
+        batches=cells.batch[scores.clusters],
+        cells=cells.table,
+    )
+
+
+def accuracy_within_batches(group: Group, rows: Rows, cells: Cells) -> NDArray[np.float64]:
+    """A of each network's mean weights on its fold's ``watch`` rows, compared within batches.
+
+    It is the ``mean_accuracy`` of the estimate that these networks would give.  They number
+    clusters as ``cells`` does.
+    """
+    names = np.arange(len(cells.cluster))
+    found = []
+    for network, fold in zip(group.averaged(), group.folds, strict=True):
+        scores = scores_of([network], rows, cells.of_rows, [fold.watch], names)
+        scores = within_batches(scores, cells)
+        hit_rate = directed_means(scores, hit, device_for_sums())
+        comparable = comparable_pairs(scores.batch_counts)
+        found.append(stats.mean_accuracy(stats.balanced_accuracy(hit_rate), comparable))
+    return np.array(found)
+
+
+def summarize(
+    scores: HeldoutScores, cells: Cells, history: History, labels: EncodedLabels
+) -> PairwiseTVD:
+    """Make scores as sure as they should be, and count the hits of all pairs."""
+    factor = best_factor(scores)
+    scores = within_batches(scaled(scores, factor), cells)
+    return PairwiseTVD(
+        cluster_ids=labels.cluster_ids,
+        sizes=np.bincount(labels.clusters[labels.clusters >= 0]),
+        n_heldout=scores.counts.sum(axis=0),
+        hit_rate=directed_means(scores, hit, device_for_sums()),
+        scores=scores,
+        history=history,
+        n_noise=labels.n_noise,
+        temperature=1 / factor,
+    )
+
+
+@torch.no_grad()
+def _write_features(found: NDArray[np.float32], network: Network, rows: Rows, index: Index) -> None:
+    """Write the features of the rows at ``index`` into ``found``."""
+    places = torch.from_numpy(index).to(rows.device)
+    batches = [batch for batch in places.split(network.most_at_once) if len(batch)]
+    done = 0
+    for batch, x in zip(batches, rows.stream(batches), strict=True):
+        features = network.backbone(x).float()
+        refuse_gaps(features, batch)
+        found[done : done + len(batch)] = features.cpu().numpy()
+        done += len(batch)

@@ -1,0 +1,178 @@
+"""Held-out scores of all observations for all clusters, stored as what they are made of."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unsplit._typing import Index
+from unsplit.networks.training.group import BLOCK_ELEMENTS
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class HeldoutScores:
+    """Scores z = features · weightsᵀ + bias, never as one n × k matrix unless asked for.
+
+    With h features, n·h + K·k·h numbers stand for n·k, which is what keeps a large k affordable.
+    Rows are ordered by stratum, then by cluster.  A stratum is a fold or, where clusters are
+    compared within batches, one batch of a fold: fold · B + batch.  Only scores of one stratum can
+    be compared.
+
+    Parameters
+    ----------
+    features : ndarray of shape (m, h)
+        Of the held-out observations, each from the network that did not see it.
+    weights, bias : ndarrays of shape (S, k, h) and (S, k)
+        The heads of the S strata; without batches those of the K folds.  A cluster that does not
+        occur in a batch has the bias −∞ there: it has no density.
+    clusters, folds, rows : ndarrays of shape (m,)
+        Cluster index, fold, and row in the data of each held-out observation.
+    batches : ndarray of shape (m,), optional
+        Batch of each held-out observation.
+    cells : ndarray of shape (B, k), optional
+        Observations of each cluster in each batch, held out or not.
+    """
+
+    features: Floats
+    weights: Floats
+    bias: Floats
+    clusters: Index
+    folds: Index
+    rows: Index
+    batches: Index | None = None
+    cells: Index | None = None
+
+    @property
+    def n_batches(self) -> int:
+        """Number of batches, B; 1 where there are none."""
+        return 1 if self.cells is None else len(self.cells)
+
+    @property
+    def n_folds(self) -> int:
+        """Number of networks, K."""
+        return len(self.bias) // self.n_batches
+
+    @cached_property
+    def strata(self) -> Index:
+        """Stratum of each held-out observation, shape (m,)."""
+        return self.folds if self.batches is None else self.folds * self.n_batches + self.batches
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters, k."""
+        return self.bias.shape[1]
+
+    @cached_property
+    def counts(self) -> Index:
+        """Held-out observations of each cluster in each stratum, shape (S, k)."""
+        flat = np.bincount(self.strata * self.n_clusters + self.clusters, minlength=self.bias.size)
+        return flat.reshape(self.bias.shape)
+
+    @property
+    def batch_counts(self) -> Index:
+        """Held-out observations of each cluster in each batch, shape (B, k)."""
+        return self.counts.reshape(self.n_folds, self.n_batches, -1).sum(axis=0)
+
+    def on(self, device: torch.device, batch: int | None = None) -> Iterator["FoldScores"]:
+        """The strata that have observations, of one batch or all, one at a time on ``device``."""
+        ends = np.searchsorted(self.strata, np.arange(len(self.bias) + 1))
+        for stratum, (start, stop) in enumerate(pairwise(ends)):
+            if start < stop and batch in (None, stratum % self.n_batches):
+                parts = (
+                    self.features[start:stop],
+                    self.weights[stratum],
+                    self.bias[stratum],
+                    self.clusters[start:stop],
+                )
+                yield FoldScores(*(torch.from_numpy(part).to(device) for part in parts))
+
+    def blocks(
+        self, device: torch.device, batch: int | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Scores (b, k) and cluster indices (b,), a bounded number of rows at a time."""
+        for stratum in self.on(device, batch):
+            yield from stratum.blocks()
+
+    def dense(self) -> Floats:
+        """All scores, shape (m, k)."""
+        return torch.cat([scores for scores, _ in self.blocks(torch.device("cpu"))]).numpy()
+
+    def composed(self, index: Index, members: Sequence[int], sizes: Index) -> Floats:
+        """Scores of the held-out observations at ``index`` for a union of clusters.
+
+        A union's density is the mixture of its members', so its score is the logarithm of their
+        mean, weighted by size: no training.
+        """
+        columns, strata = np.asarray(members), self.strata[index]
+        log_shares = log_of_shares(self.cell_sizes(sizes)[:, columns])
+        result = np.empty(len(index), np.float32)
+        for stratum in np.unique(strata):
+            inside = strata == stratum
+            z = self.features[index[inside]] @ self.weights[stratum, columns].T
+            z += self.bias[stratum, columns] + log_shares[stratum % self.n_batches]
+            # By hand: five times as fast as np.logaddexp.reduce.
+            top = z.max(axis=1, keepdims=True, initial=np.finfo(np.float32).min)
+            with np.errstate(divide="ignore"):  # none of the members occurs in the batch
+                result[inside] = top[:, 0] + np.log(np.exp(z - top).sum(axis=1, dtype=np.float64))
+        return result
+
+    def cell_sizes(self, sizes: Index) -> Index:
+        """``cells``, shape (B, k); without batches, the clusters' ``sizes`` as those of one."""
+        return sizes[None] if self.cells is None else self.cells
+
+    def renamed(self, new_index: Index) -> "HeldoutScores":
+        """The same scores with cluster c called ``new_index[c]``."""
+        old_index = np.argsort(new_index)
+        clusters = new_index[self.clusters]
+        order = np.lexsort((self.rows, clusters, self.strata))
+        return HeldoutScores(
+            features=self.features[order],
+            weights=self.weights[:, old_index],
+            bias=self.bias[:, old_index],
+            clusters=clusters[order],
+            folds=self.folds[order],
+            rows=self.rows[order],
+            batches=None if self.batches is None else self.batches[order],
+            cells=None if self.cells is None else self.cells[:, old_index],
+        )
+
+
+def log_of_shares(sizes: NDArray[np.generic]) -> Floats:
+    """Logarithm of each size's share of its row; −∞ for what is not there.
+
+    Examples
+    --------
+    >>> log_of_shares(np.array([[1, 1], [0, 3]]))
+    array([[-0.6931472, -0.6931472],
+           [      -inf,  0.       ]], dtype=float32)
+    """
+    with np.errstate(divide="ignore"):
+        return np.log(sizes / np.maximum(sizes.sum(axis=1, keepdims=True), 1)).astype(np.float32)
+
+
+class FoldScores(NamedTuple):
+    """One stratum's share of :class:`HeldoutScores` as tensors; rows are ordered by cluster."""
+
+    features: Tensor
+    weights: Tensor
+    bias: Tensor
+    clusters: Tensor
+
+    def of(self, rows: slice, clusters: slice) -> Tensor:
+        """Scores of some rows for some clusters."""
+        return torch.addmm(self.bias[clusters], self.features[rows], self.weights[clusters].T)
+
+    def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Scores (b, k) and cluster indices (b,), a bounded number of rows at a time."""
+        step = max(1, BLOCK_ELEMENTS // len(self.bias))
+        for start in range(0, len(self.clusters), step):
+            rows = slice(start, start + step)
+            yield self.of(rows, slice(None)), self.clusters[rows]

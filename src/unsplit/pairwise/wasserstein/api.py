@@ -1,0 +1,174 @@
+"""Lower bounds on the 1-Wasserstein distance between all pairs of clusters.
+
+**The bound.**  W1(P, Q) is the largest E_P f − E_Q f over 1-Lipschitz functions f.  Let φ be a map
+that never lengthens a distance, and m_i the mean of φ over cluster i.  For every unit vector u the
+function u·φ is 1-Lipschitz; the best u for a pair points from m_j to m_i, and gives |m_i − m_j|.
+Outputs z_i = w_i·φ could not do better, as (w_i − w_j)/|w_i − w_j| is but another u: cluster means
+are the best heads for all pairs at once, and nothing but φ has to be learned.
+
+**Many maps.**  One φ cannot serve many pairs.  At any x, the gradients of all u·φ come from one
+contraction: in one dimension two of them can be 1 only for the same u, and the best φ for several
+clusters tends to be an isometry, which gives no more than the distance of means.  Maps that need
+not be contractions *together* can: W1(i, j) ≥ max_b |m_i^b − m_j^b|.  The network has some dozens
+of small ones (:class:`LipschitzMaps`), each kind of them trained for the mean over pairs of this
+maximum, and the identity beside them.  All pairs share all maps.
+
+**Training.**  With the directions u_ij held, the sum over pairs is linear in φ(x): members of
+cluster i are pushed along Σ_j u_ij.  It touches the true goal from below, so batches have unbiased
+gradients; k² is met between cluster means only.
+
+**Honesty.**  Map and direction of a pair are chosen on training rows and valued on rows held out,
+so the expected value is at most W1, until it is cut off at zero.  (What trained maps lose on rows
+they have not seen, a number for each kind of them, is taken from other folds, and these were
+trained on the held-out rows.  With few clusters, where that might count, rows are set aside.)
+
+X is centred and divided by one number, which is given back: the metric stays Euclidean.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from unsplit._typing import Index
+from unsplit.data.labels import encode_labels
+from unsplit.data.rows.vectors import VectorRows, numeric_matrix
+from unsplit.devices import choose_device
+from unsplit.errors import InputError
+from unsplit.pairwise.api import canonical_order
+from unsplit.pairwise.folds import crossfit_folds
+from unsplit.pairwise.wasserstein.cluster_means import Array
+from unsplit.pairwise.wasserstein.heldout import choose_maps, combine_folds, heldout_sums
+from unsplit.pairwise.wasserstein.maps import LipschitzMaps
+from unsplit.pairwise.wasserstein.training import train
+from unsplit.randomness import generator_of, private_randomness
+
+
+@dataclass(frozen=True, eq=False)
+class PairwiseWasserstein:
+    """Lower bounds on the 1-Wasserstein distance between all pairs of clusters.
+
+    Parameters
+    ----------
+    cluster_ids : ndarray of shape (k,)
+        The clusters' names as given, sorted.  All (k, k) arrays are in this order.
+    distance : ndarray of shape (k, k)
+        Bounds in the unit of X, cut off below zero; zero where nothing is known.
+    stderr : ndarray of shape (k, k)
+        Their standard errors; zero on the diagonal, infinite where nothing is known, because the
+        two clusters were never held out in the same fold.
+    n_heldout : ndarray of shape (k,)
+        Observations of each cluster that were held out and counted.
+    history : ndarray of shape (epochs + 1,)
+        Mean over pairs of what the trained maps attain on training rows, before each epoch and at
+        the end: more epochs are needed if it still rises.
+    """
+
+    cluster_ids: NDArray[Any]
+    distance: Array
+    stderr: Array
+    n_heldout: Index
+    history: Array
+
+    def __post_init__(self) -> None:
+        for array in vars(self).values():
+            array.flags.writeable = False
+
+
+def pairwise_wasserstein(
+    X: ArrayLike,
+    labels: ArrayLike,
+    *,
+    cv: int = 5,
+    epochs: int = 10,
+    n_maps: int = 16,
+    device: str | torch.device = "auto",
+    random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    progress: bool = False,
+) -> PairwiseWasserstein:
+    """Bound the 1-Wasserstein distance between all pairs of clusters from below with one network.
+
+    The ground distance is Euclidean, in the unit of X: features are not brought to one scale.
+
+    Parameters
+    ----------
+    X : array-like or SciPy sparse matrix of shape (n, d)
+        Vectors; a sparse matrix is made dense.
+    labels : array-like of shape (n,)
+        Integers or strings; −1 and missing values mean noise, left out.
+    cv : int
+        Folds of cross-fitting: every observation is valued by functions that did not see it.
+    epochs : int
+        Passes over the training rows, of at least ten steps.
+    n_maps : int
+        Maps of each kind that the pairs share.
+    device : str or torch.device
+        "auto" takes CUDA, else MPS, else the CPU.
+    random_state : int, Generator, RandomState or None
+        The same seed gives the same result, whatever the order of the rows and the names of the
+        clusters.  No global random state is touched.
+    progress : bool
+        Show a bar.
+
+    Returns
+    -------
+    PairwiseWasserstein
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.standard_normal((100, 2)) + shift for shift in (0, 0, 3)])
+    >>> labels = np.repeat(["a", "b", "c"], 100)
+    >>> result = pairwise_wasserstein(X, labels, epochs=5, random_state=0)
+    >>> np.abs(result.distance - 3 * np.sqrt(2) * np.array([[0, 0, 1], [0, 0, 1], [1, 1, 0]])) < 0.5
+    array([[ True,  True,  True],
+           [ True,  True,  True],
+           [ True,  True,  True]])
+    """
+    _check_settings(cv, epochs, n_maps)
+    where = choose_device(device)
+    values = numeric_matrix(X)
+    values = values if isinstance(values, np.ndarray) else values.toarray()
+    encoded = encode_labels(labels, len(values))
+    keys = VectorRows(values, torch.device("cpu")).keys
+    order, renumbered = canonical_order(keys, encoded.clusters)
+    clusters, k = renumbered[order], len(encoded.cluster_ids)
+    x, scale = _in_common_unit(values[order], where)
+    rng = generator_of(random_state)
+    folds = crossfit_folds(clusters, cv, rng)
+    with private_randomness(int(rng.integers(2**63)), where):
+        maps = LipschitzMaps(cv, n_maps, x.shape[1]).to(where)
+        means, history = train(maps, x, clusters, folds, epochs, rng, progress)
+        choice = choose_maps(maps, x, clusters, folds, means)
+        sums = heldout_sums(maps, x, clusters, folds, means, choice)
+    # Back to the order of the names.
+    number = np.empty(k, np.int64)
+    number[encoded.clusters[order]] = clusters
+    value, stderr = (scale * part[np.ix_(number, number)] for part in combine_folds(*sums))
+    return PairwiseWasserstein(
+        cluster_ids=encoded.cluster_ids,
+        distance=np.maximum(value, 0.0),
+        stderr=stderr,
+        n_heldout=sums[2].sum(axis=0)[number],
+        history=scale * history,
+    )
+
+
+def _check_settings(cv: int, epochs: int, n_maps: int) -> None:
+    if not isinstance(cv, (int, np.integer)) or cv < 2:
+        raise InputError(f"cv must be a whole number of at least 2, got {cv!r}; 5 is usual.")
+    if not isinstance(epochs, (int, np.integer)) or epochs < 1:
+        raise InputError(f"epochs must be a whole number of at least 1, got {epochs!r}.")
+    if not isinstance(n_maps, (int, np.integer)) or n_maps < 1:
+        raise InputError(f"n_maps must be a whole number of at least 1, got {n_maps!r}.")
+
+
+def _in_common_unit(values: NDArray[Any], device: torch.device) -> tuple[Tensor, float]:
+    """Rows with mean zero and mean squared length one, and the length that is now one."""
+    centred = values.astype(np.float64)
+    centred -= centred.mean(axis=0)
+    scale = float(np.sqrt(np.einsum("ij,ij->", centred, centred) / len(centred))) or 1.0
+    return torch.from_numpy((centred / scale).astype(np.float32)).to(device), scale
