@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as numpy_arrays
 
 from tests.checks import exactly
-from unsplit.data.readers.row_ids import vectors as arrays
+from unsplit.data.rows import vectors as arrays
 from unsplit.data.rows.vectors import vector_rows
 from unsplit.errors import InputError
 

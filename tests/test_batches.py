@@ -18,13 +18,13 @@ from unsplit import (
     InputError,
     PairwiseTVD,
     PartitionWarning,
-    divergences,
     merge,
     pairwise_tvd,
     read,
 )
 from unsplit.merging.evidence import Columns, Mixtures
 from unsplit.merging.ranking import Composed
+from unsplit.pairwise import divergences
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.batch_effects import Cells, effective_counts, pair_weights
 from unsplit.pairwise.divergences import NAMES, rank_sums

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from unsplit.merging import chance
+from unsplit.merging.neighbours import structureless as chance
 from unsplit.merging.neighbours.structureless import Spectrum, chance_curve
 
 

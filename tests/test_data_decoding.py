@@ -14,7 +14,7 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 from tests.checks import exactly
 from unsplit.data.readers.folders import ImageList
 from unsplit.data.readers.images import ImageFiles, inspect
-from unsplit.data.readers.row_ids import workers as decoding
+from unsplit.data.rows import workers as decoding
 from unsplit.data.rows.workers import Decoder, decode_in_workers, default_workers
 from unsplit.errors import InputError
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.checks import exactly
-from unsplit.data.readers.row_ids import ragged
+from unsplit.data.rows import ragged
 from unsplit.data.rows.ragged import Ragged
 from unsplit.errors import InputError
 

@@ -17,7 +17,8 @@ from experiments.discussion.overclusterings import GREEDY, Problem, problem
 from experiments.discussion.summary import correlation, in_words, where
 from experiments.discussion.tables import table
 from experiments.discussion.training import NEVER, run_choosing, run_stopping
-from unsplit import InputError, TrainConfig, heldout
+from unsplit import InputError, TrainConfig
+from unsplit.pairwise import heldout_scores as heldout
 
 TINY = Size(3, 20, 10)
 

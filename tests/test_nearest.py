@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.cluster import KMeans
 
-from unsplit.merging import nearest as search
+from unsplit.merging.neighbours import search
 from unsplit.merging.neighbours.search import by_clusters, nearest
 
 CPU = torch.device("cpu")

@@ -10,7 +10,7 @@ from sklearn.datasets import make_moons
 
 from tests.merging_cases import gaussian_estimate, merged_by_neighbours
 from unsplit import ClusterMerger, InputError, SmallClusterWarning, merge, neighbour_graph
-from unsplit.merging import neighbourhoods
+from unsplit.merging.neighbours import evidence as neighbourhoods
 from unsplit.merging.neighbours.edges import Connections
 from unsplit.merging.neighbours.evidence import (
     FEW_DIMENSIONS,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.any_data_cases import CPU
-from unsplit.data.readers.row_ids import prefetching
+from unsplit.data.rows import prefetching
 from unsplit.data.rows.prefetching import AHEAD, prefetched
 
 SQUARES = torch.arange(20) ** 2

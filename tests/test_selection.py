@@ -15,7 +15,7 @@ from unsplit import InputError, TrainConfig, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.networks.registry import DEEP
 from unsplit.networks.training.loop import TOLERANCE
-from unsplit.selection import Candidate, front
+from unsplit.selection import Candidate, api
 from unsplit.selection.candidates import named
 
 COLUMNS = [
@@ -227,8 +227,8 @@ def test_kinds_of_data_are_made_once_each(monkeypatch):
         made.append(rows.kind)
         return rows
 
-    observations = front.observations
-    monkeypatch.setattr(front, "observations", spy)
+    observations = api.observations
+    monkeypatch.setattr(api, "observations", spy)
     chosen = quick(KINDS, *pictures(), epochs=2)
     assert made == ["images", "vectors"]
     assert all(trial.round == 1 for trial in chosen.trials)
@@ -244,7 +244,7 @@ def test_all_kinds_hold_out_the_same_in_any_order_of_candidates(monkeypatch):
         problems.append((rows.kind, problem))
         raise InputError("Seen.")
 
-    monkeypatch.setattr(front.Run, "prepare", spy)
+    monkeypatch.setattr(api.Run, "prepare", spy)
     for candidates in (["mlp", "resnet18"], ["resnet18", "mlp"]):
         with pytest.raises(InputError, match="Seen"):
             quick(candidates, *pictures())

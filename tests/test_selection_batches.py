@@ -14,7 +14,7 @@ from unsplit.cli.select import candidates as tried_by_commands
 from unsplit.data.labels import EncodedLabels
 from unsplit.networks.training.loop import History
 from unsplit.pairwise.heldout_scores import scores_of, summarize
-from unsplit.selection import front, halving
+from unsplit.selection import api, halving
 
 SEEN = {"cluster": Column(0), "donor": Column(1)}
 NEVER_MEET = "1 of 10 pairs of clusters have no batch in common with two observations of each"
@@ -203,7 +203,7 @@ def test_bad_batches_get_one_clear_sentence(case, monkeypatch):
     X, labels, donor = two_donors(40, 8)
     change, sentence = BAD[case]
     # Said before anything is trained.
-    monkeypatch.setattr(front.Run, "prepare", lambda *_: pytest.fail("prepared"))
+    monkeypatch.setattr(api.Run, "prepare", lambda *_: pytest.fail("prepared"))
     with pytest.raises(InputError, match=exactly(sentence)):
         quick(SEEN, X, labels, batch=change(donor))
 

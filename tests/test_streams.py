@@ -9,7 +9,7 @@ from torch.utils.data import TensorDataset
 
 from tests.any_data_cases import CPU, Items, clouds, everything, images
 from tests.checks import exactly
-from unsplit.data.readers.row_ids import datasets as streams
+from unsplit.data.rows import datasets as streams
 from unsplit.data.rows.datasets import DatasetRows
 from unsplit.data.rows.kinds import observations
 from unsplit.data.rows.tensors import TensorRows

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.any_data_cases import CPU, clouds, everything, images, mapped
 from tests.checks import exactly
-from unsplit.data.readers.row_ids import tensors
+from unsplit.data.rows import tensors
 from unsplit.data.rows.base import LOOKED_AT, evenly
 from unsplit.data.rows.tensors import TensorRows, as_stored
 from unsplit.errors import InputError

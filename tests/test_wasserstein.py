@@ -9,7 +9,7 @@ from scipy.stats import chi, expon, wasserstein_distance
 
 from tests.wasserstein_cases import clusters_at, normal
 from unsplit.errors import InputError
-from unsplit.pairwise.wasserstein import front, pairwise_wasserstein
+from unsplit.pairwise.wasserstein import api, pairwise_wasserstein
 
 # Known distances.
 
@@ -133,7 +133,7 @@ def test_unit_and_origin_of_x_carry_over(three, monkeypatch):
     X, labels, _ = three
     # Other numbers would come in another order, and so in other folds.
     as_given = lambda keys, clusters: (np.arange(len(keys)), clusters)  # noqa: E731
-    monkeypatch.setattr(front, "canonical_order", as_given)
+    monkeypatch.setattr(api, "canonical_order", as_given)
     one, other = (
         pairwise_wasserstein(values, labels, cv=2, epochs=3, random_state=0)
         for values in (X, 1024 * X + 4096)
