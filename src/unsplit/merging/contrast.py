@@ -5,7 +5,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from unsplit import stats
 from unsplit.batches import effective_counts, pair_weights
@@ -135,12 +134,12 @@ class Contrast:
         return self.counts.reshape(-1, self.n_batches, 2).sum(axis=0)
 
     def _rank_sum(self, fold: int) -> float:
+        """Pairs of an observation of a and one of b with a above b, ties one half."""
         inside = self.folds == fold
-        n_a = self.counts[fold, 0]
-        if n_a == 0:
-            return 0.0
-        ranks = rankdata(self.values[inside])[self.of_a[inside]]
-        return float(ranks.sum() - n_a * (n_a + 1) / 2)
+        values, of_a = self.values[inside], self.of_a[inside]
+        of_b = np.sort(values[~of_a])
+        below, up_to = (of_b.searchsorted(values[of_a], side).sum() for side in ("left", "right"))
+        return float(below + up_to) / 2
 
 
 def _hit_rate(values: NDArray[np.float64], of_a: NDArray[np.bool_]) -> NDArray[np.float64]:

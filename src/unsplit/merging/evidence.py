@@ -109,7 +109,8 @@ class Columns:
 
     def merge(self, a: int, b: int) -> Sequence[int]:
         """Compose the two score columns."""
-        log_shares = log_of_shares(self.sizes[:, [a, b]])[self.batch].T
+        of_batches = log_of_shares(self.sizes[:, [a, b]])
+        log_shares = (of_batches if len(of_batches) == 1 else of_batches[self.batch]).T
         self.z[:, a] = np.logaddexp(self.z[:, a] + log_shares[0], self.z[:, b] + log_shares[1])
         self.sizes[:, a] += self.sizes[:, b]
         self.slot[self.slot == b] = a
