@@ -181,8 +181,9 @@ class Run:
         self.size[a] += self.size[b]
         self.slot[self.slot == b] = a
         self.alive[b] = False
-        self.cannot[a] |= self.cannot[b]
-        self.cannot[:, a] |= self.cannot[:, b]
+        if self.cannot[b].any():
+            self.cannot[a] |= self.cannot[b]
+            self.cannot[:, a] |= self.cannot[:, b]
         self.at_random[a] |= self.at_random[b]
         self.small[a] &= self.small[b]
         self.tvd[a] = self.tvd[:, a] = np.minimum(self.tvd[a], self.tvd[b])

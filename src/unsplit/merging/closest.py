@@ -35,19 +35,19 @@ class ClosestPairs:
         self.limit = float(np.nextafter(limit, 0.0)) if np.isfinite(limit) else np.inf
         self.nearest: Index = self.distances.argmin(axis=1)
         self.least = self.distances[np.arange(k), self.nearest]
-        bounded = reach is not None and reach < k - 1
-        self.horizons = Horizons(self.distances, reach) if bounded and reach else None
+        self.horizons: Horizons | None = None
+        if reach is not None and reach < k - 1:
+            self.horizons = Horizons(self.distances, reach)
 
     def closest(self) -> tuple[int, int] | None:
         """The closest pair (a, b) with a < b; None if there is none.  Ties go to the first."""
-        horizon = self.limit
+        within = self.least <= self.limit
         if self.horizons is not None:
-            horizon = np.minimum(self.horizons.farthest, self.limit)
-        within = np.where(self.least <= horizon, self.least, np.inf)
-        least = within.min()
+            within &= self.least <= self.horizons.farthest
+        least = self.least.min(initial=np.inf, where=within)
         if least == np.inf:
             return None
-        rows = np.flatnonzero(within == least)
+        rows = np.flatnonzero(within & (self.least == least))
         # A pair may be in reach of its second cluster only, so the first row need not be the first.
         pairs = np.sort(np.column_stack([rows, self.nearest[rows]]), axis=1)
         a, b = pairs[np.lexsort(pairs.T[::-1])[0]].tolist()
@@ -109,11 +109,9 @@ class Horizons:
     def __init__(self, distances: NDArray[np.float64], reach: int) -> None:
         self.distances = distances.copy()
         self.reach = reach
-        k = len(distances)
-        self.farthest = np.empty(k)
-        self.n_nearer: Index = np.empty(k, np.int64)
-        self.n_within: Index = np.empty(k, np.int64)
-        self._look_around(np.arange(k))
+        self.farthest = np.partition(self.distances, reach - 1, axis=1)[:, reach - 1].copy()
+        self.n_nearer: Index = (self.distances < self.farthest[:, None]).sum(axis=1)
+        self.n_within: Index = (self.distances <= self.farthest[:, None]).sum(axis=1)
 
     def set_row(self, a: int, row: NDArray[np.float64]) -> None:
         """New distances from a to all clusters."""
@@ -121,13 +119,18 @@ class Horizons:
         self.distances[a] = self.distances[:, a] = row
         self.n_nearer += (row < self.farthest).astype(np.int64) - (old < self.farthest)
         self.n_within += (row <= self.farthest).astype(np.int64) - (old <= self.farthest)
-        moved = (self.n_nearer >= self.reach) | (self.n_within < self.reach)
-        moved[a] = True
-        self._look_around(np.flatnonzero(moved))
+        self._move(np.array([a]), row[None], np.partition(row, self.reach - 1)[[self.reach - 1]])
+        # One distance has changed in every other row, so the new horizon is one step away.
+        inward = np.flatnonzero(self.n_nearer >= self.reach)
+        near, limit = self.distances[inward], self.farthest[inward, None]
+        self._move(inward, near, np.where(near < limit, near, -np.inf).max(axis=1))
+        outward = np.flatnonzero(self.n_within < self.reach)
+        far, limit = self.distances[outward], self.farthest[outward, None]
+        self._move(outward, far, np.where(far > limit, far, np.inf).min(axis=1))
 
-    def _look_around(self, rows: Index) -> None:
-        distances = self.distances[rows]
-        farthest = np.partition(distances, self.reach - 1, axis=1)[:, self.reach - 1]
+    def _move(
+        self, rows: Index, distances: NDArray[np.float64], farthest: NDArray[np.float64]
+    ) -> None:
         self.farthest[rows] = farthest
         self.n_nearer[rows] = (distances < farthest[:, None]).sum(axis=1)
         self.n_within[rows] = (distances <= farthest[:, None]).sum(axis=1)

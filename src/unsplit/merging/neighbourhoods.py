@@ -113,11 +113,11 @@ class Neighbourhoods:
 
     def __init__(self, graph: NeighbourGraph, rng: np.random.Generator) -> None:
         self.reported = Connections(graph)
-        graph = thinned(graph, rng)
+        all_observations, graph = graph, thinned(graph, rng)
         self.adjacency = graph.adjacency
         self.slot = graph.clusters.copy()
         self.batches, self.n_batches = graph.batches, int(graph.batches.max()) + 1
-        self.judged = Connections(graph)
+        self.judged = self.reported if graph is all_observations else Connections(graph)
         self.n_left = graph.n_clusters
         self.rng = rng
         self.spectrum = Spectrum.of(graph.features)
@@ -129,8 +129,9 @@ class Neighbourhoods:
 
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
-        for connections in (self.reported, self.judged):
-            connections.merge(a, b)
+        self.reported.merge(a, b)
+        if self.judged is not self.reported:
+            self.judged.merge(a, b)
         if self.lumps is not None:
             self.lumps.merge(a, b)
         self.slot[self.slot == b] = a
