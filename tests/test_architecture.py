@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "backbones.foreign": set(),
     "backbones.geometry": set(),
     "merging.neck": set(),
+    "merging.refused": set(),
     "merging.verdict": set(),
     "data.hashing": set(),
     "data.cloud_files": set(),
@@ -170,7 +171,8 @@ MAY_IMPORT = {
     },
     "merging.agglomerate": {
         "errors", "merging.closest", "merging.clusters", "merging.constraints",
-        "merging.evidence", "merging.neighbourhoods", "merging.rules", "merging.steps", "sampling",
+        "merging.evidence", "merging.neighbourhoods", "merging.refused", "merging.rules",
+        "merging.steps", "sampling",
     },
     "merging.choices": {"errors", "merging.evidence", "merging.rules", "result"},
     "plots": {"plots.branches", "plots.curve", "plots.matrix", "plots.saving"},
