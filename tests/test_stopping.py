@@ -226,7 +226,7 @@ def candidate(
     """A pair of which this is known: the p-value before adjustment, and the rest."""
     scores = SimpleNamespace(
         contrast=lambda a, b: SimpleNamespace(interval=interval, tvd=sum(interval) / 2),
-        p_value=lambda a, b: p,
+        known_p_value=lambda a, b: p,
     )
     seen = None
     if p_valley is not None:

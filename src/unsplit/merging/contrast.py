@@ -5,7 +5,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from unsplit._typing import Index
 from unsplit.merging.dip import dip_test
@@ -101,7 +100,7 @@ class Contrast:
     def p_value(self) -> float:
         """One-sided rank-sum p-value of "same distribution"."""
         # The diagonal must stay zero: the test looks up all four places.
-        U = sum(self._rank_sum(fold) for fold in range(self.n_folds)) * (1 - np.eye(2))
+        U = self._rank_sum() * (1 - np.eye(2))
         n_networks = self.n_folds // self.n_batches
         return float(stats.rank_sum_p_value(U, self.counts, n_networks)[0, 1])
 
@@ -134,13 +133,15 @@ class Contrast:
         """Held-out observations of a and b by batch, shape (B, 2)."""
         return self.counts.reshape(-1, self.n_batches, 2).sum(axis=0)
 
-    def _rank_sum(self, fold: int) -> float:
-        inside = self.folds == fold
-        n_a = self.counts[fold, 0]
-        if n_a == 0:
-            return 0.0
-        ranks = rankdata(self.values[inside])[self.of_a[inside]]
-        return float(ranks.sum() - n_a * (n_a + 1) / 2)
+    def _rank_sum(self) -> float:
+        """Pairs of an observation of a and one of b in a fold with a above b, ties one half."""
+        # Order by fold, then value, in one whole number, so that all folds are counted at once.
+        n, rank = len(self.values), np.unique(self.values, return_inverse=True)[1]
+        place = self.folds * n + rank
+        of_a, of_b = place[self.of_a], np.sort(place[~self.of_a])
+        below, up_to = of_b.searchsorted(of_a, "left"), of_b.searchsorted(of_a, "right")
+        in_folds_before = of_b.searchsorted(n * self.folds[self.of_a])
+        return float((below + up_to).sum() / 2 - in_folds_before.sum())
 
 
 def _hit_rate(values: NDArray[np.float64], of_a: NDArray[np.bool_]) -> NDArray[np.float64]:

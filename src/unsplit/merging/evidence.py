@@ -26,8 +26,8 @@ class Evidence(Protocol):
     def contrast(self, a: int, b: int) -> Contrast:
         """What the scores say about two slots."""
 
-    def p_value(self, a: int, b: int) -> float:
-        """p-value of "same distribution" for two slots."""
+    def known_p_value(self, a: int, b: int) -> float | None:
+        """p-value of "same distribution" for two slots; None where the contrast must say."""
 
 
 class Mixtures:
@@ -64,11 +64,11 @@ class Mixtures:
         difference = (z_a - z_b).astype(np.float64)
         return _contrast(scores, difference, self.slot[index] == a, scores.strata[index])
 
-    def p_value(self, a: int, b: int) -> float:
+    def known_p_value(self, a: int, b: int) -> float | None:
         """Looked up while neither has changed, if so wished."""
         if self.lookup and len(self.members[a]) == len(self.members[b]) == 1:
             return float(self.result.p_value[a, b])
-        return self.contrast(a, b).p_value
+        return None
 
 
 def evidence_of(result: PairwiseTVD, lookup: bool) -> Evidence:
@@ -109,7 +109,8 @@ class Columns:
 
     def merge(self, a: int, b: int) -> Sequence[int]:
         """Compose the two score columns."""
-        log_shares = log_of_shares(self.sizes[:, [a, b]])[self.batch].T
+        of_batches = log_of_shares(self.sizes[:, [a, b]])
+        log_shares = (of_batches if len(of_batches) == 1 else of_batches[self.batch]).T
         self.z[:, a] = np.logaddexp(self.z[:, a] + log_shares[0], self.z[:, b] + log_shares[1])
         self.sizes[:, a] += self.sizes[:, b]
         self.slot[self.slot == b] = a
@@ -122,12 +123,12 @@ class Columns:
         of_a, strata = self.slot[index] == a, self.strata[index]
         return _contrast(self.result.scores, difference, of_a, strata)
 
-    def p_value(self, a: int, b: int) -> float:
+    def known_p_value(self, a: int, b: int) -> float | None:
         """Looked up while neither has changed, if so wished."""
+        if not self.lookup:
+            return None
         unchanged = self.sizes[:, [a, b]].sum(axis=0) == self.result.sizes[[a, b]]
-        if self.lookup and unchanged.all():
-            return float(self.result.p_value[a, b])
-        return self.contrast(a, b).p_value
+        return float(self.result.p_value[a, b]) if unchanged.all() else None
 
 
 def _columns(scores: HeldoutScores, order: Index) -> NDArray[np.float32]:

@@ -14,6 +14,7 @@ from unsplit.merging.evidence import Evidence
 from unsplit.merging.inputs import Constraints
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.ranking import Ranking
+from unsplit.merging.refused import Refused
 from unsplit.merging.review import MUST_LINK, Merge
 from unsplit.merging.rules import (
     AT_HOME,
@@ -105,8 +106,10 @@ class Run:
         """All pairs that are left, within reach and below the limit, none refused yet."""
         if self.n_left == 1:  # nothing to compare, so nothing to estimate
             return ClosestPairs(np.full(self.cannot.shape, np.inf))
-        matrix = np.where(self.alive & self.alive[:, None], self.ranking.distances(), np.inf)
-        matrix = np.where(self.cannot, np.inf, matrix) if respect_links else matrix
+        matrix = self.ranking.distances().copy()
+        matrix[~self.alive] = matrix[:, ~self.alive] = np.inf
+        if respect_links:
+            matrix[self.cannot] = np.inf
         return ClosestPairs(matrix, reach, limit)
 
     def candidate(self, a: int, b: int, statistic: float) -> Candidate:
@@ -178,8 +181,9 @@ class Run:
         self.size[a] += self.size[b]
         self.slot[self.slot == b] = a
         self.alive[b] = False
-        self.cannot[a] |= self.cannot[b]
-        self.cannot[:, a] |= self.cannot[:, b]
+        if self.cannot[b].any():
+            self.cannot[a] |= self.cannot[b]
+            self.cannot[:, a] |= self.cannot[:, b]
         self.at_random[a] |= self.at_random[b]
         self.small[a] &= self.small[b]
         self.tvd[a] = self.tvd[:, a] = np.minimum(self.tvd[a], self.tvd[b])
@@ -193,15 +197,15 @@ class Run:
                 told.append(part)
         return changed
 
-    def refresh(self, pairs: ClosestPairs, gone: int, changed: Sequence[int]) -> None:
+    def refresh(
+        self, pairs: ClosestPairs, gone: int, changed: Sequence[int], respect_links: bool = True
+    ) -> None:
         """Tell the search what a merge changed."""
         pairs.remove(gone)
         if self.n_left > 1:
             for slot in changed:
-                pairs.set_row(slot, self._allowed_row(slot))
-
-    def _allowed_row(self, a: int) -> Matrix:
-        return np.where(self.alive & ~self.cannot[a], self.ranking.row(a), np.inf)
+                allowed = self.alive & ~self.cannot[slot] if respect_links else self.alive
+                pairs.set_row(slot, np.where(allowed, self.ranking.row(slot), np.inf))
 
 
 def agglomerate(run: Run, rule: Rule) -> Record:
@@ -230,14 +234,19 @@ def agglomerate(run: Run, rule: Rule) -> Record:
 
 def _kept_apart(run: Run, rule: Rule) -> list[Merge]:
     """Every cluster left with its nearest neighbours, and why they were not merged."""
-    distances = run.pairs(respect_links=False).distances
+    if run.n_left == 1:
+        return []
+    left = np.flatnonzero(run.alive)
+    distances = run.ranking.distances()[np.ix_(left, left)]
+    np.fill_diagonal(distances, np.inf)
     nearest = np.argsort(distances, axis=1, kind="stable")[:, :NEIGHBOURS]
     near = np.zeros(distances.shape, bool)
     np.put_along_axis(near, nearest, values=True, axis=1)
     near = np.triu(near | near.T) & np.isfinite(distances)
     described = []
-    for a, b in np.argwhere(near).tolist():
-        pair = run.candidate(a, b, float(distances[a, b]))
+    for i, j in np.argwhere(near).tolist():
+        a, b = int(left[i]), int(left[j])
+        pair = run.candidate(a, b, float(distances[i, j]))
         ruling = rule.judge(pair)
         allowed = FORBIDDEN if run.cannot[a, b] else run.record.stopped
         described.append(run.described(pair, allowed if ruling.merge else ruling.why))
@@ -264,23 +273,24 @@ def _bring_home(run: Run, rule: Rule) -> None:
 
 def _join_forbidden(run: Run) -> None:
     """What ``cannot_link`` keeps apart, closest first: only so that the tree is complete."""
-    while (closest := run.pairs(respect_links=False).closest()) is not None:
+    if run.n_left == 1:
+        return
+    pairs = run.pairs(respect_links=False)
+    while (closest := pairs.closest()) is not None:
         a, b = closest
-        run.join(run.candidate(a, b, float(run.ranking.row(a)[b])), FORBIDDEN)
+        changed = run.join(run.candidate(a, b, float(pairs.distances[a, b])), FORBIDDEN)
+        run.refresh(pairs, b, changed, respect_links=False)
 
 
 class Guide:
-    """Walks from the closest pair to the next, merging what the rule allows.
-
-    ``refused`` are pairs that wait until one of the two has changed, with what was said of them.
-    """
+    """Walks from the closest pair to the next, merging what the rule allows."""
 
     def __init__(self, run: Run, rule: Rule) -> None:
         self.run, self.rule = run, rule
         # Pairs that nothing links are not worth a look before the others are done with.
         self.limit = run.ranking.unlinked
         self.pairs = run.pairs(reach=rule.reach, limit=self.limit)
-        self.refused: dict[tuple[int, int], tuple[float, float, str]] = {}
+        self.refused = Refused()
 
     def go(self, fewest: int, most: int, prefix: str = "") -> str:
         """Merge until the rule allows no more or ``fewest`` are left; say why it ended.
@@ -310,15 +320,15 @@ class Guide:
         if ruling.merge:
             self._join(candidate, prefix + ruling.why)
         else:
-            self.refused[a, b] = (ruling.case, candidate.statistic, ruling.why)
+            self.refused.add((a, b), (ruling.case, candidate.statistic, ruling.why))
             self.pairs.forbid(a, b)
 
     def _force(self, because: str, prefix: str) -> None:
-        (_, statistic, why), (a, b) = min((case, pair) for pair, case in self.refused.items())
+        (a, b), (_, statistic, why) = self.refused.weakest()
         self._join(self.run.candidate(a, b, statistic), f"{prefix}{why}{because}")
 
     def _join(self, candidate: Candidate, why: str) -> None:
         changed = self.run.join(candidate, why)
         self.run.refresh(self.pairs, candidate.b, changed)
-        gone = {candidate.b, *changed}
-        self.refused = {pair: case for pair, case in self.refused.items() if gone.isdisjoint(pair)}
+        for slot in (candidate.b, *changed):
+            self.refused.forget(slot)

@@ -231,7 +231,7 @@ class Reestimated:
         left, right = np.searchsorted(self._alive(), [a, b])
         return Mixtures(self._fresh()).contrast(int(left), int(right))
 
-    def p_value(self, a: int, b: int) -> float:
+    def known_p_value(self, a: int, b: int) -> float:
         """Of the present estimate."""
         left, right = np.searchsorted(self._alive(), [a, b])
         return float(self._fresh().p_value[left, right])

@@ -81,13 +81,19 @@ class Candidate:
         """
         if self.evidence is None:
             return math.nan
-        return min(1.0, self.evidence.p_value(self.a, self.b) * self.n_pairs)
+        p = self.evidence.known_p_value(self.a, self.b)
+        if p is None:
+            assert self.contrast is not None
+            p = self.contrast.p_value
+        return min(1.0, p * self.n_pairs)
 
     @cached_property
     def border(self) -> Contrast | None:
         """Where a valley is looked for."""
         if self.seen is None or self.at_random:
             return None
+        if self.seen is self.evidence:
+            return self.contrast
         return self.seen.contrast(self.a, self.b)
 
     @cached_property
@@ -101,7 +107,7 @@ class Candidate:
         """Whether there is enough evidence that the two cannot be told apart."""
         if self.contrast is None or self.nearest_tvd > ALIKE_TVD:
             return False
-        return self.contrast.interval[1] <= ALIKE_TVD and self.p_adjusted > level
+        return self.p_adjusted > level and self.contrast.interval[1] <= ALIKE_TVD
 
     @property
     def unimodality(self) -> float:

@@ -94,6 +94,8 @@ class PairwiseTVD:
     @property
     def comparable(self) -> NDArray[np.bool_]:
         """Pairs about which something is known, shape (k, k)."""
+        if self.scores.cells is None:
+            return np.ones(self.hit_rate.shape, bool)
         return self.n_batches > 0
 
     @cached_property

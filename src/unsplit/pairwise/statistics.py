@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.stats
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
 from unsplit._typing import Matrix
 
@@ -118,7 +119,7 @@ def at_least_chance(hit_rate: Matrix) -> Matrix:
 
 def wilson_interval(rate: Matrix, n: Counts | Matrix, level: float) -> tuple[Matrix, Matrix]:
     """Wilson score interval of a proportion; [0, 1] when n is zero."""
-    z2 = scipy.stats.norm.ppf((1 + level) / 2) ** 2
+    z2 = ndtri((1 + level) / 2) ** 2
     size = np.maximum(n, 1)
     centre = (rate + z2 / (2 * size)) / (1 + z2 / size)
     half = np.sqrt(z2 * (rate * (1 - rate) / size + z2 / (4 * size**2))) / (1 + z2 / size)
@@ -151,7 +152,7 @@ def rank_sum_p_value(U: Matrix, counts: Counts, n_folds: int | None = None) -> M
     if (len(counts) if n_folds is None else n_folds) > 1:
         variance = variance * CROSSFIT_VARIANCE
     z = (U - n_pairs / 2 - 0.5) / np.sqrt(np.maximum(variance, 1.0 / 12))
-    p = scipy.stats.norm.sf(z)
+    p = ndtr(-z)
     if len(counts) == 1:
         p = _replace_small_by_exact(p, U, counts[0])
     p = np.where(n_pairs > 0, p, 1.0)

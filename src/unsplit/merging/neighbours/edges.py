@@ -45,8 +45,9 @@ class Connections:
 
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
-        self.edges[a] += self.edges[b]
-        self.edges[:, a] += self.edges[:, b]
+        row = self.edges[a] + self.edges[b]
+        row[a] += row[b]
+        self.edges[a] = self.edges[:, a] = row
         self.edges[b] = self.edges[:, b] = 0
         self.degrees[:, a] += self.degrees[:, b]
         self.degrees[:, b] = 0

@@ -130,7 +130,8 @@ class Neighbourhoods:
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
         self.n_edges[a] += self.n_edges[b]
-        self.n_edges[:, a] += self.n_edges[:, b]
+        self.n_edges[a, a] += self.n_edges[a, b]
+        self.n_edges[:, a] = self.n_edges[a]
         self.n_edges[b] = self.n_edges[:, b] = 0
         self.judged.merge(a, b)
         if self.lumps is not None:
