@@ -12,14 +12,16 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from unsplit.divergences import directed_means, hit
-from unsplit.sampling import Fold, Index, crossfit_folds
-from unsplit.scores import HeldoutScores
-from unsplit.training import History
 
 from benchmarks.common import CPU, print_table
 from unsplit import MergeTree, NeighbourGraph, PairwiseTVD, merge, neighbour_graph
+from unsplit._typing import Index
+from unsplit.networks.training.loop import History
+from unsplit.networks.training.sampling import Fold
 from unsplit.overclustering import artificial
+from unsplit.pairwise.divergences import directed_means, hit
+from unsplit.pairwise.folds import crossfit_folds
+from unsplit.pairwise.scores import HeldoutScores
 
 Matrix = NDArray[np.float64]
 

@@ -193,7 +193,7 @@ def _null_distribution(n: int) -> tuple[Vector, Vector]:
 @lru_cache(maxsize=1)
 def _null_table() -> tuple[Vector, Vector, Vector]:
     """Log p of the columns, 1/√n of the rows (rising from n = ∞), and the quantiles."""
-    text = resources.files("unsplit").joinpath("dip_null.csv").read_text(encoding="utf-8")
+    text = resources.files("unsplit.merging").joinpath("dip_null.csv").read_text(encoding="utf-8")
     header, *rows = [line for line in text.splitlines() if not line.startswith("#")]
     levels = np.array(header.split(",")[1:], float)
     table = np.loadtxt(rows, delimiter=",")[::-1]
