@@ -21,7 +21,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 bench: $(READY)
-	for name in known_truth digits speed heads scale statistics strategies partitions confusion_loop one_and_ten batches tiny_clusters; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	for name in known_truth digits speed heads scale statistics strategies partitions confusion_loop one_and_ten batches tiny_clusters neighbour_search; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -61,7 +61,7 @@ def imagenet(folder: Path, seed: int) -> Problem:
     with zipfile.ZipFile(find(folder, "tiny-imagenet-60.zip")) as archive:
         names = [name for name in archive.namelist() if name.endswith(".JPEG")]
     category = np.unique([name.split("/")[-2] for name in names], return_inverse=True)[1]
-    rows = _some_of_each(category, 10, 200, np.random.default_rng(seed))
+    rows = some_of_each(category, 10, 200, np.random.default_rng(seed))
     X = np.load(find(folder, "tiny-imagenet-60.sscd64.npy"), mmap_mode="r")
     return _problem("imagenet", X[rows], category[rows])
 
@@ -70,7 +70,7 @@ def modelnet(folder: Path, seed: int) -> Problem:
     """Ten random categories of at most 200 objects: quantiles along the axes, 30 components."""
     data = np.load(find(folder, "modelnet40.train.npz"))
     label = data["label"]
-    rows = _some_of_each(label, 10, 200, np.random.default_rng(seed))
+    rows = some_of_each(label, 10, 200, np.random.default_rng(seed))
     X = axis_quantiles(data["points"][rows].astype(np.float64))
     return _problem("modelnet40", _components(X, 30), label[rows])
 
@@ -93,7 +93,7 @@ def _components(X: NDArray[Any], number: int) -> NDArray[Any]:
     return PCA(number, random_state=0).fit_transform(X)
 
 
-def _some_of_each(
+def some_of_each(
     category: NDArray[Any], n_categories: int, at_most: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Rows of random categories, of each at most so many."""

@@ -132,8 +132,7 @@ def connect(
         if len(rows) < 2:
             continue
         width = min(N_NEIGHBOURS, len(rows) - 1)
-        here = np.unique(clusters[rows], return_inverse=True)[1] - int(clusters[rows].min() < 0)
-        found, distances = nearest(features[rows], width, here, device)
+        found, distances = nearest(features[rows], width, device)
         edges = (np.ones(found.size), (np.repeat(rows, width), rows[found].ravel()))
         adjacency = adjacency + sparse.csr_array(edges, (n, n))
         inverse_dimension[rows] = _inverse_dimension(distances)

@@ -1,27 +1,34 @@
-"""The nearest neighbours of every observation: exact where that is quick, else by clusters."""
+"""The nearest neighbours of every observation: exact where that is quick, else in nearby cells."""
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
+from torch import Tensor
 
 from unsplit._typing import Index, Matrix
 
 # A tree finds neighbours quickly in few dimensions only; comparing everything with everything
-# takes seconds for so many observations.
+# is as quick as anything else for so many observations.
 DIMENSIONS_FOR_TREES = 8
-MOST_FOR_EXACT = 20_000
+MOST_FOR_EXACT = 30_000
 
-# Each cluster's observations are compared with those of this many nearest clusters, itself
-# included, and with at least this many observations for each neighbour that is wanted.
-CLUSTERS_SEARCHED = 8
-COMPARED_FOR_EACH = 100
-# Distances in memory at a time.
-MOST_AT_ONCE = 2**26
+# Otherwise each observation is compared with the members of the nearest cells, as many cells as
+# hold this many observations.
+COMPARED = 10_000
+
+# Cells are made by k-means: this many times √n of them, in so many steps from a sample.
+CELLS_PER_ROOT = 2
+SAMPLED_PER_CELL = 32
+STEPS = 5
+
+# Numbers in memory at a time: distances, which should stay in the processor's cache, and the
+# nearest cells of observations.
+MOST_DISTANCES = 2**22
+MOST_NEAR = 2**25
 
 
 def nearest(
-    X: Matrix, n_neighbours: int, clusters: Index, device: torch.device | None = None
+    X: Matrix, n_neighbours: int, device: torch.device | None = None
 ) -> tuple[Index, Matrix]:
     """The nearest neighbours of every observation, itself left out, and their distances.
 
@@ -30,11 +37,8 @@ def nearest(
     X : ndarray of shape (n, d)
     n_neighbours : int
         Fewer than n.
-    clusters : ndarray of shape (n,)
-        The over-clustering, −1 for noise.  Where comparing all with all would take long, only the
-        nearest clusters of each cluster are searched: the over-clustering is an inverted file.
     device : torch.device, optional
-        Where to search by clusters.
+        Where to search in cells, which is done where comparing all with all would take long.
 
     Returns
     -------
@@ -43,7 +47,7 @@ def nearest(
 
     Examples
     --------
-    >>> rows, distances = nearest(np.array([[0.0], [1.0], [3.0]]), 1, np.zeros(3, np.int64))
+    >>> rows, distances = nearest(np.array([[0.0], [1.0], [3.0]]), 1)
     >>> rows.ravel(), distances.ravel()
     (array([1, 0, 1]), array([1., 1., 2.]))
     """
@@ -52,83 +56,123 @@ def nearest(
         model = NearestNeighbors(n_neighbors=n_neighbours, algorithm=method).fit(X)
         distances, rows = model.kneighbors()
         return rows.astype(np.int64), distances
-    return by_clusters(X, n_neighbours, clusters, device or torch.device("cpu"))
+    return by_cells(X, n_neighbours, device)
 
 
-def by_clusters(
-    X: Matrix, n_neighbours: int, clusters: Index, device: torch.device
+def by_cells(
+    X: Matrix, n_neighbours: int, device: torch.device | None = None, compared: int = COMPARED
 ) -> tuple[Index, Matrix]:
-    """Neighbours among the observations of the nearest clusters only.
+    """Neighbours among at least ``compared`` observations, those of the nearest cells.
 
-    Noise is searched, and searches, as if every observation belonged to the nearest mean.
+    The cells are an inverted file.  They are not the over-clustering, which may have been split at
+    random, and whose borders are where edges will be counted.
     """
-    clusters = np.zeros(len(X), np.int64) if clusters.max() < 0 else clusters
-    means = _means(X, clusters)
-    cells = _nearest_mean(X, means) if (clusters < 0).any() else clusters
-    order = np.argsort(cells, kind="stable")
-    ends = np.searchsorted(cells[order], np.arange(len(means) + 1))
-    near = np.argsort(_squares(means, means), axis=1, kind="stable")
-    found = np.empty((len(X), n_neighbours), np.int64)
-    for cell in range(len(means)):
-        mine = order[ends[cell] : ends[cell + 1]]
-        if len(mine) == 0:
-            continue
-        others = _searched(near[cell], ends, n_neighbours)
-        compared = np.concatenate([order[ends[c] : ends[c + 1]] for c in others])
-        step = max(1, MOST_AT_ONCE // len(compared))
-        for start in range(0, len(mine), step):
-            some = mine[start : start + step]
-            # Measured from the middle of the cluster, or float32 would lose digits.
-            found[some] = _closest(X, some, compared, means[cell], n_neighbours, device)
-    distances = np.sqrt(
-        np.stack([((X[found[:, j]] - X) ** 2).sum(axis=1) for j in range(n_neighbours)], axis=1)
-    )
-    order = np.argsort(distances, axis=1, kind="stable")
-    return np.take_along_axis(found, order, 1), np.take_along_axis(distances, order, 1)
+    if device is None or device.type == "mps":  # which has no float64
+        device = torch.device("cpu")
+    scale = float(X.std()) or 1.0
+    points = torch.from_numpy((X - X.mean(axis=0)) / scale)
+    centres = _centres(points, min(round(CELLS_PER_ROOT * len(X) ** 0.5), len(X)))
+    search = _Search(points.to(device), centres.to(device), n_neighbours)
+    rows, distances = search.neighbours(max(compared, n_neighbours + 1))
+    return rows.cpu().numpy(), scale * distances.cpu().numpy()
 
 
-def _searched(near: Index, ends: Index, n_neighbours: int) -> Index:
-    """Of clusters in order of distance those that are searched."""
-    sizes = (ends[1:] - ends[:-1])[near].cumsum()
-    enough = int(np.searchsorted(sizes, COMPARED_FOR_EACH * n_neighbours)) + 1
-    return near[: max(enough, CLUSTERS_SEARCHED)]
+class _Search:
+    """Points (n, d) in the order of their cells, and the nearest others found so far."""
+
+    def __init__(self, points: Tensor, centres: Tensor, n_neighbours: int) -> None:
+        used, homes, self.sizes = _homes(points, centres).unique(
+            return_inverse=True, return_counts=True
+        )
+        self.order = homes.argsort(stable=True)
+        self.points, self.centres = points[self.order], centres[used]
+        self.ends = [0, *self.sizes.cumsum(0).tolist()]
+        shape = (len(points), n_neighbours)
+        self.found = torch.zeros(shape, dtype=torch.int64, device=points.device)
+        self.squares = torch.full(shape, torch.inf, device=points.device)  # nearest first
+
+    def neighbours(self, compared: int) -> tuple[Tensor, Tensor]:
+        """Rows and distances of the nearest in the nearest cells that hold ``compared``."""
+        # Twice as many cells as are needed where cells are of the usual size, or as many as surely
+        # hold enough neighbours.
+        n_near = 2 * -(-compared * len(self.sizes) // len(self.points))
+        fewest = self.sizes.sort().values.cumsum(0)
+        n_near = max(n_near, int((fewest <= self.found.shape[1]).sum()) + 1)
+        n_near = min(n_near, len(self.sizes))
+        rows = torch.arange(len(self.points), device=self.points.device)
+        for some in rows.split(max(1, MOST_NEAR // n_near)):
+            near = self._near(self.points[some], n_near)
+            sizes = self.sizes[near]
+            visited = sizes.cumsum(dim=1) - sizes < compared
+            # First the nearest cell: few others then have anything nearer.
+            for columns in (slice(1), slice(1, None)):
+                self._visit(some, near[:, columns], visited[:, columns])
+        return self._sorted()
+
+    def _near(self, points: Tensor, n_near: int) -> Tensor:
+        """The nearest cells of each point, nearest first."""
+        blocks = (_squares(some, self.centres) for some in _blocks(points, len(self.centres)))
+        return torch.cat([block.topk(n_near, dim=1, largest=False).indices for block in blocks])
+
+    def _visit(self, rows: Tensor, near: Tensor, visited: Tensor) -> None:
+        """Compare rows with the members of those cells near to them that are to be visited."""
+        cells, order = near[visited].sort(stable=True)
+        visitors = rows[visited.nonzero()[order, 0]]
+        counts = cells.bincount(minlength=len(self.sizes)).tolist()
+        for cell, here in enumerate(visitors.split(counts)):
+            if len(here):
+                for some in _blocks(here, self.ends[cell + 1] - self.ends[cell]):
+                    self._compare(some, cell)
+
+    def _compare(self, rows: Tensor, cell: int) -> None:
+        start, stop = self.ends[cell : cell + 2]
+        members = torch.arange(start, stop, device=rows.device)
+        # Measured from the centre, or float32 would lose digits.
+        left, right = ((self.points[some] - self.centres[cell]).float() for some in (rows, members))
+        squares = _squares(left, right)
+        squares += left.square().sum(dim=1, keepdim=True)
+        itself = ((rows >= start) & (rows < stop)).nonzero().squeeze(1)
+        squares[itself, rows[itself] - start] = torch.inf
+        nearer = (squares.amin(dim=1) < self.squares[rows, -1]).nonzero().squeeze(1)
+        rows, squares = rows[nearer], squares[nearer]
+        squares = torch.cat([self.squares[rows], squares], dim=1)
+        found = torch.cat([self.found[rows], members.expand(len(rows), -1)], dim=1)
+        self.squares[rows], best = squares.topk(self.found.shape[1], dim=1, largest=False)
+        self.found[rows] = found.gather(1, best)
+
+    def _sorted(self) -> tuple[Tensor, Tensor]:
+        """What was found in the order of the data, nearest first by distances in full."""
+        width = self.found.shape[1] * self.points.shape[1]
+        blocks = zip(_blocks(self.points, width), _blocks(self.found, width), strict=True)
+        lengths = [(self.points[others] - some[:, None]).norm(dim=2) for some, others in blocks]
+        distances, best = torch.cat(lengths).sort(dim=1, stable=True)
+        back = self.order.argsort()
+        return self.order[self.found.gather(1, best)][back], distances[back]
 
 
-def _closest(
-    X: Matrix,
-    mine: Index,
-    compared: Index,
-    middle: NDArray[np.float64],
-    n_neighbours: int,
-    device: torch.device,
-) -> Index:
-    left, right = (
-        torch.from_numpy((X[rows] - middle).astype(np.float32)).to(device)
-        for rows in (mine, compared)
-    )
-    # The square of the own length is the same for all that are compared.
-    distances = torch.addmm((right**2).sum(dim=1), left, right.T, alpha=-2)
-    order = np.argsort(compared, kind="stable")
-    own = order[np.searchsorted(compared, mine, sorter=order)]
-    distances[torch.arange(len(mine)).to(device), torch.from_numpy(own).to(device)] = torch.inf
-    best = distances.topk(n_neighbours, dim=1, largest=False, sorted=False).indices
-    return compared[best.cpu().numpy()]
+def _centres(points: Tensor, n_cells: int) -> Tensor:
+    """Centres of cells by a few steps of k-means, the same ones on every device."""
+    n_sampled = min(len(points), SAMPLED_PER_CELL * n_cells)
+    sample = points[np.random.default_rng(0).choice(len(points), n_sampled, replace=False)]
+    centres = sample[:n_cells]
+    for _ in range(STEPS):
+        homes = _homes(sample, centres)
+        counts = homes.bincount(minlength=n_cells)[:, None]
+        sums = torch.zeros_like(centres).index_add_(0, homes, sample)
+        centres = torch.where(counts > 0, sums / counts, centres)
+    return centres
 
 
-def _means(X: Matrix, clusters: Index) -> Matrix:
-    inside = clusters >= 0
-    k = int(clusters.max()) + 1
-    counts = np.bincount(clusters[inside], minlength=k)
-    sums = np.stack([np.bincount(clusters[inside], column, k) for column in X[inside].T], axis=1)
-    return sums / counts[:, None]
+def _homes(points: Tensor, centres: Tensor) -> Tensor:
+    """The nearest centre of each point."""
+    blocks = _blocks(points, len(centres))
+    return torch.cat([_squares(some, centres).argmin(dim=1) for some in blocks])
 
 
-def _nearest_mean(X: Matrix, means: Matrix) -> Index:
-    step = max(1, 2**24 // len(means))
-    parts = [_squares(X[i : i + step], means).argmin(axis=1) for i in range(0, len(X), step)]
-    return np.concatenate(parts)
+def _blocks(points: Tensor, width: int) -> tuple[Tensor, ...]:
+    return points.split(max(1, MOST_DISTANCES // width))
 
 
-def _squares(left: Matrix, right: Matrix) -> Matrix:
+def _squares(left: Tensor, right: Tensor) -> Tensor:
     """Squared distances, less the squared length of what is on the left."""
-    return (right**2).sum(axis=1) - 2 * left @ right.T
+    return torch.addmm(right.square().sum(dim=1), left, right.T, alpha=-2)
