@@ -21,8 +21,8 @@ from unsplit.networks.heads import PairMatrixHead, ScoreHead
 from unsplit.networks.registry import RECIPES
 from unsplit.networks.training.group import Network
 from unsplit.networks.training.loop import TrainConfig, train
-from unsplit.networks.training.sampling import Fold, epoch_batches
-from unsplit.networks.training.single import Alone
+from unsplit.networks.training.sampling import Fold, epoch_minibatches
+from unsplit.networks.training.single import Single
 from unsplit.pairwise.folds import holdout_fold
 
 WIDTH = 256
@@ -39,9 +39,9 @@ def step_cost(make: Head, k: int, device: torch.device) -> tuple[float, float, i
     base = build_network(rows, fold, RECIPES["mlp"], k, "pairwise")
     network = Network(base.backbone, make(WIDTH, k)).to(device)  # type: ignore[arg-type]
     n_parameters = sum(p.numel() for p in network.head.parameters())
-    group = Alone([network], [fold], learning_rate=1e-3, weight_decay=0.0)
+    group = Single([network], [fold], learning_rate=1e-3, weight_decay=0.0)
     on_device = torch.from_numpy(clusters).to(device)
-    batches = epoch_batches([everything], clusters, 256, rng)
+    batches = epoch_minibatches([everything], clusters, 256, rng)
     cuda = device.type == "cuda"
     group.run(batches[:4], rows, on_device, 0.99)
     if cuda:

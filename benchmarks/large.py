@@ -18,7 +18,7 @@ import unsplit
 from benchmarks.common import print_table
 from unsplit.networks.training.loop import EpochRecord
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import Wishes, merge_overclustering
+from unsplit.pipeline import MergeOptions, merge_overclustering
 
 DIMENSIONS, GROUPS = 50, 50
 
@@ -51,7 +51,7 @@ def main() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", unsplit.PartitionWarning)
         settings = Settings(device=args.device)
-        merged = merge_overclustering(X, labels, Wishes(), settings, 0, note)
+        merged = merge_overclustering(X, labels, MergeOptions(), settings, 0, note)
     end = time.perf_counter()
     index = adjusted_rand_score(y, merged.tree.labels(labels))
     unit = 2**20 if sys.platform == "darwin" else 2**10

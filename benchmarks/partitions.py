@@ -19,7 +19,7 @@ from sklearn.metrics import adjusted_rand_score
 import unsplit
 from benchmarks.common import print_table
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import Wishes, merge_overclustering
+from unsplit.pipeline import MergeOptions, merge_overclustering
 
 Problem = tuple[NDArray[np.float64], NDArray[np.int64], int]
 
@@ -79,7 +79,7 @@ def measure(X: NDArray[np.float64], y: NDArray[np.int64], k: int, seed: int) -> 
     labels = KMeans(k, n_init=10, random_state=seed).fit_predict(X)
     n_true = len(np.unique(y))
     start = time.perf_counter()
-    merged = merge_overclustering(X, labels, Wishes(), Settings(), seed)
+    merged = merge_overclustering(X, labels, MergeOptions(), Settings(), seed)
     seconds = time.perf_counter() - start
     tree, result = merged.tree, merged.fitted.result
     ignoring = unsplit.merge(result, max_tvd=1.0)

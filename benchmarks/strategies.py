@@ -16,7 +16,7 @@ from benchmarks import baselines
 from benchmarks.common import print_table, split_digits
 from unsplit import metrics
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import Wishes, merge_overclustering
+from unsplit.pipeline import MergeOptions, merge_overclustering
 
 Tree = unsplit.MergeTree
 Matrix = NDArray[np.float64]
@@ -48,7 +48,7 @@ def by_baseline(
 
 
 def trained(X: Matrix, labels: NDArray[np.int64], strategy: str) -> Tree:
-    return merge_overclustering(X, labels, Wishes(1, strategy=strategy), Settings(), 0).tree
+    return merge_overclustering(X, labels, MergeOptions(1, strategy=strategy), Settings(), 0).tree
 
 
 def main() -> None:

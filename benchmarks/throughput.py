@@ -23,8 +23,8 @@ from unsplit.networks.augmentation import ImageAugmentation
 from unsplit.networks.backbones import ResNet18
 from unsplit.networks.build import build_network
 from unsplit.networks.registry import RECIPES
-from unsplit.networks.training.sampling import Fold, epoch_batches
-from unsplit.networks.training.single import Alone
+from unsplit.networks.training.sampling import Fold, epoch_minibatches
+from unsplit.networks.training.single import Single
 
 K = 1000
 
@@ -34,14 +34,14 @@ def ours(rows: Rows, clusters: Any, batch: int) -> Callable[[int], None]:
     everything = np.arange(len(rows))
     fold = Fold(everything, everything[:0], everything)
     network = build_network(rows, fold, RECIPES["resnet18"], K, "softmax")
-    group = Alone([network], [fold], learning_rate=1e-3, weight_decay=0.1)
+    group = Single([network], [fold], learning_rate=1e-3, weight_decay=0.1)
     on_device = torch.from_numpy(clusters).to(rows.device)
     rng = np.random.default_rng(0)
 
     def run(steps: int) -> None:
         left = steps
         while left > 0:
-            batches = epoch_batches([everything], clusters, batch, rng)[:left]
+            batches = epoch_minibatches([everything], clusters, batch, rng)[:left]
             group.run(batches, rows, on_device, 0.99)
             left -= len(batches)
 
@@ -130,7 +130,7 @@ def streamed(args: argparse.Namespace, device: torch.device) -> None:
     clusters = np.unique(found.labels, return_inverse=True)[1].astype(np.int64)
     clusters = np.tile(clusters, args.repeat)
     everything = np.arange(len(dataset))
-    order = epoch_batches([everything], clusters, args.batch, np.random.default_rng(0))[:, 0]
+    order = epoch_minibatches([everything], clusters, args.batch, np.random.default_rng(0))[:, 0]
     with Decoder(dataset, pin=device.type == "cuda") as decoder:
         for _ in range(2):
             start = time.perf_counter()

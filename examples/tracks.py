@@ -107,12 +107,12 @@ def small_network(channels: int) -> nn.Module:
     return nn.Sequential(*layers)
 
 
-def merged(result: unsplit.PairwiseTVD, **wishes: Any) -> unsplit.MergeTree:
+def merged(result: unsplit.PairwiseTVD, **merge_options: Any) -> unsplit.MergeTree:
     """Tracks merged until there is a valley between any two groups, or as wished."""
     with warnings.catch_warnings():
         # That any two tracks can be told apart is no news here.
         warnings.simplefilter("ignore", unsplit.PartitionWarning)
-        return unsplit.merge(result, **wishes)
+        return unsplit.merge(result, **merge_options)
 
 
 # ---- how good it is: from here on the true categories are known --------------------------------

@@ -24,7 +24,7 @@ def main() -> None:
     for top, bottom, X in zip(*axes, (whole, halves), strict=True):
         labels = KMeans(2, n_init=10, random_state=0).fit_predict(X)
         tvd = unsplit.pairwise_tvd(X, labels, random_state=0).tvd[0, 1]
-        view = unsplit.pairwise_tvd(X, labels, smooth=True, random_state=0)
+        view = unsplit.pairwise_tvd(X, labels, blurred=True, random_state=0)
         contrast = Mixtures(view).contrast(0, 1)
         top.scatter(*X.T, s=3, color=COLOURS[labels])
         top.set_aspect("equal")

@@ -26,10 +26,10 @@ from unsplit.merging.evidence import Columns, Mixtures
 from unsplit.merging.ranking import Composed
 from unsplit.pairwise import divergences
 from unsplit.pairwise.api import Settings
-from unsplit.pairwise.batch_effects import Cells, effective_counts, pair_weights
+from unsplit.pairwise.batch_effects import Subclusters, effective_counts, pair_weights
 from unsplit.pairwise.divergences import NAMES, rank_sums
 from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, rank_sum_p_value
-from unsplit.pipeline import Wishes, merge_overclustering
+from unsplit.pipeline import MergeOptions, merge_overclustering
 
 CPU = torch.device("cpu")
 GAPS = [0.0, 0.0, 4.0]
@@ -61,13 +61,13 @@ def estimates():
 
 @pytest.fixture(scope="module")
 def ragged():
-    """Five clusters in three batches: some cells are empty, one holds one; 3 and 4 never meet."""
+    """Five clusters in three batches: some parts are empty, one holds one; 3 and 4 never meet."""
     rng = np.random.default_rng(1)
     sizes = np.array([[20, 12, 9, 15, 0], [8, 25, 0, 0, 11], [14, 1, 18, 0, 10]])
-    cells = np.repeat(np.arange(15), sizes.ravel())
-    batch, labels = cells // 5, cells % 5
-    X = rng.standard_normal((len(cells), 2)) + np.column_stack([labels, 2 * batch])
-    order = rng.permutation(len(cells))
+    subclusters = np.repeat(np.arange(15), sizes.ravel())
+    batch, labels = subclusters // 5, subclusters % 5
+    X = rng.standard_normal((len(subclusters), 2)) + np.column_stack([labels, 2 * batch])
+    order = rng.permutation(len(subclusters))
     with pytest.warns(BatchWarning) as caught:
         result = quick(X[order], labels[order], batch[order])
     return result, caught, (X[order], labels[order], batch[order])
@@ -102,25 +102,30 @@ def test_auto_merges_within_batches_what_a_test_keeps_apart_without():
     found = merger.fit_predict(X, initial_labels=labels, batch=batch)
     assert merger.tree_.groups.tolist() == [0, 0, 1]
     assert np.array_equal(found, [0, 0, 1] @ (labels == np.arange(3)[:, None]))
-    # New observations need no batch: its cells make up a cluster.
+    # New observations need no batch: its subclusters make up a cluster.
     assert merger.predict([[0, 0, 0], [0, 3, 0], [4, 0, 0]]).tolist() == [0, 0, 1]
 
 
 def test_the_second_look_knows_batches():
     X, labels, batch = confounded(n=30, gaps=[0, 5, 10])
-    wishes, choices = Wishes(strategy="compose"), Settings(cv=2, epochs=3, device="cpu")
-    merged = merge_overclustering(X, labels, wishes, choices, 0, batch=batch)
-    assert np.array_equal(merged.view.scores.cells, merged.fitted.result.scores.cells)
+    merge_options, choices = (
+        MergeOptions(strategy="compose"),
+        Settings(cv=2, epochs=3, device="cpu"),
+    )
+    merged = merge_overclustering(X, labels, merge_options, choices, 0, batch=batch)
+    assert np.array_equal(
+        merged.blurred.scores.subclusters, merged.fitted.result.scores.subclusters
+    )
 
 
 def test_neighbours_are_looked_for_within_batches():
     X, labels, batch = confounded(n=30, gaps=[0, 5, 10], shift=0.0)
-    wishes, choices = Wishes(), Settings(cv=2, epochs=3, device="cpu")
-    graph = merge_overclustering(X, labels, wishes, choices, 0, batch=batch).neighbours
+    merge_options, choices = MergeOptions(), Settings(cv=2, epochs=3, device="cpu")
+    graph = merge_overclustering(X, labels, merge_options, choices, 0, batch=batch).neighbours
     left, right = graph.adjacency.nonzero()
     assert np.array_equal(np.sort(graph.batches), np.sort(batch))
     assert np.array_equal(graph.batches[left], graph.batches[right])
-    whole = merge_overclustering(X, labels, wishes, choices, 0).neighbours
+    whole = merge_overclustering(X, labels, merge_options, choices, 0).neighbours
     assert set(whole.batches) == {0}
 
 
@@ -138,7 +143,9 @@ def test_a_leaning_network_makes_no_difference():
     X, labels, batch = confounded(n=50, rare=10, gaps=[0, 0])
     result = quick(X, labels, batch)
     scores = result.scores
-    leaning = np.where(scores.cells == scores.cells.max(axis=1, keepdims=True), 1.0, 0.0)
+    leaning = np.where(
+        scores.subclusters == scores.subclusters.max(axis=1, keepdims=True), 1.0, 0.0
+    )
     scores.weights[:] = 0
     scores.bias[:] = np.tile(leaning, (scores.n_folds, 1))
     assert divergences.directed_means(scores, divergences.hit, CPU)[0, 1] == pytest.approx(0.5)
@@ -296,20 +303,22 @@ def strangers():
         return quick(*strange(), epochs=15)
 
 
-def quietly(*what, **wishes):
+def quietly(*what, **merge_options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PartitionWarning)
-        return merge(*what, **wishes)
+        return merge(*what, **merge_options)
 
 
-@pytest.mark.parametrize("wishes", [{}, {"alpha": 0.05}, {"max_tvd": 0.9}, {"strategy": "compose"}])
-def test_strangers_are_not_merged_unless_they_must_be(strangers, wishes):
-    tree = quietly(strangers, **wishes)
+@pytest.mark.parametrize(
+    "merge_options", [{}, {"alpha": 0.05}, {"max_tvd": 0.9}, {"strategy": "compose"}]
+)
+def test_strangers_are_not_merged_unless_they_must_be(strangers, merge_options):
+    tree = quietly(strangers, **merge_options)
     assert tree.n_clusters == 4
     assert tree.stopped.endswith(" or have no batch in common")
     stranger = Mixtures(strangers).contrast(0, 1)
     assert (stranger.tvd, stranger.p_value, stranger.interval) == (1.0, 1.0, (0.0, 1.0))
-    forced = quietly(strangers, n_clusters=1, strategy=wishes.get("strategy", "linkage"))
+    forced = quietly(strangers, n_clusters=1, strategy=merge_options.get("strategy", "linkage"))
     assert forced.merges[-1].why == "no batch in common; merged because at most 1 may remain"
     assert [step.why.startswith("no batch") for step in forced.merges] == [False, False, True]
 
@@ -330,7 +339,7 @@ def union_z(scores, members):
     """Score of a union for every held-out observation, from the mixture within its batch."""
     z, total = scores.dense().astype(float), np.zeros(len(scores.rows))
     for x in range(len(z)):
-        n = scores.cells[scores.batches[x], members].astype(float)
+        n = scores.subclusters[scores.batches[x], members].astype(float)
         total[x] = logsumexp(z[x, members], b=n / n.sum()) if n.sum() else -np.inf
     return total
 
@@ -396,7 +405,7 @@ def test_order_and_names_do_not_matter(ragged):
 def test_one_batch_is_none():
     X, labels, _ = confounded(n=30)
     plain, one = quick(X, labels), quick(X, labels, np.full(len(X), "run 1"))
-    assert one.scores.cells is None
+    assert one.scores.subclusters is None
     assert np.array_equal(one.hit_rate, plain.hit_rate)
     assert np.array_equal(one.p_value, plain.p_value)
     assert list(one.table()) == list(plain.table())
@@ -414,7 +423,7 @@ def test_save_and_load_keep_batches(ragged, tmp_path):
     result = ragged[0]
     result.save(tmp_path / "pairs.npz")
     again = PairwiseTVD.load(tmp_path / "pairs.npz")
-    assert np.array_equal(again.scores.cells, result.scores.cells)
+    assert np.array_equal(again.scores.subclusters, result.scores.subclusters)
     assert np.array_equal(again.scores.batches, result.scores.batches)
     assert np.array_equal(again.p_value, result.p_value)
     assert np.array_equal(again.divergence("lecam"), result.divergence("lecam"))
@@ -422,9 +431,9 @@ def test_save_and_load_keep_batches(ragged, tmp_path):
 
 
 def test_cells_by_hand():
-    cells = Cells.cut(np.array([2, 0, -1, 0, 2]), np.array([1, 0, 0, 1, 1]))
-    assert cells.table.tolist() == [[1, 0, 0], [1, 0, 2]]
-    merged, new = cells.joined(np.array([0, 1, 0]))
+    subclusters = Subclusters.cut(np.array([2, 0, -1, 0, 2]), np.array([1, 0, 0, 1, 1]))
+    assert subclusters.table.tolist() == [[1, 0, 0], [1, 0, 2]]
+    merged, new = subclusters.joined(np.array([0, 1, 0]))
     assert merged.table.tolist() == [[1], [3]]
     assert new.tolist() == [0, 1, 1]
     assert merged.of_rows.tolist() == [1, 0, -1, 1, 1]

@@ -26,12 +26,12 @@ from tests.cli_cases import (
     write_data,
 )
 from tests.merging_cases import same_merges
-from unsplit.cli.progress import Course
+from unsplit.cli.progress import Console
 from unsplit.cli.summary import of_merge, of_review, shortened
-from unsplit.merging.loop import Record
+from unsplit.merging.loop import MergeRecord
 from unsplit.networks.training.loop import EpochRecord
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import Wishes, merge_overclustering
+from unsplit.pipeline import MergeOptions, merge_overclustering
 
 TABLES = ["distances.npz", "labels.csv", "linkage.npy", "merges.csv", "review.csv"]
 FILES = [*TABLES, "tree.npz", "result.json"]
@@ -49,7 +49,7 @@ def folder(tmp_path, monkeypatch):
 def expected():
     """What the library gives for data.csv."""
     settings = Settings(cv=2, epochs=3, device="cpu")
-    return merge_overclustering(X, LABELS, Wishes(), settings, 0)
+    return merge_overclustering(X, LABELS, MergeOptions(), settings, 0)
 
 
 # merge
@@ -90,8 +90,8 @@ def test_result_has_all_that_is_needed_to_judge_and_to_repeat(expected):
         "torch": torch.__version__,
         "scikit-learn": sklearn.__version__,
     }
-    wishes = vars(Wishes(must_link=[["0", "1"]], cannot_link=[], min_clusters=2))
-    assert result["settings"] == wishes | vars(Settings(cv=2, epochs=3, device="cpu"))
+    merge_options = vars(MergeOptions(must_link=[["0", "1"]], cannot_link=[], min_clusters=2))
+    assert result["settings"] == merge_options | vars(Settings(cv=2, epochs=3, device="cpu"))
     counts = {"n_observations": 160, "n_features": 2, "n_initial": 4, "n_noise": 0, "n_clusters": 2}
     assert result.items() >= counts.items()
     assert result["mapping"] == {"0": 0, "1": 0, "2": 1, "3": 1}
@@ -318,12 +318,12 @@ def test_bars_are_drawn_on_a_terminal_only(monkeypatch):
 
     monkeypatch.setattr("tqdm.std._screen_shape_wrapper", lambda: lambda file: (100, 30))
     for is_terminal in (True, False):
-        screen, course = Screen(is_terminal), Course()
+        screen, console = Screen(is_terminal), Console()
         monkeypatch.setattr(sys, "stderr", screen)
-        with course.stage("training"):
+        with console.stage("training"):
             for epoch in (0, 1, 0):
-                course.on_epoch(EpochRecord(epoch, 0.1, 0.75, 0.1))
-            course.on_merge(Record([None] * 3), n_clusters=8)
+                console.on_epoch(EpochRecord(epoch, 0.1, 0.75, 0.1))
+            console.on_merge(MergeRecord([None] * 3), n_clusters=8)
         for bar in ("training: ", "second look: ", "| 3/7 ["):
             assert (bar in screen.text) == is_terminal
         # The last thing drawn is nothing.

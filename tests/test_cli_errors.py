@@ -197,7 +197,7 @@ def test_what_is_read_is_not_overwritten():
     assert result.stderr == "unsplit: out/pairs.csv would be overwritten; choose another --out.\n"
 
 
-# Wishes that cannot be met; nothing is trained
+# MergeOptions that cannot be met; nothing is trained
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.cli_cases import (
     write_data,
 )
 from unsplit.cli.resume import ResumeFile, digest
-from unsplit.merging.loop import Record
+from unsplit.merging.loop import MergeRecord
 from unsplit.merging.review import Merge
 
 RETRAIN = ("--strategy", "retrain")
@@ -157,8 +157,8 @@ def test_what_is_no_resume_file_is_refused(content):
 def test_records_come_back_as_they_were():
     evidence = np.nan, np.nan, 1.0, np.nan, np.nan, 0, 12.0, 0.1 + 0.2, np.nan, 1 / 3
     merges = [Merge(0, 1, 40, 40, 0.1, 0.1 + 0.2, *evidence, "closest “pair”")]
-    stopped = Record(merges, 1, None, "stopped", merges * 2)
-    for record in (Record(merges), stopped, Record([], 0, 0)):
+    stopped = MergeRecord(merges, 1, None, "stopped", merges * 2)
+    for record in (MergeRecord(merges), stopped, MergeRecord([], 0, 0)):
         file = ResumeFile("new/folder")
         file.begin(data="a", seed=1)
         file.save(record)
@@ -218,15 +218,15 @@ def test_retrain_interrupted_before_the_first_merge_has_nothing_to_resume(monkey
 WAITING = """
 import signal, sys, time
 from unsplit.cli import main
-from unsplit.cli.progress import Course
+from unsplit.cli.progress import Console
 
-def wait(course, record):
+def wait(console, record):
     open(f"{sys.argv[1]}.ready", "w").close()
     time.sleep(600)
 
 # What was started in the background ignores it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-Course.on_epoch = wait
+Console.on_epoch = wait
 main(sys.argv[2:], prog_name="unsplit")
 """
 

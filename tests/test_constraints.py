@@ -21,10 +21,12 @@ def line(k):
     return np.abs(places[:, None] - places)
 
 
-def refuses(sentence, **wishes):
-    wishes = {"max_tvd": 0.3} | wishes if "n_clusters" not in wishes else wishes
+def refuses(sentence, **merge_options):
+    merge_options = (
+        {"max_tvd": 0.3} | merge_options if "n_clusters" not in merge_options else merge_options
+    )
     with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
-        merge(line(5), **wishes)
+        merge(line(5), **merge_options)
 
 
 # --- must_link ------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def test_the_table_holds_the_scores(demo):
 def test_without_matplotlib_there_are_no_figures(tmp_path, monkeypatch):
     asked = []
 
-    def stop(folder, task, read, course):
+    def stop(folder, task, read, console):
         asked.append(task.figures)
         raise KeyboardInterrupt
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from experiments import core
 from experiments.scaling import heads, run
 from experiments.scaling.config import FULL, GIB, QUICK
-from experiments.scaling.laps import Laps, at_most
 from experiments.scaling.pictures import VALUES, PictureDataset, PictureRows, Pictures, _values
+from experiments.scaling.timings import Laps, at_most
 from experiments.scaling.whole import feeding, whole
 from unsplit.data.rows.hashing import scrambled
 

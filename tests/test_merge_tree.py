@@ -155,9 +155,9 @@ def test_unknown_labels_are_refused():
 
 def test_cut_takes_exactly_one_wish():
     tree = random_tree(4)
-    for wishes in ({}, {"n_clusters": 2, "height": 0.5}):
+    for merge_options in ({}, {"n_clusters": 2, "height": 0.5}):
         with pytest.raises(InputError, match="takes one of n_clusters and height; pass exactly"):
-            tree.cut(**wishes)
+            tree.cut(**merge_options)
 
 
 @pytest.mark.parametrize("n", [0, 5, -1, 2.5, "2"])

@@ -105,7 +105,7 @@ def test_linkage_of_an_estimate_takes_the_divergence_asked_for(statistic):
 
 
 @pytest.mark.parametrize(
-    ("n_noise", "wishes", "statistic"),
+    ("n_noise", "merge_options", "statistic"),
     [
         (140, {"n_clusters": 2}, "overlap"),  # as many outside as in clusters
         (139, {"n_clusters": 2}, "lecam"),
@@ -114,9 +114,9 @@ def test_linkage_of_an_estimate_takes_the_divergence_asked_for(statistic):
         (140, {}, "lecam"),
     ],
 )
-def test_cores_are_ranked_by_overlap_when_their_number_is_said(n_noise, wishes, statistic):
+def test_cores_are_ranked_by_overlap_when_their_number_is_said(n_noise, merge_options, statistic):
     result = replace(spread(), n_noise=n_noise)
-    assert merge(result, **wishes).statistic == statistic
+    assert merge(result, **merge_options).statistic == statistic
 
 
 def test_no_valley_goes_first_between_cores():
@@ -181,8 +181,8 @@ def test_what_is_reported_is_what_an_estimate_for_the_union_says(strategy, n_fol
 def test_a_view_ranks_and_the_estimate_reports():
     result = spread()
     view, _ = gaussian_estimate(SPREAD[::-1], [30, 20, 25, 40, 15, 10], seed=5)
-    wishes = {"n_clusters": 1, "strategy": "compose"}
-    tree, of_view = merge(result, view=view, **wishes), merge(view, **wishes)
+    merge_options = {"n_clusters": 1, "strategy": "compose"}
+    tree, of_view = merge(result, blurred=view, **merge_options), merge(view, **merge_options)
     assert node_members(tree.merges, 6) == node_members(of_view.merges, 6)
     first = tree.merges[0]
     assert first.statistic == pytest.approx(of_view.merges[0].statistic)
@@ -193,7 +193,7 @@ def test_a_view_ranks_and_the_estimate_reports():
 def test_a_view_of_other_clusters_is_refused():
     view, _ = gaussian_estimate([0, 1], 5)
     with pytest.raises(InputError, match="view must be an estimate for the same clusters as"):
-        merge(spread(), view=view)
+        merge(spread(), blurred=view)
 
 
 # --- retraining -----------------------------------------------------------------------------------
@@ -357,16 +357,16 @@ def renamed_pairs():
 
 @pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
 @pytest.mark.parametrize(
-    "wishes",
+    "merge_options",
     [{"strategy": "linkage", "statistic": "tv", "linkage": name} for name in LINKAGES]
     + [{}, {"strategy": "spectral"}, {"strategy": "linkage", "max_tvd": 0.9}],
 )
-def test_new_names_give_the_same_tree_under_new_names(renamed_pairs, wishes):
-    n_clusters = None if not wishes or "max_tvd" in wishes else 3
+def test_new_names_give_the_same_tree_under_new_names(renamed_pairs, merge_options):
+    n_clusters = None if not merge_options or "max_tvd" in merge_options else 3
     trees = []
     for names, result in renamed_pairs:
         assert (np.triu(result.tvd, 1) == 1).sum() > 10
-        tree = merge(result, n_clusters=n_clusters, random_state=1, **wishes)
+        tree = merge(result, n_clusters=n_clusters, random_state=1, **merge_options)
         old = {new: old for old, new in enumerate(names.tolist())}
         place = [old[name] for name in tree.cluster_ids.tolist()]
         steps = [asdict(step) for step in tree.merges]

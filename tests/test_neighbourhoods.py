@@ -22,7 +22,7 @@ from unsplit.merging.neighbours.evidence import (
 from unsplit.merging.neighbours.graph import connect
 from unsplit.merging.review import members_of_nodes
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import Wishes, merge_overclustering
+from unsplit.pipeline import MergeOptions, merge_overclustering
 
 ENDING = "all near pairs have too few neighbours in common, or a neck between them"
 
@@ -374,12 +374,12 @@ def test_images_have_neighbours_in_the_features_passed():
     labels, features = np.arange(60) % 3, rng.standard_normal((60, 2))
     images = rng.random((60, 8, 8)).astype(np.float32)
     settings = Settings(backbone="single-layer", cv=2, epochs=1, device="cpu")
-    found = merge_overclustering(images, labels, Wishes(), settings, 0, features=features)
+    found = merge_overclustering(images, labels, MergeOptions(), settings, 0, features=features)
     assert np.array_equal(
         Connections(found.neighbours).edges,
         Connections(neighbour_graph(features, labels)).edges,
     )
-    by_scores = merge_overclustering(images, labels, Wishes(), settings, 0)
+    by_scores = merge_overclustering(images, labels, MergeOptions(), settings, 0)
     assert by_scores.neighbours.features.shape == (60, 3)  # probabilities of the clusters
     assert np.allclose((by_scores.neighbours.features**2).sum(axis=1), 1)
     merger = ClusterMerger(backbone="single-layer", cv=2, epochs=1, device="cpu", random_state=0)
@@ -398,7 +398,7 @@ def test_vectors_may_have_other_features_too():
     shuffled = np.random.default_rng(0).standard_normal((160, 2))  # say nothing of the lumps
     settings = Settings(cv=2, epochs=1, device="cpu")
     own, other = (
-        merge_overclustering(X, labels, Wishes(), settings, 0, features=features).neighbours
+        merge_overclustering(X, labels, MergeOptions(), settings, 0, features=features).neighbours
         for features in (None, shuffled)
     )
     assert np.array_equal(np.sort(own.features, axis=0), np.sort(X, axis=0))

@@ -53,8 +53,8 @@ AUTO = {
 }
 
 
-def built(backbone, rows, smooth=False):
-    return recipe_for(backbone, rows).build(rows, np.arange(len(rows)), smooth)
+def built(backbone, rows, blurred=False):
+    return recipe_for(backbone, rows).build(rows, np.arange(len(rows)), blurred)
 
 
 @pytest.mark.parametrize("kind", AUTO)
@@ -87,7 +87,7 @@ def test_a_single_layer_takes_no_sequences_of_different_lengths():
 
 def test_blurred_densities_get_a_narrow_network():
     assert built("mlp", ROWS["vectors"]).out_features == 256
-    assert built("mlp", ROWS["vectors"], smooth=True).out_features == 128
+    assert built("mlp", ROWS["vectors"], blurred=True).out_features == 128
 
 
 def test_networks_fit_the_data():

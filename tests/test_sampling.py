@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unsplit.networks.training.sampling import MIN_STEPS, balanced_draws, epoch_batches
+from unsplit.networks.training.sampling import MIN_STEPS, balanced_draws, epoch_minibatches
 from unsplit.pairwise.folds import FEW_CLUSTERS, crossfit_folds, holdout_fold
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
@@ -227,21 +227,21 @@ def test_other_seed_other_draws():
 def test_epoch_has_enough_batches_for_the_longest_list_of_rows():
     clusters = np.repeat([0, 1], 500)
     train = [np.arange(0, 1000, 2), np.arange(1000)]
-    batches = epoch_batches(train, clusters, 32, np.random.default_rng(0))
+    batches = epoch_minibatches(train, clusters, 32, np.random.default_rng(0))
     assert batches.shape == (32, 2, 32)
     assert batches.dtype == torch.int64
 
 
 def test_batch_is_no_larger_than_the_data_and_a_small_epoch_has_the_least_steps():
     clusters = np.repeat([0, 1], 6)
-    batches = epoch_batches([np.arange(12)], clusters, 256, np.random.default_rng(0))
+    batches = epoch_minibatches([np.arange(12)], clusters, 256, np.random.default_rng(0))
     assert batches.shape == (MIN_STEPS, 1, 12)
 
 
 def test_each_network_draws_only_its_own_rows_and_evenly():
     clusters = np.tile([0, 1, 1, 1], 100)
     train = [np.arange(0, 200), np.arange(200, 400)]
-    batches = epoch_batches(train, clusters, 20, np.random.default_rng(0)).numpy()
+    batches = epoch_minibatches(train, clusters, 20, np.random.default_rng(0)).numpy()
     for network, rows in enumerate(train):
         drawn = batches[:, network].ravel()
         assert np.isin(drawn, rows).all()
@@ -251,7 +251,9 @@ def test_each_network_draws_only_its_own_rows_and_evenly():
 def test_same_seed_same_batches():
     clusters = np.repeat([0, 1], 30)
     train = [np.arange(40), np.arange(20, 60)]
-    first, second = (epoch_batches(train, clusters, 8, np.random.default_rng(5)) for _ in range(2))
+    first, second = (
+        epoch_minibatches(train, clusters, 8, np.random.default_rng(5)) for _ in range(2)
+    )
     assert torch.equal(first, second)
 
 

@@ -251,7 +251,7 @@ def test_all_kinds_hold_out_the_same_in_any_order_of_candidates(monkeypatch):
     assert [kind for kind, _ in problems] == ["vectors", "images", "images", "vectors"]
     for _, problem in problems:
         assert np.array_equal(problem.fold.watch, problems[0][1].fold.watch)
-        assert np.array_equal(problem.cells.of_rows, problems[0][1].cells.of_rows)
+        assert np.array_equal(problem.subclusters.of_rows, problems[0][1].subclusters.of_rows)
         assert len(problem.fold.watch) == 12
         assert len(np.union1d(problem.fold.watch, problem.fold.train)) == 60
 

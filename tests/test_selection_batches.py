@@ -49,7 +49,7 @@ def test_settings_are_those_of_an_estimate_within_batches():
     assert best.mean_accuracy > other.mean_accuracy + 0.1
     merger = ClusterMerger(n_clusters=2, **chosen.settings, **how)
     merger.fit(X, initial_labels=labels, batch=donor)
-    assert np.array_equal(merger.pairwise_.scores.cells, best.scores.cells)
+    assert np.array_equal(merger.pairwise_.scores.subclusters, best.scores.subclusters)
 
 
 def test_the_table_is_as_without_batches():
@@ -68,13 +68,13 @@ def watched():
     X, labels, donor = ragged_donors()
     seen, records = [], []
 
-    def spy(group, rows, cells):
-        found = measure(group, rows, cells)
+    def spy(group, rows, subclusters):
+        found = measure(group, rows, subclusters)
         (network,), (fold,) = group.averaged(), group.folds
-        names = np.arange(len(cells.cluster))
+        names = np.arange(len(subclusters.cluster))
         z = network(rows.take(torch.from_numpy(fold.watch))).detach().numpy()
-        scores = scores_of([network], rows, cells.of_rows, [fold.watch], names)
-        seen.append((cells, fold, z, scores, found))
+        scores = scores_of([network], rows, subclusters.of_rows, [fold.watch], names)
+        seen.append((subclusters, fold, z, scores, found))
         return found
 
     measure = halving.accuracy_within_batches
@@ -86,15 +86,18 @@ def watched():
     return (X, labels, donor), seen, records, caught
 
 
-def naive_accuracy(cells, fold, z):
-    """A from the scores of cells, written from the docs: pair by pair, batch by batch."""
-    cell_of = {(c, b): i for i, (c, b) in enumerate(zip(cells.cluster, cells.batch, strict=True))}
-    own = cells.of_rows[fold.watch]
+def naive_accuracy(subclusters, fold, z):
+    """A from the scores of subclusters, written from the docs: pair by pair, batch by batch."""
+    cell_of = {
+        (c, b): i
+        for i, (c, b) in enumerate(zip(subclusters.cluster, subclusters.batch, strict=True))
+    }
+    own = subclusters.of_rows[fold.watch]
     pairs = []
     for i in range(5):
         for j in range(i):
             accuracy, weights = [], []
-            for b in range(cells.n_batches):
+            for b in range(subclusters.n_batches):
                 both = [cell_of.get((i, b)), cell_of.get((j, b))]
                 n = [int((own == cell).sum()) if cell is not None else 0 for cell in both]
                 if min(n) == 0:
@@ -114,19 +117,19 @@ def naive_accuracy(cells, fold, z):
 def test_accuracy_is_counted_within_batches(watched):
     _, seen, records, _ = watched
     assert len(seen) == len(records) == 5
-    for (cells, fold, z, _, found), record in zip(seen, records, strict=True):
+    for (subclusters, fold, z, _, found), record in zip(seen, records, strict=True):
         assert found[0] == record.accuracy
-        assert found[0] == pytest.approx(naive_accuracy(cells, fold, z), abs=1e-12)
+        assert found[0] == pytest.approx(naive_accuracy(subclusters, fold, z), abs=1e-12)
     assert len({record.accuracy for record in records}) > 1
 
 
 def test_accuracy_is_that_of_an_estimate_by_the_same_network(watched):
     (_, labels, _), seen, records, _ = watched
     history = History.of(records, np.zeros(1, np.int64))
-    for cells, _, _, scores, found in seen:
-        clusters = cells.cluster[cells.of_rows]
+    for subclusters, _, _, scores, found in seen:
+        clusters = subclusters.cluster[subclusters.of_rows]
         encoded = EncodedLabels(np.arange(5), clusters)
-        result = summarize(scores, cells, history, encoded)
+        result = summarize(scores, subclusters, history, encoded)
         assert result.mean_accuracy == pytest.approx(found[0], abs=1e-12)
         assert (~result.comparable).sum() == 2
         # The same partition, under other names.

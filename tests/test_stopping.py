@@ -22,7 +22,7 @@ from unsplit import (
 from unsplit.datasets import gaussians
 from unsplit.merging.neighbours.evidence import Connection
 from unsplit.merging.options import decided_by, looks_like_partition, split_at_random
-from unsplit.merging.rules import NEIGHBOURS, TESTS, VALLEYS, Auto, Candidate
+from unsplit.merging.rules import NEIGHBOURS, TESTS, VALLEYS, Auto, Pair
 
 MATRIX = [[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]]
 
@@ -39,10 +39,10 @@ def touching():
     return gaussian_estimate([0, 2, 4, 20, 22, 24], 150)[0]
 
 
-def quietly(*arguments, **wishes):
+def quietly(*arguments, **merge_options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PartitionWarning)
-        return merge(*arguments, **wishes)
+        return merge(*arguments, **merge_options)
 
 
 def left_over(result, tree, name):
@@ -175,8 +175,8 @@ def test_auto_asks_the_test_before_it_looks_for_a_valley():
 def test_auto_looks_for_valleys_in_the_view():
     # A view that sees a gap between every two clusters, and the other way round.
     apart, _ = gaussian_estimate([0, 20, 40, 60, 80, 100], 150)
-    assert quietly(touching(), view=apart).n_clusters == 6
-    assert quietly(apart, view=touching()).groups.tolist() == [0, 0, 0, 1, 1, 1]
+    assert quietly(touching(), blurred=apart).n_clusters == 6
+    assert quietly(apart, blurred=touching()).groups.tolist() == [0, 0, 0, 1, 1, 1]
 
 
 def test_the_warning_says_what_it_saw_and_what_happens_now():
@@ -236,7 +236,7 @@ def candidate(
     if strength is not None:
         link = Connection(9, strength, 1.0, math.nan, 0.0, 9.0)
         graph = SimpleNamespace(connection=lambda a, b: link)
-    return Candidate(0, 1, 0.3, n_pairs, scores, seen, graph, at_random, nearest_tvd)
+    return Pair(0, 1, 0.3, n_pairs, scores, seen, graph, at_random, nearest_tvd)
 
 
 SAME = {"p": 0.5, "interval": (0.0, 0.3)}
@@ -247,9 +247,9 @@ NOT_SURE = {"p": 0.5, "interval": (0.0, 0.51)}
 @pytest.mark.parametrize("by", [TESTS, NEIGHBOURS, VALLEYS])
 @pytest.mark.parametrize("more", [{}, {"strength": 0.0}, {"p_valley": 0.0}, {"at_random": True}])
 def test_what_cannot_be_told_apart_is_merged_whatever_else_is_known(by, more):
-    ruling = Auto(by).judge(candidate(**SAME, **more))
-    assert ruling.merge
-    assert ruling.why == "cannot be told apart: adjusted p 1"
+    decision = Auto(by).judge(candidate(**SAME, **more))
+    assert decision.merge
+    assert decision.why == "cannot be told apart: adjusted p 1"
 
 
 @pytest.mark.parametrize(
@@ -273,15 +273,15 @@ def test_alike_takes_enough_evidence(change):
 
 
 def test_a_pair_without_scores_is_not_alike():
-    assert not Candidate(0, 1, 0.1, N_PAIRS, None, None).alike(0.05)
+    assert not Pair(0, 1, 0.1, N_PAIRS, None, None).alike(0.05)
 
 
 @pytest.mark.parametrize("by", [TESTS, NEIGHBOURS, VALLEYS])
 def test_of_what_was_split_at_random_tests_decide_alone(by):
     for known, merged in ((OTHER, False), (NOT_SURE, True)):
-        ruling = Auto(by).judge(candidate(**known, at_random=True, strength=9.0, p_valley=1.0))
-        assert ruling.merge == merged
-        assert ruling.why.endswith("of one distribution")
+        decision = Auto(by).judge(candidate(**known, at_random=True, strength=9.0, p_valley=1.0))
+        assert decision.merge == merged
+        assert decision.why.endswith("of one distribution")
     pair = candidate(**OTHER, at_random=True, strength=9.0, p_valley=1.0)
     assert pair.connection is pair.border is None
     assert math.isnan(pair.unimodality)
@@ -293,18 +293,18 @@ def test_of_what_was_cut_neighbours_decide_where_there_are_some(by, known):
     for strength, merged in ((0.0, False), (0.99, False), (1.0, True), (9.0, True)):
         for p_valley in (None, 0.0, 1.0):
             pair = candidate(**known, strength=strength, p_valley=p_valley)
-            ruling = Auto(by).judge(pair)
-            assert ruling.merge == merged
-            assert ruling.why == pair.connection.why
+            decision = Auto(by).judge(pair)
+            assert decision.merge == merged
+            assert decision.why == pair.connection.why
 
 
 def test_of_what_was_cut_valleys_decide_where_there_is_no_graph():
     for p_valley, merged in ((0.049, False), (0.05, True), (1.0, True)):
-        ruling = Auto(VALLEYS).judge(candidate(**OTHER, p_valley=p_valley))
-        assert ruling.merge == merged
-        assert ruling.why.endswith(f"valley between: dip p {p_valley:.2g}")
+        decision = Auto(VALLEYS).judge(candidate(**OTHER, p_valley=p_valley))
+        assert decision.merge == merged
+        assert decision.why.endswith(f"valley between: dip p {p_valley:.2g}")
         # Should too many remain, the weakest valley gives way first.
-        assert ruling.case == -p_valley
+        assert decision.objection == -p_valley
     # No valley is looked for where there is no difference.
     assert Auto(VALLEYS).judge(candidate(**NOT_SURE, p_valley=0.0)).merge
 
@@ -405,9 +405,9 @@ def test_pairs_left_say_what_keeps_them_apart(half_and_half):
 # --- what is refused ------------------------------------------------------------------------------
 
 
-def refuses(sentence, distances, **wishes):
+def refuses(sentence, distances, **merge_options):
     with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
-        merge(distances, **wishes)
+        merge(distances, **merge_options)
 
 
 def test_two_rules_at_once():

@@ -59,11 +59,11 @@ class PlainRefused(dict):
         return pair, case
 
 
-def by_all_pairs(monkeypatch, path, *arguments, **wishes):
+def by_all_pairs(monkeypatch, path, *arguments, **merge_options):
     with monkeypatch.context() as patch:
         patch.setattr(agglomerate, "ClosestPairs", EveryPair)
         patch.setattr(agglomerate, "Refused", PlainRefused)
-        return path(*arguments, **wishes)
+        return path(*arguments, **merge_options)
 
 
 def tiny(learned, seed):
@@ -86,10 +86,10 @@ def test_the_tree_is_that_of_looking_at_all_pairs(learned, name, monkeypatch):
 @pytest.mark.parametrize("learned", LEARNED)
 def test_links_and_limits_change_nothing_of_that(learned, monkeypatch):
     result, graph = tiny(learned, 0)
-    wishes = {"cannot_link": [(0, 1, 2), (7, 9)], "must_link": [(3, 4)], "max_clusters": 8}
+    merge_options = {"cannot_link": [(0, 1, 2), (7, 9)], "must_link": [(3, 4)], "max_clusters": 8}
     for given_graph in (graph, None):
-        tree = merge(result, neighbours=given_graph, **wishes)
-        twin = by_all_pairs(monkeypatch, merge, result, neighbours=given_graph, **wishes)
+        tree = merge(result, neighbours=given_graph, **merge_options)
+        twin = by_all_pairs(monkeypatch, merge, result, neighbours=given_graph, **merge_options)
         assert same_merges(tree, twin)
         assert tree.n_forbidden == twin.n_forbidden > 0
 

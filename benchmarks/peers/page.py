@@ -16,7 +16,7 @@ from benchmarks.peers.problems.families import CHOSEN_ON, FAMILIES, HELD_BACK
 from benchmarks.peers.read import Score, read_scores
 from benchmarks.peers.scoring import BOUND
 from benchmarks.peers.tables import by, by_problem, overview, releases, settings
-from benchmarks.peers.words import (
+from benchmarks.peers.texts import (
     ABOUT,
     BATTERY,
     FAMILY_TITLES,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from benchmarks.peers.__main__ import lines
 from benchmarks.peers.grid import factors_of
 from benchmarks.peers.problems.families import family_of, half_of
-from benchmarks.peers.words import MODES
+from benchmarks.peers.texts import MODES
 
 
 class Score(NamedTuple):

@@ -19,7 +19,7 @@ from benchmarks.peers.compare import (
 from benchmarks.peers.problems.families import HALVES
 from benchmarks.peers.read import Score
 from benchmarks.peers.scoring import BOUND
-from benchmarks.peers.words import LAST_RELEASE, LAST_RELEASE_CELLS, MODES
+from benchmarks.peers.texts import LAST_RELEASE, LAST_RELEASE_CELLS, MODES
 
 table = partial(markdown.table, number=".3f")
 

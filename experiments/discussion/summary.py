@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments.core import Result
 from experiments.discussion.config import Case
-from experiments.words import together
+from experiments.texts import together
 
 WORDS = {"noise": "random split", "k-means": "k-means", "greedy": "Algorithm 1"}
 

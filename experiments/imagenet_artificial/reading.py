@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from benchmarks import markdown
 from experiments.artificial import DIVERGENCES
 from experiments.core import Claim, Result
-from experiments.words import listed, together, unmeasured, verdict
+from experiments.texts import listed, together, unmeasured, verdict
 
 # What 1 − Q should be smaller by than the paper's.
 AIM = 10.0

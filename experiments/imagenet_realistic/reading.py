@@ -23,7 +23,7 @@ from experiments.imagenet_realistic.tables import (
     overclusterings,
     seconds_alone,
 )
-from experiments.words import listed, unmeasured
+from experiments.texts import listed, unmeasured
 
 # Merges that the paper looks at, and those where clusters become hard to tell apart.
 FEW, MANY = 7, 12

@@ -6,7 +6,7 @@ from benchmarks import markdown
 from experiments.artificial import DIVERGENCES
 from experiments.core import Claim, Result
 from experiments.modelnet40.config import BACKBONES, BETTER, SIMPLE, SORTED
-from experiments.words import together, unmeasured, verdict
+from experiments.texts import together, unmeasured, verdict
 
 
 def table(results: Sequence[Result]) -> str:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.scaling.config import Config
-from experiments.scaling.laps import at_most, tidy, wait
+from experiments.scaling.timings import at_most, tidy, wait
 from unsplit.networks.backbones import ResNet18
 from unsplit.networks.heads import PairMatrixHead, ScoreHead
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 
-from experiments.scaling.laps import Laps
+from experiments.scaling.timings import Laps
 from unsplit.data import Rows
 from unsplit.data.rows.base import evenly
 

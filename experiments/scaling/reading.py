@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks import markdown
 from experiments.core import Claim, Result
 from experiments.scaling.config import GIB, PAPER_CLUSTERS, PAPER_NAIVE
-from experiments.words import unmeasured, verdict
+from experiments.texts import unmeasured, verdict
 
 NAMES = {"k": "k", "k2": "k²"}
 

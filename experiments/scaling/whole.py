@@ -9,8 +9,8 @@ import torch
 import unsplit
 from experiments.images import small_network
 from experiments.scaling.config import Config
-from experiments.scaling.laps import Laps, at_most, wait
 from experiments.scaling.pictures import PictureDataset, PictureRows, Pictures
+from experiments.scaling.timings import Laps, at_most, wait
 from unsplit.data import observations
 from unsplit.metrics import quality
 

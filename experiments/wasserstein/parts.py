@@ -5,6 +5,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 
 from experiments.core import Result
+from experiments.texts import together
 from experiments.wasserstein.baselines import FOLDS, Array, Index, means_alone, one_network
 from experiments.wasserstein.config import Config
 from experiments.wasserstein.families import drawn
@@ -13,7 +14,6 @@ from experiments.wasserstein.transport import (
     same_size,
     value_of_best_function,
 )
-from experiments.words import together
 from unsplit.pairwise.wasserstein import PairwiseWasserstein, pairwise_wasserstein
 
 # Of two clusters there is but one pair, so it is drawn several times.

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks import markdown
 from experiments.core import Claim, Result
-from experiments.words import unmeasured, verdict
+from experiments.texts import unmeasured, verdict
 
 # What the numbers of the part on sharing are called.
 METHODS = {

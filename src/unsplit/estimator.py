@@ -22,7 +22,7 @@ from unsplit.networks.training.loop import TrainConfig
 from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.heldout_scores import Progress
-from unsplit.pipeline import Wishes, merge_overclustering
+from unsplit.pipeline import MergeOptions, merge_overclustering
 from unsplit.randomness import generator_of
 
 
@@ -160,7 +160,9 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
             # Twice as many as are asked for, or there would be nothing to merge.
             default = default_clusterer(_num_samples(X), at_least=2 * (self.n_clusters or 1))
             initial_labels = overcluster(X, self.overclusterer or default, rng)
-        wishes = Wishes(**{name: getattr(self, name) for name in Wishes.__dataclass_fields__})
+        merge_options = MergeOptions(
+            **{name: getattr(self, name) for name in MergeOptions.__dataclass_fields__}
+        )
         settings = Settings(
             self.backbone,
             self.cv,
@@ -172,7 +174,14 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
             training=self.training,
         )
         merged = merge_overclustering(
-            X, initial_labels, wishes, settings, rng, self.progress, batch=batch, features=features
+            X,
+            initial_labels,
+            merge_options,
+            settings,
+            rng,
+            self.progress,
+            batch=batch,
+            features=features,
         )
         self.initial_labels_ = np.asarray(initial_labels)
         self.pairwise_ = merged.fitted.result

@@ -13,7 +13,7 @@ from unsplit.data.rows.vectors import VectorRows
 from unsplit.errors import InputError
 from unsplit.merging.api import merge
 from unsplit.merging.inputs import Link, constraints
-from unsplit.merging.loop import Record
+from unsplit.merging.loop import MergeRecord
 from unsplit.merging.neighbours.api import graph_of_scores, neighbour_graph
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import (
@@ -29,12 +29,12 @@ from unsplit.pairwise.heldout_scores import Fitted, Progress
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.randomness import generator_of
 
-# The view only ranks pairs and looks for valleys; more folds made neither better.
-VIEW_FOLDS = 3
+# The blurred only ranks pairs and looks for valleys; more folds made neither better.
+BLURRED_FOLDS = 3
 
 
 @dataclass(frozen=True)
-class Wishes:
+class MergeOptions:
     """The choices of :func:`unsplit.merge`, under the same names."""
 
     n_clusters: int | None = None
@@ -63,7 +63,7 @@ class Merged:
     """Networks, the neighbours or the blurred estimate where there is one, and the tree."""
 
     fitted: Fitted
-    view: PairwiseTVD | None
+    blurred: PairwiseTVD | None
     neighbours: NeighbourGraph | None
     tree: MergeTree
 
@@ -71,12 +71,12 @@ class Merged:
 def merge_overclustering(
     X: Any,
     labels: ArrayLike,
-    wishes: Wishes,
+    merge_options: MergeOptions,
     settings: Settings,
     random_state: object = None,
     progress: bool | Progress = False,
-    on_merge: Callable[[Record], None] | None = None,
-    done: Record | None = None,
+    on_merge: Callable[[MergeRecord], None] | None = None,
+    done: MergeRecord | None = None,
     batch: ArrayLike | None = None,
     features: Any = None,
 ) -> Merged:
@@ -85,27 +85,29 @@ def merge_overclustering(
     Neighbours are looked for in ``features``, or in X if these are vectors or counts.  A second
     estimate, of blurred densities, is made where the answer depends on it.
     """
-    wishes.check(encode_labels(labels, np.size(labels)).cluster_ids)
+    merge_options.check(encode_labels(labels, np.size(labels)).cluster_ids)
     seeds = generator_of(random_state).integers(2**63, size=4)
     fitted = fit(X, labels, settings, seeds[0], progress, batch)
     graph = _neighbours(features, labels, fitted, settings, batch)
-    view = None
-    if _needs_view(wishes, graph is not None) and looks_like_partition(fitted.result):
-        smooth = _smooth(fitted.rows.kind, settings)
-        if smooth is not None:
-            view = fit(X, labels, smooth, seeds[1], progress, batch).result
+    blurred = None
+    if _needs_blurred(merge_options, graph is not None) and looks_like_partition(fitted.result):
+        changed = _blurred_settings(fitted.rows.kind, settings)
+        if changed is not None:
+            blurred = fit(X, labels, changed, seeds[1], progress, batch).result
     tree = merge(
         fitted.result,
-        **vars(wishes),
-        view=view,
+        **vars(merge_options),
+        blurred=blurred,
         neighbours=graph,
         homes=None if isinstance(fitted.rows, VectorRows) else fitted.homes(),
-        estimate=_estimate(X, labels, fitted, wishes.strategy, settings, int(seeds[2]), batch),
+        estimate=_estimate(
+            X, labels, fitted, merge_options.strategy, settings, int(seeds[2]), batch
+        ),
         random_state=int(seeds[3]),
         on_merge=on_merge,
         done=done,
     )
-    return Merged(fitted, view, graph, tree)
+    return Merged(fitted, blurred, graph, tree)
 
 
 def _neighbours(
@@ -121,25 +123,25 @@ def _neighbours(
             f"X has {len(fitted.rows)} observations but features has shape {np.shape(features)}; "
             "pass one row of features for each."
         )
-    with_batches = None if fitted.cells.n_batches == 1 else batch
+    with_batches = None if fitted.subclusters.n_batches == 1 else batch
     return neighbour_graph(features, labels, batch=with_batches, device=settings.device)
 
 
-def _smooth(kind: str, settings: Settings) -> Settings | None:
+def _blurred_settings(kind: str, settings: Settings) -> Settings | None:
     """How to look at blurred densities; only of vectors, as nobody knows how to blur others."""
     if kind not in ("vectors", "counts"):
         return None
-    smooth = replace(settings, smooth=True, cv=min(settings.cv, VIEW_FOLDS))
+    blurred = replace(settings, blurred=True, cv=min(settings.cv, BLURRED_FOLDS))
     if kind == "counts":
-        smooth = replace(smooth, backbone="mlp", training=None)
-    return smooth
+        blurred = replace(blurred, backbone="mlp", training=None)
+    return blurred
 
 
-def _needs_view(wishes: Wishes, has_neighbours: bool) -> bool:
-    if wishes.strategy == "compose":
+def _needs_blurred(merge_options: MergeOptions, has_neighbours: bool) -> bool:
+    if merge_options.strategy == "compose":
         return True
-    looks_for_valleys = wishes.max_tvd is None and wishes.alpha is None
-    return wishes.strategy == "linkage" and looks_for_valleys and not has_neighbours
+    looks_for_valleys = merge_options.max_tvd is None and merge_options.alpha is None
+    return merge_options.strategy == "linkage" and looks_for_valleys and not has_neighbours
 
 
 def _estimate(

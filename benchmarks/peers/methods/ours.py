@@ -10,7 +10,7 @@ from typing import Any
 import unsplit
 from benchmarks.peers.task import Outcome, Task
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import Merged, Wishes, merge_overclustering
+from unsplit.pipeline import Merged, MergeOptions, merge_overclustering
 
 # They train after every merge, so that the time grows with the number of clusters.
 MOST_CLUSTERS_TO_RETRAIN = 20
@@ -47,13 +47,14 @@ COMPOSED = "unsplit, strategy=compose"
 def unsplit_family(task: Task) -> dict[str, Outcome]:
     """Network and neighbours once, then each way to merge; all times include the training."""
     start = time.process_time()
-    merged = _merge_anew(task, Wishes())
+    merged = _merge_anew(task, MergeOptions())
     seconds = time.process_time() - start
     again = partial(_again, merged, task, seconds)
     outcomes = {"unsplit": _outcome(merged.tree, task, seconds)}
-    outcomes |= {name: again(wishes) for name, wishes in MERGED_OTHERWISE.items()}
+    outcomes |= {name: again(merge_options) for name, merge_options in MERGED_OTHERWISE.items()}
     outcomes |= {
-        name: replace(again(wishes), at=None, tree=False) for name, wishes in RULES.items()
+        name: replace(again(merge_options), at=None, tree=False)
+        for name, merge_options in RULES.items()
     }
     outcomes["unsplit, spectral"] = Outcome(at=_spectral(merged, task), seconds=seconds)
     return outcomes
@@ -64,14 +65,14 @@ def trained_otherwise(name: str) -> Callable[[Task], Outcome]:
 
     def run(task: Task) -> Outcome:
         settings = Settings(device="cpu", **TRAINED_OTHERWISE[name])
-        return _outcome(_merge_anew(task, Wishes(), settings).tree, task, None)
+        return _outcome(_merge_anew(task, MergeOptions(), settings).tree, task, None)
 
     return run
 
 
 def composed(task: Task) -> Outcome:
     """Pairs ranked by scores that are merged in closed form."""
-    return _outcome(_merge_anew(task, Wishes(strategy="compose")).tree, task, None)
+    return _outcome(_merge_anew(task, MergeOptions(strategy="compose")).tree, task, None)
 
 
 def warm(task: Task) -> Outcome:
@@ -87,29 +88,31 @@ def retrain(task: Task) -> Outcome:
 def _retraining(task: Task, strategy: str) -> Outcome:
     if task.k > MOST_CLUSTERS_TO_RETRAIN:
         return Outcome()
-    return _outcome(_merge_anew(task, Wishes(strategy=strategy)).tree, task, None)
+    return _outcome(_merge_anew(task, MergeOptions(strategy=strategy)).tree, task, None)
 
 
-def _merge_anew(task: Task, wishes: Wishes, settings: Settings | None = None) -> Merged:
+def _merge_anew(
+    task: Task, merge_options: MergeOptions, settings: Settings | None = None
+) -> Merged:
     settings = settings or Settings(device="cpu")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of partitions, and of small clusters
-        return merge_overclustering(task.X, task.clusters, wishes, settings, task.seed)
+        return merge_overclustering(task.X, task.clusters, merge_options, settings, task.seed)
 
 
-def _again(merged: Merged, task: Task, before: float, wishes: dict[str, Any]) -> Outcome:
+def _again(merged: Merged, task: Task, before: float, merge_options: dict[str, Any]) -> Outcome:
     start = time.process_time()
-    given = {"neighbours": merged.neighbours, "view": merged.view, "random_state": task.seed}
+    given = {"neighbours": merged.neighbours, "view": merged.blurred, "random_state": task.seed}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        tree = unsplit.merge(merged.fitted.result, **given | wishes)
+        tree = unsplit.merge(merged.fitted.result, **given | merge_options)
     return _outcome(tree, task, before + time.process_time() - start)
 
 
 def _spectral(merged: Merged, task: Task) -> Callable[[int], Any]:
     def at(n: int) -> Any:
-        wishes = {"n_clusters": n, "strategy": "spectral"}
-        return _again(merged, task, 0.0, wishes).automatic
+        merge_options = {"n_clusters": n, "strategy": "spectral"}
+        return _again(merged, task, 0.0, merge_options).automatic
 
     return at
 

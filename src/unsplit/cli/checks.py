@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from unsplit.pipeline import Wishes
+from unsplit.pipeline import MergeOptions
 
 # Where a choice has an effect; elsewhere it is refused rather than ignored.
 MEANT_FOR = {
@@ -31,8 +31,8 @@ def pairs(context: Any, parameter: Any, given: tuple[str, ...]) -> list[list[str
     return found
 
 
-def wishes_of(given: dict[str, Any]) -> Wishes:
-    """The wishes in the options of ``merge``; None and False mean not given.
+def wishes_of(given: dict[str, Any]) -> MergeOptions:
+    """The merge_options in the options of ``merge``; None and False mean not given.
 
     Examples
     --------
@@ -44,14 +44,16 @@ def wishes_of(given: dict[str, Any]) -> Wishes:
     rules = [option(name) for name in RULES if name in asked]
     if len(rules) > 1:
         raise click.UsageError(f"{' and '.join(rules)} are two stopping rules; choose one.")
-    wishes = Wishes(**{f.name: asked[f.name] for f in fields(Wishes) if f.name in asked})
+    merge_options = MergeOptions(
+        **{f.name: asked[f.name] for f in fields(MergeOptions) if f.name in asked}
+    )
     for name, strategies in MEANT_FOR.items():
-        if name in asked and wishes.strategy not in strategies:
+        if name in asked and merge_options.strategy not in strategies:
             raise click.UsageError(
-                f"{option(name)} has no meaning for --strategy {wishes.strategy}, only for "
+                f"{option(name)} has no meaning for --strategy {merge_options.strategy}, only for "
                 f"{', '.join(strategies)}; leave it out."
             )
-    return wishes
+    return merge_options
 
 
 def option(name: str) -> str:

@@ -9,12 +9,12 @@ import click
 
 from unsplit.cli import outputs, summary
 from unsplit.cli.digits import Score, overclustered_digits, scores
-from unsplit.cli.progress import Course
+from unsplit.cli.progress import Console
 from unsplit.cli.run import RESULT, Task, interruptible, merge_into
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.saving import output_folder, write_csv
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import Wishes
+from unsplit.pipeline import MergeOptions
 
 DATA = "digits.csv"
 LABELS = "cluster"
@@ -36,14 +36,14 @@ def demo(out: str, seed: int) -> None:
     """
     data = os.path.join(out, DATA)
     task = Task(
-        data, LABELS, Wishes(), Settings(), seed, figures=find_spec("matplotlib") is not None
+        data, LABELS, MergeOptions(), Settings(), seed, figures=find_spec("matplotlib") is not None
     )
-    course = Course()
-    with interruptible(out), output_folder(out) as folder, course.telling_warnings():
+    console = Console()
+    with interruptible(out), output_folder(out) as folder, console.telling_warnings():
         click.echo("1,797 handwritten digits, cut by k-means into 40 clusters, are merged …")
         digits, truth = overclustered_digits(seed)
         _write_data(folder / DATA, digits)
-        merged = merge_into(folder, task, digits, course)
+        merged = merge_into(folder, task, digits, console)
     lines = summary.of_merge(merged.tree, n_noise=0)
     table = _table(scores(digits, merged.tree, truth, seed))
     outputs.tell(Path(out, RESULT), ["", *lines, "", *table], as_json=False)

@@ -7,7 +7,7 @@ import click
 import numpy as np
 
 from unsplit.cli import options, outputs, summary
-from unsplit.cli.progress import Course
+from unsplit.cli.progress import Console
 from unsplit.cli.reading import read_clustered
 from unsplit.cli.run import interruptible
 from unsplit.cli.select import selected
@@ -59,19 +59,19 @@ def distances(
     about = {"command": "distances", "data": data, "labels": labels or "subfolders"}
     about |= {} if batch is None else {"batch": batch}
     about |= outputs.about_run(settings, None, seed)
-    course = Course()
-    with interruptible(out), output_folder(out) as folder, course.telling_warnings():
-        with course.stage("reading"):
+    console = Console()
+    with interruptible(out), output_folder(out) as folder, console.telling_warnings():
+        with console.stage("reading"):
             read = read_clustered(data, labels, batch)
         if select:
-            settings = selected(folder, read, settings, seed, course)
+            settings = selected(folder, read, settings, seed, console)
             about |= outputs.about_run(settings, None, seed)
-        with course.stage("training"):
-            what = (read.X, np.asarray(read.labels), settings, seed, course.on_epoch, read.batch)
+        with console.stage("training"):
+            what = (read.X, np.asarray(read.labels), settings, seed, console.on_epoch, read.batch)
             found = fit(*what).result
-        with course.stage("writing"):
+        with console.stage("writing"):
             found.save(folder / "distances.npz")
             write_csv(folder / "pairs.csv", found.table())
         about |= outputs.about_distances(read, found)
-        outputs.write_result(folder / RESULT, about, course)
+        outputs.write_result(folder / RESULT, about, console)
     outputs.tell(Path(out, RESULT), summary.of_distances(found), as_json)

@@ -10,7 +10,7 @@ import click
 
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.checks import pairs, wishes_of
-from unsplit.cli.progress import Course
+from unsplit.cli.progress import Console
 from unsplit.cli.reading import read_clustered
 from unsplit.cli.resume import ResumeFile
 from unsplit.cli.run import RESULT, Task, interruptible, merge_into
@@ -104,26 +104,26 @@ def merge(
     Written are labels.csv with the old and new cluster of every row, merges.csv, review.csv with
     the pairs to look at first, result.json, distances.npz, tree.npz and linkage.npy.
     """
-    wishes = wishes_of(choices | {"resume": resume})
+    merge_options = wishes_of(choices | {"resume": resume})
     given = [data, labels or data, batch or data]
     outputs.spare(given, [os.path.join(out, name) for name in WRITTEN])
     if figures:
         outputs.require_figures()
-    kept = ResumeFile(out) if wishes.strategy == "retrain" else None
+    kept = ResumeFile(out) if merge_options.strategy == "retrain" else None
     if seed is None and kept is not None and resume:
         seed = kept.seed()
     seed = outputs.new_seed() if seed is None else seed
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
-    task = Task(data, labels or "subfolders", wishes, settings, seed, figures, batch)
-    course = Course()
-    with interruptible(out, kept), output_folder(out) as folder, course.telling_warnings():
-        with course.stage("reading"):
+    task = Task(data, labels or "subfolders", merge_options, settings, seed, figures, batch)
+    console = Console()
+    with interruptible(out, kept), output_folder(out) as folder, console.telling_warnings():
+        with console.stage("reading"):
             read = read_clustered(data, labels, batch)
         if select:
-            task = replace(task, settings=selected(folder, read, settings, seed, course))
-        merged = merge_into(folder, task, read, course, kept, resume)
+            task = replace(task, settings=selected(folder, read, settings, seed, console))
+        merged = merge_into(folder, task, read, console, kept, resume)
     if kept is not None:
         kept.remove()
     lines = summary.of_merge(merged.tree, merged.fitted.result.n_noise)

@@ -14,7 +14,7 @@ import click
 import numpy as np
 
 from unsplit import __version__
-from unsplit.cli.progress import Course
+from unsplit.cli.progress import Console
 from unsplit.cli.select import plain
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.saving import write_csv, write_json
@@ -24,7 +24,7 @@ from unsplit.merging.review import UNCLEAR
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pipeline import Merged, Wishes
+from unsplit.pipeline import Merged, MergeOptions
 
 
 def spare(inputs: Iterable[str], outputs: Iterable[str]) -> None:
@@ -49,10 +49,10 @@ def new_seed() -> int:
     return secrets.randbelow(2**32)
 
 
-def write_result(path: Path, content: dict[str, Any], course: Course) -> None:
+def write_result(path: Path, content: dict[str, Any], console: Console) -> None:
     """Add how the run went and which files are beside ``path``, and write it all there."""
     files = sorted(file.name for file in path.parent.iterdir())
-    went = {"warnings": course.warnings, "seconds": course.seconds}
+    went = {"warnings": console.warnings, "seconds": console.seconds}
     write_json(path, content | went | {"files": [*files, path.name]})
 
 
@@ -94,9 +94,9 @@ def write_labels(path: Path, read: Observations, tree: MergeTree) -> None:
     write_csv(path, columns)
 
 
-def about_run(settings: Settings, wishes: Wishes | None, seed: int) -> dict[str, Any]:
+def about_run(settings: Settings, merge_options: MergeOptions | None, seed: int) -> dict[str, Any]:
     """What is needed to repeat a run: every setting, the seed, the device and the versions."""
-    chosen = {} if wishes is None else vars(wishes)
+    chosen = {} if merge_options is None else vars(merge_options)
     packages = ("numpy", "torch", "scikit-learn")
     return {
         "settings": chosen | plain(settings),

@@ -12,7 +12,7 @@ from unsplit import overclustering
 from unsplit._typing import Index
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.checks import option
-from unsplit.cli.progress import Course
+from unsplit.cli.progress import Console
 from unsplit.cli.run import interruptible
 from unsplit.data.readers.tables_and_arrays import Observations, read_observations
 from unsplit.data.saving import replacing, write_csv
@@ -58,7 +58,7 @@ def overcluster(data: str, out: str, method: str, as_json: bool, **choices: Any)
     if "seed" in TAKES[method]:
         given.setdefault("seed", outputs.new_seed())
     outputs.spare([data, given.get("categories", data)], [out])
-    with interruptible(out), replacing(out) as new, Course().telling_warnings():
+    with interruptible(out), replacing(out) as new, Console().telling_warnings():
         read = read_observations(data, given.get("categories"))
         labels = _labels(method, read, given)
         write_csv(new, {"id": read.row_ids, "label": labels})

@@ -15,7 +15,7 @@ from unsplit.errors import (
     SkippedWarning,
     SmallClusterWarning,
 )
-from unsplit.merging.loop import Record
+from unsplit.merging.loop import MergeRecord
 from unsplit.networks.training.loop import EpochRecord
 
 # Every new estimate raises these again.
@@ -23,7 +23,7 @@ REPEATED = (SmallClusterWarning, BatchWarning, PartitionWarning)
 OURS = (*REPEATED, SkippedWarning)
 
 
-class Course:
+class Console:
     """Follows one run.
 
     Bars are drawn on standard error while it is a terminal, and leave no trace.  Each of our
@@ -91,7 +91,7 @@ class Course:
         self._bar.update()
         self._last_epoch = time.perf_counter()
 
-    def on_merge(self, record: Record, n_clusters: int) -> None:
+    def on_merge(self, record: MergeRecord, n_clusters: int) -> None:
         """Take note of a merge in a tree of so many clusters."""
         done = len(record.merges)
         if self._bar is None or self._bar.total is None:

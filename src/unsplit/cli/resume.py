@@ -16,7 +16,7 @@ from unsplit import __version__
 from unsplit.data.rows.kinds import observations
 from unsplit.data.saving import replacing, write_json
 from unsplit.errors import InputError
-from unsplit.merging.loop import Record
+from unsplit.merging.loop import MergeRecord
 from unsplit.merging.review import Merge
 
 FORMAT = "unsplit.resume/3"
@@ -40,7 +40,7 @@ class ResumeFile:
         """Say what the run depends on, such as data, settings and seed."""
         self.run = {"format": FORMAT, "version": __version__} | run
 
-    def save(self, record: Record) -> None:
+    def save(self, record: MergeRecord) -> None:
         """Replace the file by what was done so far."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(self.path) as new:
@@ -54,7 +54,7 @@ class ResumeFile:
         """The seed of the run that was interrupted, if there is one."""
         return None if (content := self._content()) is None else content["seed"]
 
-    def record(self) -> Record | None:
+    def record(self) -> MergeRecord | None:
         """What the run that was interrupted had done, if there is one and it is the same."""
         content = self._content()
         if content is None:
@@ -108,9 +108,9 @@ def digest(values: Any) -> str:
     return found.hexdigest()
 
 
-def _record_of(content: dict[str, Any]) -> Record:
+def _record_of(content: dict[str, Any]) -> MergeRecord:
     lists = {name: [_merge_of(merge) for merge in content[name]] for name in ("merges", "apart")}
-    return Record(**content | lists)
+    return MergeRecord(**content | lists)
 
 
 def _merge_of(content: dict[str, Any]) -> Merge:

@@ -9,13 +9,13 @@ import click
 import numpy as np
 
 from unsplit.cli import outputs
-from unsplit.cli.progress import Course
+from unsplit.cli.progress import Console
 from unsplit.cli.resume import ResumeFile, content_of, digest
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.merging.loop import Record
+from unsplit.merging.loop import MergeRecord
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import Merged, Wishes, merge_overclustering
+from unsplit.pipeline import Merged, MergeOptions, merge_overclustering
 
 RESULT = "result.json"
 INTERRUPTED = 130  # as shells count a process ended by SIGINT
@@ -27,7 +27,7 @@ class Task:
 
     data: str
     labels: str
-    wishes: Wishes
+    merge_options: MergeOptions
     settings: Settings
     seed: int
     figures: bool = False
@@ -38,7 +38,7 @@ def merge_into(
     folder: Path,
     task: Task,
     read: Observations,
-    course: Course,
+    console: Console,
     resume: ResumeFile | None = None,
     go_on: bool = False,
 ) -> Merged:
@@ -53,38 +53,38 @@ def merge_into(
     """
     labels = np.asarray(read.labels)
     encoded = encode_labels(labels, len(read.row_ids))
-    about = outputs.about_run(task.settings, task.wishes, task.seed)
+    about = outputs.about_run(task.settings, task.merge_options, task.seed)
     done = None
     if resume is not None:
         content = [digest(encoded.clusters), digest(encoded.cluster_ids)]
         if read.batch is not None:
             content.append(digest(read.batch.astype(str)))
         resume.begin(data=digest(content_of(read.X)), labels=content, **about)
-        done = _done_before(resume, go_on, course)
+        done = _done_before(resume, go_on, console)
 
-    def on_merge(record: Record) -> None:
+    def on_merge(record: MergeRecord) -> None:
         if resume is not None:
             resume.save(record)
-        course.on_merge(record, len(encoded.cluster_ids))
+        console.on_merge(record, len(encoded.cluster_ids))
 
-    what = (read.X, labels, task.wishes, task.settings, task.seed)
-    with course.stages_of_merging():
-        merged = merge_overclustering(*what, course.on_epoch, on_merge, done, read.batch)
-    with course.stage("writing"):
+    what = (read.X, labels, task.merge_options, task.settings, task.seed)
+    with console.stages_of_merging():
+        merged = merge_overclustering(*what, console.on_epoch, on_merge, done, read.batch)
+    with console.stage("writing"):
         outputs.write_merge(folder, read, merged, task.figures)
     whence = {"command": "merge", "data": task.data, "labels": task.labels}
     whence |= {} if task.batch is None else {"batch": task.batch}
     about = whence | about
     about |= outputs.about_distances(read, merged.fitted.result) | outputs.about_tree(merged.tree)
-    outputs.write_result(folder / RESULT, about, course)
+    outputs.write_result(folder / RESULT, about, console)
     return merged
 
 
-def _done_before(resume: ResumeFile, go_on: bool, course: Course) -> Record | None:
+def _done_before(resume: ResumeFile, go_on: bool, console: Console) -> MergeRecord | None:
     if go_on:
         return resume.record()
     if resume.path.exists():
-        course.warn(f"{resume.path} will be overwritten; --resume would have gone on with it.")
+        console.warn(f"{resume.path} will be overwritten; --resume would have gone on with it.")
     return None
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from unsplit.cli.progress import Course
+from unsplit.cli.progress import Console
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.saving import write_csv
 from unsplit.errors import BatchWarning
@@ -33,12 +33,12 @@ def candidates(backbone: str) -> list[Candidate]:
 
 
 def selected(
-    folder: Path, read: Observations, settings: Settings, seed: int, course: Course
+    folder: Path, read: Observations, settings: Settings, seed: int, console: Console
 ) -> Settings:
     """The settings with the network that was found; all that were tried are written down."""
     assert read.labels is not None
     assert isinstance(settings.backbone, str)
-    with course.stage("selecting"), warnings.catch_warnings():
+    with console.stage("selecting"), warnings.catch_warnings():
         # The estimate, which comes next, says what it means that clusters share no batch.
         warnings.simplefilter("ignore", BatchWarning)
         found = select(
@@ -49,7 +49,7 @@ def selected(
             epochs=settings.epochs,
             device=settings.device,
             random_state=seed,
-            progress=lambda _, record: course.on_epoch(record, "selecting"),
+            progress=lambda _, record: console.on_epoch(record, "selecting"),
         )
     write_csv(folder / NAME, found.table())
     return replace(settings, **found.settings)

@@ -1,4 +1,4 @@
-"""The front door: distances and wishes in, a merge tree out."""
+"""The front door: distances and merge_options in, a merge tree out."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -10,8 +10,8 @@ from sklearn.cluster import SpectralClustering
 from unsplit._typing import Index
 from unsplit.errors import InputError
 from unsplit.merging.evidence import Columns, Evidence, evidence_of
-from unsplit.merging.inputs import Given, Link, constraints, given_clusters
-from unsplit.merging.loop import Record, Run, agglomerate
+from unsplit.merging.inputs import Link, MergeInputs, constraints, merge_inputs
+from unsplit.merging.loop import MergeRecord, MergeState, agglomerate
 from unsplit.merging.neighbours.edges import Connected
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import NeighbourGraph
@@ -50,13 +50,13 @@ def merge(
     cannot_link: Iterable[Link] = (),
     min_clusters: int | None = None,
     max_clusters: int | None = None,
-    view: PairwiseTVD | None = None,
+    blurred: PairwiseTVD | None = None,
     neighbours: NeighbourGraph | None = None,
     homes: ArrayLike | None = None,
     estimate: Estimate | None = None,
     random_state: object = None,
-    on_merge: Callable[[Record], None] | None = None,
-    done: Record | None = None,
+    on_merge: Callable[[MergeRecord], None] | None = None,
+    done: MergeRecord | None = None,
 ) -> MergeTree:
     """Merge clusters, closest first, and say where to stop.
 
@@ -84,12 +84,12 @@ def merge(
         Clusters known to belong together, or not to.
     min_clusters, max_clusters : int, optional
         Bounds on the number of clusters, whatever the rule says.
-    view : PairwiseTVD, optional
+    blurred : PairwiseTVD, optional
         Another estimate for the same clusters, in which *auto* looks for valleys, and by which
-        "compose" ranks; :func:`unsplit.pairwise_tvd` makes one with ``smooth=True``.
+        "compose" ranks; :func:`unsplit.pairwise_tvd` makes one with ``blurred=True``.
     neighbours : NeighbourGraph, optional
         How the observations lie to each other; :func:`unsplit.neighbour_graph` makes one.  *auto*
-        goes by it where clusters were cut out of the same features, and then needs no ``view``.
+        goes by it where clusters were cut out of the same features, and then needs no ``blurred``.
     homes : array-like of shape (k,), optional
         For each cluster that could hold nothing out, the place in ``cluster_ids`` of the one that
         the networks put it into; −1 if there is none, and for all others.
@@ -100,7 +100,7 @@ def merge(
         For "spectral", and for the structureless data that neighbours are compared with.
     on_merge : callable, optional
         Told after every merge what was done so far.
-    done : Record, optional
+    done : MergeRecord, optional
         What an interrupted "retrain" had told ``on_merge``: it goes on from there.
 
     Returns
@@ -115,104 +115,104 @@ def merge(
     >>> tree.mapping
     {0: 0, 1: 0, 2: 1}
     """
-    given = given_clusters(distances, view, neighbours)
-    check_strategy(strategy, linkage, given.result is not None, n_clusters, estimate is not None)
-    k = len(given.ids)
+    inputs = merge_inputs(distances, blurred, neighbours)
+    check_strategy(strategy, linkage, inputs.result is not None, n_clusters, estimate is not None)
+    k = len(inputs.ids)
     at_random, by = np.zeros(k, bool), ""
-    if given.result is not None:
-        at_random = split_at_random(given.result)
-        by = decided_by(given.result, at_random, given.graph is not None)
-    rule = stopping_rule(given.result, n_clusters, max_tvd, alpha, by)
-    if given.result is not None and not given.result.comparable.all():
+    if inputs.result is not None:
+        at_random = split_at_random(inputs.result)
+        by = decided_by(inputs.result, at_random, inputs.graph is not None)
+    rule = stopping_rule(inputs.result, n_clusters, max_tvd, alpha, by)
+    if inputs.result is not None and not inputs.result.comparable.all():
         rule = WithinBatches(rule)
     if n_clusters is not None:
         min_clusters, max_clusters = exactly(n_clusters, min_clusters, max_clusters, k)
-    ids = given.ids[given.order]
+    ids = inputs.ids[inputs.order]
     limits = constraints(ids, must_link, cannot_link, min_clusters, max_clusters)
-    if given.result is not None:
+    if inputs.result is not None:
         told = n_clusters is not None
-        statistic = ranking_statistic(statistic, strategy, given.result, told, by)
-    ranking = _ranking(given, strategy, statistic, linkage, estimate, alpha is not None)
+        statistic = ranking_statistic(statistic, strategy, inputs.result, told, by)
+    ranking = _ranking(inputs, strategy, statistic, linkage, estimate, alpha is not None)
     if strategy == "spectral":
         rule = SameGroup(_spectral_groups(ranking.distances(), n_clusters, random_state))
-    evidence, seen = _evidence(given, ranking, alpha is not None)
+    evidence, blurred_evidence = _evidence(inputs, ranking, alpha is not None)
     neighbourhoods = None
-    if given.graph is not None:
-        seen = None  # neighbours say more than valleys do
+    if inputs.graph is not None:
+        blurred_evidence = None  # neighbours say more than valleys do
         # The same graph, the same answer, also if nobody thinks of a seed.
         seed = 0 if random_state is None else random_state
-        neighbourhoods = Neighbourhoods(given.graph, generator_of(seed))
-    record = Record() if done is None else replace(done, merges=list(done.merges))
-    run = Run(
+        neighbourhoods = Neighbourhoods(inputs.graph, generator_of(seed))
+    record = MergeRecord() if done is None else replace(done, merges=list(done.merges))
+    state = MergeState(
         ranking,
         evidence,
-        seen,
+        blurred_evidence,
         neighbourhoods,
         at_random,
-        np.zeros(k, bool) if given.result is None else given.result.too_small,
-        _homes(homes, given),
-        np.ones((k, k)) if given.result is None else given.result.tvd,
+        np.zeros(k, bool) if inputs.result is None else inputs.result.too_small,
+        _homes(homes, inputs),
+        np.ones((k, k)) if inputs.result is None else inputs.result.tvd,
         limits,
-        given.sizes,
+        inputs.sizes,
         on_merge,
         record,
     )
-    record = agglomerate(run, rule)
+    record = agglomerate(state, rule)
     return MergeTree(
-        cluster_ids=given.ids,
-        sizes=given.sizes[np.argsort(given.order)],
-        merges=tuple(_renamed(merge, given.order) for merge in record.merges),
+        cluster_ids=inputs.ids,
+        sizes=inputs.sizes[np.argsort(inputs.order)],
+        merges=tuple(_renamed(merge, inputs.order) for merge in record.merges),
         taken=np.arange(len(ids) - 1) < (record.n_taken or 0),
         statistic=ranking.statistic,
         strategy=_named(strategy, linkage, ranking),
         stopped=record.stopped,
         n_forbidden=len(record.merges) - (record.n_allowed or 0),
-        apart=tuple(_renamed(pair, given.order) for pair in record.apart),
+        apart=tuple(_renamed(pair, inputs.order) for pair in record.apart),
     )
 
 
 def _ranking(
-    given: Given,
+    inputs: MergeInputs,
     strategy: str,
     statistic: str,
     linkage: str,
     estimate: Estimate | None,
     all_pairs: bool,
 ) -> Ranking:
-    if given.matrix is not None:
-        return Linked(given.matrix, linkage, "distance")
-    assert given.result is not None
-    assert given.view is not None
+    if inputs.matrix is not None:
+        return Linked(inputs.matrix, linkage, "distance")
+    assert inputs.result is not None
+    assert inputs.blurred is not None
     if strategy == "compose":
-        return Composed(given.view, lookup=all_pairs)
+        return Composed(inputs.blurred, lookup=all_pairs)
     if estimate is not None and strategy in ("retrain", "warm"):
-        place = np.argsort(given.order)
-        return Reestimated(given.result, lambda groups: estimate(groups[place]), statistic)
+        place = np.argsort(inputs.order)
+        return Reestimated(inputs.result, lambda groups: estimate(groups[place]), statistic)
     if strategy == "linkage" and statistic == "edges":
-        if given.graph is None:
+        if inputs.graph is None:
             raise InputError(
                 'statistic="edges" needs neighbours; pass a graph of them, made by '
                 "unsplit.neighbour_graph(X, labels)."
             )
-        return Connected(given.graph)
+        return Connected(inputs.graph)
     statistic = "tv" if strategy == "spectral" else statistic
-    matrix = given.result.divergence(statistic)
-    return Linked(matrix, linkage, statistic, given.result.comparable)
+    matrix = inputs.result.divergence(statistic)
+    return Linked(matrix, linkage, statistic, inputs.result.comparable)
 
 
 def _evidence(
-    given: Given, ranking: Ranking, all_pairs: bool
+    inputs: MergeInputs, ranking: Ranking, all_pairs: bool
 ) -> tuple[Evidence | None, Evidence | None]:
     """Where the reported numbers come from, and where valleys are looked for."""
-    if given.result is None or given.view is None:
+    if inputs.result is None or inputs.blurred is None:
         return None, None
     if isinstance(ranking, Reestimated):
         return ranking, ranking
-    one_view = given.view is given.result
+    one_estimate = inputs.blurred is inputs.result
     if isinstance(ranking, Composed):
-        return ranking if one_view else Columns(given.result, all_pairs), ranking
-    evidence = evidence_of(given.result, all_pairs)
-    return evidence, evidence if one_view else evidence_of(given.view, all_pairs)
+        return ranking if one_estimate else Columns(inputs.result, all_pairs), ranking
+    evidence = evidence_of(inputs.result, all_pairs)
+    return evidence, evidence if one_estimate else evidence_of(inputs.blurred, all_pairs)
 
 
 def _named(strategy: str, linkage: str, ranking: Ranking) -> str:
@@ -222,12 +222,12 @@ def _named(strategy: str, linkage: str, ranking: Ranking) -> str:
     return "neighbours" if isinstance(ranking, Connected) else f"{linkage} linkage"
 
 
-def _homes(homes: ArrayLike | None, given: Given) -> Index:
+def _homes(homes: ArrayLike | None, inputs: MergeInputs) -> Index:
     """Homes of the clusters in their order here."""
     if homes is None:
-        return np.full(len(given.ids), -1)
-    old = np.asarray(homes, np.int64)[given.order]
-    return np.where(old < 0, -1, np.argsort(given.order)[old])
+        return np.full(len(inputs.ids), -1)
+    old = np.asarray(homes, np.int64)[inputs.order]
+    return np.where(old < 0, -1, np.argsort(inputs.order)[old])
 
 
 def _spectral_groups(

@@ -105,7 +105,7 @@ class Columns:
         self.strata = scores.strata[order]
         self.batch = self.strata % scores.n_batches
         # Of each batch; all in one where there are none.
-        self.sizes = scores.cell_sizes(result.sizes).astype(float)
+        self.sizes = scores.subcluster_sizes(result.sizes).astype(float)
 
     def merge(self, a: int, b: int) -> Sequence[int]:
         """Compose the two score columns."""

@@ -112,7 +112,7 @@ def _connected(pairs: list[tuple[int, int]], k: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class MergeInputs:
     """The input, clusters in the order in which they first appear in the data.
 
     Ties between equally close pairs go to the first, so that names decide nothing.
@@ -123,23 +123,23 @@ class Given:
     sizes: Index
     matrix: NDArray[np.float64] | None = None
     result: PairwiseTVD | None = None
-    view: PairwiseTVD | None = None
+    blurred: PairwiseTVD | None = None
     graph: NeighbourGraph | None = None
 
 
-def given_clusters(
+def merge_inputs(
     distances: PairwiseTVD | ArrayLike,
-    view: PairwiseTVD | None = None,
+    blurred: PairwiseTVD | None = None,
     graph: NeighbourGraph | None = None,
-) -> Given:
+) -> MergeInputs:
     """Check what was given and put its clusters in order."""
     if not isinstance(distances, PairwiseTVD):
         matrix = _square(distances)
         k = len(matrix)
-        return Given(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
+        return MergeInputs(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
     ids = distances.cluster_ids
-    if view is not None and not np.array_equal(view.cluster_ids, ids):
-        raise InputError("view must be an estimate for the same clusters as distances.")
+    if blurred is not None and not np.array_equal(blurred.cluster_ids, ids):
+        raise InputError("blurred must be an estimate for the same clusters as distances.")
     if len(distances.scores.rows) == 0:
         raise InputError(
             "every cluster has one observation, so nothing was held out and nothing is known about "
@@ -150,7 +150,7 @@ def given_clusters(
     # Clusters with nothing held out have no first row; their weights, too, know no names.
     order = np.lexsort((*distances.scores.bias[::-1], first))
     result = distances.reordered(order)
-    seen = result if view is None else view.reordered(order)
+    blurred = result if blurred is None else blurred.reordered(order)
     if graph is not None:
         if graph.n_clusters != len(ids):
             raise InputError(
@@ -158,7 +158,7 @@ def given_clusters(
                 "from the same labels."
             )
         graph = graph.renamed(np.argsort(order))
-    return Given(ids, order, result.sizes, result=result, view=seen, graph=graph)
+    return MergeInputs(ids, order, result.sizes, result=result, blurred=blurred, graph=graph)
 
 
 def _square(distances: ArrayLike) -> NDArray[np.float64]:

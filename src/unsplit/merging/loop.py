@@ -21,7 +21,7 @@ from unsplit.merging.rules import (
     BOTH_SMALL,
     BY_NETWORK,
     ONE_SMALL,
-    Candidate,
+    Pair,
     Rule,
 )
 
@@ -31,7 +31,7 @@ NEIGHBOURS = 10
 
 
 @dataclass
-class Record:
+class MergeRecord:
     """What was done so far: enough to report it, and to go on from it.
 
     Parameters
@@ -56,10 +56,10 @@ class Record:
 
 
 @dataclass
-class Run:
+class MergeState:
     """The state of the loop: who is left, and what was done.
 
-    ``ranking`` says which pair comes next; ``evidence`` what is reported about it; ``seen`` where
+    ``ranking`` says which pair comes next; ``evidence`` what is reported; ``blurred`` where
     a valley is looked for; ``neighbourhoods`` how neighbours connect it; ``at_random`` has the
     clusters that were split at random, ``small`` those that could hold nothing out and ``homes``
     where the network puts these, shapes (k,); ``tvd`` has the distances between the initial
@@ -68,7 +68,7 @@ class Run:
 
     ranking: Ranking
     evidence: Evidence | None
-    seen: Evidence | None
+    blurred: Evidence | None
     neighbourhoods: Neighbourhoods | None
     at_random: NDArray[np.bool_]
     small: NDArray[np.bool_]
@@ -76,8 +76,8 @@ class Run:
     tvd: Matrix
     constraints: Constraints
     sizes: Index
-    on_merge: Callable[[Record], None] | None = None
-    record: Record = field(default_factory=Record)
+    on_merge: Callable[[MergeRecord], None] | None = None
+    record: MergeRecord = field(default_factory=MergeRecord)
 
     def __post_init__(self) -> None:
         k = len(self.sizes)
@@ -112,17 +112,17 @@ class Run:
             matrix[self.cannot] = np.inf
         return ClosestPairs(matrix, reach, limit)
 
-    def candidate(self, a: int, b: int, statistic: float) -> Candidate:
+    def candidate(self, a: int, b: int, statistic: float) -> Pair:
         """What is known about two slots."""
         # Of all the pairs there were: what is left late was selected from them.
         n_pairs = math.comb(len(self.sizes), 2)
-        return Candidate(
+        return Pair(
             a,
             b,
             statistic,
             n_pairs,
             self.evidence,
-            self.seen,
+            self.blurred,
             self.neighbourhoods,
             bool(self.at_random[[a, b]].any()),
             float(self.tvd[a, b]),
@@ -138,7 +138,7 @@ class Run:
         home = self.homes[self.slot == small]
         return AT_HOME if (home >= 0).all() and (self.slot[home] == other).all() else ONE_SMALL
 
-    def join(self, pair: Candidate, why: str, linked: bool = False) -> Sequence[int]:
+    def join(self, pair: Pair, why: str, linked: bool = False) -> Sequence[int]:
         """Merge b into a; which slots have new distances?"""
         a, b = pair.a, pair.b
         if not linked:
@@ -150,7 +150,7 @@ class Run:
             self.on_merge(self.record)
         return changed
 
-    def described(self, pair: Candidate, why: str) -> Merge:
+    def described(self, pair: Pair, why: str) -> Merge:
         """All that is known about a pair, under the numbers of the tree."""
         a, b = pair.a, pair.b
         low, high = (math.nan, math.nan) if pair.contrast is None else pair.contrast.interval
@@ -167,7 +167,7 @@ class Run:
             high=high,
             p_adjusted=pair.p_adjusted,
             p_valley=pair.unimodality,
-            n_border=0 if pair.border is None else len(pair.border.window),
+            n_border=0 if pair.blurred_contrast is None else len(pair.blurred_contrast.window),
             edges=math.nan if link is None else link.edges,
             times_chance=math.nan if link is None else link.times_chance,
             neck=math.nan if link is None else link.neck,
@@ -191,7 +191,7 @@ class Run:
             self.neighbourhoods.merge(a, b)
         changed = self.ranking.merge(a, b)
         told: list[object] = [self.ranking]
-        for part in (self.evidence, self.seen):
+        for part in (self.evidence, self.blurred):
             if part is not None and not any(part is other for other in told):
                 part.merge(a, b)
                 told.append(part)
@@ -208,36 +208,36 @@ class Run:
                 pairs.set_row(slot, np.where(allowed, self.ranking.row(slot), np.inf))
 
 
-def agglomerate(run: Run, rule: Rule) -> Record:
+def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
     """Merge what must be, then what the rule allows, then the rest to complete the tree."""
-    record, limits = run.record, run.constraints
+    record, limits = state.record, state.constraints
     if record.n_taken is None:
-        _join_linked(run)
-        _bring_home(run, rule)
-    guide = Guide(run, rule)
+        _join_linked(state)
+        _bring_home(state, rule)
+    greedy = GreedyMerge(state, rule)
     if record.n_taken is None:
-        record.stopped = guide.go(limits.fewest, limits.most)
-        if run.n_left > limits.most:
+        record.stopped = greedy.go(limits.fewest, limits.most)
+        if state.n_left > limits.most:
             raise InputError(
-                f"cannot_link leaves {run.n_left} clusters, more than the {limits.most} allowed; "
+                f"cannot_link leaves {state.n_left} clusters, more than the {limits.most} allowed; "
                 "drop some of these links or allow more clusters."
             )
         record.n_taken = len(record.merges)
         # Now, while what is known is about the clusters of the answer.
-        record.apart = _kept_apart(run, rule)
+        record.apart = _kept_apart(state, rule)
     if record.n_allowed is None:
-        guide.go(1, 1, "beyond the cut: ")
+        greedy.go(1, 1, "beyond the cut: ")
         record.n_allowed = len(record.merges)
-    _join_forbidden(run)
+    _join_forbidden(state)
     return record
 
 
-def _kept_apart(run: Run, rule: Rule) -> list[Merge]:
+def _kept_apart(state: MergeState, rule: Rule) -> list[Merge]:
     """Every cluster left with its nearest neighbours, and why they were not merged."""
-    if run.n_left == 1:
+    if state.n_left == 1:
         return []
-    left = np.flatnonzero(run.alive)
-    distances = run.ranking.distances()[np.ix_(left, left)]
+    left = np.flatnonzero(state.alive)
+    distances = state.ranking.distances()[np.ix_(left, left)]
     np.fill_diagonal(distances, np.inf)
     nearest = np.argsort(distances, axis=1, kind="stable")[:, :NEIGHBOURS]
     near = np.zeros(distances.shape, bool)
@@ -246,89 +246,91 @@ def _kept_apart(run: Run, rule: Rule) -> list[Merge]:
     described = []
     for i, j in np.argwhere(near).tolist():
         a, b = int(left[i]), int(left[j])
-        pair = run.candidate(a, b, float(distances[i, j]))
-        ruling = rule.judge(pair)
-        allowed = FORBIDDEN if run.cannot[a, b] else run.record.stopped
-        described.append(run.described(pair, allowed if ruling.merge else ruling.why))
+        pair = state.candidate(a, b, float(distances[i, j]))
+        decision = rule.judge(pair)
+        allowed = FORBIDDEN if state.cannot[a, b] else state.record.stopped
+        described.append(state.described(pair, allowed if decision.merge else decision.why))
     return described
 
 
-def _join_linked(run: Run) -> None:
-    for left, right in run.constraints.must:
-        a, b = sorted((int(run.slot[left]), int(run.slot[right])))
+def _join_linked(state: MergeState) -> None:
+    for left, right in state.constraints.must:
+        a, b = sorted((int(state.slot[left]), int(state.slot[right])))
         if a != b:
-            run.join(run.candidate(a, b, float(run.ranking.row(a)[b])), MUST_LINK, linked=True)
+            state.join(
+                state.candidate(a, b, float(state.ranking.row(a)[b])), MUST_LINK, linked=True
+            )
 
 
-def _bring_home(run: Run, rule: Rule) -> None:
+def _bring_home(state: MergeState, rule: Rule) -> None:
     """Put what could hold nothing out where the network puts it; no distance ranks such pairs."""
-    for leaf in np.flatnonzero(run.homes >= 0).tolist():
-        a, b = sorted((int(run.slot[leaf]), int(run.slot[run.homes[leaf]])))
-        if a == b or run.cannot[a, b] or run.n_left <= run.constraints.fewest:
+    for leaf in np.flatnonzero(state.homes >= 0).tolist():
+        a, b = sorted((int(state.slot[leaf]), int(state.slot[state.homes[leaf]])))
+        if a == b or state.cannot[a, b] or state.n_left <= state.constraints.fewest:
             continue
-        pair = run.candidate(a, b, float(run.ranking.row(a)[b]))
+        pair = state.candidate(a, b, float(state.ranking.row(a)[b]))
         if rule.judge(pair).why == BY_NETWORK:
-            run.join(pair, BY_NETWORK, linked=True)
+            state.join(pair, BY_NETWORK, linked=True)
 
 
-def _join_forbidden(run: Run) -> None:
+def _join_forbidden(state: MergeState) -> None:
     """What ``cannot_link`` keeps apart, closest first: only so that the tree is complete."""
-    if run.n_left == 1:
+    if state.n_left == 1:
         return
-    pairs = run.pairs(respect_links=False)
+    pairs = state.pairs(respect_links=False)
     while (closest := pairs.closest()) is not None:
         a, b = closest
-        changed = run.join(run.candidate(a, b, float(pairs.distances[a, b])), FORBIDDEN)
-        run.refresh(pairs, b, changed, respect_links=False)
+        changed = state.join(state.candidate(a, b, float(pairs.distances[a, b])), FORBIDDEN)
+        state.refresh(pairs, b, changed, respect_links=False)
 
 
-class Guide:
+class GreedyMerge:
     """Walks from the closest pair to the next, merging what the rule allows."""
 
-    def __init__(self, run: Run, rule: Rule) -> None:
-        self.run, self.rule = run, rule
+    def __init__(self, state: MergeState, rule: Rule) -> None:
+        self.state, self.rule = state, rule
         # Pairs that nothing links are not worth a look before the others are done with.
-        self.limit = run.ranking.unlinked
-        self.pairs = run.pairs(reach=rule.reach, limit=self.limit)
+        self.limit = state.ranking.unlinked
+        self.pairs = state.pairs(reach=rule.reach, limit=self.limit)
         self.refused = Refused()
 
     def go(self, fewest: int, most: int, prefix: str = "") -> str:
         """Merge until the rule allows no more or ``fewest`` are left; say why it ended.
 
-        While there are more than ``most``, the refused pair with the weakest case is merged.
+        While there are more than ``most``, the refused pair with the weakest objection is merged.
         """
-        run = self.run
-        while run.n_left > fewest:
+        state = self.state
+        while state.n_left > fewest:
             closest = self.pairs.closest()
             if closest is not None:
                 self._judge(*closest, prefix)
-            elif run.n_left > most and not self.refused and self.limit < math.inf:
+            elif state.n_left > most and not self.refused and self.limit < math.inf:
                 self.limit = math.inf
-                self.pairs = run.pairs(reach=self.rule.reach)
-            elif run.n_left > most and self.refused:
+                self.pairs = state.pairs(reach=self.rule.reach)
+            elif state.n_left > most and self.refused:
                 self._force("" if prefix else f"; merged because at most {most} may remain", prefix)
             else:
-                linked = (run.cannot & run.alive & run.alive[:, None]).any()
+                linked = (state.cannot & state.alive & state.alive[:, None]).any()
                 return self.rule.ending + (" or is kept apart by cannot_link" if linked else "")
-        if run.n_left == 1:
+        if state.n_left == 1:
             return "one cluster is left"
-        return f"{run.n_left} clusters are left, as asked"
+        return f"{state.n_left} clusters are left, as asked"
 
     def _judge(self, a: int, b: int, prefix: str) -> None:
-        candidate = self.run.candidate(a, b, float(self.pairs.distances[a, b]))
-        ruling = self.rule.judge(candidate)
-        if ruling.merge:
-            self._join(candidate, prefix + ruling.why)
+        candidate = self.state.candidate(a, b, float(self.pairs.distances[a, b]))
+        decision = self.rule.judge(candidate)
+        if decision.merge:
+            self._join(candidate, prefix + decision.why)
         else:
-            self.refused.add((a, b), (ruling.case, candidate.statistic, ruling.why))
+            self.refused.add((a, b), (decision.objection, candidate.statistic, decision.why))
             self.pairs.forbid(a, b)
 
     def _force(self, because: str, prefix: str) -> None:
         (a, b), (_, statistic, why) = self.refused.weakest()
-        self._join(self.run.candidate(a, b, statistic), f"{prefix}{why}{because}")
+        self._join(self.state.candidate(a, b, statistic), f"{prefix}{why}{because}")
 
-    def _join(self, candidate: Candidate, why: str) -> None:
-        changed = self.run.join(candidate, why)
-        self.run.refresh(self.pairs, candidate.b, changed)
+    def _join(self, candidate: Pair, why: str) -> None:
+        changed = self.state.join(candidate, why)
+        self.state.refresh(self.pairs, candidate.b, changed)
         for slot in (candidate.b, *changed):
             self.refused.forget(slot)

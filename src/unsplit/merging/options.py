@@ -16,8 +16,8 @@ from unsplit.merging.rules import (
     Alpha,
     Always,
     Auto,
-    Candidate,
     MaxTVD,
+    Pair,
     Rule,
 )
 from unsplit.pairwise.result import PairwiseTVD
@@ -163,7 +163,7 @@ def split_at_random(result: PairwiseTVD, level: float = 0.05) -> NDArray[np.bool
     found = np.zeros(k, bool)
     for a in np.flatnonzero(distances[np.arange(k), nearest] <= ALIKE_TVD).tolist():
         b = int(nearest[a])
-        pair = Candidate(a, b, 0.0, math.comb(k, 2), evidence, None)
+        pair = Pair(a, b, 0.0, math.comb(k, 2), evidence, None)
         found[a] = found[b] = found[a] or found[b] or pair.alike(level)
     if 2 * large.sum() >= k:
         usual = bool(2 * found[large].sum() >= large.sum())

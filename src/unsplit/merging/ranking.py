@@ -49,7 +49,7 @@ class Composed(Columns):
 
     Parameters
     ----------
-    view : PairwiseTVD
+    blurred : PairwiseTVD
         Whose scores are composed.
     lookup : bool
         As for :class:`Columns`.
@@ -58,9 +58,9 @@ class Composed(Columns):
     statistic = "soft accuracy"
     unlinked = np.inf
 
-    def __init__(self, view: PairwiseTVD, lookup: bool = True) -> None:
-        super().__init__(view, lookup)
-        k = view.n_clusters
+    def __init__(self, blurred: PairwiseTVD, lookup: bool = True) -> None:
+        super().__init__(blurred, lookup)
+        k = blurred.n_clusters
         self.own = self.z[np.arange(len(self.slot)), self.slot]
         self.counts = self._sums_by_batch(np.ones(len(self.slot)))
         self.soft_hits = np.stack([self._hits_of(a) for a in range(k)], axis=1)

@@ -4,40 +4,40 @@ from collections import defaultdict
 from heapq import heappop, heappush
 
 Pair = tuple[int, int]
-Case = tuple[float, float, str]
-"""How strong the case against merging is, the statistic that ranked the pair, and why in words."""
+Objection = tuple[float, float, str]
+"""How much speaks against merging, the statistic that ranked the pair, and why in words."""
 
 
 class Refused:
-    """Refused pairs and the cases against them; the weakest case is found without a search."""
+    """Refused pairs and what speaks against them; the weakest objection is found at once."""
 
     def __init__(self) -> None:
-        self.cases: dict[Pair, Case] = {}
+        self.objections: dict[Pair, Objection] = {}
         self.others: defaultdict[int, set[int]] = defaultdict(set)
         # Also holds pairs that were forgotten since: finding them costs more than passing them by.
-        self.queue: list[tuple[Case, Pair]] = []
+        self.queue: list[tuple[Objection, Pair]] = []
 
     def __len__(self) -> int:
         """Number of pairs that wait."""
-        return len(self.cases)
+        return len(self.objections)
 
-    def add(self, pair: Pair, case: Case) -> None:
+    def add(self, pair: Pair, objection: Objection) -> None:
         """Let a pair wait."""
         a, b = pair
-        self.cases[pair] = case
+        self.objections[pair] = objection
         self.others[a].add(b)
         self.others[b].add(a)
-        heappush(self.queue, (case, pair))
+        heappush(self.queue, (objection, pair))
 
     def forget(self, slot: int) -> None:
         """A cluster has changed: its pairs wait no longer."""
         for other in self.others.pop(slot, ()):
             self.others[other].discard(slot)
-            self.cases.pop((min(slot, other), max(slot, other)))
+            self.objections.pop((min(slot, other), max(slot, other)))
 
-    def weakest(self) -> tuple[Pair, Case]:
-        """The pair with the weakest case; ties go to the closest, then to the first."""
-        while self.cases.get(self.queue[0][1]) != self.queue[0][0]:
+    def weakest(self) -> tuple[Pair, Objection]:
+        """The pair with the weakest objection; ties go to the closest, then to the first."""
+        while self.objections.get(self.queue[0][1]) != self.queue[0][0]:
             heappop(self.queue)
-        case, pair = self.queue[0]
-        return pair, case
+        objection, pair = self.queue[0]
+        return pair, objection

@@ -26,7 +26,7 @@ ALIKE_TVD = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class Pair:
     """A pair of clusters that might be merged.
 
     Parameters
@@ -37,7 +37,7 @@ class Candidate:
         What ranked the pair.
     n_pairs : int
         Pairs there were at the start.
-    evidence, seen : Evidence or None
+    evidence, blurred : Evidence or None
         The scores that are reported, and those in which a valley is looked for; both None for a
         plain matrix, and no valley is looked for where neighbours decide.
     neighbourhoods : Neighbourhoods or None
@@ -55,7 +55,7 @@ class Candidate:
     statistic: float
     n_pairs: int
     evidence: Evidence | None
-    seen: Evidence | None
+    blurred: Evidence | None
     neighbourhoods: Neighbourhoods | None = None
     at_random: bool = False
     nearest_tvd: float = 0.0
@@ -88,13 +88,13 @@ class Candidate:
         return min(1.0, p * self.n_pairs)
 
     @cached_property
-    def border(self) -> Contrast | None:
+    def blurred_contrast(self) -> Contrast | None:
         """Where a valley is looked for."""
-        if self.seen is None or self.at_random:
+        if self.blurred is None or self.at_random:
             return None
-        if self.seen is self.evidence:
+        if self.blurred is self.evidence:
             return self.contrast
-        return self.seen.contrast(self.a, self.b)
+        return self.blurred.contrast(self.a, self.b)
 
     @cached_property
     def connection(self) -> Connection | None:
@@ -112,18 +112,18 @@ class Candidate:
     @property
     def unimodality(self) -> float:
         """p-value of "no valley between the two"."""
-        return math.nan if self.border is None else self.border.unimodality
+        return math.nan if self.blurred_contrast is None else self.blurred_contrast.unimodality
 
 
-class Ruling(NamedTuple):
-    """Whether to merge, why, and how strong the case against it is.
+class Decision(NamedTuple):
+    """Whether to merge, why, and how much speaks against it.
 
-    Should too many clusters remain, the weakest case goes first, then the closest pair.
+    Should too many clusters remain, the pair with the weakest objection is merged first.
     """
 
     merge: bool
     why: str
-    case: float = 0.0
+    objection: float = 0.0
 
 
 class Rule(Protocol):
@@ -140,7 +140,7 @@ class Rule(Protocol):
     def ending(self) -> str:
         """Why merging ended when no pair was left."""
 
-    def judge(self, pair: Candidate) -> Ruling:
+    def judge(self, pair: Pair) -> Decision:
         """May this pair be merged?"""
 
 
@@ -151,9 +151,9 @@ class Always:
     ending = "one cluster is left"
     reach = None
 
-    def judge(self, pair: Candidate) -> Ruling:
+    def judge(self, pair: Pair) -> Decision:
         """Yes."""
-        return Ruling(True, "closest pair")
+        return Decision(True, "closest pair")
 
 
 @dataclass(frozen=True)
@@ -168,9 +168,9 @@ class MaxTVD:
         """Why merging ended."""
         return f"every pair has a TVD above {self.limit:g}"
 
-    def judge(self, pair: Candidate) -> Ruling:
+    def judge(self, pair: Pair) -> Decision:
         """Compare the TVD with the limit."""
-        return Ruling(pair.tvd <= self.limit, f"TVD {pair.tvd:.3f}, limit {self.limit:g}")
+        return Decision(pair.tvd <= self.limit, f"TVD {pair.tvd:.3f}, limit {self.limit:g}")
 
 
 @dataclass(frozen=True)
@@ -185,10 +185,10 @@ class Alpha:
         """Why merging ended."""
         return f"every pair differs significantly (adjusted p ≤ {self.level:g})"
 
-    def judge(self, pair: Candidate) -> Ruling:
+    def judge(self, pair: Pair) -> Decision:
         """Compare the adjusted p-value with the level."""
         p = pair.p_adjusted
-        return Ruling(p > self.level, f"adjusted p {p:.2g} of one distribution")
+        return Decision(p > self.level, f"adjusted p {p:.2g} of one distribution")
 
 
 @dataclass(frozen=True)
@@ -221,28 +221,30 @@ class Auto:
             return "all near pairs have too few neighbours in common, or a neck between them"
         return f"all near pairs have a valley between them (dip p < {self.level:g})"
 
-    def judge(self, pair: Candidate) -> Ruling:
+    def judge(self, pair: Pair) -> Decision:
         """Ask the test, then the neighbours or the valley."""
         if pair.size == BOTH_SMALL:
-            return Ruling(False, "too few observations of both to say anything", case=math.inf)
+            return Decision(
+                False, "too few observations of both to say anything", objection=math.inf
+            )
         if pair.size == AT_HOME:
-            return Ruling(True, BY_NETWORK)
+            return Decision(True, BY_NETWORK)
         if pair.size is not None and pair.connection is None:
-            return Ruling(False, "too few observations to say anything", case=math.inf)
+            return Decision(False, "too few observations to say anything", objection=math.inf)
         if pair.alike(self.level):
-            return Ruling(True, f"cannot be told apart: adjusted p {pair.p_adjusted:.2g}")
+            return Decision(True, f"cannot be told apart: adjusted p {pair.p_adjusted:.2g}")
         if pair.connection is not None:
-            return Ruling(pair.connection.strength >= 1, pair.connection.why)
+            return Decision(pair.connection.strength >= 1, pair.connection.why)
         if pair.at_random:
             return Alpha(self.level).judge(pair)
-        ruling = Alpha(self.level).judge(pair)
-        return ruling if ruling.merge else self._by_valley(pair)
+        decision = Alpha(self.level).judge(pair)
+        return decision if decision.merge else self._by_valley(pair)
 
-    def _by_valley(self, pair: Candidate) -> Ruling:
+    def _by_valley(self, pair: Pair) -> Decision:
         p = pair.unimodality
         merge = p >= self.level
         why = f"{'no valley' if merge else 'valley'} between: dip p {p:.2g}"
-        return Ruling(merge, why, case=-p)
+        return Decision(merge, why, objection=-p)
 
 
 @dataclass(frozen=True)
@@ -264,10 +266,10 @@ class WithinBatches:
         """Why merging ended."""
         return f"{self.rule.ending} or have no batch in common"
 
-    def judge(self, pair: Candidate) -> Ruling:
+    def judge(self, pair: Pair) -> Decision:
         """Ask the rule if there is something to ask it about."""
         if pair.contrast is not None and not pair.contrast.comparable:
-            return Ruling(False, "no batch in common", case=math.inf)
+            return Decision(False, "no batch in common", objection=math.inf)
         return self.rule.judge(pair)
 
 
@@ -279,7 +281,7 @@ class SameGroup:
     ending = "only different spectral groups are left"
     reach = None
 
-    def judge(self, pair: Candidate) -> Ruling:
+    def judge(self, pair: Pair) -> Decision:
         """Are both sides in one group?"""
         left, right = self.groups[pair.a], self.groups[pair.b]
-        return Ruling(bool(left == right), f"spectral groups {left} and {right}")
+        return Decision(bool(left == right), f"spectral groups {left} and {right}")

@@ -25,7 +25,7 @@ def build_network(
     recipe: Recipe,
     n_clusters: int,
     loss: str,
-    smooth: bool = False,
+    blurred: bool = False,
     augment: Augment = "auto",
 ) -> Network:
     """An untrained network that standardises by the fold's training rows."""
@@ -34,13 +34,13 @@ def build_network(
         parts.append(StandardizeSequences(*rows.moments(fold.train)))
     elif rows.kind != "counts":
         parts.append(Standardize(*rows.moments(fold.train)))
-    if smooth:
+    if blurred:
         _refuse_blur(rows)
         parts.append(Blur())
     augmentation = augmentation_for(augment, rows)
     if augmentation is not None:
         parts.append(augmentation)
-    parts.append(recipe.build(rows, fold.train, smooth))
+    parts.append(recipe.build(rows, fold.train, blurred))
     body = nn.Sequential(*parts).to(rows.device)
     head = ScoreHead(n_features_out(body, rows), n_clusters, loss)
     most = BIG_BATCH if rows.kind in ("vectors", "counts") else 2 * recipe.training.batch_size
@@ -49,7 +49,9 @@ def build_network(
 
 def _refuse_blur(rows: Rows) -> None:
     if rows.kind != "vectors":
-        raise InputError(f"smooth compares blurred vectors, but X holds {rows.kind}; leave it out.")
+        raise InputError(
+            f"only vectors can be blurred, but X holds {rows.kind}; leave out blurred."
+        )
 
 
 @torch.no_grad()

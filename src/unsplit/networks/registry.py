@@ -53,31 +53,31 @@ class Recipe:
     training: TrainConfig = field(default_factory=TrainConfig)
 
 
-def _mlp(rows: Rows, train: Index, smooth: bool) -> nn.Module:
+def _mlp(rows: Rows, train: Index, blurred: bool) -> nn.Module:
     # Blurred densities are simple, and a narrow network learns them three times sooner.
-    return MLP(rows.shape[0], 128 if smooth else 256, normalize=not smooth)
+    return MLP(rows.shape[0], 128 if blurred else 256, normalize=not blurred)
 
 
-def _single_layer(rows: Rows, train: Index, smooth: bool) -> nn.Module:
+def _single_layer(rows: Rows, train: Index, blurred: bool) -> nn.Module:
     if isinstance(rows, RaggedRows):
         raise InputError('sequences of different lengths need another backbone; use "resnet1d".')
     return SingleLayer(rows.shape)
 
 
-def _resnet18(rows: Rows, train: Index, smooth: bool) -> nn.Module:
+def _resnet18(rows: Rows, train: Index, blurred: bool) -> nn.Module:
     channels, *size = rows.shape
     return ResNet18(channels, min(size))
 
 
-def _pointnet(rows: Rows, train: Index, smooth: bool) -> nn.Module:
+def _pointnet(rows: Rows, train: Index, blurred: bool) -> nn.Module:
     return PointNet2(rows.shape[1])
 
 
-def _resnet1d(rows: Rows, train: Index, smooth: bool) -> nn.Module:
+def _resnet1d(rows: Rows, train: Index, blurred: bool) -> nn.Module:
     return ResNet1d(rows.shape[0] - 1, rows.shape[1])
 
 
-def _logmel(rows: Rows, train: Index, smooth: bool) -> nn.Module:
+def _logmel(rows: Rows, train: Index, blurred: bool) -> nn.Module:
     if rows.rate is None:
         raise InputError(
             'backbone "logmel" needs to know how many samples there are per second; read the sound '
@@ -86,7 +86,7 @@ def _logmel(rows: Rows, train: Index, smooth: bool) -> nn.Module:
     return AudioNet(rows.rate)
 
 
-def _bag(rows: Rows, train: Index, smooth: bool) -> nn.Module:
+def _bag(rows: Rows, train: Index, blurred: bool) -> nn.Module:
     assert isinstance(rows, CountRows)
     return BagOfWords(rows.n_features, scaling=CountScaling.of(rows.values[train]))
 
@@ -135,7 +135,7 @@ def recipe_for(backbone: Backbone, rows: Rows) -> Recipe:
         return recipe
     training = TrainConfig() if rows.kind == "vectors" else DEEP
 
-    def build(rows: Rows, train: Index, smooth: bool) -> nn.Module:
+    def build(rows: Rows, train: Index, blurred: bool) -> nn.Module:
         # A copy even of what a function made: it may give the same one every time.
         return without_classifier(copy.deepcopy(_network_of(backbone)))
 

@@ -25,7 +25,7 @@ from unsplit.networks.losses import LOSSES
 from unsplit.networks.registry import Augment, Backbone, recipe_for, wanted_kind
 from unsplit.networks.training.loop import EpochRecord, TrainConfig
 from unsplit.networks.training.sampling import Fold
-from unsplit.pairwise.batch_effects import Cells, check_overlap, encode_batches
+from unsplit.pairwise.batch_effects import Subclusters, check_overlap, encode_batches
 from unsplit.pairwise.folds import crossfit_folds, holdout_fold
 from unsplit.pairwise.heldout_scores import Fitted, Progress, heldout_scores, summarize
 from unsplit.pairwise.result import PairwiseTVD
@@ -33,7 +33,7 @@ from unsplit.randomness import generator_of, private_randomness
 
 log = logging.getLogger("unsplit")
 
-SMOOTH_STEPS = 300
+BLURRED_STEPS = 300
 
 NOTHING_KNOWN = (
     "nothing is known about them: their TVD and p-value are set to 1, and n_batches to 0"
@@ -51,7 +51,7 @@ def pairwise_tvd(
     cv: int = 5,
     holdout: float | None = None,
     loss: str | None = None,
-    smooth: bool = False,
+    blurred: bool = False,
     epochs: int = TrainConfig.epochs,
     device: str | torch.device = "auto",
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
@@ -91,10 +91,10 @@ def pairwise_tvd(
     loss : {"softmax", "pairwise"}, optional
         Class-balanced cross-entropy (the default unless ``smooth``), or the paper's balanced
         pairwise logistic loss.  Both have the same minimiser.
-    smooth : bool
+    blurred : bool
         Compare densities blurred by half a standard deviation, with a network whose scores do not
         level off.  Not for TVDs, which come out too small where clusters are finely structured,
-        but to see how clusters that only touch lie to each other: the ``view`` of
+        but to see how clusters that only touch lie to each other: the ``blurred`` of
         :func:`unsplit.merge`.
     epochs : int
         The most epochs; training ends when the mean held-out accuracy stops improving.
@@ -118,7 +118,7 @@ def pairwise_tvd(
     >>> bool(result.tvd[0, 1] < 0.2 and result.tvd[0, 2] > 0.9)
     True
     """
-    settings = Settings(backbone, cv, holdout, loss, smooth, epochs, device, augment, training)
+    settings = Settings(backbone, cv, holdout, loss, blurred, epochs, device, augment, training)
     return fit(X, labels, settings, random_state, progress, batch).result
 
 
@@ -130,7 +130,7 @@ class Settings:
     cv: int = 5
     holdout: float | None = None
     loss: str | None = None
-    smooth: bool = False
+    blurred: bool = False
     epochs: int = TrainConfig.epochs
     device: str | torch.device = "auto"
     augment: Augment = "auto"
@@ -155,16 +155,16 @@ class Settings:
     @property
     def loss_name(self) -> str:
         """The loss, where none was chosen the one that did best."""
-        return self.loss or ("pairwise" if self.smooth else "softmax")
+        return self.loss or ("pairwise" if self.blurred else "softmax")
 
     def config(self, usual: TrainConfig) -> TrainConfig:
         """How to train a network that is usually trained so."""
         config = replace(self.training or usual, epochs=self.epochs)
-        if not self.smooth:
+        if not self.blurred:
             return config
         # The shape of the scores counts, not only their sign: strong decay would flatten their
         # far ends, and A, which sees signs alone, may be content before there is a shape.
-        return replace(config, weight_decay=0.3, least_steps=SMOOTH_STEPS, one_epoch=True)
+        return replace(config, weight_decay=0.3, least_steps=BLURRED_STEPS, one_epoch=True)
 
 
 def fit(
@@ -181,10 +181,10 @@ def fit(
     encoded = encode_labels(labels, len(rows))
     recipe = recipe_for(settings.backbone, rows)
     config = settings.config(recipe.training)
-    cells = cells_of(encoded, batch, rows, NOTHING_KNOWN)
-    _check_sizes(encoded, cells, rows, settings)
+    subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN)
+    _check_sizes(encoded, subclusters, rows, settings)
     log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
-    order, clusters = canonical_order(rows.keys, cells.of_rows)
+    order, clusters = canonical_order(rows.keys, subclusters.of_rows)
     rng = generator_of(random_state)
     in_order = clusters[order]
     if settings.holdout is None:
@@ -192,38 +192,38 @@ def fit(
     else:
         folds = [holdout_fold(in_order, settings.holdout, rng)]
     folds = [Fold(order[f.train], order[f.watch], order[f.test]) for f in folds]
-    k = len(cells.cluster)
+    k = len(subclusters.cluster)
     names = np.zeros(k, np.int64)
-    names[clusters[order]] = cells.of_rows[order]
+    names[clusters[order]] = subclusters.of_rows[order]
     with private_randomness(int(rng.integers(2**63)), where), _reporter(progress) as tell:
         networks = [
             build_network(
-                rows, fold, recipe, k, settings.loss_name, settings.smooth, settings.augment
+                rows, fold, recipe, k, settings.loss_name, settings.blurred, settings.augment
             )
             for fold in folds
         ]
         scores, history = heldout_scores(networks, rows, clusters, folds, config, rng, tell, names)
-    result = summarize(scores, cells, history, encoded)
-    return Fitted(rows, clusters, folds, networks, names, cells, result, config, recipe.name)
+    result = summarize(scores, subclusters, history, encoded)
+    return Fitted(rows, clusters, folds, networks, names, subclusters, result, config, recipe.name)
 
 
-def cells_of(
+def subclusters_of(
     encoded: EncodedLabels, batch: ArrayLike | None, rows: Rows, consequence: str
-) -> Cells:
+) -> Subclusters:
     """What the network is to tell apart: clusters, or clusters within batches.
 
     ``consequence`` is what follows for pairs of clusters that never meet, for the warning.
     """
     one = np.zeros(len(rows), np.int64)
     if batch is None:
-        return Cells.cut(encoded.clusters, one)
+        return Subclusters.cut(encoded.clusters, one)
     batches = encode_batches(batch, encoded)
     if batches.max() == 0:
-        return Cells.cut(encoded.clusters, one)
+        return Subclusters.cut(encoded.clusters, one)
     # Numbered by content, so that the names of batches do not matter either.
-    cells = Cells.cut(encoded.clusters, canonical_order(rows.keys, batches)[1])
-    check_overlap(cells, encoded.cluster_ids, consequence)
-    return cells
+    subclusters = Subclusters.cut(encoded.clusters, canonical_order(rows.keys, batches)[1])
+    check_overlap(subclusters, encoded.cluster_ids, consequence)
+    return subclusters
 
 
 def kind_for(X: Any, backbone: Backbone) -> str | None:
@@ -261,13 +261,15 @@ def _check_training(training: TrainConfig, epochs: int) -> None:
         )
 
 
-def _check_sizes(encoded: EncodedLabels, cells: Cells, rows: Rows, settings: Settings) -> None:
+def _check_sizes(
+    encoded: EncodedLabels, subclusters: Subclusters, rows: Rows, settings: Settings
+) -> None:
     n, device = len(rows), rows.device
     k, n_folds = len(encoded.cluster_ids), settings.cv if settings.holdout is None else 1
     width = 512
     # Weights, gradient, two moments, mean and best of every head, which is kept for every batch;
     # hit rates, distances, errors, p-values and room to work for every pair.
-    n_outputs = 5 * len(cells.cluster) + cells.table.size
+    n_outputs = 5 * len(subclusters.cluster) + subclusters.table.size
     heads, matrices, features = 4 * n_folds * n_outputs * width, 8 * 8 * k * k, 4 * n * width
     advice = "merge the smallest clusters first, or check that labels are clusters and not row ids"
     what = f"{k:,} clusters of {n:,} observations"
@@ -276,7 +278,7 @@ def _check_sizes(encoded: EncodedLabels, cells: Cells, rows: Rows, settings: Set
         free = torch.cuda.mem_get_info(device)[0]
         require_memory(heads + 8 * k * k, free, f"{what} on the GPU", advice)
     alone = encoded.cluster_ids[np.bincount(encoded.clusters[encoded.clusters >= 0]) < 2]
-    if len(alone) and cells.n_batches == 1:
+    if len(alone) and subclusters.n_batches == 1:
         named = ", ".join(str(name) for name in alone[:5]) + (", …" if len(alone) > 5 else "")
         warnings.warn(
             f"{len(alone)} of {k} clusters have one observation ({named}) and cannot hold any out: "

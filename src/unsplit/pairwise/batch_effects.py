@@ -1,8 +1,8 @@
 """Batches: clusters are compared within each, so that a batch effect is no difference.
 
-The network tells *cells* apart, the parts of clusters in batches, and an observation of batch b is
-scored for cluster i by the output of cell (i, b).  Score differences of one batch are then log
-density ratios within it, whatever else differs between batches.
+The network tells *subclusters* apart, the parts of clusters in batches, and an observation of batch
+b is scored for cluster i by the output of subcluster (i, b).  Score differences of one batch are
+then log density ratios within it, whatever else differs between batches.
 """
 
 import warnings
@@ -18,15 +18,15 @@ from unsplit.errors import BatchWarning, InputError
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
-    """Clusters cut up by batch.  With one batch, cells are clusters.
+class Subclusters:
+    """Clusters cut up by batch.  With one batch, subclusters are clusters.
 
     Parameters
     ----------
     of_rows : ndarray of shape (n,)
-        Cell of every row; −1 for noise.
+        Subcluster of every row; −1 for noise.
     cluster, batch : ndarrays of shape (C,)
-        Of every cell that occurs, ordered by batch, then by cluster.
+        Of every subcluster that occurs, ordered by batch, then by cluster.
     """
 
     of_rows: Index
@@ -34,13 +34,13 @@ class Cells:
     batch: Index
 
     @classmethod
-    def cut(cls, clusters: Index, batches: Index) -> "Cells":
-        """Cells of rows with these clusters and batches, both numbered from 0; −1 for noise.
+    def cut(cls, clusters: Index, batches: Index) -> "Subclusters":
+        """Subclusters of rows with these clusters and batches, both numbered from 0; −1 for noise.
 
         Examples
         --------
-        >>> cells = Cells.cut(np.array([0, 1, 1, -1]), np.array([0, 0, 1, 1]))
-        >>> cells.of_rows, cells.cluster, cells.batch
+        >>> subclusters = Subclusters.cut(np.array([0, 1, 1, -1]), np.array([0, 0, 1, 1]))
+        >>> subclusters.of_rows, subclusters.cluster, subclusters.batch
         (array([ 0,  1,  2, -1]), array([0, 1, 1]), array([0, 0, 1]))
         """
         inside = clusters >= 0
@@ -50,13 +50,13 @@ class Cells:
         of_rows[inside] = index
         return cls(of_rows, occurring % k, occurring // k)
 
-    def joined(self, groups: Index) -> tuple["Cells", Index]:
-        """Cells of groups of the clusters, and for every old cell the new one it is in."""
+    def joined(self, groups: Index) -> tuple["Subclusters", Index]:
+        """Subclusters of groups of the clusters, and the new one that each old one is in."""
         k = int(groups.max()) + 1
         key = self.batch * k + groups[self.cluster]
         occurring, index = np.unique(key, return_inverse=True)
         of_rows = np.where(self.of_rows < 0, -1, index[self.of_rows])
-        return Cells(of_rows, occurring % k, occurring // k), index
+        return Subclusters(of_rows, occurring % k, occurring // k), index
 
     @property
     def n_batches(self) -> int:
@@ -65,7 +65,7 @@ class Cells:
 
     @cached_property
     def sizes(self) -> Index:
-        """Observations of each cell, shape (C,)."""
+        """Observations of each subcluster, shape (C,)."""
         return np.bincount(self.of_rows[self.of_rows >= 0], minlength=len(self.cluster))
 
     @property
@@ -104,9 +104,11 @@ def encode_batches(batch: ArrayLike, labels: EncodedLabels) -> Index:
     return codes
 
 
-def check_overlap(cells: Cells, names: NDArray[np.generic], consequence: str) -> None:
+def check_overlap(subclusters: Subclusters, names: NDArray[np.generic], consequence: str) -> None:
     """Refuse batches in which no two clusters meet; warn of the consequence if some never do."""
-    table = np.where(cells.table > 1, cells.table, 0)  # one observation cannot be held out
+    table = np.where(
+        subclusters.table > 1, subclusters.table, 0
+    )  # one observation cannot be held out
     unknown = np.argwhere(np.triu(~comparable_pairs(table), 1))
     n_pairs = len(names) * (len(names) - 1) // 2
     if len(unknown) == n_pairs:
@@ -138,8 +140,8 @@ def shared_batches(counts: Index) -> Index:
 def pair_weights(counts: Index) -> Matrix:
     """What one batch counts for every pair, n_i n_j / (n_i + n_j), by its counts (k,).
 
-    The same for both directions of a pair: a network that leans towards the larger of two cells
-    gains on one side what it loses on the other, and the mean over batches stays without bias.
+    The same for both directions of a pair: a network that leans towards the larger of two
+    subclusters gains on one side what it loses on the other, and the mean over batches stays without bias.
 
     Examples
     --------

@@ -72,7 +72,7 @@ def directed_means(
     scores: HeldoutScores, function: Callable[[Tensor], Tensor], device: torch.device
 ) -> Matrix:
     """Mean over the held-out observations of cluster i of function(z_i − z_j), at [i, j]."""
-    if scores.cells is None:
+    if scores.subclusters is None:
         return _means(scores, function, device)
     same, different = (
         float(function(torch.tensor(margin, device=device))) for margin in (0.0, math.inf)
@@ -122,7 +122,7 @@ def _counts(scores: HeldoutScores, batch: int | None) -> Index:
 
 def overlap_distance(scores: HeldoutScores, device: torch.device) -> Matrix:
     """1 − ⟨p_i, p_j⟩ / √(⟨p_i, p_i⟩⟨p_j, p_j⟩), before it is cut off."""
-    if scores.cells is None:
+    if scores.subclusters is None:
         return 1 - _cosine(inner_products(scores, device))
     return mean_over_batches(
         scores, lambda batch: 1 - _cosine(inner_products(scores, device, batch)), 1.0
@@ -194,7 +194,7 @@ def _area(scores: HeldoutScores, device: torch.device) -> Matrix:
     n_pairs = np.einsum("fi,fj->ij", scores.counts, scores.counts).astype(float)
     U = rank_sums(scores, device)
     # Without batches, a cluster with nothing held out is a coin toss.
-    unknown = 0.5 if scores.cells is None else 1.0
+    unknown = 0.5 if scores.subclusters is None else 1.0
     return np.where(n_pairs > 0, U / np.maximum(n_pairs, 1), unknown)
 
 

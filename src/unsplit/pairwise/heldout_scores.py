@@ -17,7 +17,7 @@ from unsplit.networks.training.group import Group, Network, refuse_gaps
 from unsplit.networks.training.loop import EpochRecord, History, TrainConfig, train
 from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.batch_effects import Cells, comparable_pairs
+from unsplit.pairwise.batch_effects import Subclusters, comparable_pairs
 from unsplit.pairwise.calibration import best_factor, scaled
 from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.result import PairwiseTVD
@@ -34,8 +34,8 @@ WARM_EPOCHS = 10
 class Fitted:
     """Networks that were trained, on what, and the estimate they gave.
 
-    ``clusters`` numbers rows as the networks do; ``names`` turns that into ``cells``, which are in
-    the order of ``result.cluster_ids`` and, if there are batches, of those.
+    ``clusters`` numbers rows as the networks do; ``names`` turns that into ``subclusters``, which
+    are in the order of ``result.cluster_ids`` and, if there are batches, of those.
     """
 
     rows: Rows
@@ -43,7 +43,7 @@ class Fitted:
     folds: list[Fold]
     networks: list[Network]
     names: Index
-    cells: Cells
+    subclusters: Subclusters
     result: PairwiseTVD
     config: TrainConfig
     recipe_name: str
@@ -51,9 +51,9 @@ class Fitted:
     @property
     def scorer(self) -> "Scorer":
         """What is needed to judge new observations, without the old ones."""
-        shares = self.cells.sizes / self.result.sizes[self.cells.cluster]
-        cells = self.cells.cluster[self.names], np.log(shares[self.names])
-        return Scorer(self.networks, *cells, self.rows.first(1), self.result.temperature)
+        shares = self.subclusters.sizes / self.result.sizes[self.subclusters.cluster]
+        subclusters = self.subclusters.cluster[self.names], np.log(shares[self.names])
+        return Scorer(self.networks, *subclusters, self.rows.first(1), self.result.temperature)
 
     @torch.no_grad()
     def homes(self) -> Index:
@@ -65,9 +65,9 @@ class Fitted:
         result = self.result
         homes = np.full(result.n_clusters, -1, np.int64)
         small = np.flatnonzero(result.too_small)
-        if len(small) == 0 or self.cells.n_batches > 1:
+        if len(small) == 0 or self.subclusters.n_batches > 1:
             return homes
-        index = np.flatnonzero(np.isin(self.cells.of_rows, small))
+        index = np.flatnonzero(np.isin(self.subclusters.of_rows, small))
         known = torch.from_numpy(~result.too_small)
         share = np.zeros((len(index), int(known.sum())))
         for network in self.networks:
@@ -78,7 +78,7 @@ class Fitted:
             share += torch.softmax(in_order, dim=1).numpy() / len(self.networks)
         sure = share.max(axis=1) > 0.5
         best = np.flatnonzero(~result.too_small)[share.argmax(axis=1)]
-        homes[self.cells.of_rows[index[sure]]] = best[sure]
+        homes[self.subclusters.of_rows[index[sure]]] = best[sure]
         return homes
 
     def merged(self, groups: Index, random_state: object) -> "Fitted":
@@ -87,23 +87,23 @@ class Fitted:
         ``groups`` has the new cluster of each of ``result.cluster_ids``, numbered from 0.
         """
         rng = generator_of(random_state)
-        cells, cell_of = self.cells.joined(groups)
-        merged, sizes = cell_of[self.names], self.cells.sizes[self.names]
+        subclusters, cell_of = self.subclusters.joined(groups)
+        merged, sizes = cell_of[self.names], self.subclusters.sizes[self.names]
         config = replace(self.config, epochs=WARM_EPOCHS, patience=WARM_EPOCHS // 2)
         with private_randomness(int(rng.integers(2**63)), self.rows.device):
             networks = [with_merged_outputs(net, merged, sizes) for net in self.networks]
             scores, history = heldout_scores(
-                networks, self.rows, cells.of_rows, self.folds, config, rng
+                networks, self.rows, subclusters.of_rows, self.folds, config, rng
             )
-        clusters = np.where(cells.of_rows < 0, -1, cells.cluster[cells.of_rows])
+        clusters = np.where(subclusters.of_rows < 0, -1, subclusters.cluster[subclusters.of_rows])
         labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
         return replace(
             self,
-            clusters=cells.of_rows,
+            clusters=subclusters.of_rows,
             networks=networks,
-            names=np.arange(len(cells.cluster)),
-            cells=cells,
-            result=summarize(scores, cells, history, labels),
+            names=np.arange(len(subclusters.cluster)),
+            subclusters=subclusters,
+            result=summarize(scores, subclusters, history, labels),
         )
 
 
@@ -197,40 +197,46 @@ def scores_of(
     )
 
 
-def within_batches(scores: HeldoutScores, cells: Cells) -> HeldoutScores:
-    """Scores for clusters from scores for cells: an observation's are those of its own batch.
+def within_batches(scores: HeldoutScores, subclusters: Subclusters) -> HeldoutScores:
+    """Scores for clusters from scores for subclusters: an observation's are those of its own batch.
 
-    Cells are ordered by batch, then by cluster, so rows are in their order already.
+    Subclusters are ordered by batch, then by cluster, so rows are in their order already.
     """
-    if cells.n_batches == 1:
+    if subclusters.n_batches == 1:
         return scores
-    n_folds, n_batches, k = scores.n_folds, cells.n_batches, int(cells.cluster.max()) + 1
+    n_folds, n_batches, k = (
+        scores.n_folds,
+        subclusters.n_batches,
+        int(subclusters.cluster.max()) + 1,
+    )
     width = scores.features.shape[1]
     weights = np.zeros((n_folds, n_batches, k, width), np.float32)
     bias = np.full((n_folds, n_batches, k), -np.inf, np.float32)
-    weights[:, cells.batch, cells.cluster] = scores.weights
-    bias[:, cells.batch, cells.cluster] = scores.bias
+    weights[:, subclusters.batch, subclusters.cluster] = scores.weights
+    bias[:, subclusters.batch, subclusters.cluster] = scores.bias
     return replace(
         scores,
         weights=weights.reshape(-1, k, width),
         bias=bias.reshape(-1, k),
-        clusters=cells.cluster[scores.clusters],
-        batches=cells.batch[scores.clusters],
-        cells=cells.table,
+        clusters=subclusters.cluster[scores.clusters],
+        batches=subclusters.batch[scores.clusters],
+        subclusters=subclusters.table,
     )
 
 
-def accuracy_within_batches(group: Group, rows: Rows, cells: Cells) -> NDArray[np.float64]:
+def accuracy_within_batches(
+    group: Group, rows: Rows, subclusters: Subclusters
+) -> NDArray[np.float64]:
     """A of each network's mean weights on its fold's ``watch`` rows, compared within batches.
 
     It is the ``mean_accuracy`` of the estimate that these networks would give.  They number
-    clusters as ``cells`` does.
+    clusters as ``subclusters`` does.
     """
-    names = np.arange(len(cells.cluster))
+    names = np.arange(len(subclusters.cluster))
     found = []
     for network, fold in zip(group.averaged(), group.folds, strict=True):
-        scores = scores_of([network], rows, cells.of_rows, [fold.watch], names)
-        scores = within_batches(scores, cells)
+        scores = scores_of([network], rows, subclusters.of_rows, [fold.watch], names)
+        scores = within_batches(scores, subclusters)
         hit_rate = directed_means(scores, hit, device_for_sums())
         comparable = comparable_pairs(scores.batch_counts)
         found.append(stats.mean_accuracy(stats.balanced_accuracy(hit_rate), comparable))
@@ -238,11 +244,11 @@ def accuracy_within_batches(group: Group, rows: Rows, cells: Cells) -> NDArray[n
 
 
 def summarize(
-    scores: HeldoutScores, cells: Cells, history: History, labels: EncodedLabels
+    scores: HeldoutScores, subclusters: Subclusters, history: History, labels: EncodedLabels
 ) -> PairwiseTVD:
     """Make scores as sure as they should be, and count the hits of all pairs."""
     factor = best_factor(scores)
-    scores = within_batches(scaled(scores, factor), cells)
+    scores = within_batches(scaled(scores, factor), subclusters)
     return PairwiseTVD(
         cluster_ids=labels.cluster_ids,
         sizes=np.bincount(labels.clusters[labels.clusters >= 0]),

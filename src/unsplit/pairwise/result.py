@@ -18,7 +18,7 @@ from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.divergences import divergence, rank_sums
 from unsplit.pairwise.scores import HeldoutScores
 
-FORMAT = "unsplit.PairwiseTVD/1"
+FORMAT = "unsplit.PairwiseTVD/2"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,14 +87,14 @@ class PairwiseTVD:
         intervals span all that is possible.
         """
         scores, k = self.scores, self.n_clusters
-        if scores.cells is None:
+        if scores.subclusters is None:
             return np.ones((k, k), np.int64)
         return batches.shared_batches(scores.batch_counts)
 
     @property
     def comparable(self) -> NDArray[np.bool_]:
         """Pairs about which something is known, shape (k, k)."""
-        if self.scores.cells is None:
+        if self.scores.subclusters is None:
             return np.ones(self.hit_rate.shape, bool)
         return self.n_batches > 0
 
@@ -132,7 +132,7 @@ class PairwiseTVD:
 
         Needs no ground truth.
         """
-        comparable = None if self.scores.cells is None else self.comparable
+        comparable = None if self.scores.subclusters is None else self.comparable
         return stats.mean_accuracy(self.balanced_accuracy, comparable)
 
     def divergence(self, name: str = "tv") -> Matrix:
@@ -201,7 +201,7 @@ class PairwiseTVD:
 
     def _of_batches(self, i: Index, j: Index) -> dict[str, NDArray[Any]]:
         """Columns of the table that batches change: what was held out where the two meet."""
-        if self.scores.cells is None:
+        if self.scores.subclusters is None:
             return {}
         counts = self.scores.batch_counts
         met = counts.T @ (counts > 0)
@@ -233,7 +233,7 @@ class PairwiseTVD:
             scores=HeldoutScores(
                 **{name: content[f"scores.{name}"] for name in _SCORES},
                 batches=content.get("scores.batches"),
-                cells=content.get("scores.cells"),
+                subclusters=content.get("scores.subclusters"),
             ),
             history=History(**{name: content[f"history.{name}"] for name in _HISTORY}),
             n_noise=meta["n_noise"],
@@ -243,14 +243,16 @@ class PairwiseTVD:
     @cached_property
     def _counted(self) -> Index | Matrix:
         """Held-out observations that errors and intervals go by: of clusters (k,) or pairs."""
-        if self.scores.cells is None:
+        if self.scores.subclusters is None:
             return self.n_heldout
         return batches.effective_counts(self.scores.batch_counts)
 
     def __repr__(self) -> str:
         k = self.n_clusters
         folds = f" in {self.scores.n_folds} folds" if self.method == "crossfit" else ""
-        extras = "" if self.scores.cells is None else f" within {self.scores.n_batches} batches"
+        extras = (
+            "" if self.scores.subclusters is None else f" within {self.scores.n_batches} batches"
+        )
         extras += f", {self.n_noise:,} noise left out" if self.n_noise else ""
         if self.too_small.any():
             extras += f", {int(self.too_small.sum())} clusters too small to hold out"
@@ -273,7 +275,7 @@ class PairwiseTVD:
 
 _OWN = ("cluster_ids", "sizes", "n_heldout", "hit_rate")
 _SCORES = ("features", "weights", "bias", "clusters", "folds", "rows")
-_BATCHES = ("batches", "cells")
+_BATCHES = ("batches", "subclusters")
 _HISTORY = ("epoch", "loss", "accuracy", "seconds", "kept_epoch")
 
 

@@ -37,7 +37,7 @@ class HeldoutScores:
         Cluster index, fold, and row in the data of each held-out observation.
     batches : ndarray of shape (m,), optional
         Batch of each held-out observation.
-    cells : ndarray of shape (B, k), optional
+    subclusters : ndarray of shape (B, k), optional
         Observations of each cluster in each batch, held out or not.
     """
 
@@ -48,12 +48,12 @@ class HeldoutScores:
     folds: Index
     rows: Index
     batches: Index | None = None
-    cells: Index | None = None
+    subclusters: Index | None = None
 
     @property
     def n_batches(self) -> int:
         """Number of batches, B; 1 where there are none."""
-        return 1 if self.cells is None else len(self.cells)
+        return 1 if self.subclusters is None else len(self.subclusters)
 
     @property
     def n_folds(self) -> int:
@@ -112,7 +112,7 @@ class HeldoutScores:
         mean, weighted by size: no training.
         """
         columns, strata = np.asarray(members), self.strata[index]
-        log_shares = log_of_shares(self.cell_sizes(sizes)[:, columns])
+        log_shares = log_of_shares(self.subcluster_sizes(sizes)[:, columns])
         result = np.empty(len(index), np.float32)
         for stratum in np.unique(strata):
             inside = strata == stratum
@@ -124,9 +124,9 @@ class HeldoutScores:
                 result[inside] = top[:, 0] + np.log(np.exp(z - top).sum(axis=1, dtype=np.float64))
         return result
 
-    def cell_sizes(self, sizes: Index) -> Index:
-        """``cells``, shape (B, k); without batches, the clusters' ``sizes`` as those of one."""
-        return sizes[None] if self.cells is None else self.cells
+    def subcluster_sizes(self, sizes: Index) -> Index:
+        """``subclusters``, shape (B, k); without batches, the ``sizes`` of the clusters."""
+        return sizes[None] if self.subclusters is None else self.subclusters
 
     def renamed(self, new_index: Index) -> "HeldoutScores":
         """The same scores with cluster c called ``new_index[c]``."""
@@ -141,7 +141,7 @@ class HeldoutScores:
             folds=self.folds[order],
             rows=self.rows[order],
             batches=None if self.batches is None else self.batches[order],
-            cells=None if self.cells is None else self.cells[:, old_index],
+            subclusters=None if self.subclusters is None else self.subclusters[:, old_index],
         )
 
 

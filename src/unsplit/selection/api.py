@@ -22,8 +22,8 @@ from unsplit.devices import choose_device
 from unsplit.errors import InputError
 from unsplit.networks.training.loop import EpochRecord, TrainConfig
 from unsplit.networks.training.sampling import Fold
-from unsplit.pairwise.api import Settings, canonical_order, cells_of, kind_for
-from unsplit.pairwise.batch_effects import Cells
+from unsplit.pairwise.api import Settings, canonical_order, kind_for, subclusters_of
+from unsplit.pairwise.batch_effects import Subclusters
 from unsplit.pairwise.folds import holdout_fold
 from unsplit.randomness import generator_of
 from unsplit.selection.candidates import Candidate, Candidates, named, word
@@ -160,8 +160,8 @@ def select(
     rng = generator_of(random_state)
     # Any of the kinds would do to split, as long as it is the same in any order of candidates.
     any_rows = min(rows_of.values(), key=lambda rows: rows.kind)
-    cells, fold = _split(any_rows, labels, batch, holdout, rng)
-    problem = Problem(cells, fold, settings.loss_name, epochs, int(rng.integers(2**62)))
+    subclusters, fold = _split(any_rows, labels, batch, holdout, rng)
+    problem = Problem(subclusters, fold, settings.loss_name, epochs, int(rng.integers(2**62)))
     for run, rows in rows_of.items():
         with run.at_its_own_risk():
             run.prepare(rows, problem)
@@ -196,23 +196,23 @@ def _split(
     batch: ArrayLike | None,
     holdout: float,
     rng: np.random.Generator,
-) -> tuple[Cells, Fold]:
+) -> tuple[Subclusters, Fold]:
     """What to tell apart, numbered by content, and one share of each that is watched."""
     encoded = encode_labels(labels, len(rows))
-    cells = cells_of(encoded, batch, rows, "A leaves them out")
+    subclusters = subclusters_of(encoded, batch, rows, "A leaves them out")
     number = np.empty(len(encoded.cluster_ids), np.int64)
     used = encoded.clusters >= 0
     number[encoded.clusters[used]] = canonical_order(rows.keys, encoded.clusters)[1][used]
-    cells, _ = cells.joined(number)
-    order, _ = canonical_order(rows.keys, cells.of_rows)
-    parts = holdout_fold(cells.of_rows[order], holdout, rng)
+    subclusters, _ = subclusters.joined(number)
+    order, _ = canonical_order(rows.keys, subclusters.of_rows)
+    parts = holdout_fold(subclusters.of_rows[order], holdout, rng)
     if not len(parts.test):
         raise InputError(
             "every cluster has one observation, so none can be held out to compare candidates; "
             "check that labels are clusters and not row ids."
         )
     train, watch = order[np.concatenate([parts.train, parts.watch])], order[parts.test]
-    return cells, Fold(train, watch, watch)
+    return subclusters, Fold(train, watch, watch)
 
 
 def _none_left(runs: Sequence[Run]) -> InputError:

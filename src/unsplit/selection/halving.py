@@ -25,7 +25,7 @@ from unsplit.networks.build import build_network
 from unsplit.networks.registry import recipe_for
 from unsplit.networks.training.loop import EpochRecord, Measure, TrainConfig, Training
 from unsplit.networks.training.sampling import Fold
-from unsplit.pairwise.batch_effects import Cells
+from unsplit.pairwise.batch_effects import Subclusters
 from unsplit.pairwise.heldout_scores import accuracy_within_batches
 from unsplit.randomness import private_randomness
 from unsplit.selection.candidates import Candidate, word
@@ -77,7 +77,7 @@ class Trial:
 class Problem:
     """What all candidates are given: what to tell apart, who is held out, loss and seed."""
 
-    cells: Cells
+    subclusters: Subclusters
     fold: Fold
     loss: str
     epochs: int
@@ -85,9 +85,9 @@ class Problem:
 
     def measure(self, rows: Rows) -> Measure | None:
         """What A is: with batches, as in an estimate, the accuracy over pairs within batches."""
-        if self.cells.n_batches == 1:
+        if self.subclusters.n_batches == 1:
             return None
-        return partial(accuracy_within_batches, rows=rows, cells=self.cells)
+        return partial(accuracy_within_batches, rows=rows, subclusters=self.subclusters)
 
 
 class Run:
@@ -115,8 +115,8 @@ class Run:
         """Build the network; all candidates draw the same random numbers."""
         recipe = recipe_for(self.candidate.backbone, rows)
         self.backbone, self.config = recipe.name, self.candidate.training(recipe.training)
-        clusters, fold, self.seed = problem.cells.of_rows, problem.fold, problem.seed
-        k, augment = len(problem.cells.cluster), self.candidate.augment
+        clusters, fold, self.seed = problem.subclusters.of_rows, problem.fold, problem.seed
+        k, augment = len(problem.subclusters.cluster), self.candidate.augment
         with private_randomness(self.seed, rows.device):
             network = build_network(rows, fold, recipe, k, problem.loss, augment=augment)
         self.n_parameters = sum(p.numel() for p in network.parameters())

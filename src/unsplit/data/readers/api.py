@@ -12,7 +12,7 @@ from unsplit.data.readers import cloud_files, folders
 from unsplit.data.readers.clouds import read_clouds
 from unsplit.data.readers.formats import read_file
 from unsplit.data.readers.images import ImageFiles, inspect
-from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, Rows, read_labels
+from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds, read_labels
 from unsplit.data.readers.sound import read_audio
 from unsplit.data.readers.tables_and_arrays import Observations, read_observations, values_of_rows
 from unsplit.errors import InputError
@@ -137,7 +137,7 @@ def _from_arrays(
     else:
         X = arrays[_deep_name(path, arrays)]
         n = len(X)
-    rows = Rows(path, np.arange(n), named=False)
+    rows = RowIds(path, np.arange(n), named=False)
     for name in (wanted, within):
         if name is not None and name not in arrays and not os.path.isfile(name):
             raise InputError(f"there is no array {name!r} in {path} and no file of that name.")
@@ -160,7 +160,7 @@ def _deep_name(path: Path, arrays: dict[str, Any]) -> str:
 def _relabelled(
     path: Path, found: Observations, wanted: str | None, within: str | None
 ) -> Observations:
-    rows = Rows(path, found.row_ids, named=True)
+    rows = RowIds(path, found.row_ids, named=True)
     if wanted is not None:
         if not os.path.isfile(wanted):
             raise InputError(

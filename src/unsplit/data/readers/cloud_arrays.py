@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from unsplit.data.readers.cloud_files import is_blurred
 from unsplit.data.readers.formats import read_file
-from unsplit.data.readers.row_ids import LABEL_NAMES, Rows, one_label_each, take_ids
+from unsplit.data.readers.row_ids import LABEL_NAMES, RowIds, one_label_each, take_ids
 from unsplit.data.readers.tables import listing
 from unsplit.errors import InputError
 
@@ -38,7 +38,7 @@ def read_cloud_array(
     columns = {name: array.ravel() for name, array in arrays.items() if _is_column(array)}
     own = {name: array for name, array in columns.items() if len(array) == len(points)}
     ids = take_ids(path, own)
-    rows = Rows(path, np.arange(len(points)) if ids is None else ids, named=ids is not None)
+    rows = RowIds(path, np.arange(len(points)) if ids is None else ids, named=ids is not None)
     if points.shape[1] > n_points:
         points = points[:, np.sort(rng.choice(points.shape[1], n_points, replace=False))]
     return _finite(path, points, rows.ids), _labels(path, columns, rows), rows.ids
@@ -121,7 +121,7 @@ def _is_column(array: Any) -> bool:
     return array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)
 
 
-def _labels(path: Path, columns: dict[str, Any], rows: Rows) -> NDArray[Any] | None:
+def _labels(path: Path, columns: dict[str, Any], rows: RowIds) -> NDArray[Any] | None:
     called = [name for name in columns if name.lower() in LABEL_NAMES]
     if len(called) > 1:
         raise InputError(

@@ -23,7 +23,7 @@ _DECIMAL = re.compile(r"[+-]?\d*\.\d+(e[+-]?\d+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RowIds:
     """The rows that need labels.
 
     Parameters
@@ -73,7 +73,7 @@ def take_ids(
     return found[0] if found else None
 
 
-def read_labels(path: Path, rows: Rows, names: tuple[str, ...] = LABEL_NAMES) -> NDArray[Any]:
+def read_labels(path: Path, rows: RowIds, names: tuple[str, ...] = LABEL_NAMES) -> NDArray[Any]:
     r"""Labels from a file of their own, in the order of the rows.
 
     Of several columns, one called as ``names`` say is taken.
@@ -83,7 +83,7 @@ def read_labels(path: Path, rows: Rows, names: tuple[str, ...] = LABEL_NAMES) ->
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "labels.csv"
     >>> _ = path.write_text("id,cluster\nb,7\na,3\n")
-    >>> read_labels(path, Rows(Path("cells.csv"), np.array(["a", "b"]), named=True))
+    >>> read_labels(path, RowIds(Path("cells.csv"), np.array(["a", "b"]), named=True))
     array([3, 7])
     """
     contents = read_file(path, lambda name: True)
@@ -98,12 +98,12 @@ def read_labels(path: Path, rows: Rows, names: tuple[str, ...] = LABEL_NAMES) ->
     return labels if order is None else labels[order]
 
 
-def one_label_each(labels: NDArray[Any], rows: Rows, where: str) -> NDArray[Any]:
+def one_label_each(labels: NDArray[Any], rows: RowIds, where: str) -> NDArray[Any]:
     """The labels, if there is one for each row; ``where`` says whence they are if not.
 
     Examples
     --------
-    >>> rows = Rows(Path("cells.npy"), np.arange(2), named=False)
+    >>> rows = RowIds(Path("cells.npy"), np.arange(2), named=False)
     >>> one_label_each(np.array([5, 7]), rows, "labels.npy")
     array([5, 7])
     """
@@ -115,7 +115,7 @@ def one_label_each(labels: NDArray[Any], rows: Rows, where: str) -> NDArray[Any]
     )
 
 
-def _label_column(path: Path, columns: Columns, rows: Rows, wanted: tuple[str, ...]) -> str:
+def _label_column(path: Path, columns: Columns, rows: RowIds, wanted: tuple[str, ...]) -> str:
     """The only column, else the only one called so, else the only one that holds no ids."""
     called = [name for name in columns if name.lower() in wanted]
     others = [name for name in columns if name.lower() not in ID_NAMES]
@@ -132,7 +132,7 @@ def _label_column(path: Path, columns: Columns, rows: Rows, wanted: tuple[str, .
     )
 
 
-def _order(path: Path, columns: Columns, index: NDArray[Any] | None, rows: Rows) -> Index | None:
+def _order(path: Path, columns: Columns, index: NDArray[Any] | None, rows: RowIds) -> Index | None:
     """Where the label of each row is; None if labels are to be taken in order."""
     ids = take_ids(path, columns, index)
     if ids is None:
@@ -158,7 +158,7 @@ def _places(ids: NDArray[Any], row_ids: NDArray[Any]) -> Index | None:
     return np.array([place[value] for value in wanted], np.int64)
 
 
-def _places_by_name(values: NDArray[Any], rows: Rows) -> Index | None:
+def _places_by_name(values: NDArray[Any], rows: RowIds) -> Index | None:
     """Places by a column of any name; only if it spells out the ids, as counting proves little."""
     return _places(values, rows.ids) if rows.ids.dtype.kind == "U" else None
 

@@ -17,7 +17,7 @@ from unsplit.data.readers.row_ids import (
     BATCH_NAMES,
     ID_NAMES,
     LABEL_NAMES,
-    Rows,
+    RowIds,
     one_label_each,
     read_labels,
     take_ids,
@@ -100,7 +100,7 @@ def read_observations(
     names = list(columns) if matrix is None else None
     X = _side_by_side(path, columns) if matrix is None else _floats(path, matrix)
     _refuse_gaps(path, X, names)
-    rows = Rows(path, np.arange(X.shape[0]) if ids is None else ids, named=ids is not None)
+    rows = RowIds(path, np.arange(X.shape[0]) if ids is None else ids, named=ids is not None)
     found = (
         values_of_rows(path, own, name, rows, called)
         for name, called in zip(wanted, (LABEL_NAMES, BATCH_NAMES), strict=True)
@@ -109,7 +109,7 @@ def read_observations(
 
 
 def values_of_rows(
-    path: Path, arrays: dict[str, Any], wanted: str | None, rows: Rows, called: tuple[str, ...]
+    path: Path, arrays: dict[str, Any], wanted: str | None, rows: RowIds, called: tuple[str, ...]
 ) -> NDArray[Any] | None:
     """One of the arrays of a file, or a column of another file, with a value for each row."""
     if wanted is None:

@@ -23,8 +23,8 @@ from torch import Tensor
 from unsplit.data.rows.base import Rows
 from unsplit.errors import InputError
 from unsplit.networks.training.group import Group, Network
-from unsplit.networks.training.sampling import Fold, epoch_batches
-from unsplit.networks.training.single import Alone
+from unsplit.networks.training.sampling import Fold, epoch_minibatches
+from unsplit.networks.training.single import Single
 from unsplit.networks.training.stacked import Stacked, can_be_stacked
 
 # A rise of A smaller than this is not worth another round of patience.
@@ -228,7 +228,7 @@ class Training:
 
     def _run(self, group: Group) -> float:
         train_rows = [fold.train for fold in group.folds]
-        batches = epoch_batches(train_rows, self._cluster_of, self.config.batch_size, self.rng)
+        batches = epoch_minibatches(train_rows, self._cluster_of, self.config.batch_size, self.rng)
         return group.run(batches, self.rows, self.clusters, self.config.averaging)
 
     def restore(self) -> History:
@@ -275,4 +275,4 @@ def _groups(
     rates = config.learning_rate, config.weight_decay
     if stack:
         return [Stacked(networks, folds, *rates)]
-    return [Alone([n], [f], *rates) for n, f in zip(networks, folds, strict=True)]
+    return [Single([n], [f], *rates) for n, f in zip(networks, folds, strict=True)]

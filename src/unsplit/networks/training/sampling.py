@@ -58,7 +58,7 @@ def balanced_draws(clusters: Index, n_draws: int, rng: np.random.Generator) -> I
     return drawn
 
 
-def epoch_batches(
+def epoch_minibatches(
     train: Sequence[Index], clusters: Index, batch_size: int, rng: np.random.Generator
 ) -> Tensor:
     """Row indices (steps, m, b) of one epoch for m networks, each drawing from its own rows."""

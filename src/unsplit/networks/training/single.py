@@ -19,7 +19,7 @@ SETTLING = 1024
 MOST_SETTLING = 8
 
 
-class Alone(Group):
+class Single(Group):
     """One network of any kind and size."""
 
     def __init__(

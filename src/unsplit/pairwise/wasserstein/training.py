@@ -9,7 +9,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from unsplit._typing import Index
-from unsplit.networks.training.sampling import Fold, epoch_batches
+from unsplit.networks.training.sampling import Fold, epoch_minibatches
 from unsplit.pairwise.wasserstein.cluster_means import NO_LENGTH, Array, ClusterMeans, row_masks
 from unsplit.pairwise.wasserstein.maps import LipschitzMaps
 
@@ -59,7 +59,7 @@ def train(
         directions, attained = push_directions(means, TEMPERATURE * (1 - epoch / epochs))
         history.append(attained)
         pushes = maps.split(torch.from_numpy(directions).float().to(x.device))
-        batches = epoch_batches([f.train for f in folds], clusters, BATCH_SIZE, rng)
+        batches = epoch_minibatches([f.train for f in folds], clusters, BATCH_SIZE, rng)
         for rows in batches.to(x.device):
             _step(maps, optimizer, x[rows], [_of_rows(push, y[rows]) for push in pushes])
         schedule.step()
