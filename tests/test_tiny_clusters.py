@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from benchmarks.tiny_clusters import LEARNED, PATHS, estimate, split_groups
 from tests.merging_cases import same_merges
 from unsplit import merge, neighbour_graph
-from unsplit.merging import agglomerate
+from unsplit.merging import loop
 from unsplit.merging.refused import Refused
 
 K = 60
@@ -61,8 +61,8 @@ class PlainRefused(dict):
 
 def by_all_pairs(monkeypatch, path, *arguments, **merge_options):
     with monkeypatch.context() as patch:
-        patch.setattr(agglomerate, "ClosestPairs", EveryPair)
-        patch.setattr(agglomerate, "Refused", PlainRefused)
+        patch.setattr(loop, "ClosestPairs", EveryPair)
+        patch.setattr(loop, "Refused", PlainRefused)
         return path(*arguments, **merge_options)
 
 

@@ -141,7 +141,8 @@ def pair_weights(counts: Index) -> Matrix:
     """What one batch counts for every pair, n_i n_j / (n_i + n_j), by its counts (k,).
 
     The same for both directions of a pair: a network that leans towards the larger of two
-    subclusters gains on one side what it loses on the other, and the mean over batches stays without bias.
+    subclusters gains on one side what it loses on the other, and the mean over batches stays
+    without bias.
 
     Examples
     --------
