@@ -192,7 +192,7 @@ def test_a_view_ranks_and_the_estimate_reports():
 
 def test_a_view_of_other_clusters_is_refused():
     view, _ = gaussian_estimate([0, 1], 5)
-    with pytest.raises(InputError, match="view must be an estimate for the same clusters as"):
+    with pytest.raises(InputError, match="blurred must be an estimate for the same clusters as"):
         merge(spread(), blurred=view)
 
 

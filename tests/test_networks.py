@@ -87,7 +87,7 @@ def test_standardised_by_the_rows_that_are_trained_on(X):
 def test_only_vectors_can_be_blurred():
     network = built(clouds()[:, :, 0], "auto", blurred=True)
     assert isinstance(network.backbone[1], Blur)
-    sentence = "blurred compares blurred vectors, but X holds images; leave it out."
+    sentence = "only vectors can be blurred, but X holds images; leave out blurred."
     with pytest.raises(InputError, match=exactly(sentence)):
         built(images(), flat_layer(108), blurred=True)
 

@@ -283,7 +283,7 @@ def test_of_what_was_split_at_random_tests_decide_alone(by):
         assert decision.merge == merged
         assert decision.why.endswith("of one distribution")
     pair = candidate(**OTHER, at_random=True, strength=9.0, p_valley=1.0)
-    assert pair.connection is pair.border is None
+    assert pair.connection is pair.blurred_contrast is None
     assert math.isnan(pair.unimodality)
 
 
