@@ -12,7 +12,7 @@ from tests.selection_cases import Column, layer, quick, ragged_donors, two_donor
 from unsplit import BatchWarning, ClusterMerger, InputError, pairwise_tvd
 from unsplit.cli.select import candidates as tried_by_commands
 from unsplit.data.labels import EncodedLabels
-from unsplit.networks.training.loop import History
+from unsplit.networks.training.history import History
 from unsplit.pairwise.heldout_scores import scores_of, summarize
 from unsplit.selection import api, halving
 

@@ -23,7 +23,8 @@ from unsplit.errors import InputError, SmallClusterWarning
 from unsplit.networks.build import build_network
 from unsplit.networks.losses import LOSSES
 from unsplit.networks.registry import Augment, Backbone, recipe_for, wanted_kind
-from unsplit.networks.training.loop import EpochRecord, TrainConfig
+from unsplit.networks.training.history import EpochRecord
+from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise.batch_effects import Subclusters, check_overlap, encode_batches
 from unsplit.pairwise.folds import crossfit_folds, holdout_fold

@@ -20,10 +20,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from unsplit._typing import Index, Matrix
+from unsplit.devices import BLOCK_ELEMENTS, device_for_sums
 from unsplit.errors import InputError
-from unsplit.networks.training.group import BLOCK_ELEMENTS
 from unsplit.pairwise.batch_effects import pair_weights
-from unsplit.pairwise.scores import FoldScores, HeldoutScores
+from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.stratum_scores import StratumScores
 
 
 def hit(margin: Tensor) -> Tensor:
@@ -52,11 +53,21 @@ _OF_MARGINS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Matrix], Any]
 }
 
 NAMES = (*_OF_MARGINS, "overlap", "auc")
-"""The divergences there are."""
+"""Names of all divergences."""
 
 
-def divergence(scores: HeldoutScores, name: str, device: torch.device) -> Matrix:
-    """The divergence called ``name`` for every pair."""
+def divergence(scores: HeldoutScores, name: str, device: torch.device | None = None) -> Matrix:
+    """Compute one divergence for every pair of clusters.
+
+    Parameters
+    ----------
+    scores : HeldoutScores
+    name : str
+        One of :data:`NAMES`.
+    device : torch.device, optional
+        None: CUDA if there is one, otherwise the CPU.
+    """
+    device = device_for_sums() if device is None else device
     if name in _OF_MARGINS:
         function, transform = _OF_MARGINS[name]
         directed = directed_means(scores, function, device)
@@ -144,36 +155,38 @@ def inner_products(scores: HeldoutScores, device: torch.device, batch: int | Non
     return total.cpu().numpy()
 
 
-def rank_sums(scores: HeldoutScores, device: torch.device) -> Matrix:
-    """Mann–Whitney U of z_i − z_j between the clusters of each pair, summed over the strata.
+def rank_sums(scores: HeldoutScores, device: torch.device | None = None) -> Matrix:
+    """Compute the Mann–Whitney U of every pair (i, j), summed over the strata.
 
-    Within a stratum, U counts the pairs (a of i, b of j) with a above b, ties one half.
+    Within a stratum, observations of i are compared with observations of j by the score
+    difference z_i − z_j.  U counts how often that of i is higher; a tie counts one half.
     """
+    device = device_for_sums() if device is None else device
     k = scores.n_clusters
     U = torch.zeros(k, k, dtype=torch.float64, device=device)
-    for fold in scores.on(device):
-        own = torch.cat([z.gather(1, c[:, None]).squeeze(1) for z, c in fold.blocks()])
+    for stratum in scores.on(device):
+        own = torch.cat([z.gather(1, c[:, None]).squeeze(1) for z, c in stratum.blocks()])
         step = max(1, BLOCK_ELEMENTS // (8 * max(k, len(own))))
         for first in range(0, k, step):
             some = slice(first, min(first + step, k))
-            U[some] += _fold_rank_sums(fold, own, some)
+            U[some] += _stratum_rank_sums(stratum, own, some)
     return ((U + U.T) / 2).cpu().numpy()
 
 
-def _fold_rank_sums(fold: FoldScores, own: Tensor, some: slice) -> Tensor:
+def _stratum_rank_sums(stratum: StratumScores, own: Tensor, some: slice) -> Tensor:
     """U between clusters ``some`` and all clusters, in one stratum."""
-    k, n_some, device = len(fold.bias), some.stop - some.start, own.device
+    k, n_some, device = len(stratum.bias), some.stop - some.start, own.device
     result = torch.zeros(n_some, k, dtype=torch.float64, device=device)
     bounds = torch.tensor([some.start, some.stop], device=device)
-    start, stop = torch.searchsorted(fold.clusters, bounds).tolist()
+    start, stop = torch.searchsorted(stratum.clusters, bounds).tolist()
     if start == stop:
         return result
     mine = slice(start, stop)
-    local = fold.clusters[mine] - some.start
+    local = stratum.clusters[mine] - some.start
     # z_i − z_j of the observations of j (below), and of those of i (above), for i in some.
-    below = fold.of(slice(None), some).T - own
-    above = own[mine][:, None] - fold.of(mine, slice(None))
-    pair_below = torch.arange(n_some, device=device)[:, None] * k + fold.clusters
+    below = stratum.of(slice(None), some).T - own
+    above = own[mine][:, None] - stratum.of(mine, slice(None))
+    pair_below = torch.arange(n_some, device=device)[:, None] * k + stratum.clusters
     pair_above = local[:, None] * k + torch.arange(k, device=device)
     # Order by pair, then value, in one integer key, so that all pairs are counted by one search.
     values = torch.cat([below.flatten(), above.flatten()])

@@ -14,7 +14,8 @@ from unsplit.data.rows.base import Rows
 from unsplit.devices import device_for_sums
 from unsplit.networks.build import with_merged_outputs
 from unsplit.networks.training.group import Group, Network, refuse_gaps
-from unsplit.networks.training.loop import EpochRecord, History, TrainConfig, train
+from unsplit.networks.training.history import EpochRecord, History
+from unsplit.networks.training.loop import TrainConfig, train
 from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.batch_effects import Subclusters, comparable_pairs

@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,10 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.saving import load_arrays, save_arrays
-from unsplit.devices import device_for_sums
 from unsplit.errors import InputError
-from unsplit.networks.training.loop import History
+from unsplit.networks.training.history import History
 from unsplit.pairwise import batch_effects as batches
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.divergences import divergence, rank_sums
 from unsplit.pairwise.scores import HeldoutScores
 
 FORMAT = "unsplit.PairwiseTVD/2"
@@ -117,8 +116,12 @@ class PairwiseTVD:
 
     @cached_property
     def p_value(self) -> Matrix:
-        """One-sided p-value of "same distribution" (rank-sum test on the score difference)."""
-        U = rank_sums(self.scores, device_for_sums())
+        """One-sided p-values, small where two clusters differ; shape (k, k).
+
+        The hypothesis is that both clusters come from the same distribution; the test is the
+        rank-sum test on the difference of the two scores.
+        """
+        U = _divergences().rank_sums(self.scores)
         return _frozen(stats.rank_sum_p_value(U, self.scores.counts, self.scores.n_folds))
 
     @cached_property
@@ -146,7 +149,7 @@ class PairwiseTVD:
             return self.tvd
         computed: dict[str, Matrix] = self.__dict__.setdefault("_divergences", {})
         if name not in computed:
-            computed[name] = _frozen(divergence(self.scores, name, device_for_sums()))
+            computed[name] = _frozen(_divergences().divergence(self.scores, name))
         return computed[name]
 
     def reordered(self, order: Index) -> "PairwiseTVD":
@@ -216,19 +219,43 @@ class PairwiseTVD:
         return pd.DataFrame(self.table(level))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one .npz file, without pickle; an older file is replaced whole."""
+        """Write everything to one .npz file, without pickle; an existing file is replaced.
+
+        p-values are written if they have been computed, so that they need not be computed again.
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Examples
+        --------
+        >>> import tempfile, unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> path = tempfile.mkdtemp() + "/distances.npz"
+        >>> result.save(path)
+        >>> bool((PairwiseTVD.load(path).tvd == result.tvd).all())
+        True
+        """
         arrays = {name: getattr(self, name) for name in _OWN}
         scores = {f"scores.{name}": getattr(self.scores, name) for name in (*_SCORES, *_BATCHES)}
         arrays |= {name: array for name, array in scores.items() if array is not None}
         arrays |= {f"history.{name}": getattr(self.history, name) for name in _HISTORY}
+        if "p_value" in self.__dict__:
+            arrays["p_value"] = self.p_value
         meta = {"n_noise": self.n_noise, "temperature": self.temperature}
         save_arrays(path, FORMAT, meta, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PairwiseTVD":
-        """Read what :meth:`save` wrote."""
+        """Read a file that :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : str or path-like
+        """
         meta, content = load_arrays(path, FORMAT)
-        return cls(
+        result = cls(
             **{name: content[name] for name in _OWN},
             scores=HeldoutScores(
                 **{name: content[f"scores.{name}"] for name in _SCORES},
@@ -239,6 +266,9 @@ class PairwiseTVD:
             n_noise=meta["n_noise"],
             temperature=meta.get("temperature", 1.0),
         )
+        if "p_value" in content:
+            result.__dict__["p_value"] = _frozen(content["p_value"])
+        return result
 
     @cached_property
     def _counted(self) -> Index | Matrix:
@@ -277,6 +307,17 @@ _OWN = ("cluster_ids", "sizes", "n_heldout", "hit_rate")
 _SCORES = ("features", "weights", "bias", "clusters", "folds", "rows")
 _BATCHES = ("batches", "subclusters")
 _HISTORY = ("epoch", "loss", "accuracy", "seconds", "kept_epoch")
+
+
+def _divergences() -> ModuleType:
+    """The module that computes from the scores.
+
+    It is the only thing here that needs torch, so it is imported when first used: results can be
+    loaded, printed and plotted without torch.
+    """
+    from unsplit.pairwise import divergences
+
+    return divergences
 
 
 def _frozen(array: Matrix) -> Matrix:

@@ -4,15 +4,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unsplit._typing import Index
-from unsplit.networks.training.group import BLOCK_ELEMENTS
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from unsplit.pairwise.stratum_scores import StratumScores
 
 Floats = NDArray[np.float32]
 
@@ -81,8 +84,23 @@ class HeldoutScores:
         """Held-out observations of each cluster in each batch, shape (B, k)."""
         return self.counts.reshape(self.n_folds, self.n_batches, -1).sum(axis=0)
 
-    def on(self, device: torch.device, batch: int | None = None) -> Iterator["FoldScores"]:
-        """The strata that have observations, of one batch or all, one at a time on ``device``."""
+    def on(
+        self, device: "str | torch.device" = "cpu", batch: int | None = None
+    ) -> Iterator["StratumScores"]:
+        """Yield the strata that have observations, one at a time, as tensors.
+
+        Parameters
+        ----------
+        device : str or torch.device
+        batch : int, optional
+            Only the strata of this batch; None for all.
+        """
+        # Torch is imported only here, where stored scores become tensors: everything else about
+        # an estimate can be loaded and used without it.
+        import torch
+
+        from unsplit.pairwise.stratum_scores import StratumScores
+
         ends = np.searchsorted(self.strata, np.arange(len(self.bias) + 1))
         for stratum, (start, stop) in enumerate(pairwise(ends)):
             if start < stop and batch in (None, stratum % self.n_batches):
@@ -92,18 +110,21 @@ class HeldoutScores:
                     self.bias[stratum],
                     self.clusters[start:stop],
                 )
-                yield FoldScores(*(torch.from_numpy(part).to(device) for part in parts))
+                yield StratumScores(*(torch.from_numpy(part).to(device) for part in parts))
 
     def blocks(
-        self, device: torch.device, batch: int | None = None
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Scores (b, k) and cluster indices (b,), a bounded number of rows at a time."""
+        self, device: "str | torch.device" = "cpu", batch: int | None = None
+    ) -> Iterator[tuple["Tensor", "Tensor"]]:
+        """Yield scores (b, k) and cluster indices (b,), a limited number of rows at a time.
+
+        Parameters are those of :meth:`on`.
+        """
         for stratum in self.on(device, batch):
             yield from stratum.blocks()
 
     def dense(self) -> Floats:
-        """All scores, shape (m, k)."""
-        return torch.cat([scores for scores, _ in self.blocks(torch.device("cpu"))]).numpy()
+        """All scores as one array, shape (m, k)."""
+        return np.concatenate([scores.numpy() for scores, _ in self.blocks()])
 
     def composed(self, index: Index, members: Sequence[int], sizes: Index) -> Floats:
         """Scores of the held-out observations at ``index`` for a union of clusters.
@@ -156,23 +177,3 @@ def log_of_shares(sizes: NDArray[np.generic]) -> Floats:
     """
     with np.errstate(divide="ignore"):
         return np.log(sizes / np.maximum(sizes.sum(axis=1, keepdims=True), 1)).astype(np.float32)
-
-
-class FoldScores(NamedTuple):
-    """One stratum's share of :class:`HeldoutScores` as tensors; rows are ordered by cluster."""
-
-    features: Tensor
-    weights: Tensor
-    bias: Tensor
-    clusters: Tensor
-
-    def of(self, rows: slice, clusters: slice) -> Tensor:
-        """Scores of some rows for some clusters."""
-        return torch.addmm(self.bias[clusters], self.features[rows], self.weights[clusters].T)
-
-    def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Scores (b, k) and cluster indices (b,), a bounded number of rows at a time."""
-        step = max(1, BLOCK_ELEMENTS // len(self.bias))
-        for start in range(0, len(self.clusters), step):
-            rows = slice(start, start + step)
-            yield self.of(rows, slice(None)), self.clusters[rows]

@@ -10,13 +10,10 @@ from torch import Tensor, nn
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
-from unsplit.devices import mixed_precision
+from unsplit.devices import BLOCK_ELEMENTS, mixed_precision
 from unsplit.errors import InputError
 from unsplit.networks.heads import PairMatrixHead, ScoreHead
 from unsplit.networks.training.sampling import Fold
-
-# Elements of the largest score block held at once (64 MiB in float32).
-BLOCK_ELEMENTS = 2**24
 
 
 class Network(nn.Module):

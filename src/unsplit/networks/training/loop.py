@@ -23,6 +23,7 @@ from torch import Tensor
 from unsplit.data.rows.base import Rows
 from unsplit.errors import InputError
 from unsplit.networks.training.group import Group, Network
+from unsplit.networks.training.history import EpochRecord, History
 from unsplit.networks.training.sampling import Fold, epoch_minibatches
 from unsplit.networks.training.single import Single
 from unsplit.networks.training.stacked import Stacked, can_be_stacked
@@ -79,33 +80,6 @@ class TrainConfig:
             )
         if not 0 <= self.weight_decay < np.inf:
             raise InputError(f"weight_decay must not be below 0, got {self.weight_decay!r}.")
-
-
-@dataclass(frozen=True)
-class EpochRecord:
-    """What one epoch brought: mean loss, mean A over the folds, seconds of training so far."""
-
-    epoch: int
-    loss: float
-    accuracy: float
-    seconds: float
-
-
-@dataclass(frozen=True)
-class History:
-    """The course of training, one entry per epoch, and the epoch kept for each fold."""
-
-    epoch: NDArray[np.int64]
-    loss: NDArray[np.float64]
-    accuracy: NDArray[np.float64]
-    seconds: NDArray[np.float64]
-    kept_epoch: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, records: Sequence[EpochRecord], kept: NDArray[np.int64]) -> "History":
-        """Collect the records of a run."""
-        columns = np.array([[r.epoch, r.loss, r.accuracy, r.seconds] for r in records]).T
-        return cls(columns[0].astype(np.int64), columns[1], columns[2], columns[3], kept)
 
 
 Measure = Callable[[Group], NDArray[np.float64]]

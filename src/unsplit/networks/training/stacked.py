@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
 
 from unsplit.data.rows.base import Rows
-from unsplit.networks.training.group import BLOCK_ELEMENTS, Group, Network, adam, is_batch_norm
+from unsplit.devices import BLOCK_ELEMENTS
+from unsplit.networks.training.group import Group, Network, adam, is_batch_norm
 from unsplit.networks.training.sampling import Fold
 
 State = dict[str, Tensor]
