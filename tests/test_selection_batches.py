@@ -17,7 +17,7 @@ from unsplit.pairwise.heldout_scores import scores_of, summarize
 from unsplit.selection import api, halving
 
 SEEN = {"cluster": Column(0), "donor": Column(1)}
-NEVER_MEET = "1 of 10 pairs of clusters have no batch in common with two observations of each"
+NEVER_MEET = "1 of 10 pairs of clusters share no batch with at least two observations of each"
 
 
 def without_seconds(selection):
@@ -190,12 +190,12 @@ BAD = {
     ),
     "missing": (
         lambda donor: [None, *map(str, donor[1:])],
-        "batch is missing (-1, NaN or empty) for 1 observations, the first in row 0; fill it in, "
-        "or make their label noise.",
+        "batch is missing (-1, NaN or empty) for 1 of 80 observations, the first in row 0; fill it "
+        "in, or set their labels to -1 (noise).",
     ),
     "by cluster": (
         lambda donor: np.repeat([0, 1], 40),
-        "no two clusters have a batch in common with two observations of each, so nothing can be "
+        "no two clusters share a batch with at least two observations of each, so no pair can be "
         "compared within a batch; leave batch out, or use batches that clusters share.",
     ),
 }
