@@ -4,11 +4,13 @@ import ast
 import subprocess
 import sys
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import unsplit
+import unsplit.data
 from tests.checks import run_without_torch
 
 ROOT = Path(unsplit.__file__).parent
@@ -267,3 +269,10 @@ def test_type_checkers_see_the_names_that_are_imported_later():
     names = {f"{module}.{name}" for name, module in unsplit._DEFINED_IN.items()}
     assert seen == names | {f"unsplit.{module}" for module in unsplit._MODULES}
     assert {name.rsplit(".")[-1] for name in seen} == set(unsplit.__all__)
+
+
+def test_rows_are_found_in_the_package_of_data():
+    assert unsplit.data.Rows is import_module("unsplit.data.rows.base").Rows
+    assert unsplit.data.observations is import_module("unsplit.data.rows.kinds").observations
+    with pytest.raises(AttributeError, match=r"module 'unsplit\.data' has no attribute 'Row'"):
+        unsplit.data.Row  # noqa: B018
