@@ -246,5 +246,5 @@ def test_commands_pass_batches_on(table, command, result):
     accuracy = [trial.mean_accuracy for trial in expected.trials]
     assert [float(value) for value in found["mean_accuracy"]] == pytest.approx(accuracy, abs=1e-9)
     # Said once, and in the words of the estimate, which is what people read.
-    (warning,) = (w for w in read_json(f"out/{result}")["warnings"] if "batch in common" in w)
-    assert warning.endswith("their TVD and p-value are set to 1, and n_batches to 0.")
+    (warning,) = (w for w in read_json(f"out/{result}")["warnings"] if "share no batch" in w)
+    assert warning.endswith("their TVD and p-value are set to 1, and their n_batches to 0.")

@@ -28,6 +28,12 @@ def crossfit_folds(clusters: Index, n_folds: int, rng: np.random.Generator) -> l
         Cluster of every row, numbered from 0.
     n_folds : int
     rng : numpy.random.Generator
+
+    Examples
+    --------
+    >>> folds = crossfit_folds(np.repeat([0, 1, 2, 3], 3), 3, np.random.default_rng(0))
+    >>> [fold.test.tolist() for fold in folds]  # one of every cluster in each fold
+    [[2, 3, 8, 11], [1, 4, 6, 10], [0, 5, 7, 9]]
     """
     order = _shuffled_by_cluster(clusters, rng)
     order = order[np.bincount(clusters)[clusters[order]] > 1]
@@ -55,6 +61,12 @@ def holdout_fold(clusters: Index, fraction: float, rng: np.random.Generator) -> 
 
     At least one observation of each cluster stays in the training rows, and a cluster has a test
     row before it has a watched one.
+
+    Examples
+    --------
+    >>> fold = holdout_fold(np.repeat([0, 1], 5), 0.2, np.random.default_rng(0))
+    >>> len(fold.train), len(fold.watch), len(fold.test)
+    (6, 2, 2)
     """
     order = _shuffled_by_cluster(clusters, rng)
     sizes = np.bincount(clusters)

@@ -52,7 +52,7 @@ class PairwiseTVD:
     --------
     >>> import unsplit
     >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
+    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
     >>> bool(result.tvd[0, 1] > 0.9)
     True
     """
@@ -162,7 +162,7 @@ class PairwiseTVD:
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
         >>> bool(result.divergence("auc")[0, 1] > 0.9)
         True
         """
@@ -180,6 +180,14 @@ class PairwiseTVD:
         ----------
         order : ndarray of shape (k,)
             Positions of the clusters in the new order.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result.reordered(np.array([1, 0])).cluster_ids
+        array([1, 0])
         """
         return PairwiseTVD(
             cluster_ids=self.cluster_ids[order],
@@ -202,6 +210,15 @@ class PairwiseTVD:
         ----------
         level : float
             Between 0 and 1.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> low, high = result.confidence_interval(0.9)
+        >>> bool(low[0, 1] <= result.tvd[0, 1] <= high[0, 1])
+        True
         """
         if not 0 < level < 1:
             raise InputError(f"level must be between 0 and 1, got {level}; 0.95 is usual.")
@@ -220,6 +237,14 @@ class PairwiseTVD:
         ----------
         level : float
             Level of the confidence intervals in the columns ``low`` and ``high``.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> list(result.table())[:5]
+        ['cluster_a', 'cluster_b', 'tvd', 'low', 'high']
         """
         i, j = np.triu_indices(self.n_clusters, 1)
         order = np.argsort(self.balanced_accuracy[i, j], kind="stable")

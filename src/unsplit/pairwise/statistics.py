@@ -32,7 +32,14 @@ EXACT_PAIRS = 400
 
 
 def balanced_accuracy(hit_rate: Matrix) -> Matrix:
-    """Balanced accuracy of the classifier of each pair, 1/2 on the diagonal."""
+    """Balanced accuracy of the classifier of each pair, 1/2 on the diagonal.
+
+    Examples
+    --------
+    >>> balanced_accuracy(np.array([[0.5, 0.9], [0.7, 0.5]]))
+    array([[0.5, 0.8],
+           [0.8, 0.5]])
+    """
     accuracy = (hit_rate + hit_rate.T) / 2
     np.fill_diagonal(accuracy, 0.5)
     return accuracy
@@ -62,6 +69,19 @@ def tvd_stderr(hit_rate: Matrix, n: Counts | Matrix, n_folds: int = 1) -> Matrix
     The variance of each hit rate is that of its posterior under a uniform prior.  It is thus
     positive even if all observations are hits, and that of a uniform variable if nothing was held
     out.
+
+    Parameters
+    ----------
+    hit_rate : ndarray of shape (k, k)
+    n : ndarray of shape (k,) or (k, k)
+        Numbers of held-out observations.
+    n_folds : int
+        Number of networks.
+
+    Examples
+    --------
+    >>> float(tvd_stderr(np.array([[0.5, 0.9], [0.7, 0.5]]), np.array([20, 30]))[0, 1].round(3))
+    0.108
     """
     size = _of_pairs(n).astype(float)
     hits = hit_rate * size
@@ -94,6 +114,13 @@ def accuracy_interval(
     The Wilson intervals of the two hit rates are combined by the method of variance estimates
     recovery (Zou and Donner, 2008).  The result stays inside [0, 1], and its coverage is close to
     the level even near 1.
+
+    Examples
+    --------
+    >>> hit_rate = np.array([[0.5, 0.9], [0.7, 0.5]])
+    >>> low, high = accuracy_interval(hit_rate, np.array([20, 30]), 0.95)
+    >>> float(low[0, 1].round(3)), float(high[0, 1].round(3))
+    (0.665, 0.876)
     """
     low, high = wilson_interval(hit_rate, _of_pairs(n), level)
     below, above = (hit_rate - low) ** 2, (high - hit_rate) ** 2
@@ -122,7 +149,14 @@ def at_least_chance(hit_rate: Matrix) -> Matrix:
 
 
 def wilson_interval(rate: Matrix, n: Counts | Matrix, level: float) -> tuple[Matrix, Matrix]:
-    """Wilson score interval of a proportion; [0, 1] when n is zero."""
+    """Wilson score interval of a proportion; [0, 1] if n is zero.
+
+    Examples
+    --------
+    >>> low, high = wilson_interval(np.array([0.9, 0.5]), np.array([20, 0]), 0.95)
+    >>> low.round(3), high.round(3)
+    (array([0.699, 0.   ]), array([0.972, 1.   ]))
+    """
     z2 = ndtri((1 + level) / 2) ** 2
     size = np.maximum(n, 1)
     centre = (rate + z2 / (2 * size)) / (1 + z2 / size)
@@ -152,6 +186,13 @@ def rank_sum_p_value(U: Matrix, counts: Counts, n_folds: int | None = None) -> M
     continuity correction for large ones.  With several strata, the stratified normal approximation
     is used, with :data:`CROSSFIT_VARIANCE` if there are several networks.  Pairs in which a
     cluster has no held-out observation get p = 1.
+
+    Examples
+    --------
+    >>> U = np.array([[0.0, 16.0], [16.0, 0.0]])  # all of one above all of the other
+    >>> rank_sum_p_value(U, np.array([[4, 4]])).round(3)
+    array([[1.   , 0.014],
+           [0.014, 1.   ]])
     """
     c = counts.astype(float)
     n_pairs = c.T @ c
@@ -206,6 +247,13 @@ def adjust_for_pairs(p_value: Matrix) -> Matrix:
     """Adjust p-values for all k(k−1)/2 pairs by Benjamini and Hochberg's method.
 
     This limits the expected share of pairs that are wrongly called different.
+
+    Examples
+    --------
+    >>> adjust_for_pairs(np.array([[1, 0.01, 0.04], [0.01, 1, 0.5], [0.04, 0.5, 1]])).round(3)
+    array([[1.  , 0.03, 0.06],
+           [0.03, 1.  , 0.5 ],
+           [0.06, 0.5 , 1.  ]])
     """
     upper = np.triu_indices(len(p_value), 1)
     adjusted = np.ones_like(p_value)
