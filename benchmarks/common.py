@@ -14,7 +14,8 @@ from unsplit.data.rows.vectors import VectorRows, vector_rows
 from unsplit.networks.build import build_network
 from unsplit.networks.registry import RECIPES
 from unsplit.networks.training.group import Network
-from unsplit.networks.training.loop import History, TrainConfig
+from unsplit.networks.training.history import History
+from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.sampling import Fold
 from unsplit.overclustering import artificial
 from unsplit.pairwise.heldout_scores import heldout_scores

@@ -16,7 +16,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import unsplit
 from benchmarks.common import print_table
-from unsplit.networks.training.loop import EpochRecord
+from unsplit.networks.training.history import EpochRecord
 from unsplit.pairwise.api import Settings
 from unsplit.pipeline import MergeOptions, merge_overclustering
 

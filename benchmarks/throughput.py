@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.common import print_table
-from unsplit.data import Rows, observations
 from unsplit.data.readers.folders import find_images
 from unsplit.data.readers.images import ImageFiles, inspect
+from unsplit.data.rows.base import Rows
 from unsplit.data.rows.datasets import DatasetRows
+from unsplit.data.rows.kinds import observations
 from unsplit.data.rows.workers import Decoder
 from unsplit.devices import choose_device, mixed_precision
 from unsplit.networks.augmentation import ImageAugmentation

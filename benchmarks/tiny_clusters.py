@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from benchmarks.common import CPU, print_table
 from unsplit import MergeTree, NeighbourGraph, PairwiseTVD, merge, neighbour_graph
 from unsplit._typing import Index
-from unsplit.networks.training.loop import History
+from unsplit.networks.training.history import History
 from unsplit.networks.training.sampling import Fold
 from unsplit.overclustering import artificial
 from unsplit.pairwise.divergences import directed_means, hit

@@ -1,6 +1,8 @@
 """Small helpers of several test files."""
 
 import re
+import subprocess
+import sys
 
 
 def exactly(sentence):
@@ -10,3 +12,22 @@ def exactly(sentence):
 
 def names_in(folder):
     return sorted(path.name for path in folder.rglob("*"))
+
+
+# Not sys.modules["torch"] = None: SciPy looks there and takes what it finds for torch.
+WITHOUT_TORCH = """
+import sys
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ImportError("torch cannot be imported here")
+sys.meta_path.insert(0, NoTorch())
+"""
+
+
+def run_without_torch(program):
+    """Run a program in a new process in which torch cannot be imported; what it prints."""
+    command = [sys.executable, "-W", "error", "-c", WITHOUT_TORCH + program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

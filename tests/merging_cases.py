@@ -8,7 +8,7 @@ from tests import reference
 from unsplit.merging.neighbours.edges import Connected
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import connect
-from unsplit.networks.training.loop import History
+from unsplit.networks.training.history import History
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores
 

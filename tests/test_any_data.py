@@ -264,8 +264,8 @@ BAD = {
     ),
     "a loss that explodes": (
         lambda: (noise(3), LABELS, {"backbone": Explodes}),
-        "the loss became nan within 10 steps of training; look for extreme values in the data, or "
-        "lower the learning rate of your own network.",
+        "the loss became nan within 10 steps of training; check X for extreme values, or choose a "
+        "lower learning_rate.",
     ),
     "a network for more channels": (
         lambda: (grey_images(), LABELS, {"backbone": SmallConvolution(3)}),

@@ -4,11 +4,14 @@ import ast
 import subprocess
 import sys
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import unsplit
+import unsplit.data
+from tests.checks import run_without_torch
 
 ROOT = Path(unsplit.__file__).parent
 
@@ -28,13 +31,17 @@ LAYERS = [
 ]
 LAYER = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 
-# They judge numbers, whatever made them.
-NO_TORCH = [
-    "pairwise.statistics", "merging.dip", "merging.tree", "merging.contrast", "merging.rules",
-    "merging.closest_pairs", "merging.inputs", "merging.neighbours.neck",
-    "merging.neighbours.structureless", "merging.neighbours.edges", "merging.neighbours.lumps",
-    "merging.neighbours.evidence",
+# The estimate of all pairs and what is made of it: importing these must not import torch, however
+# many modules lie between.  A package stands for all of its modules.
+WITHOUT_TORCH = [
+    "unsplit", "_typing", "errors", "datasets", "devices", "randomness", "metrics", "plots",
+    "data.labels", "data.saving", "networks.training.history",
+    "pairwise.result", "pairwise.scores", "pairwise.statistics", "pairwise.batch_effects",
+    "merging",
 ]  # fmt: skip
+
+# Only the search for nearest neighbours computes with torch itself.
+SEARCH_WITH_TORCH = {"merging.neighbours.search", "merging.neighbours.api"}
 
 # Needed for some files, tables and figures only.
 OPTIONAL = {"pandas", "matplotlib", "pyarrow", "h5py", "PIL", "trimesh", "pypcd4"}
@@ -104,11 +111,6 @@ def test_only_the_package_itself_imports_metrics():
     assert users == {"unsplit"}
 
 
-@pytest.mark.parametrize("module", NO_TORCH)
-def test_numbers_are_judged_without_torch(module):
-    assert "torch" not in {name.split(".")[0] for name in imports_of(module)}
-
-
 def test_the_walk_sees_every_way_to_import():
     source = """
 import unsplit.pairwise.statistics as s
@@ -125,20 +127,102 @@ def later():
     assert "torch.nn" in names
 
 
+def for_type_checkers(node):
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
 def run_on_import(tree):
-    """The nodes that run when a module is imported: all but the bodies of functions."""
+    """The nodes that run when a module is imported.
+
+    These are all but the bodies of functions and what only type checkers see.
+    """
     for node in ast.iter_child_nodes(tree):
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if for_type_checkers(node):
+            yield from (part for other in node.orelse for part in (other, *run_on_import(other)))
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield node
             yield from run_on_import(node)
 
 
+def names_imported_at_once(source):
+    """Full names of everything that importing a module with this source imports."""
+    nodes = run_on_import(ast.parse(source))
+    imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+    return list(imported_names("\n".join(ast.unparse(node) for node in imports)))
+
+
+AT_ONCE = {m: names_imported_at_once(p.read_text(encoding="utf-8")) for m, p in FILES.items()}
+
+
+def packages_of(module):
+    """The packages around a module, whose ``__init__`` files run before it: ``a.b.c`` has two."""
+    parts = module.split(".")
+    return {"unsplit", *(".".join(parts[:n]) for n in range(1, len(parts)))} - {module}
+
+
+def way_to_torch(module):
+    """The imports that lead from a module to torch, the shortest way; None if none do."""
+    ways, seen = [[module]], {module}
+    for way in ways:
+        names = AT_ONCE[way[-1]]
+        if "torch" in {name.split(".")[0] for name in names}:
+            return [*way, "torch"]
+        found = set(our_modules(names)) | packages_of(way[-1])
+        ways += [[*way, other] for other in sorted(found - seen)]
+        seen |= found
+    return None
+
+
+def modules_in(package):
+    return {m for m in FILES if m == package or m.startswith(f"{package}.")}
+
+
+NEVER_TORCH = set().union(*map(modules_in, WITHOUT_TORCH)) - SEARCH_WITH_TORCH
+
+
+@pytest.mark.parametrize("module", sorted(NEVER_TORCH))
+def test_saved_estimates_merges_and_plots_do_not_import_torch(module):
+    assert way_to_torch(module) is None
+
+
+def test_the_way_to_torch_leads_through_other_modules():
+    assert way_to_torch("merging.neighbours.search") == ["merging.neighbours.search", "torch"]
+    assert way_to_torch("pairwise.folds") == [
+        "pairwise.folds",
+        "networks.training.sampling",
+        "torch",
+    ]
+    assert packages_of("data.rows.kinds") == {"unsplit", "data", "data.rows"}
+
+
+def test_what_runs_later_or_for_type_checkers_only_is_not_imported_at_once():
+    source = """
+import os
+if TYPE_CHECKING:
+    import torch
+else:
+    import json
+def later():
+    import pandas
+class Now:
+    import csv
+"""
+    assert names_imported_at_once(source) == ["os", "json", "csv"]
+
+
+def test_those_modules_can_be_imported_where_torch_cannot():
+    modules = ["unsplit" if m == "unsplit" else f"unsplit.{m}" for m in sorted(NEVER_TORCH)]
+    program = f"""
+from importlib import import_module
+for name in {modules}:
+    import_module(name)
+"""
+    assert run_without_torch(program) == ""
+
+
 @pytest.mark.parametrize("module", sorted(FILES))
 def test_optional_packages_are_imported_only_inside_functions(module):
-    tree = ast.parse(FILES[module].read_text(encoding="utf-8"))
-    imports = [n for n in run_on_import(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
-    names = imported_names("\n".join(ast.unparse(node) for node in imports))
-    assert not {name.split(".")[0] for name in names} & OPTIONAL
+    assert not {name.split(".")[0] for name in AT_ONCE[module]} & OPTIONAL
 
 
 def test_import_works_without_the_optional_packages():
@@ -147,6 +231,7 @@ def test_import_works_without_the_optional_packages():
 import sys
 sys.modules.update(dict.fromkeys({sorted(OPTIONAL)}))  # importing them is now an error
 import unsplit
+found = [getattr(unsplit, name) for name in unsplit.__all__]
 print(unsplit.pairwise_tvd.__name__)
 """
     done = subprocess.run(
@@ -154,3 +239,40 @@ print(unsplit.pairwise_tvd.__name__)
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "pairwise_tvd"
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    program = """
+import sys
+import unsplit
+print(*sorted({"torch", "numpy", "sklearn", "scipy"} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == ""
+
+
+def test_every_public_name_is_found_and_listed():
+    for name in unsplit.__all__:
+        assert getattr(unsplit, name) is getattr(unsplit, name)
+    assert set(unsplit.__all__) <= set(dir(unsplit))
+    assert unsplit.__all__ == sorted(unsplit.__all__)
+    with pytest.raises(AttributeError, match="module 'unsplit' has no attribute 'merg'"):
+        unsplit.merg  # noqa: B018
+
+
+def test_type_checkers_see_the_names_that_are_imported_later():
+    tree = ast.parse(FILES["unsplit"].read_text(encoding="utf-8"))
+    (block,) = filter(for_type_checkers, tree.body)
+    seen = set(imported_names("\n".join(ast.unparse(node) for node in block.body)))
+    names = {f"{module}.{name}" for name, module in unsplit._DEFINED_IN.items()}
+    assert seen == names | {f"unsplit.{module}" for module in unsplit._MODULES}
+    assert {name.rsplit(".")[-1] for name in seen} == set(unsplit.__all__)
+
+
+def test_rows_are_found_in_the_package_of_data():
+    assert unsplit.data.Rows is import_module("unsplit.data.rows.base").Rows
+    assert unsplit.data.observations is import_module("unsplit.data.rows.kinds").observations
+    with pytest.raises(AttributeError, match=r"module 'unsplit\.data' has no attribute 'Row'"):
+        unsplit.data.Row  # noqa: B018

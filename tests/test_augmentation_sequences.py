@@ -151,7 +151,7 @@ def test_it_works_for_several_networks_at_once():
 @pytest.mark.parametrize("name", ["shift", "hide"])
 @pytest.mark.parametrize("value", [-0.1, 0.5, float("nan")])
 def test_shares_outside_the_range_are_refused(name, value):
-    sentence = f"{name} must be a share of the length from 0 to below 0.5, got {value!r}."
+    sentence = f"{name} must be a share of the length from 0 to less than 0.5, got {value!r}."
     with pytest.raises(InputError, match=exactly(sentence)):
         SequenceAugmentation(**{name: value})
 

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as numpy_arrays
 
-from tests.checks import exactly
 from unsplit.errors import InputError
 from unsplit.networks.backbones import counts
 from unsplit.networks.backbones.counts import USUAL_TOTAL, BagOfWords, CountScaling
@@ -266,11 +265,8 @@ def test_the_batch_is_never_made_dense():
 
 
 def test_scaling_of_other_features_is_refused():
-    sentence = (
-        "scaling was measured on 12 features, but there are 5; measure the rows that are trained "
-        "on."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    message = "scaling was measured on 12 features, but there are 5; .* training rows"
+    with pytest.raises(InputError, match=message):
         BagOfWords(5, scaling=scaling_of(some_counts()))
 
 

@@ -154,52 +154,48 @@ def without(state, name):
     return {other: value for other, value in state.items() if other != name}
 
 
+RESNET, STEM = "torchvision's resnet18", "image_size=224"
 REFUSED = [
     (
         lambda state: without(state, "layer3.1.bn2.bias"),
         {},
-        "layer3.1.bn2.bias has nothing there and shape (256,) here; give a file with the weights "
-        "of torchvision's resnet18.",
+        ["layer3.1.bn2.bias has no value in the file", "shape (256,) in the network", RESNET],
     ),
     (
         lambda state: without(state, "conv1.weight"),
         {"in_channels": 1},
-        "conv1.weight has nothing there and shape (64, 1, 7, 7) here; give as many in_channels as "
-        "the file has, and image_size=224 for the standard stem.",
+        ["conv1.weight has no value in the file", "shape (64, 1, 7, 7) in the network", STEM],
     ),
     (
         lambda state: state | {"layer1.2.conv1.weight": torch.zeros(64, 64, 3, 3)},
         {},
-        "layer1.2.conv1.weight has shape (64, 64, 3, 3) there and nothing here; give a file with "
-        "the weights of torchvision's resnet18.",
+        ["layer1.2.conv1.weight has shape (64, 64, 3, 3) in the file", "no value in", RESNET],
     ),
     (
         lambda state: state | {"bn1.weight": 3},
         {},
-        "bn1.weight has no tensor there and shape (64,) here; give a file with the weights of "
-        "torchvision's resnet18.",
+        ["bn1.weight has no tensor in the file", "shape (64,) in the network", RESNET],
     ),
     (
         lambda state: state,
         {"image_size": 64},
-        "conv1.weight has shape (64, 3, 7, 7) there and shape (64, 3, 3, 3) here; give as many "
-        "in_channels as the file has, and image_size=224 for the standard stem.",
+        ["conv1.weight has shape (64, 3, 7, 7) in", "shape (64, 3, 3, 3) in the network", STEM],
     ),
     (
         lambda state: state,
         {"in_channels": 4},
-        "conv1.weight has shape (64, 3, 7, 7) there and shape (64, 4, 7, 7) here; give as many "
-        "in_channels as the file has, and image_size=224 for the standard stem.",
+        ["conv1.weight has shape (64, 3, 7, 7) in", "shape (64, 4, 7, 7) in the network", STEM],
     ),
 ]
 
 
-@pytest.mark.parametrize(("change", "settings", "message"), REFUSED)
-def test_weights_of_another_network_are_refused(tmp_path, change, settings, message):
+@pytest.mark.parametrize(("change", "settings", "parts"), REFUSED)
+def test_weights_of_another_network_are_refused(tmp_path, change, settings, parts):
     path, network = saved(tmp_path, change(checkpoint())), network_for(**settings)
     with pytest.raises(InputError) as caught:
         load_weights(network, path)
-    assert str(caught.value) == f"weights in {path} are not of this ResNet-18: {message}"
+    for part in (f"weights in {path} do not fit this ResNet-18", *parts):
+        assert part in str(caught.value)
     assert (network.bn1.running_mean == 0).all()  # what fits was not written either
 
 
@@ -225,19 +221,15 @@ def test_a_torn_checkpoint_is_refused(tmp_path):
 def assert_holds_no_state_dict(path):
     with pytest.raises(InputError) as caught:
         load_weights(network_for(), path)
-    assert str(caught.value) == (
-        f"cannot read weights from {path}: it holds no state dict; write one with "
-        "torch.save(network.state_dict(), path)."
-    )
+    assert f"cannot read weights from {path}: the file has no state dict" in str(caught.value)
+    assert "torch.save(network.state_dict(), path)" in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path):
     path = tmp_path / "none.pt"
     with pytest.raises(InputError) as caught:
         ResNet18(weights=path)
-    assert str(caught.value) == (
-        f"cannot read weights from {path}: no such file or directory; give a file."
-    )
+    assert f"cannot read weights from {path}: no such file or directory" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["in_channels", "image_size"])

@@ -367,11 +367,10 @@ def test_single_layer_is_one_hidden_layer_on_all_numbers():
 
 
 def test_clouds_of_another_width_are_refused():
-    sentence = "PointNet2 takes clouds of shape (batch, points, 3), got {}; set in_features to the "
     for shape in ((2, 50, 4), (2, 3)):
-        expected = exactly(sentence.format(shape) + "numbers per point.")
-        with pytest.raises(InputError, match=expected):
+        with pytest.raises(InputError, match="set in_features to") as caught:
             PointNet2()(torch.zeros(shape))
+        assert f"shape (batch, points, 3), got {shape}" in str(caught.value)
 
 
 def test_flat_clouds_are_refused():
@@ -388,12 +387,9 @@ def test_flat_clouds_are_refused():
     [((16, 32), (0.1, 0.2)), ((16,), (0.1, 0.2)), ((), ()), ((16, 0), (0.1, 0.2))],
 )
 def test_levels_that_do_not_fit_are_refused(n_centroids, radii):
-    sentence = (
-        "n_centroids and radii must be as many, at least one, and n_centroids must not rise, got "
-        f"{n_centroids} and {radii}."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match="n_centroids and radii must have the same") as caught:
         PointNet2(n_centroids=n_centroids, radii=radii)
+    assert f"got {n_centroids} and {radii}" in str(caught.value)
 
 
 def test_noise_does_not_switch_the_features_off():

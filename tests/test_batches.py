@@ -269,10 +269,10 @@ def test_weights_by_hand():
 
 def test_nothing_is_said_of_a_pair_without_a_shared_batch(ragged):
     result, caught, _ = ragged
-    assert [str(w.message) for w in caught] == [
-        "1 of 10 pairs of clusters have no batch in common with two observations of each (3–4), so "
-        "nothing is known about them: their TVD and p-value are set to 1, and n_batches to 0."
-    ]
+    (message,) = [str(w.message) for w in caught]
+    assert "1 of 10 pairs of clusters" in message
+    assert "(3–4)" in message
+    assert "TVD and p-value are set to 1" in message
     assert caught[0].filename == __file__
     assert not result.comparable[3, 4]
     assert result.comparable.sum() == 23
@@ -446,15 +446,15 @@ BAD = {
     "matrix": (lambda b: b[:, None], r"batch has shape \(90, 1\); pass one batch"),
     "NaN": (
         lambda b: np.where(np.arange(90) < 5, np.nan, b),
-        r"batch is missing \(-1, NaN or empty\) for 5 observations, the first in row 0; fill it in",
+        r"batch is missing \(-1, NaN or empty\) for 5 of 90 observations, the first in row 0",
     ),
-    "None": (lambda b: [None, *map(str, b[1:])], "batch is missing .* for 1 observations"),
-    "codes": (lambda b: b - (b == 1) * 2, "batch is missing .* for 45 observations"),
+    "None": (lambda b: [None, *map(str, b[1:])], "batch is missing .* for 1 of 90 observations"),
+    "codes": (lambda b: b - (b == 1) * 2, "batch is missing .* for 45 of 90 observations"),
     "by cluster": (
         lambda b: np.repeat([0, 1, 2], 30),
-        "no two clusters have a batch in common with two observations of each, so nothing can be",
+        "no two clusters share a batch with at least two observations of each",
     ),
-    "a batch each": (lambda b: np.arange(90), "no two clusters have a batch in common"),
+    "a batch each": (lambda b: np.arange(90), "no two clusters share a batch"),
 }
 
 

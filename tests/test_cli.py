@@ -29,7 +29,7 @@ from tests.merging_cases import same_merges
 from unsplit.cli.progress import Console
 from unsplit.cli.summary import of_merge, of_review, shortened
 from unsplit.merging.loop import MergeRecord
-from unsplit.networks.training.loop import EpochRecord
+from unsplit.networks.training.history import EpochRecord
 from unsplit.pairwise.api import Settings
 from unsplit.pipeline import MergeOptions, merge_overclustering
 

@@ -116,7 +116,7 @@ def test_noise_and_missing_labels_are_left_out_and_reported():
     assert result.sizes.tolist() == [16, 20]
     assert result.cluster_ids.tolist() == ["a", "b"]
     assert not np.isin(result.scores.rows, [0, 1, 2, 3]).any()
-    assert "4 noise left out" in repr(result)
+    assert "4 noise observations left out" in repr(result)
 
 
 def test_cluster_of_one_is_flagged_not_fatal():
@@ -315,7 +315,7 @@ def test_frame_has_one_row_per_pair_closest_first(three):
 
 
 def test_interval_level_is_checked(three):
-    with pytest.raises(InputError, match="level must lie between 0 and 1, got 95"):
+    with pytest.raises(InputError, match="level must be between 0 and 1, got 95"):
         three[2].confidence_interval(95)
 
 

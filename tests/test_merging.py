@@ -22,7 +22,7 @@ from tests.merging_cases import (
 )
 from unsplit import InputError, merge, pairwise_tvd
 from unsplit.datasets import gaussians
-from unsplit.merging import LINKAGES
+from unsplit.merging.options import LINKAGES
 from unsplit.merging.ranking import Linked
 from unsplit.merging.review import members_of_nodes
 

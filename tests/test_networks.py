@@ -87,8 +87,7 @@ def test_standardised_by_the_rows_that_are_trained_on(X):
 def test_only_vectors_can_be_blurred():
     network = built(clouds()[:, :, 0], "auto", blurred=True)
     assert isinstance(network.backbone[1], Blur)
-    sentence = "only vectors can be blurred, but X holds images; leave out blurred."
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match="blurred=True needs vectors, but X holds images"):
         built(images(), flat_layer(108), blurred=True)
 
 
@@ -188,12 +187,10 @@ NOT_FINITE = {
 @pytest.mark.parametrize("case", NOT_FINITE)
 def test_features_that_are_not_finite_name_the_layer(case):
     backbone, layer = NOT_FINITE[case]
-    sentence = (
-        "backbone returned NaN or infinite features for a batch of shape (2, 3, 6, 6); the first "
-        f"layer to do so is {layer}, whose output should be finite."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match="NaN or infinite features") as caught:
         built(images(), backbone)
+    assert "batch of shape (2, 3, 6, 6)" in str(caught.value)
+    assert f"the first layer to do so is {layer}" in str(caught.value)
 
 
 def test_features_that_are_not_finite_now_and_then_are_refused_too():
@@ -203,7 +200,7 @@ def test_features_that_are_not_finite_now_and_then_are_refused_too():
         calls.append(1)
         return x.flatten(1) * (torch.nan if len(calls) == 1 else 1)
 
-    with pytest.raises(InputError, match="the first layer to do so is another every time"):
+    with pytest.raises(InputError, match="the first layer to do so differs from call to call"):
         n_features_out(nn.Sequential(Returns(at_first)), observations(images(), CPU))
 
 

@@ -80,8 +80,8 @@ def test_a_single_layer_takes_everything_of_one_shape(kind):
 
 
 def test_a_single_layer_takes_no_sequences_of_different_lengths():
-    sentence = 'sequences of different lengths need another backbone; use "resnet1d".'
-    with pytest.raises(InputError, match=exactly(sentence)):
+    message = '"single-layer" cannot read sequences of different lengths; use "resnet1d"'
+    with pytest.raises(InputError, match=message):
         built("single-layer", ROWS["sequences"])
 
 
@@ -100,7 +100,9 @@ def test_networks_fit_the_data():
 
 
 def test_sound_that_does_not_say_its_rate_is_refused():
-    with pytest.raises(InputError, match='backbone "logmel" needs to know how many samples'):
+    with pytest.raises(
+        InputError, match='backbone "logmel" needs to know the number of samples per second'
+    ):
         built("logmel", ROWS["sequences"])
 
 
@@ -108,7 +110,7 @@ def test_sound_that_does_not_say_its_rate_is_refused():
 def test_unknown_backbones_are_refused(backbone):
     sentence = (
         "backbone must be \"auto\", 'mlp', 'bag-of-words', 'resnet18', 'pointnet++', 'resnet1d', "
-        "'logmel', 'single-layer', a torch.nn.Module or a function that makes one, got "
+        "'logmel', 'single-layer', a torch.nn.Module or a function that returns one, got "
         f"{backbone!r}."
     )
     with pytest.raises(InputError, match=exactly(sentence)):
@@ -193,19 +195,19 @@ def test_how_networks_of_others_are_trained_depends_on_the_data():
     [
         (
             lambda: 7,
-            "backbone '<lambda>' made something of type int; pass a torch.nn.Module or a function "
-            "that makes one from nothing.",
+            "backbone '<lambda>' returned an object of type int; pass a torch.nn.Module, or a "
+            "function without parameters that returns one.",
         ),
         (
             lambda: Own,
-            "backbone '<lambda>' made something of type type; pass a torch.nn.Module or a function "
-            "that makes one from nothing.",
+            "backbone '<lambda>' returned an object of type type; pass a torch.nn.Module, or a "
+            "function without parameters that returns one.",
         ),
         (
             nn.Flatten().forward,
-            "backbone 'forward' could not make a network (Flatten.forward() missing 1 required "
-            "positional argument: 'input'); pass a torch.nn.Module or a function that makes one "
-            "from nothing.",
+            "backbone 'forward' did not return a network (Flatten.forward() missing 1 required "
+            "positional argument: 'input'); pass a torch.nn.Module, or a function without "
+            "parameters that returns one.",
         ),
     ],
 )

@@ -12,12 +12,12 @@ from tests.selection_cases import Column, layer, quick, ragged_donors, two_donor
 from unsplit import BatchWarning, ClusterMerger, InputError, pairwise_tvd
 from unsplit.cli.select import candidates as tried_by_commands
 from unsplit.data.labels import EncodedLabels
-from unsplit.networks.training.loop import History
+from unsplit.networks.training.history import History
 from unsplit.pairwise.heldout_scores import scores_of, summarize
 from unsplit.selection import api, halving
 
 SEEN = {"cluster": Column(0), "donor": Column(1)}
-NEVER_MEET = "1 of 10 pairs of clusters have no batch in common with two observations of each"
+NEVER_MEET = "1 of 10 pairs of clusters share no batch with at least two observations of each"
 
 
 def without_seconds(selection):
@@ -190,12 +190,12 @@ BAD = {
     ),
     "missing": (
         lambda donor: [None, *map(str, donor[1:])],
-        "batch is missing (-1, NaN or empty) for 1 observations, the first in row 0; fill it in, "
-        "or make their label noise.",
+        "batch is missing (-1, NaN or empty) for 1 of 80 observations, the first in row 0; fill it "
+        "in, or set their labels to -1 (noise).",
     ),
     "by cluster": (
         lambda donor: np.repeat([0, 1], 40),
-        "no two clusters have a batch in common with two observations of each, so nothing can be "
+        "no two clusters share a batch with at least two observations of each, so no pair can be "
         "compared within a batch; leave batch out, or use batches that clusters share.",
     ),
 }
@@ -246,5 +246,5 @@ def test_commands_pass_batches_on(table, command, result):
     accuracy = [trial.mean_accuracy for trial in expected.trials]
     assert [float(value) for value in found["mean_accuracy"]] == pytest.approx(accuracy, abs=1e-9)
     # Said once, and in the words of the estimate, which is what people read.
-    (warning,) = (w for w in read_json(f"out/{result}")["warnings"] if "batch in common" in w)
-    assert warning.endswith("their TVD and p-value are set to 1, and n_batches to 0.")
+    (warning,) = (w for w in read_json(f"out/{result}")["warnings"] if "share no batch" in w)
+    assert warning.endswith("their TVD and p-value are set to 1, and their n_batches to 0.")

@@ -12,8 +12,7 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 from experiments.scaling.timings import Laps
-from unsplit.data import Rows
-from unsplit.data.rows.base import evenly
+from unsplit.data.rows.base import Rows, evenly
 
 # Cells along a side of what is then blown up, and how far their colours reach from grey.
 GRID, REACH = 8, 60

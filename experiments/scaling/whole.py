@@ -11,7 +11,7 @@ from experiments.images import small_network
 from experiments.scaling.config import Config
 from experiments.scaling.pictures import PictureDataset, PictureRows, Pictures
 from experiments.scaling.timings import Laps, at_most, wait
-from unsplit.data import observations
+from unsplit.data.rows.kinds import observations
 from unsplit.metrics import quality
 
 SEED = 0

@@ -1,24 +1,37 @@
 """Which of your clusters are really the same?
 
 One neural network estimates the total variation distance between all pairs of clusters at once.
+
+``import unsplit`` loads nothing else: each name below is imported when it is first used, so that
+reading and plotting saved results does not wait for torch.
 """
 
-from unsplit import datasets, metrics, overclustering
-from unsplit.data.readers.api import read
-from unsplit.errors import (
-    BatchWarning,
-    InputError,
-    PartitionWarning,
-    SkippedWarning,
-    SmallClusterWarning,
-)
-from unsplit.estimator import ClusterMerger
-from unsplit.merging import Merge, MergeTree, NeighbourGraph, merge, neighbour_graph
-from unsplit.networks.training.loop import EpochRecord, History, TrainConfig
-from unsplit.pairwise.api import pairwise_tvd
-from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.wasserstein import PairwiseWasserstein, pairwise_wasserstein
-from unsplit.selection import Candidate, Selection, select
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unsplit import datasets, metrics, overclustering, plots
+    from unsplit.data.readers.api import read
+    from unsplit.errors import (
+        BatchWarning,
+        InputError,
+        PartitionWarning,
+        SkippedWarning,
+        SmallClusterWarning,
+    )
+    from unsplit.estimator import ClusterMerger
+    from unsplit.merging.api import merge
+    from unsplit.merging.neighbours.api import neighbour_graph
+    from unsplit.merging.neighbours.graph import NeighbourGraph
+    from unsplit.merging.review import Merge
+    from unsplit.merging.tree import MergeTree
+    from unsplit.networks.training.history import EpochRecord, History
+    from unsplit.networks.training.loop import TrainConfig
+    from unsplit.pairwise.api import pairwise_tvd
+    from unsplit.pairwise.result import PairwiseTVD
+    from unsplit.pairwise.wasserstein.api import PairwiseWasserstein, pairwise_wasserstein
+    from unsplit.selection.api import Selection, select
+    from unsplit.selection.candidates import Candidate
 
 __version__ = "0.1.0"
 
@@ -46,6 +59,49 @@ __all__ = [
     "overclustering",
     "pairwise_tvd",
     "pairwise_wasserstein",
+    "plots",
     "read",
     "select",
 ]
+
+# Where each public name is defined; the imports above say the same to type checkers.
+_DEFINED_IN = {
+    "BatchWarning": "unsplit.errors",
+    "Candidate": "unsplit.selection.candidates",
+    "ClusterMerger": "unsplit.estimator",
+    "EpochRecord": "unsplit.networks.training.history",
+    "History": "unsplit.networks.training.history",
+    "InputError": "unsplit.errors",
+    "Merge": "unsplit.merging.review",
+    "MergeTree": "unsplit.merging.tree",
+    "NeighbourGraph": "unsplit.merging.neighbours.graph",
+    "PairwiseTVD": "unsplit.pairwise.result",
+    "PairwiseWasserstein": "unsplit.pairwise.wasserstein.api",
+    "PartitionWarning": "unsplit.errors",
+    "Selection": "unsplit.selection.api",
+    "SkippedWarning": "unsplit.errors",
+    "SmallClusterWarning": "unsplit.errors",
+    "TrainConfig": "unsplit.networks.training.loop",
+    "merge": "unsplit.merging.api",
+    "neighbour_graph": "unsplit.merging.neighbours.api",
+    "pairwise_tvd": "unsplit.pairwise.api",
+    "pairwise_wasserstein": "unsplit.pairwise.wasserstein.api",
+    "read": "unsplit.data.readers.api",
+    "select": "unsplit.selection.api",
+}
+_MODULES = ("datasets", "metrics", "overclustering", "plots")
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used (PEP 562)."""
+    if name in _MODULES:
+        return import_module(f"unsplit.{name}")
+    if name not in _DEFINED_IN:
+        raise AttributeError(f"module 'unsplit' has no attribute {name!r}")
+    value = getattr(import_module(_DEFINED_IN[name]), name)
+    globals()[name] = value  # found directly from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,20 +1,35 @@
-"""Where to compute, and how much memory is there."""
+"""Where to compute, and how much memory is available.
+
+Torch is imported inside the functions that need it, so that modules without torch can use the
+rest.
+"""
 
 import os
-
-import torch
+from typing import TYPE_CHECKING
 
 from unsplit.errors import InputError
 
+if TYPE_CHECKING:
+    import torch
 
-def choose_device(device: str | torch.device) -> torch.device:
-    """CUDA, else MPS, else CPU for ``"auto"``; otherwise the device named.
+# Elements of the largest score block held at once (64 MiB in float32).
+BLOCK_ELEMENTS = 2**24
+
+
+def choose_device(device: "str | torch.device") -> "torch.device":
+    """Choose CUDA, else MPS, else the CPU for ``"auto"``; otherwise the named device.
+
+    Parameters
+    ----------
+    device : str or torch.device
 
     Examples
     --------
     >>> choose_device("cpu")
     device(type='cpu')
     """
+    import torch
+
     if device == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -30,18 +45,22 @@ def choose_device(device: str | torch.device) -> torch.device:
     return chosen
 
 
-def mixed_precision(device: torch.device) -> torch.autocast:
-    """bfloat16 where a GPU is fast at it, full precision elsewhere."""
+def mixed_precision(device: "torch.device") -> "torch.autocast":
+    """Compute in bfloat16 on CUDA, and in full precision elsewhere."""
+    import torch
+
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
 
 
-def device_for_sums() -> torch.device:
-    """Where to sum over pairs: CUDA or the CPU, because MPS has no float64."""
+def device_for_sums() -> "torch.device":
+    """Choose where to sum over pairs: CUDA or the CPU, because MPS has no float64."""
+    import torch
+
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def available_memory() -> int:
-    """Bytes of main memory that can still be had, as nearly as the system tells."""
+    """Bytes of free main memory, as far as the operating system reports them."""
     try:
         with open("/proc/meminfo") as lines:
             for line in lines:
@@ -55,9 +74,9 @@ def available_memory() -> int:
 
 
 def require_memory(needed: int, available: int, what: str, advice: str) -> None:
-    """Refuse before the work starts what would not fit at the end of it."""
+    """Raise an error, before any work starts, if the work will not fit into memory."""
     if needed > available:
         raise InputError(
-            f"{what} would need about {needed / 2**30:,.1f} GiB and {available / 2**30:,.1f} GiB "
-            f"are available; {advice}."
+            f"{what} would need about {needed / 2**30:,.1f} GiB of memory, but only "
+            f"{available / 2**30:,.1f} GiB are available; {advice}."
         )

@@ -1,4 +1,4 @@
-"""What Unsplit says when something is wrong."""
+"""Errors and warnings of Unsplit."""
 
 
 class InputError(ValueError):
@@ -6,11 +6,11 @@ class InputError(ValueError):
 
 
 class SmallClusterWarning(UserWarning):
-    """Some clusters are too small to hold anything out; their pairs are flagged."""
+    """Some clusters are too small to hold any observation out; they are marked in the result."""
 
 
 class BatchWarning(UserWarning):
-    """Some pairs of clusters have no batch in common; nothing is known about them."""
+    """Some pairs of clusters share no batch, so they cannot be compared."""
 
 
 class PartitionWarning(UserWarning):

@@ -1,16 +1,19 @@
-"""Random numbers that touch nobody else's."""
+"""Random numbers that leave the global random state alone."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from unsplit.errors import InputError
 
+if TYPE_CHECKING:
+    import torch
+
 
 def generator_of(random_state: object) -> np.random.Generator:
-    """A generator of our own from whatever people call a random state; None means fresh entropy.
+    """Turn any ``random_state`` into a NumPy generator; None gives different numbers every time.
 
     Examples
     --------
@@ -30,8 +33,10 @@ def generator_of(random_state: object) -> np.random.Generator:
 
 
 @contextmanager
-def private_randomness(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch for the work inside and give the caller's state back afterwards."""
+def private_randomness(seed: int, device: "torch.device") -> Iterator[None]:
+    """Seed torch inside the ``with`` block and restore the caller's state afterwards."""
+    import torch  # here, so that modules without torch can use generator_of
+
     cuda = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda):
         torch.default_generator.manual_seed(seed)

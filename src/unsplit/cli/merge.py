@@ -16,7 +16,7 @@ from unsplit.cli.resume import ResumeFile
 from unsplit.cli.run import RESULT, Task, interruptible, merge_into
 from unsplit.cli.select import selected
 from unsplit.data.saving import output_folder
-from unsplit.merging import LINKAGES, STRATEGIES
+from unsplit.merging.options import LINKAGES, STRATEGIES
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.divergences import NAMES
 

@@ -16,7 +16,7 @@ from unsplit.errors import (
     SmallClusterWarning,
 )
 from unsplit.merging.loop import MergeRecord
-from unsplit.networks.training.loop import EpochRecord
+from unsplit.networks.training.history import EpochRecord
 
 # Every new estimate raises these again.
 REPEATED = (SmallClusterWarning, BatchWarning, PartitionWarning)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
@@ -135,7 +134,7 @@ def _columns(scores: HeldoutScores, order: Index) -> NDArray[np.float32]:
     """All scores, rows in this order and columns in one piece, without a copy on the way."""
     z = np.empty((len(order), scores.n_clusters), np.float32, order="F")
     place, done = np.argsort(order), 0
-    for block, _ in scores.blocks(torch.device("cpu")):
+    for block, _ in scores.blocks():
         z[place[done : done + len(block)]] = block.numpy()
         done += len(block)
     return z

@@ -1,4 +1,4 @@
-"""Untrained networks, and what can be asked of trained ones."""
+"""Build untrained networks, and networks for merged clusters from trained ones."""
 
 import copy
 from typing import Any
@@ -15,7 +15,7 @@ from unsplit.networks.registry import Augment, Recipe, augmentation_for
 from unsplit.networks.training.group import Network
 from unsplit.networks.training.sampling import Fold
 
-# Small networks can take many observations at once.
+# Number of observations that small networks are given at a time.
 BIG_BATCH = 4096
 
 
@@ -28,7 +28,23 @@ def build_network(
     blurred: bool = False,
     augment: Augment = "auto",
 ) -> Network:
-    """An untrained network that standardises by the fold's training rows."""
+    """Build an untrained network that standardises its input by the training rows of the fold.
+
+    Parameters
+    ----------
+    rows : Rows
+    fold : Fold
+    recipe : Recipe
+        The backbone and how to build it.
+    n_clusters : int
+        Number of outputs.
+    loss : str
+        One of :data:`unsplit.networks.losses.LOSSES`.
+    blurred : bool
+        Blur the observations; for vectors only.
+    augment : "auto", False or torch.nn.Module
+        Random changes to observations in training.
+    """
     parts: list[nn.Module] = []
     if rows.kind == "sequences":
         parts.append(StandardizeSequences(*rows.moments(fold.train)))
@@ -49,20 +65,18 @@ def build_network(
 
 def _refuse_blur(rows: Rows) -> None:
     if rows.kind != "vectors":
-        raise InputError(
-            f"only vectors can be blurred, but X holds {rows.kind}; leave out blurred."
-        )
+        raise InputError(f"blurred=True needs vectors, but X holds {rows.kind}; leave blurred out.")
 
 
 @torch.no_grad()
 def n_features_out(body: nn.Sequential, rows: Rows) -> int:
-    """Width of the features, found by trying two rows."""
+    """Find the number of features of a backbone by passing two rows through it."""
     training = body.training
     two = rows.take(torch.zeros(2, dtype=torch.long, device=rows.device))
     shape = tuple(two.shape)
     try:
         probe = body.eval()(two)
-    except Exception as error:  # it may be anybody's network
+    except Exception as error:  # a user's network may raise anything
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"backbone cannot take a batch of shape {shape}: {reason}") from error
     body.train(training)
@@ -75,13 +89,13 @@ def n_features_out(body: nn.Sequential, rows: Rows) -> int:
     if not torch.isfinite(probe).all():
         raise InputError(
             f"backbone returned NaN or infinite features for a batch of shape {shape}; the first "
-            f"layer to do so is {_first_bad_layer(body, two)}, whose output should be finite."
+            f"layer to do so {_first_bad_layer(body, two)}; its output must be finite."
         )
     return int(probe.shape[1])
 
 
 def _first_bad_layer(body: nn.Sequential, batch: Tensor) -> str:
-    """Name and type of the first submodule whose output is not finite."""
+    """Name the first submodule whose output is not finite: "is NAME (TYPE)"."""
     found: list[str] = []
 
     def look(name: str, module: nn.Module) -> Any:
@@ -95,15 +109,23 @@ def _first_bad_layer(body: nn.Sequential, batch: Tensor) -> str:
     body.eval()(batch)
     for hook in hooks:
         hook.remove()
-    return found[0] if found else "another every time"
+    return f"is {found[0]}" if found else "differs from call to call"
 
 
 @torch.no_grad()
 def with_merged_outputs(network: Network, groups: Index, sizes: Index) -> Network:
-    """A copy whose outputs are groups of the network's clusters, to be trained on from there.
+    """Copy a network and merge its outputs, as the start of further training.
 
-    A group's output starts at the size-weighted mean of its members' weights: the first term of
-    the composed score, which itself is no linear function of the features.
+    The weights of a merged output are the mean of its members' weights, weighted by size.  This
+    approximates the score of the merged cluster, which is not linear in the features.
+
+    Parameters
+    ----------
+    network : Network
+    groups : ndarray of shape (k,)
+        New output of each output, numbered from 0.
+    sizes : ndarray of shape (k,)
+        Number of observations of each output's cluster.
     """
     merged, old = copy.deepcopy(network), network.head
     assert isinstance(old, ScoreHead)

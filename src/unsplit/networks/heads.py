@@ -1,8 +1,8 @@
-"""Heads: features to cluster scores, and from scores to a loss and to margins.
+"""Heads: the last layer of a network, which turns features into scores, a loss and margins.
 
-A *margin* m_j(x) says how much more the head believes x to come from its own cluster than from
-cluster j; its sign is the classifier of that pair.  Training and evaluation speak only of losses
-and margins, so one loop serves both heads.
+The *margin* m_j(x) is the score of x for its own cluster minus its score for cluster j; its sign is
+the decision of the classifier of that pair.  Training and evaluation only use losses and margins,
+so the same loop works for both heads.
 """
 
 from torch import Tensor, nn
@@ -11,9 +11,9 @@ from unsplit.networks import losses
 
 
 class ScoreHead(nn.Linear):
-    """k scores from h features: k·h parameters for all k(k−1)/2 pairs.
+    """Computes k scores from h features: k·h parameters for all k(k−1)/2 pairs.
 
-    Starts at zero, so an untrained network calls every pair a tie.
+    Weights start at zero, so all pairs are ties in an untrained network.
     """
 
     def __init__(self, in_features: int, n_clusters: int, loss: str = "pairwise") -> None:
@@ -25,18 +25,18 @@ class ScoreHead(nn.Linear):
         nn.init.zeros_(self.bias)
 
     def loss(self, scores: Tensor, clusters: Tensor) -> Tensor:
-        """Mean loss of evenly drawn observations."""
+        """Mean loss of observations that were drawn equally often from all clusters."""
         return self.loss_function(scores, clusters)
 
     def margins(self, scores: Tensor, clusters: Tensor) -> Tensor:
-        """Own score minus every score, shape (..., n, k)."""
+        """Score for the own cluster minus the score for every cluster, shape (..., n, k)."""
         return losses.margins(scores, clusters)
 
 
 class PairMatrixHead(nn.Linear):
-    """The naive head: one logit per ordered pair, k²·h parameters.
+    """The naive head with one logit per ordered pair: k²·h parameters.
 
-    The reference that :class:`ScoreHead` is compared with at small k; not for use.
+    A reference for comparing :class:`ScoreHead` with at small k, not for other uses.
     """
 
     def __init__(self, in_features: int, n_clusters: int) -> None:
@@ -50,10 +50,10 @@ class PairMatrixHead(nn.Linear):
         return super().forward(features).unflatten(-1, (self.n_clusters, self.n_clusters))
 
     def loss(self, logits: Tensor, clusters: Tensor) -> Tensor:
-        """Mean loss of evenly drawn observations."""
+        """Mean loss of observations that were drawn equally often from all clusters."""
         return losses.pair_matrix_loss(logits, clusters)
 
     def margins(self, logits: Tensor, clusters: Tensor) -> Tensor:
-        """Mean of what the pair's two outputs say, shape (..., n, k)."""
+        """Mean margin of the two outputs of each pair, shape (..., n, k)."""
         row, column = losses.own_row_and_column(logits, clusters)
         return (column - row) / 2

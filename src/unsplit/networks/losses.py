@@ -1,10 +1,11 @@
 """Losses over the scores of all clusters at once.
 
-Every function takes scores of shape (..., n, k) and the cluster index of each observation,
-(..., n), and returns one value per leading index, so that the networks of several folds can
-share one call.  With ``sizes`` the result is the balanced loss of exactly these observations;
-without, it is the mean over observations, which estimates the same quantity without bias when
-clusters were drawn evenly (:func:`unsplit.sampling.balanced_draws`).
+Every function takes scores of shape (..., n, k) and clusters of shape (..., n), the cluster of each
+observation.  It returns one value per leading index, so that the networks of several folds can
+share one call.
+With ``sizes``, the result is the balanced loss of exactly these observations.  Without, it is the
+mean over observations, which estimates the balanced loss without bias if all clusters were drawn
+equally often (:func:`unsplit.networks.training.sampling.balanced_draws`).
 """
 
 import torch
@@ -15,8 +16,8 @@ from torch.nn import functional as F
 def margins(scores: Tensor, clusters: Tensor) -> Tensor:
     """Score of the own cluster minus the score of every cluster, shape (..., n, k).
 
-    The own column is zero.  Half precision is widened first, because the difference of two
-    large bfloat16 numbers keeps almost nothing.
+    The margin to the own cluster is zero.  Half precision is converted to float32 first, because
+    the difference of two large bfloat16 numbers has almost no correct digits.
 
     Examples
     --------
@@ -28,7 +29,7 @@ def margins(scores: Tensor, clusters: Tensor) -> Tensor:
 
 
 def pairwise_logistic_loss(scores: Tensor, clusters: Tensor, sizes: Tensor | None = None) -> Tensor:
-    r"""The paper's balanced total loss in its collapsed form.
+    r"""The paper's balanced pairwise logistic loss, computed from k scores.
 
     .. math:: L = \frac{1}{k(k-1)} \sum_i \frac{1}{|S_i|}
               \sum_{x \in S_i} \sum_{j \ne i} \log(1 + e^{z_j(x) - z_i(x)})
@@ -55,7 +56,7 @@ def pairwise_logistic_loss(scores: Tensor, clusters: Tensor, sizes: Tensor | Non
 
 
 def softmax_loss(scores: Tensor, clusters: Tensor, sizes: Tensor | None = None) -> Tensor:
-    """Class-balanced softmax cross-entropy: the same minimiser, a different road to it.
+    """Class-balanced softmax cross-entropy, which has the same minimiser.
 
     Examples
     --------
@@ -71,8 +72,8 @@ def softmax_loss(scores: Tensor, clusters: Tensor, sizes: Tensor | None = None) 
 def pair_matrix_loss(logits: Tensor, clusters: Tensor, sizes: Tensor | None = None) -> Tensor:
     """The paper's total loss for the naive head with one output per ordered pair.
 
-    An observation of cluster i counts with label 0 in row i and with label 1 in column i; all
-    other outputs are masked.  ``logits`` has shape (..., n, k, k).
+    An observation of cluster i has label 0 in row i and label 1 in column i; all other outputs are
+    masked.  ``logits`` has shape (..., n, k, k).
     """
     k = logits.shape[-1]
     row, column = own_row_and_column(logits, clusters)
@@ -81,7 +82,7 @@ def pair_matrix_loss(logits: Tensor, clusters: Tensor, sizes: Tensor | None = No
 
 
 def own_row_and_column(logits: Tensor, clusters: Tensor) -> tuple[Tensor, Tensor]:
-    """Row i and column i of each observation's (k, k) outputs, i its own cluster."""
+    """Row i and column i of the (k, k) outputs of each observation of cluster i."""
     logits = _at_least_float32(logits)
     own = clusters[..., None, None]
     row = logits.take_along_dim(own, dim=-2).squeeze(-2)
@@ -104,4 +105,4 @@ def _balanced(per_observation: Tensor, clusters: Tensor, sizes: Tensor | None, k
 
 
 LOSSES = {"pairwise": pairwise_logistic_loss, "softmax": softmax_loss}
-"""Losses for k scores by name."""
+"""Losses for k scores, by name."""

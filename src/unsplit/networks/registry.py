@@ -1,4 +1,4 @@
-"""Named networks: for which data, how they are built and how they are trained."""
+"""Networks by name: for which data they are, and how they are built and trained."""
 
 import copy
 from collections.abc import Callable
@@ -27,24 +27,25 @@ from unsplit.networks.training.loop import TrainConfig
 
 Backbone = str | nn.Module | Callable[[], nn.Module]
 
-# Convolutions with batch normalisation: decay as usual for them, not as for small networks.
+# Convolutions with batch normalisation need less weight decay than small networks.
 DEEP = TrainConfig(learning_rate=1e-3, weight_decay=0.1, batch_size=256)
 CLOUDS = replace(DEEP, learning_rate=3e-4, batch_size=64)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A network and what goes with it.
+    """A backbone, the data it is for, and how it is trained.
 
     Parameters
     ----------
     name : str
     kind : str or None
-        The data it is for; None for any.
+        The kind of data; None for any.
     build : callable
-        From rows, those of them to train on, and whether blurred densities are to be learned, to
-        an untrained backbone.
+        Makes an untrained backbone.  It is called with the rows, the indices of the training rows,
+        and whether the densities are blurred.
     training : TrainConfig
+        Default settings of training.
     """
 
     name: str
@@ -54,13 +55,15 @@ class Recipe:
 
 
 def _mlp(rows: Rows, train: Index, blurred: bool) -> nn.Module:
-    # Blurred densities are simple, and a narrow network learns them three times sooner.
+    # Blurred densities are simple, and a narrow network learns them three times faster.
     return MLP(rows.shape[0], 128 if blurred else 256, normalize=not blurred)
 
 
 def _single_layer(rows: Rows, train: Index, blurred: bool) -> nn.Module:
     if isinstance(rows, RaggedRows):
-        raise InputError('sequences of different lengths need another backbone; use "resnet1d".')
+        raise InputError(
+            'backbone "single-layer" cannot read sequences of different lengths; use "resnet1d".'
+        )
     return SingleLayer(rows.shape)
 
 
@@ -80,8 +83,8 @@ def _resnet1d(rows: Rows, train: Index, blurred: bool) -> nn.Module:
 def _logmel(rows: Rows, train: Index, blurred: bool) -> nn.Module:
     if rows.rate is None:
         raise InputError(
-            'backbone "logmel" needs to know how many samples there are per second; read the sound '
-            'with unsplit.data.readers.sound.Audio, or use "resnet1d".'
+            'backbone "logmel" needs to know the number of samples per second; read the sound with '
+            'unsplit.data.readers.sound.Audio, or use "resnet1d".'
         )
     return AudioNet(rows.rate)
 
@@ -106,7 +109,7 @@ RECIPES = {
 
 
 def wanted_kind(backbone: Backbone) -> str | None:
-    """The kind of data that a backbone is for, None if that is left to the data.
+    """Return the kind of data that a backbone is for; None if the data decide.
 
     Examples
     --------
@@ -118,13 +121,13 @@ def wanted_kind(backbone: Backbone) -> str | None:
     if not isinstance(backbone, str) or backbone not in RECIPES:
         raise InputError(
             f'backbone must be "auto", {", ".join(repr(name) for name in RECIPES)}, a '
-            f"torch.nn.Module or a function that makes one, got {backbone!r}."
+            f"torch.nn.Module or a function that returns one, got {backbone!r}."
         )
     return RECIPES[backbone].kind
 
 
 def recipe_for(backbone: Backbone, rows: Rows) -> Recipe:
-    """The network that was asked for, or the one for this kind of data."""
+    """Return the recipe for a backbone; for "auto", the one that suits the data."""
     if isinstance(backbone, str):
         recipe = RECIPES[default_name(rows) if backbone == "auto" else backbone]
         if recipe.kind not in (None, rows.kind):
@@ -136,7 +139,7 @@ def recipe_for(backbone: Backbone, rows: Rows) -> Recipe:
     training = TrainConfig() if rows.kind == "vectors" else DEEP
 
     def build(rows: Rows, train: Index, blurred: bool) -> nn.Module:
-        # A copy even of what a function made: it may give the same one every time.
+        # Copied even if a function made it, because it may return the same network every time.
         return without_classifier(copy.deepcopy(_network_of(backbone)))
 
     return Recipe(_name_of(backbone), None, build, training)
@@ -145,16 +148,16 @@ def recipe_for(backbone: Backbone, rows: Rows) -> Recipe:
 def _network_of(backbone: nn.Module | Callable[[], nn.Module]) -> nn.Module:
     if isinstance(backbone, nn.Module):
         return backbone
-    advice = "pass a torch.nn.Module or a function that makes one from nothing"
+    advice = "pass a torch.nn.Module, or a function without parameters that returns one"
     try:
         made = backbone()
     except TypeError as error:
         raise InputError(
-            f"backbone {_name_of(backbone)!r} could not make a network ({error}); {advice}."
+            f"backbone {_name_of(backbone)!r} did not return a network ({error}); {advice}."
         ) from error
     if not isinstance(made, nn.Module):
         raise InputError(
-            f"backbone {_name_of(backbone)!r} made something of type {type(made).__name__}; "
+            f"backbone {_name_of(backbone)!r} returned an object of type {type(made).__name__}; "
             f"{advice}."
         )
     return made
@@ -165,7 +168,7 @@ def _name_of(backbone: nn.Module | Callable[[], nn.Module]) -> str:
 
 
 def default_name(rows: Rows) -> str:
-    """The backbone that "auto" means."""
+    """Return the name of the backbone that "auto" chooses for this kind of data."""
     if rows.kind == "sequences":
         return "resnet1d" if rows.rate is None else "logmel"
     names = {
@@ -181,7 +184,10 @@ Augment = str | bool | nn.Module
 
 
 def augmentation_for(augment: Augment, rows: Rows) -> nn.Module | None:
-    """What to do to batches in training: nothing, what is safe for this kind, or as told."""
+    """Return the module that changes batches in training; None for no changes.
+
+    "auto" chooses changes that are safe for this kind of data.
+    """
     if isinstance(augment, nn.Module):
         return copy.deepcopy(augment)
     if augment is False:

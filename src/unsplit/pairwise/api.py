@@ -23,7 +23,8 @@ from unsplit.errors import InputError, SmallClusterWarning
 from unsplit.networks.build import build_network
 from unsplit.networks.losses import LOSSES
 from unsplit.networks.registry import Augment, Backbone, recipe_for, wanted_kind
-from unsplit.networks.training.loop import EpochRecord, TrainConfig
+from unsplit.networks.training.history import EpochRecord
+from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise.batch_effects import Subclusters, check_overlap, encode_batches
 from unsplit.pairwise.folds import crossfit_folds, holdout_fold
@@ -36,7 +37,7 @@ log = logging.getLogger("unsplit")
 BLURRED_STEPS = 300
 
 NOTHING_KNOWN = (
-    "nothing is known about them: their TVD and p-value are set to 1, and n_batches to 0"
+    "they cannot be compared: their TVD and p-value are set to 1, and their n_batches to 0"
 )
 
 
@@ -64,47 +65,53 @@ def pairwise_tvd(
     X : array-like, SciPy sparse matrix, list of sequences, or torch Dataset
         Observations: vectors (n, d), images (n, h, w) or (n, h, w, c), point clouds
         (n, points, 3), sequences (n, length, channels) or a list of them with different lengths,
-        counts in a sparse matrix, or any map-style Dataset.  They are standardised inside the
-        folds.
+        counts in a sparse matrix, or any map-style Dataset.  Values are standardised for you, by
+        the training observations of each fold.
     labels : array-like of shape (n,)
-        The over-clustering: integers or strings; −1 and missing values mean noise, left out.
+        The over-clustering: one integer or string per observation.  Observations with −1 or a
+        missing value are noise and are left out.
     batch : array-like of shape (n,), optional
-        Donor, run, camera or whatever else changes observations without meaning a difference:
-        clusters are compared within each batch, and the comparisons combined.
+        Donor, run, camera or any other batch of each observation, if there are batch effects.
+        Clusters are then compared within each batch, and the comparisons are averaged.
     backbone : str, torch.nn.Module or callable
-        What turns a batch into features (b, h).  "auto" chooses by the data: "mlp" for vectors,
-        "bag-of-words" for sparse matrices, "resnet18" for images, "pointnet++" for clouds,
-        "resnet1d" for sequences, "logmel" for sound; there is also "single-layer".  A module of
-        yours is copied for each fold, a function is called for each; networks of torchvision and
-        timm lose their classifier.  Inputs are standardised.
+        The network that turns a batch of observations into features (b, h).  "auto" chooses it by
+        the kind of data: "mlp" for vectors, "bag-of-words" for sparse matrices, "resnet18" for
+        images, "pointnet++" for point clouds, "resnet1d" for sequences, "logmel" for sound.
+        "single-layer" works for all of them.  Your own module is copied for each fold; a function
+        that returns a module is called once for each fold.  Networks of torchvision and timm are
+        used without their classifier.  Inputs are standardised.
     augment : "auto", False or torch.nn.Module
-        What happens to batches in training.  "auto": small shifts of images, flips and changes of
-        colour if they are photographs; jitter and dropout of points; shifts and noise in
-        sequences; nothing for vectors.
+        Random changes to the observations during training.  "auto": small shifts of images, and
+        flips and changes of colour for photographs; jitter and dropout of points; shifts and
+        noise in sequences; no change to vectors.
     training : TrainConfig, optional
-        How to train, all of it; None is what suits the backbone.  :func:`unsplit.select` finds
-        one.
+        All settings of training; None chooses those that suit the backbone.
+        :func:`unsplit.select` finds good ones for your data.
     cv : int
-        Folds of cross-fitting: every observation is scored by a network that did not see it.
+        Number of folds for cross-fitting.  Each observation is scored by a network that was not
+        trained on it.
     holdout : float, optional
-        Instead of cross-fitting, hold out this share of every cluster once, as the paper does.
+        Share of every cluster to hold out once, as in the paper, instead of cross-fitting.
     loss : {"softmax", "pairwise"}, optional
-        Class-balanced cross-entropy (the default unless ``smooth``), or the paper's balanced
-        pairwise logistic loss.  Both have the same minimiser.
+        "softmax" is class-balanced cross-entropy, "pairwise" the paper's balanced pairwise
+        logistic loss; both have the same minimiser.  None means "softmax", or "pairwise" if
+        ``blurred``.
     blurred : bool
-        Compare densities blurred by half a standard deviation, with a network whose scores do not
-        level off.  Not for TVDs, which come out too small where clusters are finely structured,
-        but to see how clusters that only touch lie to each other: the ``blurred`` of
-        :func:`unsplit.merge`.
+        Compare the clusters after blurring their densities by half a standard deviation, with a
+        network whose scores do not level off.  This shows how clusters that barely touch are
+        placed; pass the result as ``blurred`` to :func:`unsplit.merge`.  Do not use it for the
+        distances themselves: they come out too small where clusters have fine structure.
     epochs : int
-        The most epochs; training ends when the mean held-out accuracy stops improving.
+        Largest number of epochs.  Training ends earlier if the mean held-out accuracy stops
+        improving.
     device : str or torch.device
-        "auto" takes CUDA, else MPS, else the CPU.
+        "auto" uses CUDA if available, else MPS, else the CPU.
     random_state : int, Generator, RandomState or None
-        The same seed gives the same result, whatever the order of the rows and the names of the
-        clusters.  No global random state is touched.
+        The same seed gives the same result, in whatever order the rows come and whatever the
+        clusters are called.  Global random states are left alone.
     progress : bool or callable
-        Show a bar, or call this with an :class:`EpochRecord` after every epoch.
+        True shows a progress bar; a function is called with an :class:`EpochRecord` after every
+        epoch.
 
     Returns
     -------
@@ -142,7 +149,7 @@ class Settings:
             raise InputError(f"cv must be a whole number of at least 2, got {cv!r}; 5 is usual.")
         if holdout is not None and not 0 < holdout < 1:
             raise InputError(
-                f"holdout must be a share between 0 and 1, got {holdout!r}; the paper's is near "
+                f"holdout must be a share between 0 and 1, got {holdout!r}; the paper uses about "
                 "0.2."
             )
         if loss is not None and loss not in LOSSES:
@@ -154,16 +161,17 @@ class Settings:
 
     @property
     def loss_name(self) -> str:
-        """The loss, where none was chosen the one that did best."""
+        """The chosen loss, or the default for this kind of estimate."""
         return self.loss or ("pairwise" if self.blurred else "softmax")
 
     def config(self, usual: TrainConfig) -> TrainConfig:
-        """How to train a network that is usually trained so."""
+        """The settings of training, given those that suit the backbone."""
         config = replace(self.training or usual, epochs=self.epochs)
         if not self.blurred:
             return config
-        # The shape of the scores counts, not only their sign: strong decay would flatten their
-        # far ends, and A, which sees signs alone, may be content before there is a shape.
+        # Here the shape of the scores matters, not only their sign.  Strong weight decay would
+        # flatten them far from the border, and A, which sees only signs, may stop improving
+        # before the scores have found their shape.
         return replace(config, weight_decay=0.3, least_steps=BLURRED_STEPS, one_epoch=True)
 
 
@@ -175,7 +183,10 @@ def fit(
     progress: bool | Progress = False,
     batch: ArrayLike | None = None,
 ) -> Fitted:
-    """What :func:`pairwise_tvd` does, keeping the networks."""
+    """Do what :func:`pairwise_tvd` does, and keep the trained networks.
+
+    Parameters are those of :func:`pairwise_tvd`, most of them in ``settings``.
+    """
     where = choose_device(settings.device)
     rows = observations(X, where, kind_for(X, settings.backbone))
     encoded = encode_labels(labels, len(rows))
@@ -210,9 +221,9 @@ def fit(
 def subclusters_of(
     encoded: EncodedLabels, batch: ArrayLike | None, rows: Rows, consequence: str
 ) -> Subclusters:
-    """What the network is to tell apart: clusters, or clusters within batches.
+    """Return the classes that the network learns: clusters, or clusters within batches.
 
-    ``consequence`` is what follows for pairs of clusters that never meet, for the warning.
+    ``consequence`` completes the warning about pairs of clusters that share no batch.
     """
     one = np.zeros(len(rows), np.int64)
     if batch is None:
@@ -220,14 +231,17 @@ def subclusters_of(
     batches = encode_batches(batch, encoded)
     if batches.max() == 0:
         return Subclusters.cut(encoded.clusters, one)
-    # Numbered by content, so that the names of batches do not matter either.
+    # Batches are numbered by content, so that their names do not change the result.
     subclusters = Subclusters.cut(encoded.clusters, canonical_order(rows.keys, batches)[1])
     check_overlap(subclusters, encoded.cluster_ids, consequence)
     return subclusters
 
 
 def kind_for(X: Any, backbone: Backbone) -> str | None:
-    """The kind of data that the backbone calls for; networks of others know no sparse tensors."""
+    """Return the kind of data that the backbone needs; None if the data decide.
+
+    Networks from elsewhere cannot read sparse tensors, so they get dense vectors.
+    """
     if scipy.sparse.issparse(X) and backbone not in ("auto", "bag-of-words"):
         return "vectors"
     return wanted_kind(backbone)
@@ -242,7 +256,7 @@ def canonical_order(keys: np.typing.NDArray[np.uint64], clusters: Index) -> tupl
     used = np.flatnonzero(clusters >= 0)
     order = used[np.argsort(keys[used], kind="stable")]
     _, first = np.unique(clusters[order], return_index=True)
-    # Of clusters that share their smallest row, what else they hold decides.
+    # Clusters with the same first row are ordered by the rest of their content.
     rest = np.zeros(len(first), np.uint64)
     np.add.at(rest, clusters[used], scrambled(keys[used]))
     number = np.empty(len(first), np.int64)
@@ -257,7 +271,7 @@ def _check_training(training: TrainConfig, epochs: int) -> None:
         raise InputError(f"training must be an unsplit.TrainConfig or None, got {training!r}.")
     if training.epochs not in (epochs, TrainConfig.epochs):
         raise InputError(
-            f"epochs is {epochs} but training has {training.epochs}; say it once, as epochs."
+            f"epochs is {epochs} but training.epochs is {training.epochs}; set epochs only."
         )
 
 
@@ -267,8 +281,8 @@ def _check_sizes(
     n, device = len(rows), rows.device
     k, n_folds = len(encoded.cluster_ids), settings.cv if settings.holdout is None else 1
     width = 512
-    # Weights, gradient, two moments, mean and best of every head, which is kept for every batch;
-    # hit rates, distances, errors, p-values and room to work for every pair.
+    # For every head: weights, gradient, two moments, running mean and best weights, which are kept
+    # for every batch.  For every pair: hit rates, distances, errors, p-values and working space.
     n_outputs = 5 * len(subclusters.cluster) + subclusters.table.size
     heads, matrices, features = 4 * n_folds * n_outputs * width, 8 * 8 * k * k, 4 * n * width
     advice = "merge the smallest clusters first, or check that labels are clusters and not row ids"
@@ -281,8 +295,9 @@ def _check_sizes(
     if len(alone) and subclusters.n_batches == 1:
         named = ", ".join(str(name) for name in alone[:5]) + (", …" if len(alone) > 5 else "")
         warnings.warn(
-            f"{len(alone)} of {k} clusters have one observation ({named}) and cannot hold any out: "
-            "their distances are guesses from one side, flagged in `too_small`.",
+            f"{len(alone)} of {k} clusters have one observation ({named}), which cannot be "
+            "held out: their distances are rough guesses from the other cluster alone, and are "
+            "marked in `too_small`.",
             SmallClusterWarning,
             stacklevel=4,
         )
@@ -296,7 +311,7 @@ def _reporter(progress: bool | Progress) -> Iterator[Progress | None]:
     if not progress:
         yield None
         return
-    # No total: A decides when training ends.
+    # The bar has no total, because the accuracy A decides when training ends.
     with tqdm(desc="training", unit=" epochs") as bar:
 
         def tell(record: EpochRecord) -> None:

@@ -1,8 +1,8 @@
-"""Batches: clusters are compared within each, so that a batch effect is no difference.
+"""Compare clusters within batches, so that batch effects do not count as differences.
 
-The network tells *subclusters* apart, the parts of clusters in batches, and an observation of batch
-b is scored for cluster i by the output of subcluster (i, b).  Score differences of one batch are
-then log density ratios within it, whatever else differs between batches.
+The network learns to tell *subclusters* apart: the part of one cluster in one batch.  The score of
+an observation of batch b for cluster i is the output for subcluster (i, b).  Differences of such
+scores estimate log density ratios within the batch, however much the batches differ.
 """
 
 import warnings
@@ -19,14 +19,14 @@ from unsplit.errors import BatchWarning, InputError
 
 @dataclass(frozen=True, eq=False)
 class Subclusters:
-    """Clusters cut up by batch.  With one batch, subclusters are clusters.
+    """The parts of clusters in batches.  With one batch, subclusters are the clusters.
 
     Parameters
     ----------
     of_rows : ndarray of shape (n,)
         Subcluster of every row; −1 for noise.
     cluster, batch : ndarrays of shape (C,)
-        Of every subcluster that occurs, ordered by batch, then by cluster.
+        Cluster and batch of every subcluster, ordered by batch, then by cluster.
     """
 
     of_rows: Index
@@ -35,7 +35,12 @@ class Subclusters:
 
     @classmethod
     def cut(cls, clusters: Index, batches: Index) -> "Subclusters":
-        """Subclusters of rows with these clusters and batches, both numbered from 0; −1 for noise.
+        """Cut clusters by batch.
+
+        Parameters
+        ----------
+        clusters, batches : ndarrays of shape (n,)
+            Cluster and batch of every row, numbered from 0; the cluster is −1 for noise.
 
         Examples
         --------
@@ -51,7 +56,10 @@ class Subclusters:
         return cls(of_rows, occurring % k, occurring // k)
 
     def joined(self, groups: Index) -> tuple["Subclusters", Index]:
-        """Subclusters of groups of the clusters, and the new one that each old one is in."""
+        """Merge clusters into groups; the new subclusters, and where each old one went.
+
+        ``groups`` has the new cluster of each cluster, numbered from 0.
+        """
         k = int(groups.max()) + 1
         key = self.batch * k + groups[self.cluster]
         occurring, index = np.unique(key, return_inverse=True)
@@ -65,19 +73,24 @@ class Subclusters:
 
     @cached_property
     def sizes(self) -> Index:
-        """Observations of each subcluster, shape (C,)."""
+        """Number of observations in each subcluster, shape (C,)."""
         return np.bincount(self.of_rows[self.of_rows >= 0], minlength=len(self.cluster))
 
     @property
     def table(self) -> Index:
-        """Observations of each cluster in each batch, shape (B, k)."""
+        """Number of observations of each cluster in each batch, shape (B, k)."""
         table = np.zeros((self.n_batches, int(self.cluster.max()) + 1), np.int64)
         table[self.batch, self.cluster] = self.sizes
         return table
 
 
 def encode_batches(batch: ArrayLike, labels: EncodedLabels) -> Index:
-    """Turn batches into indices; rows that are noise get −1.
+    """Number the batches from 0; noise gets −1.
+
+    Parameters
+    ----------
+    batch : array-like of shape (n,)
+    labels : EncodedLabels
 
     Examples
     --------
@@ -95,8 +108,9 @@ def encode_batches(batch: ArrayLike, labels: EncodedLabels) -> Index:
     missing = is_missing(values) & inside
     if missing.any():
         raise InputError(
-            f"batch is missing (-1, NaN or empty) for {int(missing.sum())} observations, the first "
-            f"in row {int(missing.argmax())}; fill it in, or make their label noise."
+            f"batch is missing (-1, NaN or empty) for {int(missing.sum())} of {len(values)} "
+            f"observations, the first in row {int(missing.argmax())}; fill it in, or set their "
+            "labels to -1 (noise)."
         )
     comparable = values if values.dtype.kind in "iubfU" else values.astype(str)
     codes = np.full(len(values), -1, np.int64)
@@ -105,21 +119,29 @@ def encode_batches(batch: ArrayLike, labels: EncodedLabels) -> Index:
 
 
 def check_overlap(subclusters: Subclusters, names: NDArray[np.generic], consequence: str) -> None:
-    """Refuse batches in which no two clusters meet; warn of the consequence if some never do."""
-    table = np.where(
-        subclusters.table > 1, subclusters.table, 0
-    )  # one observation cannot be held out
+    """Raise an error if no two clusters share a batch; warn if some pairs do not.
+
+    Parameters
+    ----------
+    subclusters : Subclusters
+    names : ndarray of shape (k,)
+        Names of the clusters.
+    consequence : str
+        The end of the warning: what this means for such pairs.
+    """
+    # A single observation cannot be held out, so it does not count.
+    table = np.where(subclusters.table > 1, subclusters.table, 0)
     unknown = np.argwhere(np.triu(~comparable_pairs(table), 1))
     n_pairs = len(names) * (len(names) - 1) // 2
     if len(unknown) == n_pairs:
         raise InputError(
-            "no two clusters have a batch in common with two observations of each, so nothing can "
+            "no two clusters share a batch with at least two observations of each, so no pair can "
             "be compared within a batch; leave batch out, or use batches that clusters share."
         )
     if len(unknown):
         named = ", ".join(f"{names[i]}–{names[j]}" for i, j in unknown[:3])
         warnings.warn(
-            f"{len(unknown)} of {n_pairs} pairs of clusters have no batch in common with two "
+            f"{len(unknown)} of {n_pairs} pairs of clusters share no batch with at least two "
             f"observations of each ({named}{', …' if len(unknown) > 3 else ''}), so {consequence}.",
             BatchWarning,
             stacklevel=5,
@@ -127,22 +149,22 @@ def check_overlap(subclusters: Subclusters, names: NDArray[np.generic], conseque
 
 
 def comparable_pairs(counts: Index) -> NDArray[np.bool_]:
-    """Whether two clusters meet in some batch, shape (k, k), by their counts (B, k)."""
+    """Whether two clusters share a batch, shape (k, k), given their counts (B, k)."""
     return shared_batches(counts) > 0
 
 
 def shared_batches(counts: Index) -> Index:
-    """In how many batches two clusters meet, shape (k, k), by their counts (B, k)."""
+    """Number of batches that two clusters share, shape (k, k), given their counts (B, k)."""
     occurs = (counts > 0).astype(np.int64)
     return occurs.T @ occurs
 
 
 def pair_weights(counts: Index) -> Matrix:
-    """What one batch counts for every pair, n_i n_j / (n_i + n_j), by its counts (k,).
+    """Weight of one batch for every pair, n_i n_j / (n_i + n_j), given its counts (k,).
 
-    The same for both directions of a pair: a network that leans towards the larger of two
-    subclusters gains on one side what it loses on the other, and the mean over batches stays
-    without bias.
+    Both directions of a pair have the same weight.  A network that favours the larger of two
+    subclusters then gains on one side what it loses on the other, and the mean over batches is
+    unbiased.
 
     Examples
     --------
@@ -154,9 +176,10 @@ def pair_weights(counts: Index) -> Matrix:
 
 
 def effective_counts(counts: Index) -> Matrix:
-    """How many observations of i a mean over batches against j is worth, shape (k, k).
+    """Effective number of observations of i in the comparison with j, shape (k, k).
 
-    Weights v_b and n_b observations give a variance of Σ v_b² / n_b, as 1/Σ(v_b²/n_b) would.
+    A weighted mean over batches, with weights v_b that sum to 1 and n_b observations, has the
+    variance Σ v_b² / n_b: the same as a plain mean of 1 / Σ(v_b² / n_b) observations.
 
     Examples
     --------

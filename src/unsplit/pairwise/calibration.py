@@ -1,9 +1,9 @@
-"""How sure scores should be: one factor for all of them, by what was held out.
+"""Calibrate the scores: one factor for all of them, chosen on the held-out observations.
 
-Networks order observations well and are wrong about how sure they are, because they are trained to
-a limit and averaged.  Score differences are read as logarithms of density ratios, so their scale
-counts.  The factor is the one under which what was held out is most likely (Guo et al. 2017,
-"On calibration of modern neural networks").
+Networks rank observations well, but their scores are too confident or not confident enough,
+because training stops early and weights are averaged.  Score differences are used as log density
+ratios, so their scale matters.  The factor is the one with the largest likelihood of the held-out
+labels (temperature scaling: Guo et al. 2017, "On calibration of modern neural networks").
 """
 
 from dataclasses import replace
@@ -15,17 +15,17 @@ from scipy.optimize import minimize_scalar
 from unsplit.devices import device_for_sums
 from unsplit.pairwise.scores import HeldoutScores
 
-# So many observations say it well enough.
+# This many observations are enough to find the factor.
 MOST_OBSERVATIONS = 10_000
-# Beyond these the scores say nothing, or never err.
+# Bounds of the logarithm of the factor: beyond them, scores say nothing or are never wrong.
 LEAST, MOST = np.log(1 / 20), np.log(20)
 PRECISION = 0.001
 
 
 def best_factor(scores: HeldoutScores) -> float:
-    """By what to multiply scores; clusters weigh the same, whatever their size.
+    """Find the factor that calibrates the scores; 1 if nothing was held out.
 
-    1 if nothing was held out.
+    Every cluster has the same weight, whatever its size.
     """
     step = -(-len(scores.rows) // MOST_OBSERVATIONS)
     if step == 0:
@@ -33,16 +33,16 @@ def best_factor(scores: HeldoutScores) -> float:
     part = _every(scores, step)
     weights = 1 / np.maximum(part.counts.sum(axis=0), 1)
 
-    def surprise(logarithm: float) -> float:
-        return _surprise(part, float(np.exp(logarithm)), weights)
+    def cross_entropy(logarithm: float) -> float:
+        return _cross_entropy(part, float(np.exp(logarithm)), weights)
 
-    found = minimize_scalar(surprise, bounds=(LEAST, MOST), options={"xatol": PRECISION})
-    # Rounded, so that the order of sums, which names decide, changes nothing.
+    found = minimize_scalar(cross_entropy, bounds=(LEAST, MOST), options={"xatol": PRECISION})
+    # Rounded, so that the order of summation, which depends on cluster names, has no effect.
     return float(np.exp(round(float(found.x), 2)))
 
 
 def scaled(scores: HeldoutScores, factor: float) -> HeldoutScores:
-    """The scores times a factor."""
+    """Multiply all scores by a factor."""
     kind = np.float32
     return replace(
         scores,
@@ -52,7 +52,7 @@ def scaled(scores: HeldoutScores, factor: float) -> HeldoutScores:
 
 
 def _every(scores: HeldoutScores, step: int) -> HeldoutScores:
-    """Every so-many-th of the observations, whatever their order and names."""
+    """Keep one of every ``step`` observations, the same ones whatever their order and names."""
     by_content = np.argsort(scores.features[:, 0], kind="stable")
     kept = np.sort(by_content[::step])
     parts = {
@@ -62,10 +62,10 @@ def _every(scores: HeldoutScores, step: int) -> HeldoutScores:
     return replace(scores, **parts, batches=batches)
 
 
-def _surprise(
+def _cross_entropy(
     scores: HeldoutScores, factor: float, weights: np.typing.NDArray[np.float64]
 ) -> float:
-    """Mean surprise to see observations where they are."""
+    """Cross-entropy of the held-out labels, with scores multiplied by the factor."""
     device = device_for_sums()
     weight = torch.from_numpy(weights).to(device)
     total = 0.0

@@ -1,13 +1,16 @@
-"""Every divergence from the same scores.
+"""Compute divergences between all pairs of clusters from the held-out scores.
 
-Score differences estimate log density ratios, so a mean of a function of the margin over held-out
-observations of two clusters, each cluster weighing one half, is an f-divergence of the pair.
+A margin is the score of an observation for its own cluster minus its score for another cluster;
+it estimates a log density ratio.  The mean of a function of the margin over the held-out
+observations of two clusters, both with weight one half, is therefore an f-divergence of the pair.
 All results are symmetric (k, k) arrays in [0, 1] with a zero diagonal.
 
-A cluster with nothing held out counts as if every margin were zero: no evidence either way.
+A cluster without held-out observations counts as if every margin were zero: there is no evidence
+either way.
 
-With batches, pairs are compared within each batch in which both clusters were held out, and means
-are means over these batches.  Pairs without such a batch get the distance 1.
+With batches, pairs are compared within each batch in which both clusters have held-out
+observations, and the results are averaged over these batches.  Pairs without such a batch get the
+distance 1.
 """
 
 import math
@@ -20,14 +23,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from unsplit._typing import Index, Matrix
+from unsplit.devices import BLOCK_ELEMENTS, device_for_sums
 from unsplit.errors import InputError
-from unsplit.networks.training.group import BLOCK_ELEMENTS
 from unsplit.pairwise.batch_effects import pair_weights
-from unsplit.pairwise.scores import FoldScores, HeldoutScores
+from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.stratum_scores import StratumScores
 
 
 def hit(margin: Tensor) -> Tensor:
-    """1 where the own cluster wins, 1/2 for a tie: its mean is balanced accuracy."""
+    """1 if the own cluster has the higher score, 1/2 for a tie: the mean is balanced accuracy."""
     return (margin > 0).float() + (margin == 0).float() / 2
 
 
@@ -39,7 +43,7 @@ def _sech_of_half(margin: Tensor) -> Tensor:
     return 1 / torch.cosh(margin / 2)
 
 
-# name: (function of the margin, its balanced mean to the divergence)
+# name: (function of the margin, how the divergence follows from its balanced mean)
 _OF_MARGINS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Matrix], Any]]] = {
     # Total variation: sup |P(Z) − Q(Z)|.
     "tv": (hit, lambda mean: 2 * mean - 1),
@@ -52,11 +56,21 @@ _OF_MARGINS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Matrix], Any]
 }
 
 NAMES = (*_OF_MARGINS, "overlap", "auc")
-"""The divergences there are."""
+"""Names of all divergences."""
 
 
-def divergence(scores: HeldoutScores, name: str, device: torch.device) -> Matrix:
-    """The divergence called ``name`` for every pair."""
+def divergence(scores: HeldoutScores, name: str, device: torch.device | None = None) -> Matrix:
+    """Compute one divergence for every pair of clusters.
+
+    Parameters
+    ----------
+    scores : HeldoutScores
+    name : str
+        One of :data:`NAMES`.
+    device : torch.device, optional
+        None: CUDA if there is one, otherwise the CPU.
+    """
+    device = device_for_sums() if device is None else device
     if name in _OF_MARGINS:
         function, transform = _OF_MARGINS[name]
         directed = directed_means(scores, function, device)
@@ -71,7 +85,7 @@ def divergence(scores: HeldoutScores, name: str, device: torch.device) -> Matrix
 def directed_means(
     scores: HeldoutScores, function: Callable[[Tensor], Tensor], device: torch.device
 ) -> Matrix:
-    """Mean over the held-out observations of cluster i of function(z_i − z_j), at [i, j]."""
+    """Average function(z_i − z_j) over the held-out observations of cluster i, at [i, j]."""
     if scores.subclusters is None:
         return _means(scores, function, device)
     same, different = (
@@ -85,7 +99,7 @@ def directed_means(
 def mean_over_batches(
     scores: HeldoutScores, of_batch: Callable[[int], Matrix], unknown: float
 ) -> Matrix:
-    """Weighted mean of a (k, k) matrix of each batch; ``unknown`` for pairs that share none."""
+    """Average a (k, k) matrix over the batches; ``unknown`` for pairs that share no batch."""
     k = scores.n_clusters
     total, weight = np.zeros((k, k)), np.zeros((k, k))
     for batch, counts in enumerate(scores.batch_counts):
@@ -106,8 +120,8 @@ def _means(
     sums = torch.zeros(k, k, dtype=torch.float64, device=device)
     for block, clusters in scores.blocks(device, batch):
         own = block.gather(1, clusters[:, None])
-        # Rows come ordered by cluster: summing runs, unlike index_add, is exact and repeatable
-        # on a GPU too.
+        # Rows are ordered by cluster, so runs can be summed: unlike index_add, this gives the
+        # same sums every time, also on a GPU.
         present, lengths = torch.unique_consecutive(clusters, return_counts=True)
         sums[present] += torch.segment_reduce(function(own - block), "sum", lengths=lengths)
     counts = torch.from_numpy(_counts(scores, batch)).to(device)
@@ -121,7 +135,7 @@ def _counts(scores: HeldoutScores, batch: int | None) -> Index:
 
 
 def overlap_distance(scores: HeldoutScores, device: torch.device) -> Matrix:
-    """1 − ⟨p_i, p_j⟩ / √(⟨p_i, p_i⟩⟨p_j, p_j⟩), before it is cut off."""
+    """1 − ⟨p_i, p_j⟩ / √(⟨p_i, p_i⟩⟨p_j, p_j⟩), not yet limited to [0, 1]."""
     if scores.subclusters is None:
         return 1 - _cosine(inner_products(scores, device))
     return mean_over_batches(
@@ -130,10 +144,10 @@ def overlap_distance(scores: HeldoutScores, device: torch.device) -> Matrix:
 
 
 def inner_products(scores: HeldoutScores, device: torch.device, batch: int | None = None) -> Matrix:
-    """⟨p_i, p_j⟩ over all held-out observations, each cluster weighing the same.
+    """Inner products ⟨p_i, p_j⟩ of the densities, estimated from all held-out observations.
 
-    With π the softmax of the scores this is the mean of π_i π_j.  It uses every observation, not
-    only those of clusters i and j.
+    With π the softmax of the scores, this is the mean of π_i π_j, in which every cluster has the
+    same weight.  It uses all observations, not only those of clusters i and j.
     """
     k = scores.n_clusters
     total = torch.zeros(k, k, dtype=torch.float64, device=device)
@@ -144,38 +158,40 @@ def inner_products(scores: HeldoutScores, device: torch.device, batch: int | Non
     return total.cpu().numpy()
 
 
-def rank_sums(scores: HeldoutScores, device: torch.device) -> Matrix:
-    """Mann–Whitney U of z_i − z_j between the clusters of each pair, summed over the strata.
+def rank_sums(scores: HeldoutScores, device: torch.device | None = None) -> Matrix:
+    """Compute the Mann–Whitney U of every pair (i, j), summed over the strata.
 
-    Within a stratum, U counts the pairs (a of i, b of j) with a above b, ties one half.
+    Within a stratum, observations of i are compared with observations of j by the score
+    difference z_i − z_j.  U counts how often that of i is higher; a tie counts one half.
     """
+    device = device_for_sums() if device is None else device
     k = scores.n_clusters
     U = torch.zeros(k, k, dtype=torch.float64, device=device)
-    for fold in scores.on(device):
-        own = torch.cat([z.gather(1, c[:, None]).squeeze(1) for z, c in fold.blocks()])
+    for stratum in scores.on(device):
+        own = torch.cat([z.gather(1, c[:, None]).squeeze(1) for z, c in stratum.blocks()])
         step = max(1, BLOCK_ELEMENTS // (8 * max(k, len(own))))
         for first in range(0, k, step):
             some = slice(first, min(first + step, k))
-            U[some] += _fold_rank_sums(fold, own, some)
+            U[some] += _stratum_rank_sums(stratum, own, some)
     return ((U + U.T) / 2).cpu().numpy()
 
 
-def _fold_rank_sums(fold: FoldScores, own: Tensor, some: slice) -> Tensor:
-    """U between clusters ``some`` and all clusters, in one stratum."""
-    k, n_some, device = len(fold.bias), some.stop - some.start, own.device
+def _stratum_rank_sums(stratum: StratumScores, own: Tensor, some: slice) -> Tensor:
+    """Compute U between the clusters ``some`` and all clusters, in one stratum."""
+    k, n_some, device = len(stratum.bias), some.stop - some.start, own.device
     result = torch.zeros(n_some, k, dtype=torch.float64, device=device)
     bounds = torch.tensor([some.start, some.stop], device=device)
-    start, stop = torch.searchsorted(fold.clusters, bounds).tolist()
+    start, stop = torch.searchsorted(stratum.clusters, bounds).tolist()
     if start == stop:
         return result
     mine = slice(start, stop)
-    local = fold.clusters[mine] - some.start
-    # z_i − z_j of the observations of j (below), and of those of i (above), for i in some.
-    below = fold.of(slice(None), some).T - own
-    above = own[mine][:, None] - fold.of(mine, slice(None))
-    pair_below = torch.arange(n_some, device=device)[:, None] * k + fold.clusters
+    local = stratum.clusters[mine] - some.start
+    # z_i − z_j for i in some: of the observations of j (below), and of those of i (above).
+    below = stratum.of(slice(None), some).T - own
+    above = own[mine][:, None] - stratum.of(mine, slice(None))
+    pair_below = torch.arange(n_some, device=device)[:, None] * k + stratum.clusters
     pair_above = local[:, None] * k + torch.arange(k, device=device)
-    # Order by pair, then value, in one integer key, so that all pairs are counted by one search.
+    # One integer key orders by pair, then by value, so that one search counts all pairs.
     values = torch.cat([below.flatten(), above.flatten()])
     _, rank = torch.unique(values, return_inverse=True)
     key = torch.cat([pair_below.flatten(), pair_above.flatten()]) * len(values) + rank
@@ -193,7 +209,7 @@ def _fold_rank_sums(fold: FoldScores, own: Tensor, some: slice) -> Tensor:
 def _area(scores: HeldoutScores, device: torch.device) -> Matrix:
     n_pairs = np.einsum("fi,fj->ij", scores.counts, scores.counts).astype(float)
     U = rank_sums(scores, device)
-    # Without batches, a cluster with nothing held out is a coin toss.
+    # Without batches, a cluster without held-out observations counts as a coin toss.
     unknown = 0.5 if scores.subclusters is None else 1.0
     return np.where(n_pairs > 0, U / np.maximum(n_pairs, 1), unknown)
 

@@ -1,26 +1,39 @@
-"""Splits of the observations: trained on, watched, and held out."""
+"""Split observations into those for training, for choosing the epoch (watched) and held out."""
 
 import numpy as np
 
 from unsplit._typing import Index
 from unsplit.networks.training.sampling import Fold
 
-# With fewer clusters than this, cross-fitting sets rows aside for choosing the epoch.
+# With fewer clusters than this, cross-fitting sets training rows aside to choose the epoch.
 FEW_CLUSTERS = 4
 
 
 def crossfit_folds(clusters: Index, n_folds: int, rng: np.random.Generator) -> list[Fold]:
-    """K folds stratified by cluster; every observation is tested once.
+    """Make K folds, stratified by cluster, in which every observation is tested once.
 
     The members of a cluster are dealt to the folds in turn, starting where the last cluster
-    stopped, so fold sizes differ by at most one and a cluster smaller than ``n_folds`` is tested
-    in as many folds as it has members.  A cluster of one is always trained on, never tested: its
-    score would come from a network that never saw it.
+    stopped.  Fold sizes thus differ by at most one, and a cluster smaller than ``n_folds`` is
+    tested in as many folds as it has members.  A cluster of one observation is always in the
+    training rows and never tested, because its score would come from a network that never saw it.
 
-    A network is watched on its fold's test rows, because *its* epoch is chosen by the other folds
-    (:class:`unsplit.networks.training.loop.Stopping`).  With few clusters that would still favour
-    the pairs that are counted, so, if they are large enough, a share of the training rows is
-    watched instead.
+    The accuracy of a network is watched on the test rows of its fold; this is safe because its
+    epoch is chosen by the *other* folds (:class:`unsplit.networks.training.loop.Stopping`).  With
+    few clusters that could still favour the tested pairs, so a share of the training rows is
+    watched instead, if the clusters are large enough.
+
+    Parameters
+    ----------
+    clusters : ndarray of shape (n,)
+        Cluster of every row, numbered from 0.
+    n_folds : int
+    rng : numpy.random.Generator
+
+    Examples
+    --------
+    >>> folds = crossfit_folds(np.repeat([0, 1, 2, 3], 3), 3, np.random.default_rng(0))
+    >>> [fold.test.tolist() for fold in folds]  # one of every cluster in each fold
+    [[2, 3, 8, 11], [1, 4, 6, 10], [0, 5, 7, 9]]
     """
     order = _shuffled_by_cluster(clusters, rng)
     order = order[np.bincount(clusters)[clusters[order]] > 1]
@@ -37,17 +50,23 @@ def crossfit_folds(clusters: Index, n_folds: int, rng: np.random.Generator) -> l
 
 
 def watch_inside(fold: Fold, clusters: Index, rng: np.random.Generator) -> Fold:
-    """The same test rows, but a fifth of the training rows watched instead of them."""
+    """Watch a fifth of the training rows instead of the test rows."""
     inner = holdout_fold(clusters[fold.train], 0.2, rng)
     kept = np.concatenate([inner.train, inner.watch])
     return Fold(train=fold.train[kept], watch=fold.train[inner.test], test=fold.test)
 
 
 def holdout_fold(clusters: Index, fraction: float, rng: np.random.Generator) -> Fold:
-    """One split: ``fraction`` of every cluster to test, as much of the rest to watch.
+    """Make one split: test ``fraction`` of every cluster, and watch the same share of the rest.
 
-    At least one observation of each cluster stays in training, and one goes to the test before
-    any is watched.
+    At least one observation of each cluster stays in the training rows, and a cluster has a test
+    row before it has a watched one.
+
+    Examples
+    --------
+    >>> fold = holdout_fold(np.repeat([0, 1], 5), 0.2, np.random.default_rng(0))
+    >>> len(fold.train), len(fold.watch), len(fold.test)
+    (6, 2, 2)
     """
     order = _shuffled_by_cluster(clusters, rng)
     sizes = np.bincount(clusters)

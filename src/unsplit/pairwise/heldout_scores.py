@@ -1,4 +1,4 @@
-"""Trained networks and what they say about observations they have not seen."""
+"""Train networks and score observations that they were not trained on."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,8 @@ from unsplit.data.rows.base import Rows
 from unsplit.devices import device_for_sums
 from unsplit.networks.build import with_merged_outputs
 from unsplit.networks.training.group import Group, Network, refuse_gaps
-from unsplit.networks.training.loop import EpochRecord, History, TrainConfig, train
+from unsplit.networks.training.history import EpochRecord, History
+from unsplit.networks.training.loop import TrainConfig, train
 from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.batch_effects import Subclusters, comparable_pairs
@@ -26,16 +27,17 @@ from unsplit.randomness import generator_of, private_randomness
 
 Progress = Callable[[EpochRecord], None]
 
-# Merged outputs start close to where they should be; a few passes settle the rest.
+# Merged outputs start close to their best weights, so a few epochs are enough.
 WARM_EPOCHS = 10
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Networks that were trained, on what, and the estimate they gave.
+    """Trained networks, the data they were trained on, and the estimate they gave.
 
-    ``clusters`` numbers rows as the networks do; ``names`` turns that into ``subclusters``, which
-    are in the order of ``result.cluster_ids`` and, if there are batches, of those.
+    ``clusters`` has the number of the network output for every row; ``names`` turns these numbers
+    into those of ``subclusters``, which are ordered by batch, then by cluster as in
+    ``result.cluster_ids``.
     """
 
     rows: Rows
@@ -50,17 +52,18 @@ class Fitted:
 
     @property
     def scorer(self) -> "Scorer":
-        """What is needed to judge new observations, without the old ones."""
+        """The networks, ready to score new observations; the training data are not kept."""
         shares = self.subclusters.sizes / self.result.sizes[self.subclusters.cluster]
         subclusters = self.subclusters.cluster[self.names], np.log(shares[self.names])
         return Scorer(self.networks, *subclusters, self.rows.first(1), self.result.temperature)
 
     @torch.no_grad()
     def homes(self) -> Index:
-        """Where the networks put clusters that could hold nothing out, shape (k,).
+        """For each cluster that is too small to hold anything out, the cluster it belongs to.
 
-        The cluster of at least two to which the networks give more than half of the probability,
-        all of such clusters weighing the same; −1 if there is none, and for all other clusters.
+        This is the larger cluster to which the networks give more than half of the probability,
+        if all larger clusters are equally likely at first.  Shape (k,); −1 if there is no such
+        cluster, and for all clusters that are large enough.
         """
         result = self.result
         homes = np.full(result.n_clusters, -1, np.int64)
@@ -82,9 +85,13 @@ class Fitted:
         return homes
 
     def merged(self, groups: Index, random_state: object) -> "Fitted":
-        """Join clusters and train on from the present weights for a few epochs.
+        """Merge clusters and continue training from the present weights for a few epochs.
 
-        ``groups`` has the new cluster of each of ``result.cluster_ids``, numbered from 0.
+        Parameters
+        ----------
+        groups : ndarray of shape (k,)
+            The new cluster of each of ``result.cluster_ids``, numbered from 0.
+        random_state : int, Generator, RandomState or None
         """
         rng = generator_of(random_state)
         subclusters, cell_of = self.subclusters.joined(groups)
@@ -109,10 +116,11 @@ class Fitted:
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """Networks for new observations, which are measured as those in ``like`` were.
+    """Networks that score new observations of the same kind as those in ``like``.
 
-    Each output belongs to a cluster, and holds a share of it, given as a logarithm.  Scores are
-    divided by the ``temperature``, as the held-out ones were.
+    Output c of a network belongs to cluster ``clusters[c]`` and stands for a share of it, whose
+    logarithm is ``log_shares[c]``.  Scores are divided by the ``temperature`` to calibrate them,
+    as the held-out scores were.
     """
 
     networks: list[Network]
@@ -123,10 +131,11 @@ class Scorer:
 
     @torch.no_grad()
     def log_posterior(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Log-probability of each cluster, all weighing the same; mean over the networks.
+        """Log posterior of each cluster, averaged over the networks, shape (n, k).
 
-        A cluster's density is the mixture of those it has in the batches, whose sizes count.
-        Shape (n, k), in the order of ``PairwiseTVD.cluster_ids``.
+        All clusters have the same prior.  With batches, the density of a cluster is the mixture of
+        its densities in the batches, weighted by size.  Columns are in the order of
+        ``PairwiseTVD.cluster_ids``.
         """
         new = self.like.another(X)
         index = np.arange(len(new))
@@ -140,7 +149,7 @@ class Scorer:
         return total / len(self.networks)
 
     def _of_clusters(self, scores: Tensor) -> Tensor:
-        """Log-probabilities (n, k) of clusters from scores of outputs."""
+        """Turn scores of the outputs into log posteriors (n, k) of the clusters."""
         k = int(self.clusters.max()) + 1
         clusters = torch.from_numpy(self.clusters).to(scores.device)
         if len(clusters) == k:
@@ -160,9 +169,9 @@ def heldout_scores(
     on_epoch: Progress | None = None,
     names: Index | None = None,
 ) -> tuple[HeldoutScores, History]:
-    """Train one network per fold and score each fold's ``test`` rows with it.
+    """Train one network per fold and use it to score the ``test`` rows of its fold.
 
-    The scores call cluster c ``names[c]``, if there are names.
+    In the scores, output c of the networks is cluster ``names[c]``; by default, cluster c.
     """
     on_device = torch.from_numpy(clusters).to(next(networks[0].parameters()).device)
     history = train(networks, rows, on_device, folds, config, rng, on_epoch)
@@ -177,9 +186,9 @@ def scores_of(
     tests: Sequence[Index],
     names: Index,
 ) -> HeldoutScores:
-    """Score for every network the rows that it is tested on."""
+    """Score the test rows of every network."""
     device = next(networks[0].parameters()).device
-    # In their last order from the start: of many observations, a second copy would be a lot.
+    # Sorted before and not after scoring, because sorting would copy all features.
     tests = [test[np.lexsort((test, names[clusters[test]]))] for test in tests]
     test_rows = np.concatenate(tests)
     features = np.empty((len(test_rows), networks[0].head.in_features), np.float32)
@@ -198,9 +207,10 @@ def scores_of(
 
 
 def within_batches(scores: HeldoutScores, subclusters: Subclusters) -> HeldoutScores:
-    """Scores for clusters from scores for subclusters: an observation's are those of its own batch.
+    """Turn scores for subclusters into scores for clusters.
 
-    Subclusters are ordered by batch, then by cluster, so rows are in their order already.
+    The scores of an observation are those for the subclusters of its own batch.  Subclusters are
+    ordered by batch, then by cluster, so rows need not be sorted again.
     """
     if subclusters.n_batches == 1:
         return scores
@@ -227,10 +237,10 @@ def within_batches(scores: HeldoutScores, subclusters: Subclusters) -> HeldoutSc
 def accuracy_within_batches(
     group: Group, rows: Rows, subclusters: Subclusters
 ) -> NDArray[np.float64]:
-    """A of each network's mean weights on its fold's ``watch`` rows, compared within batches.
+    """Mean pairwise accuracy A of each network on its ``watch`` rows, compared within batches.
 
-    It is the ``mean_accuracy`` of the estimate that these networks would give.  They number
-    clusters as ``subclusters`` does.
+    It is the ``mean_accuracy`` of the estimate that the networks would give with their averaged
+    weights.  Their outputs are numbered as ``subclusters``.
     """
     names = np.arange(len(subclusters.cluster))
     found = []
@@ -246,7 +256,7 @@ def accuracy_within_batches(
 def summarize(
     scores: HeldoutScores, subclusters: Subclusters, history: History, labels: EncodedLabels
 ) -> PairwiseTVD:
-    """Make scores as sure as they should be, and count the hits of all pairs."""
+    """Calibrate the scores and compute the hit rates of all pairs."""
     factor = best_factor(scores)
     scores = within_batches(scaled(scores, factor), subclusters)
     return PairwiseTVD(

@@ -1,8 +1,12 @@
-"""The waist of the hourglass: what is known about every pair of clusters."""
+"""The estimate for all pairs of clusters: what networks make, and what merging and plots use.
+
+NumPy only; torch is imported when something must be computed from the scores.
+"""
 
 import os
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,12 +14,10 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.saving import load_arrays, save_arrays
-from unsplit.devices import device_for_sums
 from unsplit.errors import InputError
-from unsplit.networks.training.loop import History
+from unsplit.networks.training.history import History
 from unsplit.pairwise import batch_effects as batches
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.divergences import divergence, rank_sums
 from unsplit.pairwise.scores import HeldoutScores
 
 FORMAT = "unsplit.PairwiseTVD/2"
@@ -23,28 +25,36 @@ FORMAT = "unsplit.PairwiseTVD/2"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PairwiseTVD:
-    """Total variation distances between all pairs of clusters, and how sure we are of them.
+    """Total variation distances between all pairs of clusters, with errors and p-values.
 
-    TVD here lies in [0, 1]: 0 for clusters that cannot be told apart, 1 for clusters that do not
-    overlap.  It is *half* the δ of Reiser et al. (2019), who let it run to 2.
+    The TVD lies in [0, 1]: 0 for clusters that cannot be told apart, 1 for clusters that do not
+    overlap.  It is *half* the δ of Reiser et al. (2019), which lies in [0, 2].
 
     Parameters
     ----------
     cluster_ids : ndarray of shape (k,)
-        The clusters' names as given, sorted.  All (k, k) arrays are in this order.
+        The names of the clusters, sorted.  All (k, k) arrays are in this order.
     sizes, n_heldout : ndarrays of shape (k,)
-        Observations of each cluster, and how many of them were held out and counted.
+        Number of observations in each cluster, and how many of them were held out.
     hit_rate : ndarray of shape (k, k)
-        At [i, j] the share of held-out observations of i that the network scores higher for i
+        At [i, j], the share of the held-out observations of cluster i that score higher for i
         than for j; ties count one half.  With batches, the mean over those that i and j share.
     scores : HeldoutScores
-        The held-out scores; every divergence and test is computed from them when asked for.
+        The held-out scores, from which divergences and p-values are computed when needed.
     history : History
-        The course of training.
+        How training went.
     n_noise : int
-        Observations left out because their label was −1 or missing.
+        Number of observations that were left out because their label was −1 or missing.
     temperature : float
-        By what the networks' own scores were divided to make them as sure as they should be.
+        The networks' scores were divided by this to calibrate them.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+    >>> bool(result.tvd[0, 1] > 0.9)
+    True
     """
 
     cluster_ids: NDArray[Any]
@@ -72,19 +82,19 @@ class PairwiseTVD:
 
     @property
     def too_small(self) -> NDArray[np.bool_]:
-        """Clusters that could not hold anything out, shape (k,).
+        """Whether a cluster is too small to hold any observation out, shape (k,).
 
-        Their side of each pair counts as a coin toss, their intervals span all that is possible
-        and their p-values are 1.
+        Its side of each pair counts as a coin toss, its intervals cover all possible values and
+        its p-values are 1.
         """
         return self.n_heldout == 0
 
     @cached_property
     def n_batches(self) -> Index:
-        """In how many batches each pair is compared, shape (k, k); 1 without batches.
+        """Number of batches in which each pair is compared, shape (k, k); 1 without batches.
 
-        Nothing is known about pairs with 0: their distances and p-values are 1, and their
-        intervals span all that is possible.
+        Pairs with 0 cannot be compared: their distances and p-values are 1, and their intervals
+        cover all possible values.
         """
         scores, k = self.scores, self.n_clusters
         if scores.subclusters is None:
@@ -93,19 +103,19 @@ class PairwiseTVD:
 
     @property
     def comparable(self) -> NDArray[np.bool_]:
-        """Pairs about which something is known, shape (k, k)."""
+        """Whether the two clusters of a pair could be compared, shape (k, k)."""
         if self.scores.subclusters is None:
             return np.ones(self.hit_rate.shape, bool)
         return self.n_batches > 0
 
     @cached_property
     def balanced_accuracy(self) -> Matrix:
-        """Held-out balanced accuracy of every pair's classifier, 1/2 on the diagonal."""
+        """Held-out balanced accuracy of the classifier of each pair, 1/2 on the diagonal."""
         return _frozen(stats.balanced_accuracy(self.hit_rate))
 
     @cached_property
     def tvd(self) -> Matrix:
-        """Total variation distance, 2·BA − 1, cut off below zero."""
+        """Total variation distance, 2·BA − 1 for the balanced accuracy BA; never below zero."""
         return _frozen(np.clip(2 * self.balanced_accuracy - 1, 0.0, 1.0))
 
     @cached_property
@@ -117,40 +127,68 @@ class PairwiseTVD:
 
     @cached_property
     def p_value(self) -> Matrix:
-        """One-sided p-value of "same distribution" (rank-sum test on the score difference)."""
-        U = rank_sums(self.scores, device_for_sums())
+        """One-sided p-values, small where two clusters differ; shape (k, k).
+
+        The hypothesis is that both clusters come from the same distribution; the test is the
+        rank-sum test on the difference of the two scores.
+        """
+        U = _divergences().rank_sums(self.scores)
         return _frozen(stats.rank_sum_p_value(U, self.scores.counts, self.scores.n_folds))
 
     @cached_property
     def p_adjusted(self) -> Matrix:
-        """``p_value`` adjusted for all pairs by Benjamini and Hochberg."""
+        """``p_value``, adjusted for the number of pairs by Benjamini and Hochberg's method."""
         return _frozen(stats.adjust_for_pairs(self.p_value))
 
     @cached_property
     def mean_accuracy(self) -> float:
-        """A(D): balanced accuracy averaged over all pairs that could be compared.
+        """Balanced accuracy averaged over all pairs that could be compared: the paper's A(D).
 
-        Needs no ground truth.
+        It needs no ground truth.
         """
         comparable = None if self.scores.subclusters is None else self.comparable
         return stats.mean_accuracy(self.balanced_accuracy, comparable)
 
     def divergence(self, name: str = "tv") -> Matrix:
-        """A distance in [0, 1] for every pair, from the same scores.
+        """Compute another distance in [0, 1] for every pair, from the same scores.
 
         Parameters
         ----------
         name : {"tv", "lecam", "js", "hellinger", "overlap", "auc"}
+            Total variation, Le Cam, Jensen–Shannon, Hellinger, one minus the cosine of the
+            densities, or 2·AUC − 1.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> bool(result.divergence("auc")[0, 1] > 0.9)
+        True
         """
         if name == "tv":
             return self.tvd
         computed: dict[str, Matrix] = self.__dict__.setdefault("_divergences", {})
         if name not in computed:
-            computed[name] = _frozen(divergence(self.scores, name, device_for_sums()))
+            computed[name] = _frozen(_divergences().divergence(self.scores, name))
         return computed[name]
 
     def reordered(self, order: Index) -> "PairwiseTVD":
-        """The same estimate with its clusters in another order."""
+        """Return the same estimate with its clusters in another order.
+
+        Parameters
+        ----------
+        order : ndarray of shape (k,)
+            Positions of the clusters in the new order.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result.reordered(np.array([1, 0])).cluster_ids
+        array([1, 0])
+        """
         return PairwiseTVD(
             cluster_ids=self.cluster_ids[order],
             sizes=self.sizes[order],
@@ -163,13 +201,27 @@ class PairwiseTVD:
         )
 
     def confidence_interval(self, level: float = 0.95) -> tuple[Matrix, Matrix]:
-        """Lower and upper ends of an interval for the TVD the classifiers attain.
+        """Compute confidence intervals for the TVD; lower and upper ends, each of shape (k, k).
 
-        The classifiers can only be worse than the best possible ones, so the true TVD may lie
-        above, and is below the lower end no more often than the level says.
+        The network may miss differences but cannot invent them, so the true TVD can lie above
+        the interval; it lies below no more often than the level allows.
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> low, high = result.confidence_interval(0.9)
+        >>> bool(low[0, 1] <= result.tvd[0, 1] <= high[0, 1])
+        True
         """
         if not 0 < level < 1:
-            raise InputError(f"level must lie between 0 and 1, got {level}; 0.95 is usual.")
+            raise InputError(f"level must be between 0 and 1, got {level}; 0.95 is usual.")
         n_folds = self.scores.n_folds
         hit_rate = stats.at_least_chance(self.hit_rate)
         low, high = stats.accuracy_interval(hit_rate, self._counted, level, n_folds)
@@ -179,7 +231,21 @@ class PairwiseTVD:
         return ends[0], ends[1]
 
     def table(self, level: float = 0.95) -> dict[str, NDArray[Any]]:
-        """One row per pair by column, closest pair first; ready for a data frame or a file."""
+        """List all pairs, closest first: a dict of columns with one entry per pair.
+
+        Parameters
+        ----------
+        level : float
+            Level of the confidence intervals in the columns ``low`` and ``high``.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> list(result.table())[:5]
+        ['cluster_a', 'cluster_b', 'tvd', 'low', 'high']
+        """
         i, j = np.triu_indices(self.n_clusters, 1)
         order = np.argsort(self.balanced_accuracy[i, j], kind="stable")
         i, j = i[order], j[order]
@@ -200,7 +266,7 @@ class PairwiseTVD:
         } | self._of_batches(i, j)
 
     def _of_batches(self, i: Index, j: Index) -> dict[str, NDArray[Any]]:
-        """Columns of the table that batches change: what was held out where the two meet."""
+        """Columns that differ with batches: held-out observations in the batches of both."""
         if self.scores.subclusters is None:
             return {}
         counts = self.scores.batch_counts
@@ -208,7 +274,13 @@ class PairwiseTVD:
         return {"n_a": met[i, j], "n_b": met[j, i], "n_batches": self.n_batches[i, j]}
 
     def to_frame(self, level: float = 0.95) -> Any:
-        """:meth:`table` as a pandas DataFrame."""
+        """Return :meth:`table` as a pandas DataFrame.
+
+        Parameters
+        ----------
+        level : float
+            Level of the confidence intervals.
+        """
         try:
             import pandas as pd
         except ImportError:
@@ -216,19 +288,43 @@ class PairwiseTVD:
         return pd.DataFrame(self.table(level))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one .npz file, without pickle; an older file is replaced whole."""
+        """Write everything to one .npz file, without pickle; an existing file is replaced.
+
+        p-values are written if they have been computed, so that they need not be computed again.
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Examples
+        --------
+        >>> import tempfile, unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> path = tempfile.mkdtemp() + "/distances.npz"
+        >>> result.save(path)
+        >>> bool((PairwiseTVD.load(path).tvd == result.tvd).all())
+        True
+        """
         arrays = {name: getattr(self, name) for name in _OWN}
         scores = {f"scores.{name}": getattr(self.scores, name) for name in (*_SCORES, *_BATCHES)}
         arrays |= {name: array for name, array in scores.items() if array is not None}
         arrays |= {f"history.{name}": getattr(self.history, name) for name in _HISTORY}
+        if "p_value" in self.__dict__:
+            arrays["p_value"] = self.p_value
         meta = {"n_noise": self.n_noise, "temperature": self.temperature}
         save_arrays(path, FORMAT, meta, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PairwiseTVD":
-        """Read what :meth:`save` wrote."""
+        """Read a file that :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : str or path-like
+        """
         meta, content = load_arrays(path, FORMAT)
-        return cls(
+        result = cls(
             **{name: content[name] for name in _OWN},
             scores=HeldoutScores(
                 **{name: content[f"scores.{name}"] for name in _SCORES},
@@ -239,10 +335,13 @@ class PairwiseTVD:
             n_noise=meta["n_noise"],
             temperature=meta.get("temperature", 1.0),
         )
+        if "p_value" in content:
+            result.__dict__["p_value"] = _frozen(content["p_value"])
+        return result
 
     @cached_property
     def _counted(self) -> Index | Matrix:
-        """Held-out observations that errors and intervals go by: of clusters (k,) or pairs."""
+        """Numbers of held-out observations for errors and intervals: per cluster or per pair."""
         if self.scores.subclusters is None:
             return self.n_heldout
         return batches.effective_counts(self.scores.batch_counts)
@@ -253,9 +352,9 @@ class PairwiseTVD:
         extras = (
             "" if self.scores.subclusters is None else f" within {self.scores.n_batches} batches"
         )
-        extras += f", {self.n_noise:,} noise left out" if self.n_noise else ""
+        extras += f", {self.n_noise:,} noise observations left out" if self.n_noise else ""
         if self.too_small.any():
-            extras += f", {int(self.too_small.sum())} clusters too small to hold out"
+            extras += f", {int(self.too_small.sum())} clusters too small to hold one out"
         return (
             f"PairwiseTVD: {k:,} clusters, {k * (k - 1) // 2:,} pairs, "
             f"{int(self.n_heldout.sum()):,} of {int(self.sizes.sum()):,} held out{folds}{extras}\n"
@@ -263,7 +362,7 @@ class PairwiseTVD:
         )
 
     def _closest_pairs(self, n: int) -> str:
-        """The n closest pairs in words, without listing all of them."""
+        """Describe the n closest pairs in words."""
         accuracy = np.where(np.tri(self.n_clusters, dtype=bool), np.inf, self.balanced_accuracy)
         n = min(n, self.n_clusters * (self.n_clusters - 1) // 2)
         first = np.argpartition(accuracy, n - 1, axis=None)[:n]
@@ -277,6 +376,17 @@ _OWN = ("cluster_ids", "sizes", "n_heldout", "hit_rate")
 _SCORES = ("features", "weights", "bias", "clusters", "folds", "rows")
 _BATCHES = ("batches", "subclusters")
 _HISTORY = ("epoch", "loss", "accuracy", "seconds", "kept_epoch")
+
+
+def _divergences() -> ModuleType:
+    """The module that computes from the scores.
+
+    It is the only thing here that needs torch, so it is imported when first used: results can be
+    loaded, printed and plotted without torch.
+    """
+    from unsplit.pairwise import divergences
+
+    return divergences
 
 
 def _frozen(array: Matrix) -> Matrix:

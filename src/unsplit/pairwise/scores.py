@@ -1,44 +1,47 @@
-"""Held-out scores of all observations for all clusters, stored as what they are made of."""
+"""Held-out scores of all observations for all clusters, stored as features and weights."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unsplit._typing import Index
-from unsplit.networks.training.group import BLOCK_ELEMENTS
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from unsplit.pairwise.stratum_scores import StratumScores
 
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class HeldoutScores:
-    """Scores z = features · weightsᵀ + bias, never as one n × k matrix unless asked for.
+    """The scores z = features · weightsᵀ + bias, stored as these three parts.
 
-    With h features, n·h + K·k·h numbers stand for n·k, which is what keeps a large k affordable.
-    Rows are ordered by stratum, then by cluster.  A stratum is a fold or, where clusters are
-    compared within batches, one batch of a fold: fold · B + batch.  Only scores of one stratum can
-    be compared.
+    With h features, the parts take n·h + K·k·h numbers and not n·k, so that many clusters fit into
+    memory.  Rows are ordered by stratum, then by cluster.  A stratum is a fold or, if there are
+    batches, one batch of a fold, with the number fold · B + batch.  Scores can only be compared
+    within a stratum.
 
     Parameters
     ----------
     features : ndarray of shape (m, h)
-        Of the held-out observations, each from the network that did not see it.
+        Features of the held-out observations, from the network that was not trained on them.
     weights, bias : ndarrays of shape (S, k, h) and (S, k)
-        The heads of the S strata; without batches those of the K folds.  A cluster that does not
-        occur in a batch has the bias −∞ there: it has no density.
+        Last layer of the network of each stratum; without batches, of each of the K folds.  A
+        cluster that does not occur in a batch has the bias −∞ there, because its density is zero.
     clusters, folds, rows : ndarrays of shape (m,)
         Cluster index, fold, and row in the data of each held-out observation.
     batches : ndarray of shape (m,), optional
         Batch of each held-out observation.
     subclusters : ndarray of shape (B, k), optional
-        Observations of each cluster in each batch, held out or not.
+        Number of observations of each cluster in each batch, held out or not.
     """
 
     features: Floats
@@ -52,7 +55,7 @@ class HeldoutScores:
 
     @property
     def n_batches(self) -> int:
-        """Number of batches, B; 1 where there are none."""
+        """Number of batches, B; 1 without batches."""
         return 1 if self.subclusters is None else len(self.subclusters)
 
     @property
@@ -72,17 +75,32 @@ class HeldoutScores:
 
     @cached_property
     def counts(self) -> Index:
-        """Held-out observations of each cluster in each stratum, shape (S, k)."""
+        """Number of held-out observations of each cluster in each stratum, shape (S, k)."""
         flat = np.bincount(self.strata * self.n_clusters + self.clusters, minlength=self.bias.size)
         return flat.reshape(self.bias.shape)
 
     @property
     def batch_counts(self) -> Index:
-        """Held-out observations of each cluster in each batch, shape (B, k)."""
+        """Number of held-out observations of each cluster in each batch, shape (B, k)."""
         return self.counts.reshape(self.n_folds, self.n_batches, -1).sum(axis=0)
 
-    def on(self, device: torch.device, batch: int | None = None) -> Iterator["FoldScores"]:
-        """The strata that have observations, of one batch or all, one at a time on ``device``."""
+    def on(
+        self, device: "str | torch.device" = "cpu", batch: int | None = None
+    ) -> Iterator["StratumScores"]:
+        """Yield the strata that have observations, one at a time, as tensors.
+
+        Parameters
+        ----------
+        device : str or torch.device
+        batch : int, optional
+            Only the strata of this batch; None for all.
+        """
+        # Torch is imported only here, where stored scores become tensors: everything else about
+        # an estimate can be loaded and used without it.
+        import torch
+
+        from unsplit.pairwise.stratum_scores import StratumScores
+
         ends = np.searchsorted(self.strata, np.arange(len(self.bias) + 1))
         for stratum, (start, stop) in enumerate(pairwise(ends)):
             if start < stop and batch in (None, stratum % self.n_batches):
@@ -92,24 +110,36 @@ class HeldoutScores:
                     self.bias[stratum],
                     self.clusters[start:stop],
                 )
-                yield FoldScores(*(torch.from_numpy(part).to(device) for part in parts))
+                yield StratumScores(*(torch.from_numpy(part).to(device) for part in parts))
 
     def blocks(
-        self, device: torch.device, batch: int | None = None
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Scores (b, k) and cluster indices (b,), a bounded number of rows at a time."""
+        self, device: "str | torch.device" = "cpu", batch: int | None = None
+    ) -> Iterator[tuple["Tensor", "Tensor"]]:
+        """Yield scores (b, k) and cluster indices (b,), a limited number of rows at a time.
+
+        Parameters are those of :meth:`on`.
+        """
         for stratum in self.on(device, batch):
             yield from stratum.blocks()
 
     def dense(self) -> Floats:
-        """All scores, shape (m, k)."""
-        return torch.cat([scores for scores, _ in self.blocks(torch.device("cpu"))]).numpy()
+        """All scores as one array, shape (m, k)."""
+        return np.concatenate([scores.numpy() for scores, _ in self.blocks()])
 
     def composed(self, index: Index, members: Sequence[int], sizes: Index) -> Floats:
-        """Scores of the held-out observations at ``index`` for a union of clusters.
+        """Compute the scores of some held-out observations for a union of clusters.
 
-        A union's density is the mixture of its members', so its score is the logarithm of their
-        mean, weighted by size: no training.
+        The density of a union is the mixture of its members' densities, so its score follows from
+        theirs without training: the logarithm of the mean of their exponentials, weighted by size.
+
+        Parameters
+        ----------
+        index : ndarray
+            Positions of the observations among the held-out ones.
+        members : sequence of int
+            The clusters in the union.
+        sizes : ndarray of shape (k,)
+            Number of observations of each cluster.
         """
         columns, strata = np.asarray(members), self.strata[index]
         log_shares = log_of_shares(self.subcluster_sizes(sizes)[:, columns])
@@ -118,18 +148,18 @@ class HeldoutScores:
             inside = strata == stratum
             z = self.features[index[inside]] @ self.weights[stratum, columns].T
             z += self.bias[stratum, columns] + log_shares[stratum % self.n_batches]
-            # By hand: five times as fast as np.logaddexp.reduce.
+            # Written out, because np.logaddexp.reduce takes five times as long.
             top = z.max(axis=1, keepdims=True, initial=np.finfo(np.float32).min)
             with np.errstate(divide="ignore"):  # none of the members occurs in the batch
                 result[inside] = top[:, 0] + np.log(np.exp(z - top).sum(axis=1, dtype=np.float64))
         return result
 
     def subcluster_sizes(self, sizes: Index) -> Index:
-        """``subclusters``, shape (B, k); without batches, the ``sizes`` of the clusters."""
+        """Sizes of the clusters in each batch, shape (B, k); without batches, ``sizes`` itself."""
         return sizes[None] if self.subclusters is None else self.subclusters
 
     def renamed(self, new_index: Index) -> "HeldoutScores":
-        """The same scores with cluster c called ``new_index[c]``."""
+        """Return the same scores with cluster c renamed to ``new_index[c]``."""
         old_index = np.argsort(new_index)
         clusters = new_index[self.clusters]
         order = np.lexsort((self.rows, clusters, self.strata))
@@ -146,7 +176,7 @@ class HeldoutScores:
 
 
 def log_of_shares(sizes: NDArray[np.generic]) -> Floats:
-    """Logarithm of each size's share of its row; −∞ for what is not there.
+    """Logarithm of each size's share of the sum of its row; −∞ for size 0.
 
     Examples
     --------
@@ -156,23 +186,3 @@ def log_of_shares(sizes: NDArray[np.generic]) -> Floats:
     """
     with np.errstate(divide="ignore"):
         return np.log(sizes / np.maximum(sizes.sum(axis=1, keepdims=True), 1)).astype(np.float32)
-
-
-class FoldScores(NamedTuple):
-    """One stratum's share of :class:`HeldoutScores` as tensors; rows are ordered by cluster."""
-
-    features: Tensor
-    weights: Tensor
-    bias: Tensor
-    clusters: Tensor
-
-    def of(self, rows: slice, clusters: slice) -> Tensor:
-        """Scores of some rows for some clusters."""
-        return torch.addmm(self.bias[clusters], self.features[rows], self.weights[clusters].T)
-
-    def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Scores (b, k) and cluster indices (b,), a bounded number of rows at a time."""
-        step = max(1, BLOCK_ELEMENTS // len(self.bias))
-        for start in range(0, len(self.clusters), step):
-            rows = slice(start, start + step)
-            yield self.of(rows, slice(None)), self.clusters[rows]

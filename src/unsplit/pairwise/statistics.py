@@ -1,9 +1,9 @@
 """Standard errors, intervals and tests for pairs of clusters.  NumPy and SciPy only.
 
-Proportions are directed hit rates: at [i, j] the share of n[i] held-out observations of cluster i
-that the classifier of the pair calls i; n[i, j] where it depends on the pair.  Balanced accuracy
-is the mean of [i, j] and [j, i].
-docs/statistics.md has the reasons and the measurements.
+The hit rate at [i, j] is the share of the held-out observations of cluster i that the classifier of
+the pair (i, j) assigns to i.  Their number is n[i], or n[i, j] if it depends on the pair.  Balanced
+accuracy is the mean of the hit rates at [i, j] and [j, i].
+docs/statistics.md explains the choices made here and how they were tested.
 """
 
 from functools import lru_cache
@@ -18,27 +18,35 @@ from unsplit._typing import Matrix
 
 Counts = NDArray[np.int64]
 
-# With cross-fitting, observations of fold f train the network that judges fold g and the other
-# way round.  To first order the two folds' statistics share one symmetric term, so the variance
-# of their sum under "same distribution" is twice that of independent folds.
+# With cross-fitting, observations of fold f train the network that is tested on fold g, and the
+# other way round.  To first order the statistics of the two folds share one symmetric term, so the
+# variance of their sum, if both clusters come from one distribution, is twice that of independent
+# folds.
 CROSSFIT_VARIANCE = 2.0
 
-# An accuracy this many standard errors above one half is no longer near the null.
+# An accuracy this many standard errors above one half is no longer near the null hypothesis.
 NULL_REACH = 2.0
 
-# Up to this many (a, b) pairs the null distribution of U is counted exactly.
+# Up to this many pairs of observations, the null distribution of U is computed exactly.
 EXACT_PAIRS = 400
 
 
 def balanced_accuracy(hit_rate: Matrix) -> Matrix:
-    """Balanced accuracy of every pair's classifier, 1/2 on the diagonal."""
+    """Balanced accuracy of the classifier of each pair, 1/2 on the diagonal.
+
+    Examples
+    --------
+    >>> balanced_accuracy(np.array([[0.5, 0.9], [0.7, 0.5]]))
+    array([[0.5, 0.8],
+           [0.8, 0.5]])
+    """
     accuracy = (hit_rate + hit_rate.T) / 2
     np.fill_diagonal(accuracy, 0.5)
     return accuracy
 
 
 def mean_accuracy(accuracy: Matrix, comparable: NDArray[np.bool_] | None = None) -> float:
-    """A(D): balanced accuracy averaged over all pairs, or over those that could be compared.
+    """Average the balanced accuracy over all pairs, or over those that could be compared: A(D).
 
     Examples
     --------
@@ -51,15 +59,29 @@ def mean_accuracy(accuracy: Matrix, comparable: NDArray[np.bool_] | None = None)
     if comparable is not None and not comparable.all():
         return float(accuracy[np.triu(comparable, 1)].mean())
     k = len(accuracy)
-    # Both triangles are alike, and the diagonal holds 1/2.
+    # The matrix is symmetric, and its diagonal is 1/2.
     return float((accuracy.sum() - k / 2) / (k * (k - 1)))
 
 
 def tvd_stderr(hit_rate: Matrix, n: Counts | Matrix, n_folds: int = 1) -> Matrix:
     """Standard error of the TVD, 2·BA − 1.
 
-    Each hit rate's variance is that of its posterior under a uniform prior, so it is positive for
-    a perfect score and that of a uniform variable when nothing was held out.
+    The variance of each hit rate is that of its posterior under a uniform prior.  It is thus
+    positive even if all observations are hits, and that of a uniform variable if nothing was held
+    out.
+
+    Parameters
+    ----------
+    hit_rate : ndarray of shape (k, k)
+    n : ndarray of shape (k,) or (k, k)
+        Numbers of held-out observations.
+    n_folds : int
+        Number of networks.
+
+    Examples
+    --------
+    >>> float(tvd_stderr(np.array([[0.5, 0.9], [0.7, 0.5]]), np.array([20, 30]))[0, 1].round(3))
+    0.108
     """
     size = _of_pairs(n).astype(float)
     hits = hit_rate * size
@@ -70,15 +92,15 @@ def tvd_stderr(hit_rate: Matrix, n: Counts | Matrix, n_folds: int = 1) -> Matrix
 
 
 def _of_pairs(n: NDArray[Any]) -> NDArray[Any]:
-    """Counts that broadcast to all pairs."""
+    """Reshape counts so that they broadcast to all pairs."""
     return n if n.ndim == 2 else n[:, None]
 
 
 def _crossfit_widening(hit_rate: Matrix, stderr: Matrix) -> Matrix:
-    """How much wider errors are when folds share their training data.
+    """Factor by which errors grow because folds share training data.
 
-    √2 where a pair cannot be told apart (:data:`CROSSFIT_VARIANCE`), falling to 1 where it can:
-    there the networks agree, and the folds are as good as independent.
+    It is √2 for pairs that cannot be told apart (:data:`CROSSFIT_VARIANCE`) and falls to 1 for
+    pairs that can: there the networks agree, and the folds are practically independent.
     """
     z = (hit_rate + hit_rate.T - 1) / stderr
     return np.sqrt(1 + (CROSSFIT_VARIANCE - 1) * np.exp(-0.5 * (z / NULL_REACH) ** 2))
@@ -87,10 +109,18 @@ def _crossfit_widening(hit_rate: Matrix, stderr: Matrix) -> Matrix:
 def accuracy_interval(
     hit_rate: Matrix, n: Counts | Matrix, level: float, n_folds: int = 1
 ) -> tuple[Matrix, Matrix]:
-    """Interval for the balanced accuracy of each pair.
+    """Confidence interval for the balanced accuracy of each pair.
 
-    Wilson intervals of the two hit rates, combined by the method of variance estimates recovery
-    (Zou and Donner, 2008), which stays inside [0, 1] and keeps close to its level near 1.
+    The Wilson intervals of the two hit rates are combined by the method of variance estimates
+    recovery (Zou and Donner, 2008).  The result stays inside [0, 1], and its coverage is close to
+    the level even near 1.
+
+    Examples
+    --------
+    >>> hit_rate = np.array([[0.5, 0.9], [0.7, 0.5]])
+    >>> low, high = accuracy_interval(hit_rate, np.array([20, 30]), 0.95)
+    >>> float(low[0, 1].round(3)), float(high[0, 1].round(3))
+    (0.665, 0.876)
     """
     low, high = wilson_interval(hit_rate, _of_pairs(n), level)
     below, above = (hit_rate - low) ** 2, (high - hit_rate) ** 2
@@ -103,10 +133,11 @@ def accuracy_interval(
 
 
 def at_least_chance(hit_rate: Matrix) -> Matrix:
-    """Hit rates with both of a pair raised until they are no worse than a coin toss.
+    """Raise both hit rates of a pair until they are no worse than a coin toss.
 
-    No TVD is below zero.  An interval around a pair that did worse by chance would end near zero,
-    and the fewer the observations, the surer it would look that the two are the same.
+    A TVD cannot be negative.  Otherwise the interval of a pair that did worse by chance would end
+    near zero, and it would look certain that the two clusters are the same, the more so the fewer
+    observations there are.
 
     Examples
     --------
@@ -118,7 +149,14 @@ def at_least_chance(hit_rate: Matrix) -> Matrix:
 
 
 def wilson_interval(rate: Matrix, n: Counts | Matrix, level: float) -> tuple[Matrix, Matrix]:
-    """Wilson score interval of a proportion; [0, 1] when n is zero."""
+    """Wilson score interval of a proportion; [0, 1] if n is zero.
+
+    Examples
+    --------
+    >>> low, high = wilson_interval(np.array([0.9, 0.5]), np.array([20, 0]), 0.95)
+    >>> low.round(3), high.round(3)
+    (array([0.699, 0.   ]), array([0.972, 1.   ]))
+    """
     z2 = ndtri((1 + level) / 2) ** 2
     size = np.maximum(n, 1)
     centre = (rate + z2 / (2 * size)) / (1 + z2 / size)
@@ -128,7 +166,9 @@ def wilson_interval(rate: Matrix, n: Counts | Matrix, level: float) -> tuple[Mat
 
 
 def rank_sum_p_value(U: Matrix, counts: Counts, n_folds: int | None = None) -> Matrix:
-    """One-sided p-value of "same distribution" for every pair, small when i and j differ.
+    """One-sided p-value for every pair, small if the clusters differ.
+
+    The null hypothesis is that both clusters come from the same distribution.
 
     Parameters
     ----------
@@ -137,14 +177,22 @@ def rank_sum_p_value(U: Matrix, counts: Counts, n_folds: int | None = None) -> M
     counts : ndarray of shape (S, k)
         Held-out observations by stratum and cluster.
     n_folds : int, optional
-        Number of networks; None: every stratum is a fold with its own.
+        Number of networks; None if every stratum is a fold with its own network.
 
     Notes
     -----
-    Given its network, each stratum's U is the classical rank-sum statistic.  For one stratum the
-    test is exact (counted for small clusters, normal with a continuity correction for large); for
-    several it uses the stratified normal form, with :data:`CROSSFIT_VARIANCE` if there are several
-    networks.  Pairs with nothing held out on one side get p = 1.
+    Given the network, the U of each stratum is the classical rank-sum statistic.  With one
+    stratum, its exact distribution is used for small clusters, and the normal approximation with a
+    continuity correction for large ones.  With several strata, the stratified normal approximation
+    is used, with :data:`CROSSFIT_VARIANCE` if there are several networks.  Pairs in which a
+    cluster has no held-out observation get p = 1.
+
+    Examples
+    --------
+    >>> U = np.array([[0.0, 16.0], [16.0, 0.0]])  # all of one above all of the other
+    >>> rank_sum_p_value(U, np.array([[4, 4]])).round(3)
+    array([[1.   , 0.014],
+           [0.014, 1.   ]])
     """
     c = counts.astype(float)
     n_pairs = c.T @ c
@@ -166,20 +214,20 @@ def _replace_small_by_exact(p: Matrix, U: Matrix, n: Counts) -> Matrix:
     for a in sizes:
         for b in sizes[sizes * a <= EXACT_PAIRS]:
             where = np.ix_(n == a, n == b)
-            # A tie makes U a half: taking the whole number below keeps the test valid.
+            # A tie adds one half to U; rounding down keeps the test valid.
             p[where] = rank_sum_survival(int(a), int(b))[np.floor(U[where]).astype(int)]
     return p
 
 
 @lru_cache(maxsize=4096)
 def rank_sum_survival(a: int, b: int) -> Matrix:
-    """P(U ≥ u) for u = 0 … a·b when a and b observations come from one distribution.
+    """P(U ≥ u) for u = 0 … a·b if a and b observations come from the same distribution.
 
     The counts of U are the coefficients of the Gaussian binomial ∏ (1 − q^(b+i)) / (1 − q^i).
 
     Examples
     --------
-    >>> rank_sum_survival(2, 2).round(3)  # last: all of one above all of the other
+    >>> rank_sum_survival(2, 2).round(3)  # the last: both of one above both of the other
     array([1.   , 0.833, 0.667, 0.333, 0.167])
     """
     ways = np.zeros(a * b + 1)
@@ -196,7 +244,17 @@ def rank_sum_survival(a: int, b: int) -> Matrix:
 
 
 def adjust_for_pairs(p_value: Matrix) -> Matrix:
-    """Benjamini–Hochberg over the k(k−1)/2 pairs: the share of false "different" is bounded."""
+    """Adjust p-values for all k(k−1)/2 pairs by Benjamini and Hochberg's method.
+
+    This limits the expected share of pairs that are wrongly called different.
+
+    Examples
+    --------
+    >>> adjust_for_pairs(np.array([[1, 0.01, 0.04], [0.01, 1, 0.5], [0.04, 0.5, 1]])).round(3)
+    array([[1.  , 0.03, 0.06],
+           [0.03, 1.  , 0.5 ],
+           [0.06, 0.5 , 1.  ]])
+    """
     upper = np.triu_indices(len(p_value), 1)
     adjusted = np.ones_like(p_value)
     adjusted[upper] = scipy.stats.false_discovery_control(p_value[upper])

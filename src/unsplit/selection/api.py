@@ -20,7 +20,8 @@ from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
-from unsplit.networks.training.loop import EpochRecord, TrainConfig
+from unsplit.networks.training.history import EpochRecord
+from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise.api import Settings, canonical_order, kind_for, subclusters_of
 from unsplit.pairwise.batch_effects import Subclusters

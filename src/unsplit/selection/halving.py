@@ -23,7 +23,8 @@ from unsplit.data.rows.base import Rows
 from unsplit.errors import InputError
 from unsplit.networks.build import build_network
 from unsplit.networks.registry import recipe_for
-from unsplit.networks.training.loop import EpochRecord, Measure, TrainConfig, Training
+from unsplit.networks.training.history import EpochRecord
+from unsplit.networks.training.loop import Measure, TrainConfig, Training
 from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise.batch_effects import Subclusters
 from unsplit.pairwise.heldout_scores import accuracy_within_batches

@@ -7,14 +7,16 @@ with a local classifier.  It knows no labels but the over-clustering either.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
 from unsplit._typing import Index, Matrix
-from unsplit.merging.neighbours.search import nearest
+
+if TYPE_CHECKING:
+    import torch
 
 N_NEIGHBOURS = 15
 
@@ -92,7 +94,7 @@ def connect(
     features: Matrix,
     clusters: Index,
     batches: Index | None = None,
-    device: torch.device | None = None,
+    device: "torch.device | None" = None,
     n_clusters: int | None = None,
 ) -> NeighbourGraph:
     """Connect every observation with its fifteen nearest, those of its own batch.
@@ -118,6 +120,9 @@ def connect(
     >>> graph.adjacency.shape, bool(graph.adjacency.sum() >= 100 * 15)
     ((100, 100), True)
     """
+    # The search needs torch; a graph that is already there does not.
+    from unsplit.merging.neighbours.search import nearest
+
     features = np.asarray(features, np.float64)
     n_clusters = int(clusters.max()) + 1 if n_clusters is None else n_clusters
     spread = bool((clusters < 0).mean() >= 0.5)

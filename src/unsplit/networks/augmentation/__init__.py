@@ -1,4 +1,4 @@
-"""Random changes while training, one file for each kind of data."""
+"""Random changes to observations in training, one file for each kind of data."""
 
 from unsplit.networks.augmentation.images import ImageAugmentation
 from unsplit.networks.augmentation.points import PointAugmentation

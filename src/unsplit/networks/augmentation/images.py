@@ -1,4 +1,4 @@
-"""Random changes of images that leave what they show the same."""
+"""Random changes to images that do not change what they show."""
 
 import torch
 from torch import Tensor, nn
@@ -8,16 +8,16 @@ from unsplit.errors import InputError
 
 
 class ImageAugmentation(nn.Module):
-    """Shift, zoom, mirror and tint every image of a batch by its own draw, while training.
+    """Shift, zoom, mirror and tint images at random in training, each in its own way.
 
     Parameters
     ----------
     crop : float
-        Shift by up to this share of the sides, by whole pixels; what comes in is a reflection.
+        Shift by up to this share of the sides, in whole pixels; the gap is filled by reflection.
     zoom : float
-        Show a part of the image, by up to this share smaller, in its full size.
+        Cut the image down by up to this share of its sides, and enlarge it to its full size.
     flip : bool
-        Mirror half of the images, left to right.
+        Mirror half of the images from left to right.
     colour : float
         Change contrast and saturation by up to this share, and brightness by up to this many
         standard deviations.
@@ -43,14 +43,17 @@ class ImageAugmentation(nn.Module):
 
     @classmethod
     def for_images(cls, n_channels: int) -> "ImageAugmentation":
-        """What can hardly turn an image into one of another cluster.
+        """Choose changes that are unlikely to make an image look like one of another cluster.
 
-        All are shifted.  Three channels are taken for a photograph, which is as likely from the
-        other side and in other light, and is mirrored and mildly tinted too.  Other images are
-        not: a mirrored "b" is a "d" and a mirrored chest has its heart on the right, and the
-        brightness of a grey scan may be what was measured.  Clusters that differ in just that
-        would look the same.  If yours are three-channel images of this sort (signs, stained
-        tissue), use ``ImageAugmentation()``.
+        All images are shifted.  Images with three channels are treated as photographs, and are also
+        mirrored and slightly tinted.  Other images are not: a mirrored "b" is a "d", a mirrored
+        chest has its heart on the right, and the brightness of a grey scan may be what was
+        measured.  Clusters that differ only in this would look the same.  If this is true of your
+        three-channel images (signs, stained tissue), use ``ImageAugmentation()``.
+
+        Parameters
+        ----------
+        n_channels : int
 
         Examples
         --------
@@ -61,7 +64,7 @@ class ImageAugmentation(nn.Module):
         return cls(flip=photograph, colour=0.1 if photograph else 0.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Changed copies of images (b, C, H, W) in training, x itself otherwise."""
+        """Return changed copies of the images (b, C, H, W) in training, otherwise x itself."""
         if not self.training:
             return x
         if self.crop or self.zoom or self.flip:
@@ -77,7 +80,7 @@ class ImageAugmentation(nn.Module):
         if not self.zoom:
             return shifted(x, down, right, mirror)
         scale = 1 - self.zoom * torch.rand(len(x), device=x.device)
-        # The part may lie anywhere in the image, and be shifted from there.
+        # The part may lie anywhere in the image, and is then shifted.
         down = down + (1 - scale) * self._spread(x, height / 2)
         right = right + (1 - scale) * self._spread(x, width / 2)
         return zoomed(x, scale, down, right, mirror)
@@ -91,13 +94,13 @@ class ImageAugmentation(nn.Module):
 
 
 def shifted(x: Tensor, down: Tensor, right: Tensor, mirror: Tensor) -> Tensor:
-    """Images moved by whole pixels, less than a side, and mirrored left to right after that.
+    """Shift images by whole pixels, less than a side, and then mirror some of them.
 
     Parameters
     ----------
     x : Tensor of shape (b, C, H, W)
     down, right : integer Tensors of shape (b,)
-        Pixels by which each image moves; the part it leaves shows its reflection at the border.
+        Pixels by which each image moves; the gap is filled by reflection at the border.
     mirror : bool Tensor of shape (b,)
 
     Examples
@@ -112,7 +115,7 @@ def shifted(x: Tensor, down: Tensor, right: Tensor, mirror: Tensor) -> Tensor:
     columns = _reflected(across - right[:, None], width)
     rows = _reflected(torch.arange(height, device=x.device) - down[:, None], height)
     pixel = (rows[:, :, None] * width + columns[:, None, :]).flatten(1)
-    # Taken in one go, without a padded copy, and in the order in memory that x has.
+    # Done in one step, without a padded copy, and in the memory order of x.
     if _memory_format(x) == torch.channels_last:
         start = height * width * torch.arange(n_images, device=x.device)
         pixels = x.permute(0, 2, 3, 1).flatten(0, 2)
@@ -123,21 +126,21 @@ def shifted(x: Tensor, down: Tensor, right: Tensor, mirror: Tensor) -> Tensor:
 
 
 def _reflected(position: Tensor, side: int) -> Tensor:
-    """Where to look for pixels −side … 2·side − 1: the border is a mirror."""
+    """Reflect positions from −side to 2·side − 1 at the border."""
     position = torch.where(position < 0, -1 - position, position)
     return torch.where(position >= side, 2 * side - 1 - position, position)
 
 
 def zoomed(x: Tensor, scale: Tensor, down: Tensor, right: Tensor, mirror: Tensor) -> Tensor:
-    """A part of each image in the image's size, interpolated.
+    """Enlarge a part of each image to the size of the image, by interpolation.
 
     Parameters
     ----------
     x : Tensor of shape (b, C, H, W)
     scale : Tensor of shape (b,)
-        The part's sides as a share of the image's, at most 1; the part is in the middle.
+        Sides of the part as a share of those of the image, at most 1.  The part is in the middle.
     down, right : Tensors of shape (b,)
-        Pixels by which each image moves before it is cut, also fractions.
+        Pixels, or fractions of pixels, by which each image moves before it is cut.
     mirror : bool Tensor of shape (b,)
 
     Examples
@@ -158,7 +161,7 @@ def zoomed(x: Tensor, scale: Tensor, down: Tensor, right: Tensor, mirror: Tensor
 
 
 def _centres(side: int, x: Tensor) -> Tensor:
-    """Centres of the pixels, where the image's borders are −1 and 1."""
+    """Centres of the pixels, in coordinates from −1 to 1 across the image."""
     return (2 * torch.arange(side, device=x.device) + 1) / side - 1
 
 
@@ -168,7 +171,7 @@ def _memory_format(x: Tensor) -> torch.memory_format:
 
 
 def tinted(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
-    """Images with other colours; 0 leaves each of the three as it is.
+    """Change brightness, contrast and saturation of images; 0 means no change.
 
     Parameters
     ----------
@@ -176,7 +179,8 @@ def tinted(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) 
     brightness : Tensor of shape (b,)
         Added to every pixel.
     contrast, saturation : Tensors of shape (b,)
-        How much farther each pixel is from the image's mean, and from its own grey.
+        Relative change of the distance of each pixel to the mean of the image, and to its own
+        grey value.
 
     Examples
     --------
@@ -190,7 +194,7 @@ def tinted(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) 
     )
     grey = x.mean(dim=1, keepdim=True)
     mean = grey.mean(dim=(2, 3), keepdim=True)
-    # Both scalings and the offset at once: each pass over the batch costs as much as another.
+    # All changes in one formula, because every pass over the batch takes time.
     own = (1 + contrast) * (1 + saturation)
     shared = brightness - contrast * mean - (1 + contrast) * saturation * grey
     return own * x + shared

@@ -1,4 +1,4 @@
-"""Random changes of point clouds that leave what they show the same."""
+"""Random changes to point clouds that do not change what they show."""
 
 import math
 
@@ -7,28 +7,29 @@ from torch import Tensor, nn
 
 from unsplit.errors import InputError
 
-# Noise beyond so many standard deviations is cut.
+# Noise is limited to this many standard deviations.
 CLIP = 3.0
 
 
 class PointAugmentation(nn.Module):
-    """Turn, scale, jitter and thin out every cloud of a batch by its own draw, while training.
+    """Rotate, scale, jitter and thin out point clouds at random in training, each in its own way.
 
-    Everything happens about the cloud's own centre.  Of points that have more than three numbers
-    the first three, x, y and z, are changed.
+    Clouds are rotated and scaled about their own centre.  If points have more than three numbers,
+    only the first three (x, y and z) are changed.
 
     Parameters
     ----------
     rotation : bool
-        Turn by any angle about the vertical.
+        Rotate by a random angle about the vertical axis.
     scaling : float
-        Make larger or smaller by up to this share, as often the one as the other.
+        Enlarge or shrink by up to this share, both equally often.
     jitter : float
-        Move every point by Gaussian noise of this standard deviation, cut at three, in units of
-        the cloud's own size: the root of the mean squared distance from its centre.
+        Standard deviation of the Gaussian noise by which points move, in units of the size of the
+        cloud: the root of the mean squared distance from its centre.  Noise is limited to three
+        standard deviations.
     dropout : float
-        Leave out up to this share of the points, as if they had not been measured.  Their places
-        are filled with the first point that is kept, so that the shape stays.
+        Remove up to this share of the points, as if they had not been measured.  They are replaced
+        by copies of the first point that is kept, so that the array keeps its shape.
     up : "x", "y" or "z"
         The vertical axis.
 
@@ -64,12 +65,12 @@ class PointAugmentation(nn.Module):
 
     @classmethod
     def for_points(cls) -> "PointAugmentation":
-        """What cannot turn a cloud into one of another cluster.
+        """Choose changes that cannot make a cloud look like one of another cluster.
 
-        Another scan of the same object has other points of its surface, not quite in place.
-        Clouds are neither turned nor scaled: how an object stands or how large it is may be all
-        that tells two clusters apart, and they would look the same.  Where it is known to mean
-        nothing, ``PointAugmentation(rotation=True, …)`` makes more of few clouds.
+        Points are jittered and removed, because another scan of the same object has other points
+        of its surface, with small errors.  Clouds are not rotated or scaled, because two clusters
+        may differ only in the orientation or size of the objects.  If these mean nothing in your
+        data, ``PointAugmentation(rotation=True, …)`` helps to learn from few clouds.
 
         Examples
         --------
@@ -79,12 +80,12 @@ class PointAugmentation(nn.Module):
         return cls(jitter=0.02, dropout=0.5)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Changed copies of clouds (b, p, 3 + features) in training, x itself otherwise."""
+        """Return changed copies of clouds (b, p, 3 + features) in training, otherwise x itself."""
         if not self.training:
             return x
         if self.rotation or self.scaling or self.jitter:
             x = torch.cat([self._moved(x[..., :3]), x[..., 3:]], dim=2)
-        # Last, so that the copies of a point are equal and can be seen to be one.
+        # Done last, so that copies of a point are equal and can be recognised as one point.
         return self._thinned(x) if self.dropout else x
 
     def _moved(self, points: Tensor) -> Tensor:
@@ -108,7 +109,7 @@ class PointAugmentation(nn.Module):
 
 
 def turned(points: Tensor, angle: Tensor, up: str) -> Tensor:
-    """Points (b, p, 3) turned about the axis ``up`` by angles (b,), counter-clockwise from above.
+    """Rotate points (b, p, 3) about the axis ``up`` by angles (b,), counter-clockwise from above.
 
     Examples
     --------
@@ -125,9 +126,9 @@ def turned(points: Tensor, angle: Tensor, up: str) -> Tensor:
 
 
 def thinned(x: Tensor, keep: Tensor) -> Tensor:
-    """Clouds (b, p, c) with the first kept point wherever ``keep`` (b, p) is false.
+    """Replace points of clouds (b, p, c) by the first kept point where ``keep`` (b, p) is false.
 
-    If none is kept, that is the first point.
+    If no point is kept, all become the first point.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Random changes to sequences that leave alone what they are."""
+"""Random changes to sequences that do not change what they mean."""
 
 import torch
 from torch import Tensor, nn
@@ -7,20 +7,20 @@ from unsplit.errors import InputError
 
 
 class SequenceAugmentation(nn.Module):
-    """Move every sequence in time, hide a stretch of it, and add noise, while training.
+    """Shift sequences in time, hide a part of them and add noise in training.
 
-    Takes standardised channels and their mask (b, C + 1, L) and gives the same shape.  The mask
-    goes along: what is moved out of the batch is lost, what is moved in or hidden is padding.
+    Input and output are standardised channels with their mask, shape (b, C + 1, L).  The mask is
+    changed too: what moves out of the array is lost, and what is hidden or moves in is padding.
 
     Parameters
     ----------
     shift : float
-        The farthest move, earlier or later, as a share of the sequence's length.
+        Largest shift, earlier or later, as a share of the length of the sequence.
     hide : float
-        The longest stretch hidden, likewise.
+        Longest hidden part, as a share of the length of the sequence.
     noise : float
-        The largest standard deviation of the noise, in standard deviations of the channels;
-        every sequence draws its own, so that some stay as clean as those judged later.
+        Largest standard deviation of the noise, in standard deviations of the channels.  It is
+        drawn for every sequence, so that some stay as clean as those that are scored later.
 
     Examples
     --------
@@ -35,14 +35,14 @@ class SequenceAugmentation(nn.Module):
         for name, share in {"shift": shift, "hide": hide}.items():
             if not 0 <= share < 0.5:
                 raise InputError(
-                    f"{name} must be a share of the length from 0 to below 0.5, got {share!r}."
+                    f"{name} must be a share of the length from 0 to less than 0.5, got {share!r}."
                 )
         if not noise >= 0:
             raise InputError(f"noise must not be negative, got {noise!r}.")
         self.shift, self.hide, self.noise = shift, hide, noise
 
     def forward(self, x: Tensor) -> Tensor:
-        """Changed copy of x in training, x itself otherwise."""
+        """Return a changed copy of x in training, otherwise x itself."""
         if not self.training:
             return x
         if self.shift:
@@ -54,17 +54,17 @@ class SequenceAugmentation(nn.Module):
         return x
 
     def _moves(self, x: Tensor) -> Tensor:
-        """How far to move each sequence, whole numbers of shape (b, 1); negative is earlier."""
+        """Draw the shift of each sequence, shape (b, 1); negative means earlier."""
         length = x[:, -1].sum(-1, keepdim=True)
         return ((2 * torch.rand_like(length) - 1) * self.shift * length).trunc().long()
 
     def _seen(self, x: Tensor) -> Tensor:
-        """Zero for the stretch to hide, else one, shape (b, 1, L)."""
+        """Draw the part to hide: 0 there, 1 elsewhere, shape (b, 1, L)."""
         mask = x[:, -1]
         length = mask.sum(-1, keepdim=True)
         hidden = (torch.rand_like(length) * self.hide * length).trunc()
         start = (torch.rand_like(length) * (length - hidden + 1)).trunc()
-        place = mask.cumsum(-1) - 1  # counts real positions, wherever they start
+        place = mask.cumsum(-1) - 1  # counts positions that are not padding
         seen = (place < start) | (place >= start + hidden)
         return seen.unsqueeze(1).to(x.dtype)
 
@@ -75,9 +75,10 @@ class SequenceAugmentation(nn.Module):
 
 
 def for_sequences() -> SequenceAugmentation:
-    """What suits most sequences: moves and gaps of a tenth of the length, and little noise.
+    """Choose changes that suit most sequences.
 
-    Loudness spans orders of magnitude, and noise that hardly touches a loud recording drowns a
+    Shifts and hidden parts are up to a tenth of the length.  There is little noise, because
+    loudness spans orders of magnitude: noise that is hardly heard in a loud recording drowns a
     quiet one.
 
     Examples
@@ -89,13 +90,13 @@ def for_sequences() -> SequenceAugmentation:
 
 
 def shifted(x: Tensor, moves: Tensor) -> Tensor:
-    """Every sequence moved by a number of positions; zeros, mask and all, move in.
+    """Shift every sequence by a number of positions; zeros move in, also into the mask.
 
     Parameters
     ----------
     x : Tensor of shape (b, C, L)
     moves : integer Tensor of shape (b, 1)
-        Positive is later.
+        Positive means later.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Backbone for counts: sparse rows, of words in texts or of molecules in cells."""
+"""Backbone for counts in sparse rows, such as words in texts or molecules in cells."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +11,10 @@ from torch.nn import functional as F
 
 from unsplit.errors import InputError
 
-# Rows looked at together when moments are taken.
+# Number of rows at a time when means and variances are measured.
 CHUNK_ROWS = 4096
 
-# What rows are brought to if there are none to ask: the custom for single cells.
+# Default sum to which rows are scaled, as is usual for single cells.
 USUAL_TOTAL = 1e4
 
 TINY = 1e-30
@@ -22,14 +22,14 @@ TINY = 1e-30
 
 @dataclass(frozen=True, eq=False)
 class CountScaling:
-    """How rows of counts become comparable: log(1 + value · total / row sum), less the mean.
+    """Scaling that makes rows of counts comparable: log(1 + value · total / row sum) − mean.
 
     Parameters
     ----------
     total : float
-        The sum every row is brought to; 0 if values are taken as they are.
+        The sum to which every row is scaled; 0 to use values unchanged.
     mean, scale : Tensor of shape (d,)
-        What is then subtracted from each feature, and what it is multiplied by after that.
+        Subtracted from each feature, and then multiplied with it.
     """
 
     total: float
@@ -38,13 +38,18 @@ class CountScaling:
 
     @classmethod
     def of(cls, X: Any) -> "CountScaling":
-        """Measure the rows of a CSR matrix (n, d) without repeated entries: those trained on.
+        """Measure the scaling on the training rows.
 
-        The total is the median of the rows' own, so that a count of one stays about one.  The
-        logarithm has levelled counts already: dividing by their deviations as well would only
-        make the noise of rare features loud.  With any negative value the rows are no counts, so
-        they are standardised like other vectors.  A feature that does not vary among these rows
-        is left out (scale 0), as nothing can be learned about it.
+        The total is the median sum of the rows, so that a count of one stays about one.  Counts
+        are not divided by their standard deviations: the logarithm makes them comparable already,
+        and dividing would only amplify the noise of rare features.  If any value is negative, the
+        rows are not counts and are standardised like other vectors.  A feature that does not vary
+        in these rows is left out (scale 0), because nothing can be learned from it.
+
+        Parameters
+        ----------
+        X : CSR matrix of shape (n, d)
+            Without repeated entries.
 
         Examples
         --------
@@ -71,10 +76,10 @@ class CountScaling:
 
 
 class BagOfWords(nn.Module):
-    """Sparse rows (b, d) to features (b, width): an :class:`MLP` on counts.
+    """Turns sparse rows (b, d) into features (b, width): an :class:`MLP` for counts.
 
-    Its first layer reads the present entries only, so that no batch is ever dense, and gives
-    exactly what a dense layer would give for rows that are scaled, logged and centred.
+    The first layer reads only the stored entries, so that no batch becomes dense.  Its result is
+    exactly that of a dense layer on rows that are scaled, log-transformed and centred.
 
     Parameters
     ----------
@@ -83,8 +88,9 @@ class BagOfWords(nn.Module):
     width : int
         Units of both layers.
     scaling : CountScaling, optional
-        From the rows trained on.  Without, rows are brought to :data:`USUAL_TOTAL` and logged;
-        that learns more slowly, as features common to everything first outweigh the others.
+        Measured on the training rows.  None scales rows to :data:`USUAL_TOTAL` and takes
+        logarithms; the network then learns more slowly, because features that all rows have
+        dominate at first.
 
     Examples
     --------
@@ -111,7 +117,7 @@ class BagOfWords(nn.Module):
         if len(scaling.mean) != in_features:
             raise InputError(
                 f"scaling was measured on {len(scaling.mean)} features, but there are "
-                f"{in_features}; measure the rows that are trained on."
+                f"{in_features}; measure it on the training rows."
             )
         self.register_buffer("total", torch.tensor(scaling.total))
         self.register_buffer("mean", scaling.mean.clone())
@@ -125,34 +131,34 @@ class BagOfWords(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features of x, a sparse CSR tensor."""
-        # Where each row's entries start; the last one ends where the entries do.
+        """Compute the features of x, a sparse CSR tensor."""
+        # Where the entries of each row start; the last number is where all entries end.
         starts, features = x.crow_indices(), x.col_indices()
         values = self._logged(x.values(), starts) * self.scale[features]
         summed = _row_sums(features, self.weight, starts, values)
-        # In bfloat16 a large mean would leave too little of what differs from it.
+        # In bfloat16, small differences from a large mean would be lost.
         with torch.autocast(x.device.type, enabled=False):
             centre = (self.mean * self.scale) @ self.weight
         return self.layers(summed - centre + self.bias)
 
     def _logged(self, values: Tensor, starts: Tensor) -> Tensor:
-        """Present values with rows brought to the total, and logged; or as they are."""
+        """Scale rows to the total and take logarithms, unless the total is zero."""
         same = torch.zeros(len(values), dtype=starts.dtype, device=starts.device)
         sums = _row_sums(same, values.new_ones(1, 1), starts, values.abs())[:, 0]
-        # Zeros may be stored, and then make a sum of zero.
+        # If only zeros are stored, the sum is zero.
         sums = sums.clamp(min=TINY).repeat_interleave(starts.diff(), output_size=len(values))
-        # A total of zero is tried here and not in Python, which would have to wait for the device.
+        # Tested on the device, because a test in Python would have to wait for it.
         logged = values.sign() * torch.log1p(values.abs() * self.total / sums)
         return torch.where(self.total > 0, logged, values)
 
 
 def _row_sums(places: Tensor, table: Tensor, starts: Tensor, weights: Tensor) -> Tensor:
-    """For every row, the sum of the lines of a table its entries point at, times their weights."""
+    """Sum the table rows that the entries of each row point to, with weights."""
     return F.embedding_bag(places, table, starts[:-1], mode="sum", per_sample_weights=weights)
 
 
 def _logged(X: Any, sums: NDArray[np.float64], total: float) -> NDArray[np.float64]:
-    """Present values of a CSR matrix with rows brought to the total, and logged; or as they are."""
+    """Scale the rows of a CSR matrix to the total and take logarithms, unless it is zero."""
     values = X.data.astype(np.float64)
     sums = np.repeat(np.maximum(sums, TINY), np.diff(X.indptr))
     return np.log1p(values * total / sums) if total else values

@@ -1,15 +1,15 @@
-"""Networks that others have made."""
+"""Networks from other libraries."""
 
 from typing import Any
 
 from torch import nn
 
-# Where torchvision and timm keep what turns features into classes.
+# Names of the classifier in networks of torchvision and timm.
 CLASSIFIERS = ("fc", "classifier", "head", "heads")
 
 
 def without_classifier(network: nn.Module) -> nn.Module:
-    """A network of torchvision or timm without its last layer; any other as it is.
+    """Remove the last layer of a network of torchvision or timm; leave any other unchanged.
 
     Examples
     --------
@@ -28,9 +28,9 @@ def without_classifier(network: nn.Module) -> nn.Module:
 
 
 def _without_last_linear(classifier: nn.Module) -> nn.Module:
-    """Nothing in place of a linear layer; of several layers, those before the last linear one."""
+    """Keep the layers before the last linear one; an identity if there are none."""
     if not isinstance(classifier, nn.Sequential):
         return nn.Identity()
     linear = [i for i, layer in enumerate(classifier) if isinstance(layer, nn.Linear)]
-    # Where there is none, as in SqueezeNet, the layers also make one vector out of a map.
+    # Without a linear layer, as in SqueezeNet, the layers turn a feature map into a vector.
     return classifier[: linear[-1]] if linear else classifier

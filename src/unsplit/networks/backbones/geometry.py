@@ -1,25 +1,25 @@
-"""Order, size, spread and neighbours of points, for batches of clouds at once."""
+"""Order, size, spread and neighbours of points, computed for batches of clouds."""
 
 import torch
 from torch import Tensor
 
 
 def take(values: Tensor, index: Tensor) -> Tensor:
-    """Of values (b, p, c) those at index (b, …), shape (b, …, c).
+    """Take the values (b, p, c) at index (b, …); shape (b, …, c).
 
     Examples
     --------
     >>> take(torch.tensor([[[5.0], [6.0]]]), torch.tensor([[1, 1, 0]])).flatten()
     tensor([6., 6., 5.])
     """
-    # Unlike gather, this adds gradients up in a fixed order on a GPU too.
+    # Unlike gather, this sums gradients in a fixed order, also on a GPU.
     rows = torch.arange(len(values), device=values.device)
     return values[rows.view(-1, *[1] * (index.ndim - 1)), index]
 
 
 @torch.no_grad()
 def content_order(x: Tensor) -> Tensor:
-    """Index (b, p) that sorts the points of x (b, p, c) by their first number, then the second …
+    """Index (b, p) that sorts the points of x (b, p, c) by their first number, second number, …
 
     Examples
     --------
@@ -45,7 +45,9 @@ def is_new(x: Tensor) -> Tensor:
 
 
 def own_frame(points: Tensor, new: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Points (b, p, 3) from their centre (b, 3) in units of their size (b, 1).
+    """Centre points (b, p, 3) and divide them by their size.
+
+    Returns the points, their centre (b, 3) and their size (b, 1).
 
     Examples
     --------
@@ -57,14 +59,14 @@ def own_frame(points: Tensor, new: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     weight = (new / new.sum(dim=1, keepdim=True)).unsqueeze(-1)
     centre = (weight * points).sum(dim=1, keepdim=True)
     points = points - centre
-    # Not the root of the mean square, which a few stray points would make much larger.
+    # Not the root of the mean square, because a few stray points would make it much larger.
     size = (weight * points.norm(dim=-1, keepdim=True)).sum(dim=1, keepdim=True)
     return points / torch.where(size > 0, size, 1.0), centre.squeeze(1), size.squeeze(1)
 
 
 @torch.no_grad()
 def farthest_points(points: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Choose points far from each other: the farthest from the origin, then from all chosen.
+    """Choose points that are far apart: first the farthest from the origin, then from all chosen.
 
     Parameters
     ----------
@@ -74,7 +76,7 @@ def farthest_points(points: Tensor, n: int) -> tuple[Tensor, Tensor]:
     Returns
     -------
     index, new : Tensor of shape (b, min(n, p))
-        When all places are used up one of them is repeated, and ``new`` is false.
+        If all distinct points are chosen, one of them is repeated and ``new`` is false there.
 
     Examples
     --------
@@ -82,7 +84,7 @@ def farthest_points(points: Tensor, n: int) -> tuple[Tensor, Tensor]:
     >>> farthest_points(points, 3)[0]
     tensor([[3, 0, 2]])
     """
-    # Coordinates in front: the loop then runs over long contiguous rows.
+    # With the coordinates first, the loop runs over long contiguous rows.
     points = points.movedim(-1, 0).contiguous()
     farthest = points.square().sum(0).argmax(dim=1, keepdim=True)
     gap = torch.full_like(points[0], torch.inf)
@@ -100,7 +102,7 @@ def farthest_points(points: Tensor, n: int) -> tuple[Tensor, Tensor]:
 def neighbors(points: Tensor, centroids: Tensor, radius: float, n: int, new: Tensor) -> Tensor:
     """Index (b, m, min(n, p)) of the nearest points within the radius of each centroid.
 
-    Where there are fewer, the nearest point is repeated; it is taken even if it is outside.
+    If there are fewer, the nearest point is repeated, even if it lies outside the radius.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Backbone for images: ResNet-18, with a stem that suits their size."""
+"""Backbone for images: ResNet-18, with first layers that suit the image size."""
 
 import os
 from typing import Any
@@ -11,23 +11,23 @@ from unsplit.errors import InputError
 
 
 class ResNet18(nn.Module):
-    """Images (b, C, H, W) to features (b, 512).
+    """Turns images (b, C, H, W) into features (b, 512).
 
-    The network of He et al. (2016) without its classifier.  Names and shapes of everything in it
-    are torchvision's, so that a checkpoint of theirs can be read.  Images of any size go in,
-    whatever ``image_size`` was.
+    The network of He et al. (2016) without its classifier.  Weights have the same names and shapes
+    as in torchvision, so that its checkpoints can be read.  The network takes images of any size,
+    whatever ``image_size`` is.
 
     Parameters
     ----------
     in_channels : int
         Channels of the images: 1 for grey, 3 for colour, or any other number.
     image_size : int
-        The images' shorter side in pixels; it chooses the stem.  From 96 on it is the standard
-        one, a 7×7 convolution and a pooling, a stride of 4 together.
+        Shorter side of the images in pixels, by which the first layers are chosen.  From 96 pixels,
+        these are the standard ones: a 7×7 convolution and pooling, with a total stride of 4.
     weights : path, optional
-        A file of ``torch.save`` with the weights to start from: a state dict, or a mapping with
-        one at "state_dict".  The classifier in it is not used.  If it is for 3 channels and the
-        images have one, that one counts as all three.
+        File written by ``torch.save`` with the weights to start from: a state dict, or a dict
+        with a state dict at "state_dict".  Its classifier is not used.  Weights for 3 channels
+        can be used for images with one channel, which then counts as all three.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class ResNet18(nn.Module):
             load_weights(self, weights)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features of x."""
+        """Compute the features of x."""
         x = self.conv1(_channels_last(x))
         x = self.maxpool(F.relu(self.bn1(x), inplace=True))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
@@ -68,7 +68,7 @@ class ResNet18(nn.Module):
 
 
 class Block(nn.Module):
-    """Two 3×3 convolutions beside a shortcut, which is projected where the shape changes."""
+    """Two 3×3 convolutions and a shortcut, which is projected if the shape changes."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Block(nn.Module):
             self.downsample = nn.Sequential(projection, nn.BatchNorm2d(out_channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps (b, C', H', W') of x."""
+        """Compute feature maps (b, C', H', W') of x."""
         out = F.relu(self.bn1(self.conv1(x)), inplace=True)
         out = self.bn2(self.conv2(out))
         out += x if self.downsample is None else self.downsample(x)
@@ -90,12 +90,12 @@ class Block(nn.Module):
 
 
 def stem(image_size: int) -> tuple[int, int, bool]:
-    """Kernel and stride of the first convolution, and whether pooling follows.
+    """Choose kernel and stride of the first convolution, and whether pooling follows.
 
-    What follows costs in proportion to the area that the stem leaves, and of less than 16 pixels
-    a side its four stages make nothing.  Hence a side of 16 to 95 pixels becomes one of 16 to 32.
-    At 64 that takes the standard stem's stride of 4: with 2, a step would cost over three times
-    as much.
+    The cost of the other layers is proportional to the area that these leave, and their four
+    stages need a side of at least 16 pixels.  Images with sides of 16 to 95 pixels are therefore
+    reduced to 16 to 32 pixels.  At 64 pixels this takes the standard stride of 4; with a stride of
+    2, a step would cost more than three times as much.
 
     Examples
     --------
@@ -116,15 +116,15 @@ def _convolution(in_channels: int, out_channels: int, kernel: int, stride: int =
 
 
 def _channels_last(x: Tensor) -> Tensor:
-    """X with the channels of a pixel side by side, the order tensor cores work in."""
+    """Store the channels of a pixel side by side, which is fastest on tensor cores."""
     b, c, h, w = x.shape
-    # Not .contiguous(memory_format=...): of one channel it would leave the strides as they are,
-    # and what follows would be in the other order.
+    # Not .contiguous(memory_format=...), which keeps the strides of images with one channel, so
+    # that the following layers would use the other order.
     return x.permute(0, 2, 3, 1).flatten().view(b, h, w, c).permute(0, 3, 1, 2)
 
 
 def load_weights(network: ResNet18, path: str | os.PathLike[str]) -> None:
-    """Write the weights in a file into the network, all or none.
+    """Read all weights of the network from a file; if any does not fit, change nothing.
 
     Examples
     --------
@@ -137,35 +137,35 @@ def load_weights(network: ResNet18, path: str | os.PathLike[str]) -> None:
     found, expected = _read_weights(path), network.state_dict()
     first = found.get("conv1.weight")
     if network.conv1.in_channels == 1 and isinstance(first, Tensor) and first.shape[1:2] == (3,):
-        # The same as giving the grey image three times.
+        # The same as passing the grey image as all three channels.
         found["conv1.weight"] = first.sum(dim=1, keepdim=True)
     for name in sorted(expected.keys() | found.keys()):
-        # Files older than these counters lack them; torch then starts them at zero.
+        # Old files lack these counters; torch then starts them at zero.
         if name not in found and name.endswith("num_batches_tracked"):
             continue
         have, need = (_shape(state.get(name)) for state in (found, expected))
         if have != need:
             raise InputError(
-                f"weights in {path} are not of this ResNet-18: {name} has {have} there and "
-                f"{need} here; {_advice(name)}."
+                f"weights in {path} do not fit this ResNet-18: {name} has {have} in the file, but "
+                f"{need} in the network; {_advice(name)}."
             )
     network.load_state_dict(found, strict=False)
 
 
 def _read_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Tensors by name, without the classifier's and without the prefix of parallel training."""
+    """Read tensors by name, without the classifier and the prefix of parallel training."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         reason = (error.strerror or str(error)).lower()
-        raise InputError(f"cannot read weights from {path}: {reason}; give a file.") from None
+        raise InputError(f"cannot read weights from {path}: {reason}; check the path.") from None
     except Exception:  # bytes that torch did not write can fail anywhere in its reader
         content = None
     if isinstance(content, dict):
         content = content.get("state_dict", content)
     if not isinstance(content, dict) or not content:
         raise InputError(
-            f"cannot read weights from {path}: it holds no state dict; write one with "
+            f"cannot read weights from {path}: the file has no state dict; write one with "
             "torch.save(network.state_dict(), path)."
         )
     named = {str(name).removeprefix("module."): value for name, value in content.items()}
@@ -174,11 +174,11 @@ def _read_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _shape(value: Any) -> str:
     if not isinstance(value, Tensor):
-        return "nothing" if value is None else "no tensor"
+        return "no value" if value is None else "no tensor"
     return f"shape {tuple(value.shape)}"
 
 
 def _advice(name: str) -> str:
     if name == "conv1.weight":
-        return "give as many in_channels as the file has, and image_size=224 for the standard stem"
-    return "give a file with the weights of torchvision's resnet18"
+        return "set in_channels to that of the file, and image_size=224 for the standard layers"
+    return "pass a file with the weights of torchvision's resnet18"

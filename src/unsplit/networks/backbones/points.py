@@ -1,8 +1,7 @@
 """Backbone for point clouds: PointNet++ (Qi et al., 2017) with one scale per level.
 
-A cloud is a set.  Its points are first put into an order that depends on their content alone, and
-a point that occurs again counts once.  From there on "the first" means the same whatever order
-the points came in, so neither their order nor points written twice change the features.
+A cloud is a set of points.  The points are first sorted by their coordinates, and repeated points
+count once.  The features thus depend neither on the order of the points nor on repeated points.
 """
 
 from collections.abc import Sequence
@@ -21,39 +20,39 @@ from unsplit.networks.backbones.geometry import (
     take,
 )
 
-# Clouds looked at together where no gradient is needed; distances of many would fill the memory.
+# Clouds computed at a time without gradients; the distances in many would fill the memory.
 CHUNK = 256
 
 
 class PointNet2(nn.Module):
-    """Clouds (b, p, in_features) to features (b, out_features), for any p ≥ 1.
+    """Turns clouds (b, p, in_features) into features (b, out_features), for any p ≥ 1.
 
-    Around points spread over the cloud a small network looks at the points nearby and keeps its
-    largest responses.  This is repeated around fewer points, then once for the whole cloud.
+    Centroids are spread over the cloud.  A small network reads the points around each centroid and
+    keeps its largest responses.  This is repeated with fewer centroids, then for the whole cloud.
 
     Parameters
     ----------
     in_features : int
         Numbers per point.  The first three are x, y and z; others, such as colours, are features.
     n_centroids : sequence of int
-        How many points are looked around at each level, falling.  A smaller cloud uses all it has.
+        Number of centroids at each level, not increasing.  A smaller cloud uses all its points.
     radii : sequence of float
-        How far is looked at each level, in units of the cloud's own size, which is the mean
-        distance of its points from their centre.  So clouds of all sizes are grouped alike; their
-        size and place are not lost, the last layer sees them.  The size of a cloud that fills the
-        unit sphere is about 0.55, and the default radii are about 0.2 and 0.4 there.
+        Radius of the neighbourhoods at each level, in units of the size of the cloud: the mean
+        distance of its points from their centre.  Clouds of all sizes are thus treated alike; the
+        last layer still sees their size and place.  For a cloud that fills the unit sphere, whose
+        size is about 0.55, the default radii are about 0.2 and 0.4.
     n_neighbors : int
-        At most so many points are looked at, the nearest ones within the radius.
+        Largest number of points in a neighbourhood: the nearest ones within the radius.
     out_features : int
 
     Notes
     -----
-    Two layers are normalised over their channels.  Without the first that sees the whole cloud
-    learning is slow; more of them, around every centroid, slow it too.  Without the last, many
-    small clusters, whose first steps are mostly noise, can switch off all features for good.
-    Normalising over the batch
-    would make a cloud's features depend on the others, and running means would belong to the last
-    weights, not to the mean of the weights that is kept after training.
+    Two layers are normalised over their channels.  Without the normalisation in the first layer
+    for the whole cloud, learning is slow; normalising around every centroid slows it down too.
+    Without the last normalisation, all features can become zero for good if there are many small
+    clusters, whose first steps are mostly noise.  Batch normalisation is not used: features of a
+    cloud would depend on the other clouds, and its running means would belong to the last weights,
+    not to the averaged weights that are kept after training.
 
     Examples
     --------
@@ -96,16 +95,16 @@ class PointNet2(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features of x."""
+        """Compute the features of x."""
         if x.ndim != 3 or x.shape[-1] != self.in_features:
             raise InputError(
                 f"PointNet2 takes clouds of shape (batch, points, {self.in_features}), got "
-                f"{tuple(x.shape)}; set in_features to the numbers per point."
+                f"{tuple(x.shape)}; set in_features to the number of values per point."
             )
         if len(x) > CHUNK and not torch.is_grad_enabled():
             return torch.cat([self(part) for part in x.split(CHUNK)])
-        # In half precision neighbours could not be told apart.  Autocast changes nothing here, for
-        # there is no matrix product.
+        # In half precision, neighbours could not be told apart.  Autocast has no effect here,
+        # because there is no matrix product.
         x = x.float()
         x = take(x, content_order(x))
         new = is_new(x)
@@ -114,7 +113,7 @@ class PointNet2(nn.Module):
         order, new_in_order = farthest_points(points, self.n_centroids[0])
         centroids = take(points, order)
         for level, n in zip(self.levels, self.n_centroids, strict=True):
-            # The first points of such an order are themselves spread as far as can be.
+            # The first points in this order are themselves spread over the cloud.
             centroids = centroids[:, :n]
             features = level(points, features, new, centroids)
             points, new = centroids, new_in_order[:, :n]
@@ -123,7 +122,7 @@ class PointNet2(nn.Module):
 
 
 class SetAbstraction(nn.Module):
-    """Features (b, m, out_features) of the surroundings of m centroids."""
+    """Computes features (b, m, out_features) of the neighbourhoods of m centroids."""
 
     def __init__(
         self, in_features: int, out_features: int, radius: float, n_neighbors: int
@@ -132,20 +131,20 @@ class SetAbstraction(nn.Module):
         self.radius = radius
         self.n_neighbors = n_neighbors
         hidden = out_features // 2
-        # Together one linear layer of place and features; apart, the wider half runs once for a
-        # point and not once for every neighbour.
+        # Together these are one linear layer of place and features.  They are separate so that the
+        # wider part runs once for every point and not once for every neighbour.
         self.of_place = nn.Linear(3, hidden)
         self.of_features = nn.Linear(in_features, hidden, bias=False) if in_features else None
         self.of_neighbor = nn.Sequential(nn.ReLU(), nn.Linear(hidden, out_features))
 
     def forward(self, points: Tensor, features: Tensor, new: Tensor, centroids: Tensor) -> Tensor:
-        """Features at centroids (b, m, 3) among points (b, p, 3) with features (b, p, f)."""
+        """Compute features at centroids (b, m, 3) from points (b, p, 3) with features (b, p, f)."""
         near = neighbors(points, centroids, self.radius, self.n_neighbors, new)
         places = (take(points, near) - centroids.unsqueeze(2)) / self.radius
         hidden = self.of_place(places)
         if self.of_features is not None:
             hidden = hidden + take(self.of_features(features), near)
-        # The maximum first: the same, and fewer numbers to cut at zero.
+        # Taking the maximum before the ReLU gives the same result with less work.
         return self.of_neighbor(hidden).max(dim=2).values.relu()
 
 
@@ -158,6 +157,6 @@ def _refuse(in_features: int, n_centroids: Sequence[int], radii: Sequence[float]
     falling = all(a >= b >= 1 for a, b in pairwise([*n_centroids, 1]))
     if not n_centroids or len(n_centroids) != len(radii) or not falling:
         raise InputError(
-            "n_centroids and radii must be as many, at least one, and n_centroids must not rise, "
-            f"got {tuple(n_centroids)} and {tuple(radii)}."
+            "n_centroids and radii must have the same length, and n_centroids must be positive and "
+            f"not increase, got {tuple(n_centroids)} and {tuple(radii)}."
         )

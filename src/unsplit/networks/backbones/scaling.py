@@ -1,11 +1,11 @@
-"""What comes before every backbone: observations brought to a common scale."""
+"""Layers before every backbone, which bring observations to a common scale."""
 
 import torch
 from torch import Tensor, nn
 
 
 class Standardize(nn.Module):
-    """Subtract a mean and divide by a scale; both are fixed numbers, not learned."""
+    """Subtracts a mean and divides by a scale; both are fixed, not learned."""
 
     mean: Tensor
     scale: Tensor
@@ -16,23 +16,23 @@ class Standardize(nn.Module):
         self.register_buffer("scale", scale)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Standardised copy of x."""
+        """Return a standardised copy of x."""
         return (x - self.mean) / self.scale
 
 
 class StandardizeSequences(Standardize):
-    """The same for sequences with a mask as last channel; padding stays zero."""
+    """Standardises sequences whose last channel is a mask; padding stays zero."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Standardised copy of x (b, C + 1, L)."""
+        """Return a standardised copy of x (b, C + 1, L)."""
         return super().forward(x) * x[:, -1:]
 
 
 class Blur(nn.Module):
-    """Add Gaussian noise while training, so that what is learned are densities blurred by it.
+    """Adds Gaussian noise in training, so that the network learns blurred densities.
 
-    Clusters that touch then overlap a little, and a border that cuts through a dense region looks
-    different from one along a valley.  The width is in standard deviations of the features.
+    Clusters that touch then overlap a little, and a border through a dense region looks different
+    from a border along a density valley.  The width is in standard deviations of the features.
     """
 
     def __init__(self, width: float = 0.5) -> None:
@@ -40,5 +40,5 @@ class Blur(nn.Module):
         self.width = width
 
     def forward(self, x: Tensor) -> Tensor:
-        """Blurred x in training, x itself otherwise."""
+        """Return x with noise in training, otherwise x itself."""
         return x + self.width * torch.randn_like(x) if self.training else x

@@ -1,9 +1,9 @@
-"""Backbone for sequences of different lengths: a residual network that knows what is padding.
+"""Backbone for sequences of different lengths: a residual network that ignores padding.
 
-A batch (b, C + 1, L) holds C channels and a mask, 1 where a sequence is real and 0 where it is
-padding.  Everything is zero where the mask is, and all convolutions put position i of their output
-over position i·stride of their input, so what comes out for a sequence does not depend on how much
-padding follows it.
+A batch (b, C + 1, L) has C channels and a mask, which is 1 for real positions and 0 for padding.
+All values are zero where the mask is zero, and position i of the output of a convolution lies over
+position i·stride of its input.  The features of a sequence thus do not depend on how much padding
+follows it.
 """
 
 import torch
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from unsplit.errors import InputError
 
-# The first layer leaves about as many positions, unless that takes a longer stride.
+# The first layer leaves about this many positions, with a stride of at most the second number.
 POSITIONS = 256
 LONGEST_STRIDE = 32
 
@@ -20,21 +20,21 @@ EPSILON = 1e-5
 
 
 class ResNet1d(nn.Module):
-    """Sequences with their mask (b, C + 1, L) to features (b, 4 · width).
+    """Turns sequences with their mask (b, C + 1, L) into features (b, 4 · width).
 
-    A first convolution that shortens long sequences, four residual blocks of which three halve
-    the length, then the mean and the maximum over what is real.  The mask is an input too: a zero
-    is not the same as nothing, and where a sequence ends can matter.
+    A first convolution shortens long sequences, three of four residual blocks halve the length,
+    and the mean and maximum over all real positions are taken.  The mask is an input too, because
+    a value of zero differs from padding, and where a sequence ends can matter.
 
     Parameters
     ----------
     in_channels : int
-        C, without the mask.
+        Number of channels, C, without the mask.
     length : int
-        The usual length of a sequence; it chooses the stride of the first layer.  Sequences of
-        any length go in.
+        Typical length of a sequence, by which the stride of the first layer is chosen.  The
+        network takes sequences of any length.
     width : int
-        Channels of the first layer.
+        Number of channels of the first layer.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class ResNet1d(nn.Module):
         self.out_features = 4 * width
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features of x."""
+        """Compute the features of x."""
         mask = x[:, -1:]
         x = self.first(x * mask)
         mask = coarse_mask(mask, self.stride)
@@ -74,7 +74,7 @@ class ResNet1d(nn.Module):
 
 
 class Block(nn.Module):
-    """Two convolutions beside a shortcut, which is projected where the shape changes."""
+    """Two convolutions and a shortcut, which is projected if the shape changes."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Block(nn.Module):
         self.shortcut = None if same else _convolution(in_channels, out_channels, 1, stride)
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Features (b, out_channels, ⌈L / stride⌉) of x (b, in_channels, L), and their mask."""
+        """Compute features (b, out_channels, ⌈L / stride⌉) of x, and their mask."""
         mask = coarse_mask(mask, self.stride)
         out = F.relu(self.norm1(self.conv1(x), mask))
         out = self.norm2(self.conv2(out), mask)
@@ -96,10 +96,10 @@ class Block(nn.Module):
 
 
 class MaskedNorm(nn.Module):
-    """Mean zero and variance one over the channels and the real positions of each sequence.
+    """Normalises each sequence over its channels and real positions.
 
-    Batch normalisation would count the padding.  Normalising every position by itself would not,
-    but makes silence as loud as sound.
+    Batch normalisation would include the padding.  Normalising every position by itself would not,
+    but would make silence as loud as sound.
     """
 
     def __init__(self, channels: int) -> None:
@@ -108,13 +108,13 @@ class MaskedNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels, 1))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Normalised x (b, channels, L); zero where the mask (b, 1, L) is."""
+        """Normalise x (b, channels, L); the result is zero where the mask (b, 1, L) is zero."""
         x = masked_standard(x.float(), mask)  # long sums need more digits than bfloat16 has
         return (x * self.weight + self.bias) * mask
 
 
 def masked_standard(x: Tensor, mask: Tensor) -> Tensor:
-    """X with mean zero and variance one over the channels and real positions of each sequence.
+    """Scale each sequence to mean 0 and variance 1 over its channels and real positions.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def pooled(x: Tensor, mask: Tensor) -> Tensor:
     Parameters
     ----------
     x : Tensor of shape (b, C, L)
-        Not negative, and zero where the mask is.
+        Not negative, and zero where the mask is zero.
     mask : Tensor of shape (b, 1, L)
 
     Examples
@@ -151,7 +151,7 @@ def pooled(x: Tensor, mask: Tensor) -> Tensor:
 
 
 def coarse_mask(mask: Tensor, stride: int) -> Tensor:
-    """The mask with ``stride`` positions in one, which is real if any of them is.
+    """Shorten a mask: each position stands for ``stride`` positions, and is 1 if any of them is.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def coarse_mask(mask: Tensor, stride: int) -> Tensor:
 
 
 def first_stride(length: int) -> int:
-    """A power of two that brings a sequence down to between 1 and 2 times :data:`POSITIONS`.
+    """Choose a power of two that shortens a sequence to 1 to 2 times :data:`POSITIONS`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Backbone that knows nothing of the data's structure, to compare with those that do."""
+"""Backbone that ignores the structure of the data, as a baseline for the others."""
 
 import math
 from collections.abc import Sequence
@@ -7,15 +7,15 @@ from torch import Tensor, nn
 
 
 class SingleLayer(nn.Module):
-    """Observations (b, …) to features (b, width): all numbers in a row, one hidden layer.
+    """Turns observations (b, …) into features (b, width) with one layer on all their numbers.
 
-    The baseline of the paper's experiment on point clouds.  The paper does not tell its width.
-    Points have no order of their own, so it sees coordinates of points in arbitrary places.
+    The baseline of the paper's experiment on point clouds; the paper does not state its width.
+    The points of a cloud have no order, so the layer gets their coordinates in an arbitrary order.
 
     Parameters
     ----------
     in_features : int or sequence of int
-        Numbers per observation, or its shape.
+        Number of values per observation, or the shape of an observation.
     width : int
 
     Examples
@@ -32,5 +32,5 @@ class SingleLayer(nn.Module):
         self.layers = nn.Sequential(nn.Flatten(), nn.Linear(n, width), nn.ReLU())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features of x."""
+        """Compute the features of x."""
         return self.layers(x)

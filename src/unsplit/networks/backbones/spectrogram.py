@@ -1,4 +1,4 @@
-"""Backbone for sound: what the ear would see of it, then a network for sequences."""
+"""Backbone for sound: a spectrogram in mel bands, then a network for sequences."""
 
 import torch
 from torch import Tensor, nn
@@ -6,19 +6,22 @@ from torch import Tensor, nn
 from unsplit.errors import InputError
 from unsplit.networks.backbones.sequences import ResNet1d, coarse_mask, masked_standard
 
-# Samples per second below which mel bands, made for hearing, mean nothing.
+# Mel bands are made for human hearing and mean nothing below this many samples per second.
 LEAST_RATE = 1000
 
-# Power added before the logarithm.  Sound as a whole has power one, so this is 60 dB below it.
+# Power added before taking the logarithm; 60 dB below the mean power of the data, which is 1.
 FLOOR = 1e-6
 
 
 class LogMel(nn.Module):
-    """Sound and its mask (b, 2, L) to log-mel bands and theirs (b, bands + 1, ⌈L / hop⌉).
+    """Turns sound and its mask (b, 2, L) into log-mel bands and their mask.
 
-    Frame i is centred on sample i · hop, and real if any of the samples up to the next is.  Each
-    recording is then standardised by one mean and one deviation over its bands and real frames:
-    loudness goes, while one mean per band would take the timbre of a steady sound with it.
+    The result has the shape (b, bands + 1, ⌈L / hop⌉).
+
+    Frame i is centred on sample i · hop, and is real if any sample before the next frame is real.
+    Each recording is then standardised by one mean and one standard deviation over all its bands
+    and real frames.  This removes loudness; one mean per band would also remove the timbre of a
+    steady sound.
 
     Parameters
     ----------
@@ -49,19 +52,19 @@ class LogMel(nn.Module):
             )
         self.bands = bands
         self.hop = round(rate * hop)
-        size = 2 * round(rate * window / 2)  # even, to have a middle
-        # Two points of the spectrum at least in the narrowest band, the first.
+        size = 2 * round(rate * window / 2)  # even, so that there is a middle
+        # The narrowest band, the first, must have at least two points of the spectrum.
         self.n_fft = max(size, int(2 * rate / mel_edges(bands, rate / 2)[1]))
         self.n_fft += self.n_fft % 2
         shape = torch.hann_window(size, dtype=torch.float64)
-        # Noise of variance one then has power one at every frequency.
+        # With this scale, noise of variance one has power one at every frequency.
         self.register_buffer("window", (shape / shape.square().sum().sqrt()).float())
         self.register_buffer("filters", mel_filters(bands, self.n_fft, rate))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Standardised log-mel bands of x, then their mask."""
+        """Compute standardised log-mel bands of x, followed by their mask."""
         mask = x[:, 1:]
-        # Neither bfloat16 nor half precision has the range of a power spectrum.
+        # The range of a power spectrum is too large for bfloat16 and half precision.
         with torch.autocast(x.device.type, enabled=False):
             spectrum = torch.stft(
                 (x[:, 0] * mask[:, 0]).float(),
@@ -79,7 +82,7 @@ class LogMel(nn.Module):
 
 
 class AudioNet(nn.Sequential):
-    """Sound and its mask (b, 2, L) to features: :class:`LogMel`, then :class:`ResNet1d`.
+    """Turns sound and its mask (b, 2, L) into features: :class:`LogMel`, then :class:`ResNet1d`.
 
     Examples
     --------
@@ -95,9 +98,9 @@ class AudioNet(nn.Sequential):
 
 
 def mel_edges(bands: int, highest: float) -> Tensor:
-    """Where bands begin, peak and end: ``bands + 2`` frequencies in Hz, evenly spaced in mel.
+    """Frequencies where bands begin, peak and end: ``bands + 2`` in Hz, evenly spaced in mel.
 
-    A mel is O'Shaughnessy's, 2595 · log10(1 + f / 700).
+    Mel is defined as by O'Shaughnessy: 2595 · log10(1 + f / 700).
 
     Examples
     --------
@@ -109,7 +112,7 @@ def mel_edges(bands: int, highest: float) -> Tensor:
 
 
 def mel_filters(bands: int, n_fft: int, rate: int) -> Tensor:
-    """Triangles over the spectrum, shape (bands, n_fft // 2 + 1), each with sum one.
+    """Triangular filters over the spectrum, shape (bands, n_fft // 2 + 1), each with sum one.
 
     Examples
     --------

@@ -1,15 +1,30 @@
-"""Backbone for observations that are plain vectors."""
+"""Backbone for vectors."""
 
 from torch import Tensor, nn
 
 
 class MLP(nn.Module):
-    """Vectors (n, d) to features (n, width).
+    """Turns vectors (n, d) into features (n, width) with two hidden layers.
 
-    Two hidden layers.  The first is normalised: on small, noisy clusters that was worth more than
-    any other single change, and normalising the second too costs accuracy where the best boundary
-    is linear (docs/method.md, "The network").  Normalised features are bounded, though, which
-    bends score differences far from a border; where their shape matters, leave it out.
+    The first layer is normalised, which helped more than any other single change on small, noisy
+    clusters.  Normalising the second layer too costs accuracy if the best boundary is linear
+    (docs/method.md, "The network").  Normalised features are bounded, so score differences level
+    off far from a border; use ``normalize=False`` if their shape matters.
+
+    Parameters
+    ----------
+    in_features : int
+        Number of features of the data, d.
+    width : int
+        Units of both layers.
+    normalize : bool
+        Normalise the first layer.
+
+    Examples
+    --------
+    >>> import torch
+    >>> MLP(3, width=16)(torch.rand(2, 3)).shape
+    torch.Size([2, 16])
     """
 
     def __init__(self, in_features: int, width: int = 256, normalize: bool = True) -> None:
@@ -24,5 +39,5 @@ class MLP(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features of x."""
+        """Compute the features of x."""
         return self.layers(x)

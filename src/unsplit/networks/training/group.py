@@ -1,4 +1,4 @@
-"""Networks of several folds that take their training steps together."""
+"""Networks of several folds that are trained together."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,19 +10,16 @@ from torch import Tensor, nn
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
-from unsplit.devices import mixed_precision
+from unsplit.devices import BLOCK_ELEMENTS, mixed_precision
 from unsplit.errors import InputError
 from unsplit.networks.heads import PairMatrixHead, ScoreHead
 from unsplit.networks.training.sampling import Fold
-
-# Elements of the largest score block held at once (64 MiB in float32).
-BLOCK_ELEMENTS = 2**24
 
 
 class Network(nn.Module):
     """A backbone and a head.
 
-    ``most_at_once`` is how many observations it should be given at a time.
+    ``most_at_once`` is the largest number of observations to pass at a time.
     """
 
     def __init__(
@@ -39,9 +36,10 @@ class Network(nn.Module):
 
 
 class Group(ABC):
-    """One or more networks, each with its own rows, stepping as one.
+    """One or more networks that are trained in the same steps, each on its own rows.
 
-    What is trained has a running mean, which is what is tried; the best mean is kept.
+    A running mean of the weights is kept beside the weights being trained.  The averaged weights
+    are tried after every epoch, and the best of them are kept.
     """
 
     def __init__(self, networks: Sequence[Network], folds: Sequence[Fold]) -> None:
@@ -54,38 +52,38 @@ class Group(ABC):
 
     @abstractmethod
     def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
-        """Scores of a batch as :meth:`read` gives it."""
+        """Compute the scores of a batch; with the averaged weights if ``of_mean``."""
 
     @abstractmethod
     def keep(self, mask: NDArray[np.bool_]) -> None:
-        """Remember the present mean weights of the networks in ``mask``."""
+        """Remember the averaged weights of the networks in ``mask``."""
 
     @abstractmethod
     def restore(self) -> None:
-        """Write the remembered weights into the networks and ready them for use."""
+        """Write the remembered weights into the networks, and set them to evaluation mode."""
 
     @abstractmethod
     def averaged(self) -> Sequence[Network]:
-        """The networks with their mean weights, ready to be tried but not to be changed."""
+        """The networks with their averaged weights, for evaluation only."""
 
     @abstractmethod
     def average(self, share: float) -> None:
-        """Move the running mean by this share towards the present weights."""
+        """Move the averaged weights by this share towards the present weights."""
 
     @abstractmethod
     def at_once(self) -> int:
-        """Observations of each network to try at a time."""
+        """Number of observations per network to score at a time."""
 
     def shaped(self, index: Tensor) -> Tensor:
-        """Row indices (m, b) as the networks want them."""
+        """Reshape row indices (m, b) as the networks need them."""
         return index
 
     @abstractmethod
     def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
-        """Ready the mean weights to be tried; these batches were trained on."""
+        """Prepare the averaged weights for evaluation, with batches of the last epoch."""
 
     def run(self, batches: Tensor, rows: Rows, clusters: Tensor, averaging: float) -> float:
-        """One step per batch of row indices (steps, m, b); the mean loss per network."""
+        """Take one step for each batch of row indices (steps, m, b); the mean loss per network."""
         self.train(True)
         total = torch.zeros((), device=self.device)
         batches = batches.to(self.device)
@@ -98,7 +96,7 @@ class Group(ABC):
             loss.backward()
             self.optimizer.step()
             self.steps_taken += 1
-            # Early on, forget quickly: the first weights are no good.
+            # Forget quickly at first, because the first weights are poor.
             decay = min(averaging, self.steps_taken / (self.steps_taken + 9))
             self.average(1 - decay)
             total += loss.detach()
@@ -106,14 +104,17 @@ class Group(ABC):
         mean = float(total) / (len(batches) * len(self.networks))
         if not np.isfinite(mean):
             raise InputError(
-                f"the loss became {mean} within {self.steps_taken} steps of training; look for "
-                "extreme values in the data, or lower the learning rate of your own network."
+                f"the loss became {mean} within {self.steps_taken} steps of training; check X for "
+                "extreme values, or choose a lower learning_rate."
             )
         return mean
 
     @torch.no_grad()
     def watched_accuracy(self, rows: Rows, clusters: Tensor) -> NDArray[np.float64]:
-        """A of each network's mean weights on its fold's ``watch`` rows; NaN if there are none."""
+        """Compute A of each network, with averaged weights, on the ``watch`` rows of its fold.
+
+        NaN if there are no such rows.
+        """
         self.train(False)
         k = self.head.n_clusters
         hits = torch.zeros(len(self.networks), k, dtype=torch.float64)
@@ -135,40 +136,44 @@ class Group(ABC):
 
     @abstractmethod
     def train(self, training: bool) -> None:
-        """Switch between training and trying."""
+        """Switch between training and evaluation mode."""
 
 
 def adam(
     params: Iterable[Tensor], learning_rate: float, weight_decay: float, device: torch.device
 ) -> torch.optim.Optimizer:
-    """Adam with decoupled decay, in one kernel where that exists."""
+    """Make an AdamW optimizer, fused into one kernel if the device supports that."""
     fused = device.type in ("cpu", "cuda")
     return torch.optim.AdamW(params, lr=learning_rate, weight_decay=weight_decay, fused=fused)
 
 
 def mean_hit(margins: Tensor) -> Tensor:
-    """Share of the other clusters that an observation's own cluster beats; ties count half."""
+    """Share of the other clusters that score lower than the own cluster; ties count half."""
     k = margins.shape[-1]
     hits = (margins > 0).sum(-1) + (margins == 0).sum(-1) / 2
-    # The own column is a tie.
+    # The own cluster counts as a tie with itself.
     return (hits - 0.5) / (k - 1)
 
 
 def refuse_gaps(values: Tensor, index: Tensor) -> None:
-    """Refuse what a network gave for the rows at ``index``, shape (*index.shape, ...), if NaN.
+    """Raise an error if a network returned NaN or infinity for a row in ``index``.
 
-    Such a score would count as a miss, as if the network had been wrong.
+    Such a score would count as a miss, as if the network had been wrong.  ``values`` has the shape
+    (*index.shape, ...).
     """
     bad = ~torch.isfinite(values).flatten(index.ndim).all(dim=-1)
     if bad.any():
         raise InputError(
-            f"the network gives NaN or infinity for observation {int(index[bad][0])}; look for "
-            "such values in it, or for a division by zero in your own network."
+            f"the network returned NaN or infinity for observation {int(index[bad][0])}; check "
+            "this row of X, or your own network for a division by zero."
         )
 
 
 def padded_chunks(indices: Sequence[Index], size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Walk several index lists side by side: (m, ≤ size) rows, and 1.0 where they are real."""
+    """Yield several index lists side by side, in chunks.
+
+    Each chunk has rows (m, ≤ size), padded with 0, and 1.0 for each entry that is not padding.
+    """
     longest = max(len(index) for index in indices)
     padded = torch.zeros(len(indices), longest, dtype=torch.long)
     valid = torch.zeros(len(indices), longest, dtype=torch.float64)
@@ -182,12 +187,12 @@ def padded_chunks(indices: Sequence[Index], size: int) -> Iterator[tuple[Tensor,
 def _mean_of_nonempty(
     sums: NDArray[np.float64], counts: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Mean over clusters of the clusters' means, leaving out empty ones; NaN if all are."""
+    """Average the means of all clusters that are not empty; NaN if all are empty."""
     means = sums / np.maximum(counts, 1)
     n_seen = (counts > 0).sum(axis=1)
     return np.where(n_seen > 0, means.sum(axis=1) / np.maximum(n_seen, 1), np.nan)
 
 
 def is_batch_norm(module: nn.Module) -> bool:
-    """Whether a module's statistics come from the batches it saw."""
+    """Whether a module is a batch normalisation."""
     return isinstance(module, nn.modules.batchnorm._BatchNorm)

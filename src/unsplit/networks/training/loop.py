@@ -1,15 +1,15 @@
 """The one training loop.
 
-Networks for all folds advance epoch by epoch together.  After every epoch each is tried on the
-observations it does not train on; the mean accuracy over all pairs of clusters, A, says whether
-training still helps.  No ground truth exists here.
+The networks of all folds are trained epoch by epoch together.  After every epoch each network is
+tried on observations that it is not trained on; A, the balanced accuracy averaged over all pairs of
+clusters, shows whether training still helps.  Training never sees ground truth.
 
-**Which epoch is kept.**  Never the one that looks best on the observations that are later counted:
-a fold's weights are chosen by the mean A of the *other* folds, or by observations set aside for it.
-docs/statistics.md has the bias this avoids.
+**Which epoch is kept.**  Weights are never chosen by the observations that are tested later: the
+epoch of a fold is the one with the best mean A of the *other* folds, or the best A on observations
+set aside for this.  docs/statistics.md describes the bias that this avoids.
 
-**Small networks are one network.**  Where ``torch.func`` can batch them, the K networks are
-stacked and trained as one, so five folds cost far less than five times one.
+**Small networks are trained as one.**  If ``torch.func`` can batch them, the K networks are stacked
+and trained as one, so that five folds cost far less than five times as much as one.
 """
 
 import time
@@ -23,37 +23,45 @@ from torch import Tensor
 from unsplit.data.rows.base import Rows
 from unsplit.errors import InputError
 from unsplit.networks.training.group import Group, Network
+from unsplit.networks.training.history import EpochRecord, History
 from unsplit.networks.training.sampling import Fold, epoch_minibatches
 from unsplit.networks.training.single import Single
 from unsplit.networks.training.stacked import Stacked, can_be_stacked
 
-# A rise of A smaller than this is not worth another round of patience.
+# A smaller rise of A than this does not count as an improvement.
 TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How to train.  The defaults are meant to be left alone.
+    """Settings of training.  The defaults are good for most data.
 
     Parameters
     ----------
     epochs : int
-        The most passes over the training data; A usually stops training much earlier.
+        Largest number of passes over the training data; training usually stops much earlier.
     patience : int
-        Epochs without a new best A before training ends.
+        Training ends after this many epochs without improvement of the mean accuracy A.
     learning_rate, weight_decay : float
-        Of Adam, with decoupled decay.
+        Of the optimizer AdamW.
     batch_size : int
-        Observations per step and fold.
+        Number of observations per step, for each fold.
     averaging : float
-        Decay of the running mean of the weights; the mean is what is tried and kept.
+        Decay of the running mean of the weights.  The averaged weights are tried and kept.
     least_steps : int
-        Train for at least as many steps, whatever A says.
+        Smallest number of steps, even if A no longer improves.
     one_epoch : bool
-        Keep the weights of the same epoch in all folds, the one with the best mean A, so that
-        scores of all folds have one scale.  Otherwise each fold has its own, chosen by the others.
+        Keep the weights of the same epoch in all folds, the one with the best mean A, so that the
+        scores of all folds have the same scale.  Otherwise each fold keeps its own epoch, chosen
+        by the other folds.
     batch_folds : bool or None
-        Train the folds as one stacked network.  None: where the network allows it and is small.
+        Train the folds as one stacked network.  None does so if the network is small and can be
+        stacked.
+
+    Examples
+    --------
+    >>> TrainConfig(epochs=20, learning_rate=0.01).patience
+    6
     """
 
     epochs: int = 200
@@ -75,37 +83,10 @@ class TrainConfig:
                 )
         if not 0 < self.learning_rate < np.inf:
             raise InputError(
-                f"learning_rate must be above 0, got {self.learning_rate!r}; 0.001 is usual."
+                f"learning_rate must be positive, got {self.learning_rate!r}; 0.001 is usual."
             )
         if not 0 <= self.weight_decay < np.inf:
-            raise InputError(f"weight_decay must not be below 0, got {self.weight_decay!r}.")
-
-
-@dataclass(frozen=True)
-class EpochRecord:
-    """What one epoch brought: mean loss, mean A over the folds, seconds of training so far."""
-
-    epoch: int
-    loss: float
-    accuracy: float
-    seconds: float
-
-
-@dataclass(frozen=True)
-class History:
-    """The course of training, one entry per epoch, and the epoch kept for each fold."""
-
-    epoch: NDArray[np.int64]
-    loss: NDArray[np.float64]
-    accuracy: NDArray[np.float64]
-    seconds: NDArray[np.float64]
-    kept_epoch: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, records: Sequence[EpochRecord], kept: NDArray[np.int64]) -> "History":
-        """Collect the records of a run."""
-        columns = np.array([[r.epoch, r.loss, r.accuracy, r.seconds] for r in records]).T
-        return cls(columns[0].astype(np.int64), columns[1], columns[2], columns[3], kept)
+            raise InputError(f"weight_decay must be at least 0, got {self.weight_decay!r}.")
 
 
 Measure = Callable[[Group], NDArray[np.float64]]
@@ -113,9 +94,9 @@ Judge = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 class Stopping:
-    """Remembers each fold's best A and when it came.
+    """Remembers the best A of each fold and its epoch, and says when to stop.
 
-    ``judge`` turns the folds' A into what each fold is judged by.
+    ``judge`` turns the A of all folds into the value by which each fold is judged.
     """
 
     def __init__(self, n_folds: int, patience: int, judge: Judge) -> None:
@@ -126,13 +107,14 @@ class Stopping:
         self.epoch = -1
 
     def step(self, accuracy: NDArray[np.float64], enough: bool = True) -> NDArray[np.bool_]:
-        """Take the folds' A after one more epoch; which folds should keep their weights?
+        """Take the A of all folds after one more epoch; True for folds that have improved.
 
-        Until there were ``enough`` steps, all keep the latest.
+        Their weights should be kept.  Before there were ``enough`` steps, all folds keep their
+        latest weights.
         """
         self.epoch += 1
         judged = self.judge(accuracy)
-        # Where nothing can be watched (NaN) the latest weights are kept.
+        # If a fold has nothing to watch (NaN), its latest weights are kept.
         better = ~(judged <= self.best + TOLERANCE)
         if enough:
             self.best[better] = judged[better]
@@ -154,9 +136,9 @@ def train(
     rng: np.random.Generator,
     on_epoch: Callable[[EpochRecord], None] | None = None,
 ) -> History:
-    """Train one network per fold in place, each on its fold's ``train`` rows.
+    """Train one network per fold in place, on the ``train`` rows of the fold.
 
-    Parameters are those of :class:`Training`; ``on_epoch`` is told after every epoch.
+    Parameters are those of :class:`Training`; ``on_epoch`` is called after every epoch.
     """
     training = Training(networks, rows, clusters, folds, config, rng)
     while not training.finished:
@@ -167,7 +149,7 @@ def train(
 
 
 class Training:
-    """Training that can be taken further epoch by epoch.
+    """Training that can be continued epoch by epoch.
 
     Parameters
     ----------
@@ -181,7 +163,7 @@ class Training:
     rng : numpy.random.Generator
         Draws the batches.
     measure : callable, optional
-        A of each network of a group; by default over all pairs of clusters.
+        Computes A for each network of a group; by default over all pairs of clusters.
     """
 
     def __init__(
@@ -204,16 +186,16 @@ class Training:
 
     @property
     def finished(self) -> bool:
-        """Whether A has stopped improving or there were as many epochs as there may be."""
+        """Whether A has stopped improving, or the largest number of epochs is reached."""
         return self.stopping.finished or len(self.records) >= self.config.epochs
 
     @property
     def steps(self) -> int:
-        """Steps that each network has taken."""
+        """Number of steps that each network has taken."""
         return self.groups[0].steps_taken
 
     def epoch(self) -> EpochRecord:
-        """Go once over the training rows, try the networks and keep those that got better."""
+        """Train for one epoch, try the networks, and keep the weights of those that improved."""
         start = time.perf_counter()
         loss = float(np.mean([self._run(group) for group in self.groups]))
         accuracy = np.concatenate([self._measure(group) for group in self.groups])
@@ -232,14 +214,18 @@ class Training:
         return group.run(batches, self.rows, self.clusters, self.config.averaging)
 
     def restore(self) -> History:
-        """Give the networks the best weights they had; the course of training."""
+        """Give the networks the weights that were kept, and return how training went."""
         for group in self.groups:
             group.restore()
         return History.of(self.records, self.stopping.kept_epoch)
 
 
 def _judge(folds: Sequence[Fold], config: TrainConfig) -> Judge:
-    """By the mean of all folds, by the others where a fold watches what is counted, by its own."""
+    """Choose how folds are judged.
+
+    By the mean of all folds if one epoch is kept for all; by the other folds if a fold watches its
+    test rows; otherwise each by its own A.
+    """
     if config.one_epoch:
         return mean_of_all
     others = len(folds) > 1 and all(fold.watches_test for fold in folds)
@@ -247,18 +233,18 @@ def _judge(folds: Sequence[Fold], config: TrainConfig) -> Judge:
 
 
 def own(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each entry for itself."""
+    """Return the values unchanged: each fold is judged by its own A."""
     return values
 
 
 def mean_of_all(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """For every entry the mean of those that are known; NaN if none is."""
+    """Replace every entry by the mean of all known entries; NaN if none is known."""
     known = values[np.isfinite(values)]
     return np.full_like(values, known.mean() if len(known) else np.nan)
 
 
 def mean_of_others(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """For each entry the mean of the others that are known; NaN if none is."""
+    """Replace every entry by the mean of the other known entries; NaN if none is known."""
     known = np.isfinite(values)
     filled = np.where(known, values, 0.0)
     n_others = known.sum() - known
@@ -268,7 +254,7 @@ def mean_of_others(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _groups(
     networks: Sequence[Network], folds: Sequence[Fold], rows: Rows, config: TrainConfig
 ) -> list[Group]:
-    """All folds in one stacked group, or each in a group of its own."""
+    """Put all folds into one stacked group, or each into its own group."""
     stack = config.batch_folds
     if stack is None:
         stack = can_be_stacked(networks, rows)

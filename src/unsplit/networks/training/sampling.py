@@ -1,4 +1,4 @@
-"""Which observations a network trains on, and in which order they are drawn."""
+"""The observations that a network is trained on, and the order in which they are drawn."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +9,16 @@ from torch import Tensor
 
 from unsplit._typing import Index
 
-# A pass over very few rows is too little to see A move.
+# Fewer steps than this per epoch are too few for A to change.
 MIN_STEPS = 10
 
 
 @dataclass(frozen=True)
 class Fold:
-    """One network's share of the observations, as row indices.
+    """The observations of one network, as row indices.
 
-    ``train`` makes the weights, ``watch`` chooses the epoch, ``test`` is counted.
+    ``train`` is for training, ``watch`` for choosing the epoch, and ``test`` is held out for the
+    estimate.
     """
 
     train: Index
@@ -26,16 +27,16 @@ class Fold:
 
     @property
     def watches_test(self) -> bool:
-        """Whether the counted rows are the watched ones."""
+        """Whether the epoch is chosen on the test rows."""
         return np.array_equal(self.watch, self.test)
 
 
 def balanced_draws(clusters: Index, n_draws: int, rng: np.random.Generator) -> Index:
-    """Positions into ``clusters`` that visit every cluster equally often.
+    """Draw rows so that every cluster is drawn equally often; positions in ``clusters``.
 
-    Each run of k draws holds every cluster once; within a cluster, members come in random order
-    and none comes again before all have come.  With clusters of one size and
-    ``n_draws = len(clusters)`` this is a plain shuffled epoch.
+    Each run of k draws has one row of every cluster.  The members of a cluster come in random
+    order, and all of them come before any is repeated.  If all clusters have the same size and
+    ``n_draws = len(clusters)``, this is a plain shuffled epoch.
     """
     sizes = np.bincount(clusters)
     present = np.flatnonzero(sizes)
@@ -43,14 +44,14 @@ def balanced_draws(clusters: Index, n_draws: int, rng: np.random.Generator) -> I
     visits = rng.permuted(np.tile(present, (rounds, 1)), axis=1).ravel()[:n_draws]
     wanted = np.bincount(visits, minlength=len(sizes))
     passes = -(-wanted // np.maximum(sizes, 1))
-    # Every member once per pass, passes in turn, members shuffled within each.
+    # Each pass has every member once, in random order.
     members = np.repeat(np.arange(len(clusters)), passes[clusters])
     turn = np.arange(len(members)) - np.repeat(
         np.cumsum(passes[clusters]) - passes[clusters], passes[clusters]
     )
     members = members[np.lexsort((rng.random(len(members)) + turn, clusters[members]))]
     starts = np.cumsum(passes * sizes) - passes * sizes
-    # The t-th visit to a cluster takes the t-th entry of its list.
+    # The t-th draw from a cluster takes the t-th entry of its list.
     by_cluster = np.argsort(visits, kind="stable")
     visit_rank = np.arange(n_draws) - np.repeat(np.cumsum(wanted) - wanted, wanted)
     drawn = np.empty(n_draws, np.int64)
@@ -61,7 +62,7 @@ def balanced_draws(clusters: Index, n_draws: int, rng: np.random.Generator) -> I
 def epoch_minibatches(
     train: Sequence[Index], clusters: Index, batch_size: int, rng: np.random.Generator
 ) -> Tensor:
-    """Row indices (steps, m, b) of one epoch for m networks, each drawing from its own rows."""
+    """Draw one epoch for m networks, each from its own rows; row indices (steps, m, b)."""
     longest = max(len(rows) for rows in train)
     batch_size = min(batch_size, longest)
     steps = max(-(-longest // batch_size), MIN_STEPS)

@@ -1,4 +1,4 @@
-"""A network of any kind and size that takes its training steps by itself."""
+"""Train one network of any kind and size by itself."""
 
 import copy
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from unsplit.devices import mixed_precision
 from unsplit.networks.training.group import Group, Network, adam, is_batch_norm
 from unsplit.networks.training.sampling import Fold
 
-# Observations that tell batch normalisation the scale of activations, and the most batches.
+# Observations from which batch normalisation measures activations, and the most batches for it.
 SETTLING = 1024
 MOST_SETTLING = 8
 
@@ -44,52 +44,55 @@ class Single(Group):
         self._norms: list[Any] = [m for m in self.mean.modules() if is_batch_norm(m)]
 
     def train(self, training: bool) -> None:
-        """Switch between training and trying."""
+        """Switch between training and evaluation mode."""
         self.network.train(training)
         self.mean.eval()
 
     def at_once(self) -> int:
-        """What the network says."""
+        """The limit of the network itself."""
         return self.network.most_at_once
 
     def shaped(self, index: Tensor) -> Tensor:
-        """Row indices (1, b) as (b,)."""
+        """Reshape row indices (1, b) to (b,)."""
         return index[0]
 
     def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
-        """Scores (n, ...) of observations x (n, ...)."""
+        """Compute the scores (n, ...) of observations x (n, ...)."""
         return self.mean(x) if of_mean else self.network(x)
 
     @torch.no_grad()
     def keep(self, mask: NDArray[np.bool_]) -> None:
-        """Remember the present mean weights if the mask says so."""
+        """Remember the averaged weights if the mask is true."""
         if mask.any():
             for name, value in self.mean.state_dict().items():
                 self.kept[name].copy_(value)
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Write the remembered weights into the network and ready it for use."""
+        """Write the remembered weights into the network, and set it to evaluation mode."""
         self.network.load_state_dict(self.kept)
         self.network.eval()
 
     def averaged(self) -> list[Network]:
-        """The network with its mean weights, ready to be tried but not to be changed."""
+        """The network with its averaged weights, for evaluation only."""
         self.mean.eval()
         return [self.mean]
 
     @torch.no_grad()
     def average(self, share: float) -> None:
-        """Move the running mean towards the present weights."""
+        """Move the averaged weights by this share towards the present weights."""
         torch._foreach_lerp_(*self._pairs, share)
 
     @torch.no_grad()
     def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
-        """Measure what batch normalisation needs for the mean weights, which no batch has seen."""
+        """Measure the batch-normalisation statistics of the averaged weights.
+
+        They have not been measured yet, because no batch was passed through these weights.
+        """
         for mean, present in zip(self.mean.buffers(), self.network.buffers(), strict=True):
-            mean.copy_(present)  # whatever else was learned on the way
+            mean.copy_(present)  # other buffers that changed in training
         self.mean.train()
-        # One that its network keeps frozen stays as it is.
+        # A batch normalisation that its network keeps frozen is left alone.
         norms = [norm for norm in self._norms if norm.training]
         if norms:
             enough = min(MOST_SETTLING, -(-SETTLING // len(batches[0])))

@@ -1,4 +1,4 @@
-"""Small networks of several folds as one, which keeps the hardware busy."""
+"""Train the small networks of several folds as one, which keeps the hardware busy."""
 
 import copy
 from collections.abc import Sequence
@@ -10,18 +10,19 @@ from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
 
 from unsplit.data.rows.base import Rows
-from unsplit.networks.training.group import BLOCK_ELEMENTS, Group, Network, adam, is_batch_norm
+from unsplit.devices import BLOCK_ELEMENTS
+from unsplit.networks.training.group import Group, Network, adam, is_batch_norm
 from unsplit.networks.training.sampling import Fold
 
 State = dict[str, Tensor]
 
-# Above this many parameters a network keeps the hardware busy by itself, and stacking only
-# multiplies the memory its activations need.
+# A network with more parameters than this keeps the hardware busy by itself, and stacking would
+# only multiply the memory for its activations.
 SMALL_NETWORK = 2_000_000
 
 
 def can_be_stacked(networks: Sequence[Network], rows: Rows) -> bool:
-    """Whether the networks are small and ``torch.func`` can batch them (tried on two rows)."""
+    """Whether the networks are small and ``torch.func`` can batch them, tried on two rows."""
     if len(networks) == 1 or sum(p.numel() for p in networks[0].parameters()) > SMALL_NETWORK:
         return False
     if not rows.stackable:
@@ -33,13 +34,13 @@ def can_be_stacked(networks: Sequence[Network], rows: Rows) -> bool:
     try:
         with torch.no_grad():
             Stacked(networks, (), learning_rate=0.0, weight_decay=0.0).scores(rows.take(index))
-    except Exception:  # anybody's network may fail in any way, and then trains by itself
+    except Exception:  # a user's network may fail in any way; it is then trained by itself
         return False
     return True
 
 
 class Stacked(Group):
-    """Small networks as one, with ``torch.func``."""
+    """Small networks that ``torch.func`` computes as one."""
 
     def __init__(
         self,
@@ -56,18 +57,18 @@ class Stacked(Group):
         self.optimizer = adam(self.params.values(), learning_rate, weight_decay, self.device)
 
     def train(self, training: bool) -> None:
-        """Switch between training and trying."""
+        """Switch between training and evaluation mode."""
         self.skeleton.train(training)
 
     def at_once(self) -> int:
-        """As many as the block of scores allows."""
+        """As many as fit into a block of scores."""
         return BLOCK_ELEMENTS
 
     def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
         """Nothing to do: networks with batch normalisation are not stacked."""
 
     def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
-        """Scores (m, n, ...) of observations x (m, n, ...) from m networks."""
+        """Compute scores (m, n, ...) of observations x (m, n, ...) with m networks."""
 
         def one(params: State, buffers: State, x: Tensor) -> Tensor:
             return functional_call(self.skeleton, (params, buffers), (x,))
@@ -77,18 +78,18 @@ class Stacked(Group):
 
     @torch.no_grad()
     def keep(self, mask: NDArray[np.bool_]) -> None:
-        """Remember the present mean weights of the networks in ``mask``."""
+        """Remember the averaged weights of the networks in ``mask``."""
         chosen = torch.from_numpy(mask).to(self.device)
         for name, value in self._state().items():
             self.kept[name][chosen] = value[chosen]
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Write the remembered weights into the networks and ready them for use."""
+        """Write the remembered weights into the networks, and set them to evaluation mode."""
         _write(self.kept, self.networks)
 
     def averaged(self) -> list[Network]:
-        """Copies of the networks with their mean weights, ready to be tried."""
+        """Copies of the networks with their averaged weights, for evaluation."""
         copies = [copy.deepcopy(network) for network in self.networks]
         _write(self._state(), copies)
         return copies
@@ -98,13 +99,13 @@ class Stacked(Group):
 
     @torch.no_grad()
     def average(self, share: float) -> None:
-        """Move the running mean by this share towards the present weights."""
+        """Move the averaged weights by this share towards the present weights."""
         for name, mean in self.mean.items():
             mean.lerp_(self.params[name], share)
 
 
 def _write(state: State, networks: Sequence[Network]) -> None:
-    """Give each of the networks its share of the stacked weights, and ready it for use."""
+    """Write the stacked weights into the networks, and set them to evaluation mode."""
     for i, network in enumerate(networks):
         network.load_state_dict({name: value[i] for name, value in state.items()})
         network.eval()

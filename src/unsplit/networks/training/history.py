@@ -1,0 +1,68 @@
+"""How training went, epoch by epoch.  NumPy only: a saved result can be read without torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """The result of one epoch of training.
+
+    Parameters
+    ----------
+    epoch : int
+        Number of the epoch, from 0.
+    loss : float
+        Training loss, averaged over the folds.
+    accuracy : float
+        Balanced accuracy averaged over all pairs of clusters (A) and over the folds, on
+        observations that the networks do not train on; NaN if no observation was set aside.
+    seconds : float
+        Seconds of training so far.
+    """
+
+    epoch: int
+    loss: float
+    accuracy: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class History:
+    """How training went: one entry per epoch, and the epoch that was kept for each fold.
+
+    Parameters
+    ----------
+    epoch, loss, accuracy, seconds : ndarrays of shape (epochs,)
+        The values of each :class:`EpochRecord`.
+    kept_epoch : ndarray of shape (folds,)
+        The epoch from which each fold's network has its weights.
+    """
+
+    epoch: NDArray[np.int64]
+    loss: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    kept_epoch: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, records: Sequence[EpochRecord], kept: NDArray[np.int64]) -> "History":
+        """Collect the records of all epochs.
+
+        Parameters
+        ----------
+        records : sequence of EpochRecord
+        kept : ndarray of shape (folds,)
+            The epoch kept for each fold.
+
+        Examples
+        --------
+        >>> records = [EpochRecord(0, 0.7, 0.6, 1.0), EpochRecord(1, 0.5, 0.8, 2.0)]
+        >>> History.of(records, np.array([1])).accuracy
+        array([0.6, 0.8])
+        """
+        columns = np.array([[r.epoch, r.loss, r.accuracy, r.seconds] for r in records]).T
+        return cls(columns[0].astype(np.int64), columns[1], columns[2], columns[3], kept)

@@ -1,0 +1,137 @@
+"""Saved results are read, cut, reviewed, tabulated and plotted where torch cannot be imported."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+import unsplit
+from tests.checks import run_without_torch
+from tests.merging_cases import gaussian_estimate
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """An estimate and its merge tree, and the folder where both are saved."""
+    folder = tmp_path_factory.mktemp("saved")
+    names = ["left", "left too", "right", "far"]
+    result, _ = gaussian_estimate([[0], [0.2], [3], [8]], 60, names=names)
+    tree = unsplit.merge(result)
+    assert result.p_value.shape == (4, 4)  # asked for, and therefore saved
+    result.save(folder / "distances.npz")
+    tree.save(folder / "tree.npz")
+    return result, tree, folder
+
+
+def run(program, folder):
+    """What a program prints as JSON; ``distances`` and ``tree`` are loaded for it."""
+    start = f"""
+import json
+import numpy as np
+import unsplit
+folder = {str(folder)!r}
+distances = unsplit.PairwiseTVD.load(folder + "/distances.npz")
+tree = unsplit.MergeTree.load(folder + "/tree.npz")
+"""
+    return json.loads(run_without_torch(start + program))
+
+
+def test_the_estimate_is_the_same(saved):
+    result, _, folder = saved
+    program = """
+names = ["tvd", "stderr", "p_value", "p_adjusted", "balanced_accuracy", "hit_rate"]
+found = {name: getattr(distances, name).tolist() for name in names}
+found["interval"] = [end.tolist() for end in distances.confidence_interval()]
+found["repr"] = repr(distances)
+found["table"] = {name: column.tolist() for name, column in distances.table().items()}
+distances.save(folder + "/again.npz")
+print(json.dumps(found))
+"""
+    found = run(program, folder)
+    for name in ("tvd", "stderr", "p_value", "p_adjusted", "balanced_accuracy", "hit_rate"):
+        assert np.array_equal(found[name], getattr(result, name)), name
+    assert np.array_equal(found["interval"], result.confidence_interval())
+    assert found["repr"] == repr(result)
+    assert found["table"] == {name: column.tolist() for name, column in result.table().items()}
+    again = unsplit.PairwiseTVD.load(folder / "again.npz")
+    assert np.array_equal(again.p_value, result.p_value)
+    assert np.array_equal(again.divergence("lecam"), result.divergence("lecam"))
+
+
+def test_a_data_frame_is_made(saved):
+    result, tree, folder = saved
+    pytest.importorskip("pandas")
+    program = """
+frames = distances.to_frame(), tree.to_frame(), tree.review_frame()
+print(json.dumps([frame.shape for frame in frames]))
+"""
+    frames = result.to_frame(), tree.to_frame(), tree.review_frame()
+    assert run(program, folder) == [list(frame.shape) for frame in frames]
+
+
+def test_the_tree_is_cut_and_reviewed(saved):
+    _, tree, folder = saved
+    labels = ["left", "far", "right", "left too", "far"]
+    program = f"""
+cut = tree.cut(n_clusters=2)
+found = [tree.labels({labels}).tolist(), cut.labels({labels}).tolist(), cut.n_clusters]
+found += [repr(tree), tree.linkage.tolist(), list(tree.review()), tree.undo(0).n_clusters]
+print(json.dumps(found))
+"""
+    cut = tree.cut(n_clusters=2)
+    expected = [tree.labels(labels).tolist(), cut.labels(labels).tolist(), 2, repr(tree)]
+    expected += [tree.linkage.tolist(), list(tree.review()), tree.undo(0).n_clusters]
+    assert run(program, folder) == expected
+
+
+def test_a_matrix_is_merged(saved):
+    result, _, folder = saved
+    program = "print(json.dumps(unsplit.merge(distances.tvd, n_clusters=2).groups.tolist()))"
+    assert run(program, folder) == unsplit.merge(result.tvd, n_clusters=2).groups.tolist()
+
+
+def test_figures_are_drawn(saved):
+    _, _, folder = saved
+    pytest.importorskip("matplotlib")
+    program = """
+import matplotlib
+matplotlib.use("Agg")
+files = unsplit.plots.save_figures(folder + "/figures", tree, distances)
+print(json.dumps(sorted(file.name for file in files)))
+"""
+    assert run(program, folder) == ["dendrogram.png", "distances.png", "merge_curve.png"]
+
+
+def test_what_needs_torch_says_so(saved):
+    _, _, folder = saved
+    program = """
+try:
+    distances.divergence("lecam")
+except ImportError as error:
+    print(json.dumps(str(error)))
+"""
+    assert "torch" in run(program, folder)
+
+
+def test_p_values_are_saved_only_if_they_were_asked_for(tmp_path):
+    result, _ = gaussian_estimate([[0], [1], [5]], 20)
+    path = tmp_path / "distances.npz"
+    result.save(path)
+    again = unsplit.PairwiseTVD.load(path)
+    assert "p_value" not in again.__dict__
+    assert np.array_equal(again.p_value, result.p_value)
+    again.save(path)
+    once_more = unsplit.PairwiseTVD.load(path)
+    assert "p_value" in once_more.__dict__
+    assert np.array_equal(once_more.p_value, result.p_value)
+    assert not once_more.p_value.flags.writeable
+
+
+def test_estimators_and_results_can_be_pickled(saved):
+    result, tree, _ = saved
+    merger = pickle.loads(pickle.dumps(unsplit.ClusterMerger(cv=3)))
+    assert merger.get_params()["cv"] == 3
+    assert type(merger) is unsplit.ClusterMerger
+    assert np.array_equal(pickle.loads(pickle.dumps(result)).tvd, result.tvd)
+    assert pickle.loads(pickle.dumps(tree)).n_clusters == tree.n_clusters
