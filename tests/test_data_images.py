@@ -171,7 +171,7 @@ def test_what_pillow_cannot_read_is_named():
     sentence = f"b.png cannot be read (no such file or directory); {advice}"
     refuses(sentence, one, "b.png", 8)
     Image.fromarray(np.ones((2, 2), np.float32)).save("c.tif")
-    why = "floating-point pixels, of which none is known to be white"
+    why = "floating-point pixels have no known range; save 8- or 16-bit pixels"
     refuses(f"c.tif cannot be read ({why}); {advice}", one, "c.tif", 8)
 
 

@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from unsplit.data.readers.folders import ImageList
-from unsplit.data.readers.pixels import GREY_MODES, open_image, pillow, square_pixels
+from unsplit.data.readers.pixels import open_image, square_pixels
+from unsplit.data.rows.pixels import GREY_MODES, pillow
 from unsplit.data.rows.workers import decode_in_workers
 from unsplit.errors import InputError, SkippedWarning
 

@@ -3,7 +3,6 @@
 import os
 import warnings
 from collections import Counter
-from dataclasses import dataclass
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from scipy.signal import resample_poly
 
 from unsplit.data.readers.formats import read_file
 from unsplit.data.rows.ragged import Ragged
+from unsplit.data.rows.sequences import Audio
 from unsplit.errors import InputError, SkippedWarning
 
 RATE_NAMES = ("rate", "sample_rate")
@@ -23,31 +23,6 @@ RATE_NAMES = ("rate", "sample_rate")
 FULL_SCALE = 2**15
 
 Sound = NDArray[Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Audio:
-    """Sound as read from files.
-
-    Parameters
-    ----------
-    sounds : Ragged of n sequences
-        One channel each; int16, or float32 in the same units.
-    labels : ndarray of str of shape (n,), or None
-        The subfolder of each file; None for .npz.
-    row_ids : ndarray of shape (n,)
-        Paths relative to the folder, or 0, 1, …, n − 1.
-    rate : int or None
-        Samples per second; None for an .npz that does not say.
-    broken : dict of str to str
-        Files that were left out, by path, and why.
-    """
-
-    sounds: Ragged
-    labels: NDArray[np.str_] | None
-    row_ids: NDArray[Any]
-    rate: int | None
-    broken: dict[str, str]
 
 
 def read_audio(path: str | os.PathLike[str], max_broken: float = 0.05) -> Audio:

@@ -7,11 +7,10 @@ import scipy.sparse
 import torch
 from torch.utils.data import Dataset
 
-from unsplit.data.readers.sound import Audio
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.datasets import DatasetRows
 from unsplit.data.rows.ragged import Ragged
-from unsplit.data.rows.sequences import RaggedRows
+from unsplit.data.rows.sequences import Audio, RaggedRows
 from unsplit.data.rows.shapes import as_array, kind_of
 from unsplit.data.rows.tensors import TensorRows
 from unsplit.data.rows.vectors import CountRows, VectorRows, flat, numeric_matrix

@@ -1,6 +1,7 @@
-"""Sequences of different lengths as observations."""
+"""Sequences of different lengths, sound among them, as observations."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -9,11 +10,41 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unsplit._typing import Index
-from unsplit.data.readers.sound import Audio
 from unsplit.data.rows.base import Rows, evenly
 from unsplit.data.rows.prefetching import prefetched
 from unsplit.data.rows.ragged import Ragged
 from unsplit.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Audio:
+    """Sounds, with the label and the id of each.
+
+    Parameters
+    ----------
+    sounds : Ragged of n sequences
+        One channel each; int16, or float32 in the same units.
+    labels : ndarray of str of shape (n,), or None
+        The cluster of each sound; None if it is not known.
+    row_ids : ndarray of shape (n,)
+        Paths relative to a folder, or 0, 1, …, n − 1.
+    rate : int or None
+        Samples per second; None if it is not known.
+    broken : dict of str to str
+        Files that could not be read: the path of each, and why.
+
+    Examples
+    --------
+    >>> audio = Audio(Ragged.of([[1, 2, 3], [4, 5]]), None, np.arange(2), 8000, {})
+    >>> audio.sounds.lengths, audio.rate
+    (array([3, 2]), 8000)
+    """
+
+    sounds: Ragged
+    labels: NDArray[np.str_] | None
+    row_ids: NDArray[Any]
+    rate: int | None
+    broken: dict[str, str]
 
 
 class RaggedRows(Rows):

@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from unsplit._typing import Index
-from unsplit.data.readers.pixels import GREY_MODES, channels_first, flat
+from unsplit.data.rows.pixels import GREY_MODES, channels_first, grey_or_rgb
 from unsplit.errors import InputError
 
 MOST_WORKERS = 8
@@ -238,7 +238,7 @@ def _tensor(item: Any, index: int) -> Tensor:
     if isinstance(item, Tensor):
         return item.detach()
     if hasattr(item, "getbands"):
-        item = channels_first(flat(item, channels=1 if item.mode in GREY_MODES else 3))
+        item = channels_first(grey_or_rgb(item, 1 if item.mode in GREY_MODES else 3))
     if isinstance(item, np.ndarray) and item.dtype.kind in "fiub":
         # A copy, because torch shares no array that cannot be written or is in another byte order.
         return torch.from_numpy(np.array(item, item.dtype.newbyteorder("="), order="C"))
