@@ -12,7 +12,7 @@ from PIL import Image
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from tests.checks import exactly
-from unsplit.data.readers.folders import ImageList
+from unsplit.data.readers.folders import FileList
 from unsplit.data.readers.images import ImageFiles, inspect
 from unsplit.data.rows import workers as decoding
 from unsplit.data.rows.workers import Decoder, decode_in_workers, default_workers
@@ -311,7 +311,7 @@ def test_the_workers_of_a_single_stream_end_with_it_even_early(files):
 
 
 def test_workers_see_what_is_seen_without(files):
-    found = ImageList("", np.array(files), np.array(["a", "b"] * 6 + ["a"]))
+    found = FileList("", np.array(files), np.array(["a", "b"] * 6 + ["a"]))
     with pytest.warns(UserWarning, match="^1 of 13 images cannot be read and are left out: "):
         alone, helped = [inspect(found, workers=workers, max_broken=0.1) for workers in (0, 2)]
     np.testing.assert_array_equal(alone.usable, helped.usable)

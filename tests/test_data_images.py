@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from tests.checks import exactly
-from unsplit.data.readers.folders import ImageList, find_images
+from unsplit.data.readers.folders import FileList, find_images
 from unsplit.data.readers.images import ImageFiles, Paths, inspect
 from unsplit.data.readers.pixels import open_image, square_pixels
 from unsplit.errors import InputError
@@ -273,26 +273,24 @@ def test_broken_images_are_named_and_left_out(kind):
 def test_too_many_broken_images_are_an_error():
     found = some_images(8)
     os.remove("a/2.png")
-    sentence = (
-        "1 of 8 images cannot be read, more than the share of 0.05 that is let pass: 'a/2.png' "
-        "(no such file or directory); repair or remove them."
-    )
-    refuses(sentence, inspect, found)
+    with pytest.raises(InputError) as caught:
+        inspect(found)
+    for part in ("1 of 8 images", "5%", "'a/2.png' (no such file or directory)", "repair"):
+        assert part in str(caught.value)
 
 
 def test_if_all_are_broken_there_is_nothing_to_go_on_with():
     with open("list.csv", "w") as file:
         file.write("path,cluster\na.png,1\nb.png,2\n")
-    sentence = (
-        "none of the 2 images can be read: 'a.png' (no such file or directory), 'b.png' "
-        "(no such file or directory); repair or remove them."
-    )
-    refuses(sentence, inspect, find_images("list.csv"), max_broken=1.0)
+    with pytest.raises(InputError) as caught:
+        inspect(find_images("list.csv"), max_broken=1.0)
+    for part in ("none of the 2 images", "'a.png' (no such file", "'b.png' (no such file"):
+        assert part in str(caught.value)
 
 
 def test_progress_is_told():
     save(Image.new("L", (2, 2)), "a.png")
-    found = ImageList(".", np.array(["a.png"] * 150), np.array(["x"] * 150))
+    found = FileList(".", np.array(["a.png"] * 150), np.array(["x"] * 150))
     told = []
     inspect(found, progress=lambda done, n: told.append((done, n)))
     assert told == [(64, 150), (128, 150), (150, 150)]

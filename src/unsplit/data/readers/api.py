@@ -3,26 +3,28 @@
 import os
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unsplit.data.readers import cloud_files, folders
+from unsplit.data.readers.cloud_files import ENDINGS as CLOUD_ENDINGS
 from unsplit.data.readers.clouds import read_clouds
+from unsplit.data.readers.folders import IMAGE_ENDINGS, files_in, find_images
 from unsplit.data.readers.formats import read_file
 from unsplit.data.readers.images import ImageFiles, inspect
 from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds, read_labels
-from unsplit.data.readers.sound import read_audio
+from unsplit.data.readers.sound import SOUND_ENDINGS, read_audio
 from unsplit.data.readers.tables_and_arrays import Observations, read_observations, values_of_rows
 from unsplit.errors import InputError
 
 # Files of a folder that are looked at to see what it holds.
 ENOUGH = 1000
 ENDINGS = {
-    "images": folders.ENDINGS,
-    "sound": (".wav",),
-    "clouds": cloud_files.ENDINGS,
+    "images": IMAGE_ENDINGS,
+    "sounds": SOUND_ENDINGS,
+    "point clouds": CLOUD_ENDINGS,
 }
 
 
@@ -67,17 +69,17 @@ def read(
 
 def _from_folder(folder: Path) -> Observations:
     kind = _what_is_in(folder)
-    if kind == "sound":
+    if kind == "sounds":
         sound = read_audio(folder)
         return Observations(sound, None, sound.row_ids, sound.labels)
-    if kind == "clouds":
+    if kind == "point clouds":
         clouds = read_clouds(folder)
         return Observations(clouds.points, None, clouds.row_ids, clouds.labels)
     return _images(folder)
 
 
 def _images(path: Path) -> Observations:
-    listed = folders.find_images(path)
+    listed = find_images(path)
     seen = inspect(listed)
     kept = listed.only(seen.usable)
     files = ImageFiles(kept.paths, seen.size, seen.channels, seen.depth)
@@ -86,15 +88,17 @@ def _images(path: Path) -> Observations:
 
 
 def _what_is_in(folder: Path) -> str:
-    """The kind that most files of the folder are; images if there is nothing."""
-    found: Counter[str] = Counter()
-    for _, _, names in os.walk(folder):
-        for name in names:
-            ending = os.path.splitext(name)[1].lower()
-            found.update(kind for kind, endings in ENDINGS.items() if ending in endings)
-        if found.total() > ENOUGH:
-            break
-    return found.most_common(1)[0][0] if found else "images"
+    """Return the kind of most of the first files."""
+    endings = (os.path.splitext(name)[1].lower() for name in files_in(folder))
+    kinds = (kind for ending in endings for kind in ENDINGS if ending in ENDINGS[kind])
+    found = Counter(islice(kinds, ENOUGH))
+    if not found:
+        supported = "; ".join(f"{kind} ({', '.join(ENDINGS[kind])})" for kind in ENDINGS)
+        raise InputError(
+            f"{folder} has no files of a supported type; put the files of each cluster into a "
+            f"subfolder of its own; supported are {supported}."
+        )
+    return found.most_common(1)[0][0]
 
 
 def _lists_images(path: Path) -> bool:

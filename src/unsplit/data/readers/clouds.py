@@ -1,7 +1,6 @@
 """Point clouds from files: an array of clouds, or a folder with a subfolder for each cluster."""
 
 import os
-import warnings
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from unsplit.data.readers.broken import check_max_broken, leave_out, reason
 from unsplit.data.readers.cloud_arrays import read_cloud_array
 from unsplit.data.readers.cloud_files import ENDINGS, read_cloud, require_parsers
-from unsplit.data.readers.tables import listing
+from unsplit.data.readers.folders import clusters_in
 from unsplit.data.rows.workers import decode_in_workers, default_workers
-from unsplit.errors import InputError, SkippedWarning
+from unsplit.errors import InputError
 from unsplit.randomness import generator_of
 
 _BATCH = 16
@@ -88,23 +88,23 @@ def read_clouds(
     """
     if not isinstance(n_points, (int, np.integer)) or n_points < 1:
         raise InputError(f"n_points must be a whole number from 1 up, got {n_points!r}.")
-    if not 0 <= max_broken <= 1:
-        raise InputError(f"max_broken must be a share between 0 and 1, got {max_broken!r}.")
+    check_max_broken(max_broken)
     path, rng = Path(path), generator_of(random_state)
     if not path.exists():
         raise InputError(f"there is no file or folder {path}; check its name.")
     if not path.is_dir():
         return PointFiles(*read_cloud_array(path, n_points, rng))
-    names = _files_of_clusters(path)
+    files = clusters_in(path, ENDINGS, "point clouds")
+    names = files.row_ids.tolist()
     require_parsers(Path(name).suffix.lower() for name in names)
-    clouds = CloudFiles(path, names, n_points, int(rng.integers(2**63)))
+    clouds = CloudFiles(Path(files.folder), names, n_points, int(rng.integers(2**63)))
     points = _read_all(clouds)
     usable = ~np.isnan(points[:, 0, 0])
-    broken = [name for name, well in zip(names, usable, strict=True) if not well]
-    _judge_broken(clouds, broken, max_broken)
-    row_ids = np.array(names)[usable]
-    labels = np.array([name.split("/")[0] for name in row_ids])
-    return PointFiles(points[usable], labels, row_ids, tuple(broken))
+    broken = files.only(~usable).row_ids.tolist()
+    what = f"point clouds in {files.folder}"
+    leave_out(broken, len(names), what, lambda name: _why(clouds, name), max_broken)
+    kept = files.only(usable)
+    return PointFiles(points[usable], kept.labels, kept.row_ids, tuple(broken))
 
 
 class CloudFiles(Dataset[Tensor]):
@@ -134,30 +134,6 @@ class CloudFiles(Dataset[Tensor]):
         return read_cloud(self.folder / name, self.n_points, np.random.default_rng(own_seed))
 
 
-def _files_of_clusters(folder: Path) -> list[str]:
-    """Paths of cloud files relative to the folder, each below the subfolder of its cluster."""
-    found = (file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
-    files = sorted(file.as_posix() for file in found if _is_cloud(file))
-    if not files:
-        raise InputError(f"{folder} holds no files of clouds ({', '.join(ENDINGS)}); name another.")
-    advice = "put the files of each cluster into a subfolder of its own"
-    loose = [file for file in files if "/" not in file]
-    if loose:
-        raise InputError(f"{folder} holds clouds in no subfolder ({listing(loose, 3)}); {advice}.")
-    clusters = sorted({file.split("/")[0] for file in files})
-    if len(clusters) == 1:
-        raise InputError(
-            f"{folder} has clouds in one subfolder only ({clusters[0]!r}), so there is no pair to "
-            f"compare; {advice}."
-        )
-    return files
-
-
-def _is_cloud(file: Path) -> bool:
-    hidden = any(part.startswith(".") for part in file.parts)
-    return not hidden and file.suffix.lower() in ENDINGS
-
-
 def _read_all(clouds: CloudFiles) -> NDArray[np.float32]:
     n = len(clouds)
     size = sum((clouds.folder / name).stat().st_size for name in clouds.names)
@@ -166,26 +142,9 @@ def _read_all(clouds: CloudFiles) -> NDArray[np.float32]:
     return np.concatenate([batch.numpy() for batch in read])
 
 
-def _judge_broken(clouds: CloudFiles, broken: Sequence[str], max_broken: float) -> None:
-    """Warn of broken files, or refuse to go on."""
-    if not broken:
-        return
-    named = ", ".join(f"{name!r} ({_why(clouds, name)})" for name in broken[:3])
-    more = f" and {len(broken) - 3:,} more" if len(broken) > 3 else ""
-    which = f"{len(broken):,} of {len(clouds):,} files in {clouds.folder} cannot be read"
-    if len(broken) <= max_broken * len(clouds) and len(broken) < len(clouds):
-        warnings.warn(f"{which} and are left out: {named}{more}.", SkippedWarning, stacklevel=3)
-        return
-    raise InputError(
-        f"{which}, and a share of {max_broken:g} is let pass: {named}{more}; repair or remove them."
-    )
-
-
 def _why(clouds: CloudFiles, name: str) -> str:
     try:
         clouds.read(name)
     except Exception as error:
-        if isinstance(error, OSError) and error.strerror:
-            return error.strerror.lower()
-        return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+        return reason(error)
     return "it can be read now"

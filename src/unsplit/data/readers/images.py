@@ -2,10 +2,9 @@
 
 import hashlib
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,11 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from unsplit.data.readers.folders import ImageList
+from unsplit.data.readers.broken import check_max_broken, leave_out, reason
+from unsplit.data.readers.folders import FileList
 from unsplit.data.readers.pixels import open_image, square_pixels
 from unsplit.data.rows.pixels import GREY_MODES, pillow
 from unsplit.data.rows.workers import decode_in_workers
-from unsplit.errors import InputError, SkippedWarning
+from unsplit.errors import InputError
 
 LARGEST_AUTO_SIZE = 224
 _BATCH = 64
@@ -93,7 +93,7 @@ class ImageFiles(Dataset[Tensor]):
             pixels = square_pixels(image, self.size, self.channels, self.depth)
         except Exception as error:  # Pillow raises whatever it stumbles over
             raise InputError(
-                f"{path} cannot be read ({_reason(error)}); restore it, or start again without it."
+                f"{path} cannot be read ({reason(error)}); restore it, or start again without it."
             ) from error
         return torch.from_numpy(pixels)
 
@@ -120,7 +120,7 @@ class Inspected:
 
 
 def inspect(
-    images: ImageList,
+    images: FileList,
     size: int | Literal["auto"] = "auto",
     workers: int | None = None,
     max_broken: float = 0.05,
@@ -130,7 +130,7 @@ def inspect(
 
     Parameters
     ----------
-    images : ImageList
+    images : FileList
     size : int or "auto"
         Of decoded images.  "auto": the median of the short sides, at most 224.
     workers : int, optional
@@ -156,11 +156,12 @@ def inspect(
     """
     if size != "auto" and (type(size) is not int or size < 1):
         raise InputError(f'size must be "auto" or a number of pixels from 1 up, got {size!r}.')
-    if not 0 <= max_broken <= 1:
-        raise InputError(f"max_broken must be a share between 0 and 1, got {max_broken}.")
+    check_max_broken(max_broken)
     key, side, grey, depth = _look_at_all(_Looks(images.paths), workers, progress).T
     usable = side > 0
-    _judge_broken(images, np.flatnonzero(~usable), max_broken)
+    broken = images.only(~usable)
+    paths = dict(zip(broken.row_ids.tolist(), broken.paths, strict=True))
+    leave_out(list(paths), len(usable), "images", lambda name: _why(paths[name]), max_broken)
     middling = min(LARGEST_AUTO_SIZE, int(np.median(side[usable])))
     return Inspected(
         usable,
@@ -221,25 +222,6 @@ def _look_at_all(
     return facts
 
 
-def _judge_broken(images: ImageList, broken: NDArray[Any], max_broken: float) -> None:
-    """Warn of broken images, or refuse to go on."""
-    if not len(broken):
-        return
-    n = len(images.row_ids)
-    paths = images.paths
-    named = [f"{str(images.row_ids[i])!r} ({_why(paths[i])})" for i in broken[:3]]
-    more = f" and {len(broken) - 3:,} more" if len(broken) > 3 else ""
-    which = f"{len(broken):,} of {n:,} images cannot be read"
-    if len(broken) == n:
-        which = f"none of the {n:,} images can be read"
-    elif len(broken) <= max_broken * n:
-        sentence = f"{which} and are left out: {', '.join(named)}{more}."
-        return warnings.warn(sentence, SkippedWarning, stacklevel=3)
-    else:
-        which += f", more than the share of {max_broken:g} that is let pass"
-    raise InputError(f"{which}: {', '.join(named)}{more}; repair or remove them.")
-
-
 def _content(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
@@ -249,13 +231,5 @@ def _why(path: str) -> str:
     try:
         _look(_content(path))
     except Exception as error:
-        return _reason(error)
+        return reason(error)
     return "it can be read now"
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    if type(error).__name__ == "UnidentifiedImageError":
-        return "not an image"  # its message names a place in memory
-    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__

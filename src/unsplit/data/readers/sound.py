@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from scipy.io import wavfile
 from scipy.signal import resample_poly
 
+from unsplit.data.readers.broken import check_max_broken, leave_out, reason
+from unsplit.data.readers.folders import clusters_in
 from unsplit.data.readers.formats import read_file
 from unsplit.data.rows.ragged import Ragged
 from unsplit.data.rows.sequences import Audio
-from unsplit.errors import InputError, SkippedWarning
+from unsplit.errors import InputError
 
+SOUND_ENDINGS = (".wav", ".wave")
 RATE_NAMES = ("rate", "sample_rate")
 
 # The loudest value of 16 bits, in which all sound is measured.
@@ -50,8 +53,7 @@ def read_audio(path: str | os.PathLike[str], max_broken: float = 0.05) -> Audio:
     (['no', 'yes'], ['no/1.wav', 'yes/1.wav'], 8000)
     """
     path = Path(path)
-    if not 0 <= max_broken <= 1:
-        raise InputError(f"max_broken must be a share between 0 and 1, got {max_broken}.")
+    check_max_broken(max_broken)
     if path.is_dir():
         return _read_folder(path, max_broken)
     if path.exists() and path.suffix.lower() != ".npz":
@@ -60,61 +62,24 @@ def read_audio(path: str | os.PathLike[str], max_broken: float = 0.05) -> Audio:
 
 
 def _read_folder(folder: Path, max_broken: float) -> Audio:
-    names = _wav_files(folder)
+    files = clusters_in(folder, SOUND_ENDINGS, ".wav files")
     sounds: list[Sound] = []
     rates: list[int] = []
     broken: dict[str, str] = {}
-    for name in names:
+    for name, path in zip(files.row_ids.tolist(), files.paths, strict=True):
         try:
-            rate, samples = read_wav(folder / name)
+            rate, samples = read_wav(Path(path))
         except Exception as error:  # a damaged file can raise anything
-            broken[name] = _reason(error)
+            broken[name] = reason(error)
             continue
         sounds.append(samples)
         rates.append(rate)
-    _judge_broken(folder, broken, len(names), max_broken)
+    what = f".wav files in {files.folder}"
+    leave_out(list(broken), len(files.row_ids), what, broken.__getitem__, max_broken)
     usual = most_common_rate(rates)
     sounds = [resampled(sound, rate, usual) for sound, rate in zip(sounds, rates, strict=True)]
-    kept = [name for name in names if name not in broken]
-    labels = np.array([name.split("/")[0] for name in kept])
-    return Audio(Ragged.of(sounds), labels, np.array(kept), usual, broken)
-
-
-def _wav_files(folder: Path) -> list[str]:
-    """Paths relative to the folder of all .wav files in its subfolders, by name."""
-    found = sorted(path.relative_to(folder) for path in folder.rglob("*") if _is_sound(path))
-    shown = [path for path in found if not any(part.startswith(".") for part in path.parts)]
-    inside = [path.as_posix() for path in shown if len(path.parts) > 1]
-    clusters = sorted({name.split("/")[0] for name in inside})
-    advice = "put the .wav files of each cluster into a subfolder"
-    if not inside:
-        held = f"{len(shown):,} .wav files but none in a subfolder" if shown else "no .wav files"
-        raise InputError(f"{folder} holds {held}; {advice}.")
-    if len(clusters) == 1:
-        raise InputError(
-            f"{folder} has .wav files in one subfolder only ({clusters[0]!r}), so there is no pair "
-            f"to compare; {advice}."
-        )
-    return inside
-
-
-def _is_sound(path: Path) -> bool:
-    return path.suffix.lower() in (".wav", ".wave") and path.is_file()
-
-
-def _judge_broken(folder: Path, broken: dict[str, str], n: int, max_broken: float) -> None:
-    """Warn of broken files, or refuse to go on."""
-    if not broken:
-        return
-    named = ", ".join(f"{name!r} ({why})" for name, why in list(broken.items())[:3])
-    named += f" and {len(broken) - 3:,} more" if len(broken) > 3 else ""
-    which = f"{len(broken):,} of {n:,} .wav files in {folder} cannot be read"
-    if len(broken) <= max_broken * n and len(broken) < n:
-        return warnings.warn(f"{which} and are left out: {named}.", SkippedWarning, stacklevel=4)
-    raise InputError(
-        f"{which}, more than the share of {max_broken:g} that is let pass: {named}; repair or "
-        "remove them."
-    )
+    kept = files.only(np.array([name not in broken for name in files.row_ids.tolist()]))
+    return Audio(Ragged.of(sounds), kept.labels, kept.row_ids, usual, broken)
 
 
 def read_wav(path: Path) -> tuple[int, Sound]:
@@ -205,9 +170,3 @@ def _rate_in(path: Path, rate: NDArray[Any]) -> int:
             f"the rate in {path} must be one whole number of samples per second, got {rate}."
         )
     return int(rate.item())
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
