@@ -8,16 +8,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from unsplit.data.readers.cloud_arrays import clouds_in, columns_in, read_hdf5
 from unsplit.data.readers.cloud_files import ENDINGS as CLOUD_ENDINGS
-from unsplit.data.readers.clouds import read_clouds
+from unsplit.data.readers.clouds import DEFAULT_POINTS, read_clouds
 from unsplit.data.readers.folders import IMAGE_ENDINGS, files_in, find_images
 from unsplit.data.readers.formats import read_file
 from unsplit.data.readers.images import ImageFiles, inspect
 from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds, read_labels
-from unsplit.data.readers.sound import SOUND_ENDINGS, read_audio
-from unsplit.data.readers.tables_and_arrays import Observations, read_observations, values_of_rows
+from unsplit.data.readers.sound import SOUND_ENDINGS, audio_in, read_audio
+from unsplit.data.readers.tables import listing
+from unsplit.data.readers.tables_and_arrays import (
+    Observations,
+    observations_in,
+    read_observations,
+    values_of_rows,
+)
+from unsplit.data.rows.sequences import Audio
 from unsplit.errors import InputError
+from unsplit.randomness import generator_of
 
 # Files of a folder that are looked at to see what it holds.
 ENOUGH = 1000
@@ -61,9 +71,13 @@ def read(
     if path.is_dir() or _lists_images(path):
         found = _from_folder(path) if path.is_dir() else _images(path)
         return _relabelled(path, found, wanted, within)
-    arrays = _arrays_of_any_shape(path)
-    if arrays is not None:
-        return _from_arrays(path, arrays, wanted, within)
+    ending = path.suffix.lower()
+    if ending in (".h5", ".hdf5"):
+        return _from_hdf5(path, wanted, within)
+    if ending == ".npz":
+        return _from_npz(path, wanted, within)
+    if ending == ".npy" and (array := _mapped(path)) is not None:
+        return _labelled(path, array, {}, wanted, within)
     return read_observations(path, wanted, within)
 
 
@@ -110,41 +124,52 @@ def _lists_images(path: Path) -> bool:
     return {"path", "cluster"} <= {name.strip(' "') for name in names}
 
 
-def _arrays_of_any_shape(path: Path) -> dict[str, Any] | None:
-    """The arrays of a file that holds more than tables; None if it does not."""
-    ending = path.suffix.lower()
-    if ending in (".h5", ".hdf5"):
-        clouds = read_clouds(path)
-        found = {"points": clouds.points}
-        return found if clouds.labels is None else found | {"label": clouds.labels}
-    if ending == ".npy" and path.is_file():
-        # Mapped, so that an array larger than memory can be used.
-        try:
-            array = np.load(path, mmap_mode="r")
-        except (ValueError, OSError, EOFError):
-            return None  # whoever reads tables says what is wrong
-        return {"X": array} if array.ndim > 2 else None
-    if ending != ".npz" or not path.is_file():
+def _mapped(path: Path) -> NDArray[Any] | None:
+    """Map an array from disk, so that it may be larger than memory; None if it is a table."""
+    if not path.is_file():
         return None
-    arrays = dict(read_file(path, lambda name: False).arrays)
-    deep = any(getattr(a, "ndim", 0) > 2 for a in arrays.values())
-    return arrays if deep or {"audio", "offsets"} <= set(arrays) else None
+    try:
+        array = np.load(path, mmap_mode="r")
+    except (ValueError, OSError, EOFError):
+        return None  # read_observations says what is wrong
+    return array if array.ndim > 2 else None
 
 
-def _from_arrays(
-    path: Path, arrays: dict[str, Any], wanted: str | None, within: str | None
+def _from_npz(path: Path, wanted: str | None, within: str | None) -> Observations:
+    contents = read_file(path, lambda name: False)
+    arrays = contents.arrays
+    if {"audio", "offsets"} <= arrays.keys():
+        return _labelled(path, audio_in(path, arrays), arrays, wanted, within)
+    if any(array.ndim > 2 for array in arrays.values()):
+        return _labelled(path, arrays[_deep_name(path, arrays)], arrays, wanted, within)
+    return observations_in(path, contents, wanted, within)
+
+
+def _from_hdf5(path: Path, wanted: str | None, within: str | None) -> Observations:
+    if not path.exists():
+        raise InputError(f"there is no file {path}; check its name and folder.")
+    arrays = read_hdf5(path)
+    # Arrays that were asked for by name need not be guessed.
+    others = {name: array for name, array in arrays.items() if name not in (wanted, within)}
+    points, labels, _ = clouds_in(path, others, DEFAULT_POINTS, generator_of(0))
+    columns = columns_in(arrays)
+    if labels is not None:
+        columns.setdefault("label", labels)
+    return _labelled(path, points, columns, wanted, within)
+
+
+def _labelled(
+    path: Path, X: Any, arrays: dict[str, Any], wanted: str | None, within: str | None
 ) -> Observations:
-    X: Any
-    if "offsets" in arrays:
-        X = read_audio(path)
-        n = len(X.row_ids)
-    else:
-        X = arrays[_deep_name(path, arrays)]
-        n = len(X)
-    rows = RowIds(path, np.arange(n), named=False)
+    """Give observations that have no names the labels and batches that are wanted."""
+    rows = RowIds(path, np.arange(len(X.sounds if isinstance(X, Audio) else X)), named=False)
     for name in (wanted, within):
         if name is not None and name not in arrays and not os.path.isfile(name):
-            raise InputError(f"there is no array {name!r} in {path} and no file of that name.")
+            held = f"its arrays: {listing(list(arrays))}" if arrays else "it has no named arrays"
+            raise InputError(
+                f"there is no array {name!r} in {path} ({held}) and no file of that name; check "
+                "the name."
+            )
     found = values_of_rows(path, arrays, wanted, rows, LABEL_NAMES)
     batch = values_of_rows(path, arrays, within, rows, BATCH_NAMES)
     return Observations(X, None, rows.ids, found, batch)
@@ -156,8 +181,8 @@ def _deep_name(path: Path, arrays: dict[str, Any]) -> str:
     if called or len(deep) == 1:
         return (called or deep)[0]
     raise InputError(
-        f"{path} holds several arrays of more than two axes ({', '.join(deep)}); call the one with "
-        "the observations X."
+        f"{path} has several arrays that could be the observations ({listing(deep)}); call the "
+        "right one 'X'."
     )
 
 

@@ -32,10 +32,24 @@ def read_cloud_array(
     >>> points.shape, labels, ids
     ((2, 20, 3), array([7, 9]), array([0, 1]))
     """
-    arrays = _arrays(path)
+    return clouds_in(path, _arrays(path), n_points, rng)
+
+
+def clouds_in(
+    path: Path, arrays: dict[str, Any], n_points: int, rng: np.random.Generator
+) -> tuple[NDArray[np.float32], NDArray[Any] | None, NDArray[Any]]:
+    """Find the clouds in the arrays of a file; returns what :func:`read_cloud_array` does.
+
+    Examples
+    --------
+    >>> arrays = {"points": np.zeros((2, 50, 3)), "label": np.array([7, 9])}
+    >>> clouds_in(Path("clouds.h5"), arrays, 20, np.random.default_rng(0))[0].shape
+    (2, 20, 3)
+    """
+    arrays = dict(arrays)
     points = arrays.pop(_cloud_name(path, arrays))
     _refuse_shape(path, points)
-    columns = {name: array.ravel() for name, array in arrays.items() if _is_column(array)}
+    columns = columns_in(arrays)
     own = {name: array for name, array in columns.items() if len(array) == len(points)}
     ids = take_ids(path, own)
     rows = RowIds(path, np.arange(len(points)) if ids is None else ids, named=ids is not None)
@@ -47,7 +61,7 @@ def read_cloud_array(
 def _arrays(path: Path) -> dict[str, Any]:
     ending = path.suffix.lower()
     if ending in (".h5", ".hdf5"):
-        return _read_hdf5(path)
+        return read_hdf5(path)
     if ending not in (".npy", ".npz"):
         raise InputError(
             f"{path} is no folder of clouds and no .npy, .npz, .h5 or .hdf5 file; name one."
@@ -67,7 +81,18 @@ def _ragged(path: Path) -> str:
     )
 
 
-def _read_hdf5(path: Path) -> dict[str, Any]:
+def read_hdf5(path: Path) -> dict[str, Any]:
+    """Read all arrays of an HDF5 file, by name; text becomes strings.
+
+    Examples
+    --------
+    >>> import h5py, tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "clouds.h5"
+    >>> with h5py.File(path, "w") as file:
+    ...     file["label"] = [7, 9]
+    >>> read_hdf5(path)
+    {'label': array([7, 9])}
+    """
     try:
         import h5py
     except ImportError:
@@ -116,9 +141,19 @@ def _refuse_shape(path: Path, points: NDArray[Any]) -> None:
         raise InputError(f"{path} holds no points (shape {points.shape}); write it again.")
 
 
-def _is_column(array: Any) -> bool:
-    """Also of shape (n, 1), as HDF5 files often have it."""
-    return array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)
+def columns_in(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrays with one value per row; shape (n, 1), common in HDF5, becomes (n,).
+
+    Examples
+    --------
+    >>> columns_in({"points": np.zeros((2, 5, 3)), "label": np.array([[7], [9]])})
+    {'label': array([7, 9])}
+    """
+    return {
+        name: array.ravel()
+        for name, array in arrays.items()
+        if array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)
+    }
 
 
 def _labels(path: Path, columns: dict[str, Any], rows: RowIds) -> NDArray[Any] | None:

@@ -21,6 +21,8 @@ from unsplit.data.rows.workers import decode_in_workers, default_workers
 from unsplit.errors import InputError
 from unsplit.randomness import generator_of
 
+DEFAULT_POINTS = 1024
+
 _BATCH = 16
 # So many bytes of a mesh take about as long as an image.
 _LIKE_AN_IMAGE = 2**14
@@ -50,7 +52,7 @@ class PointFiles:
 
 def read_clouds(
     path: str | os.PathLike[str],
-    n_points: int = 1024,
+    n_points: int = DEFAULT_POINTS,
     random_state: object = 0,
     max_broken: float = 0.05,
 ) -> PointFiles:

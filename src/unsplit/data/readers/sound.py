@@ -58,7 +58,7 @@ def read_audio(path: str | os.PathLike[str], max_broken: float = 0.05) -> Audio:
         return _read_folder(path, max_broken)
     if path.exists() and path.suffix.lower() != ".npz":
         raise InputError(f"{path} is no folder of .wav files and no .npz file; name one.")
-    return _read_npz(path)
+    return audio_in(path, read_file(path, lambda name: False).arrays)
 
 
 def _read_folder(folder: Path, max_broken: float) -> Audio:
@@ -143,8 +143,22 @@ def resampled(sound: Sound, rate: int, wanted: int) -> Sound:
     return resample_poly(sound.astype(np.float32), wanted // common, rate // common)
 
 
-def _read_npz(path: Path) -> Audio:
-    arrays = read_file(path, lambda name: False).arrays
+def audio_in(path: Path, arrays: dict[str, Any]) -> Audio:
+    """Find the sounds in the arrays of an .npz file.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    arrays : dict of str to ndarray
+        ``audio``, ``offsets`` and perhaps ``rate``, as for :func:`read_audio`.
+
+    Examples
+    --------
+    >>> arrays = {"audio": np.arange(5), "offsets": np.array([0, 3, 5]), "rate": np.array(8000)}
+    >>> audio_in(Path("sounds.npz"), arrays).sounds.lengths
+    array([3, 2])
+    """
     lacking = [name for name in ("audio", "offsets") if name not in arrays]
     if lacking:
         raise InputError(

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from unsplit.data.readers.formats import read_file
+from unsplit.data.readers.formats import Contents, read_file
 from unsplit.data.readers.row_ids import (
     BATCH_NAMES,
     ID_NAMES,
@@ -88,6 +88,30 @@ def read_observations(
     """
     path, wanted = Path(path), [None if w is None else os.fspath(w) for w in (labels, batch)]
     contents = read_file(path, lambda name: name in wanted or name.lower() in ID_NAMES)
+    return observations_in(path, contents, *wanted)
+
+
+def observations_in(
+    path: Path, contents: Contents, labels: str | None, batch: str | None
+) -> Observations:
+    """Find the observations, labels and batches in the content of a file.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    contents : Contents
+        What :func:`unsplit.data.readers.formats.read_file` read from it.
+    labels, batch : str or None
+        As for :func:`read_observations`.
+
+    Examples
+    --------
+    >>> contents = Contents({"X": np.zeros((2, 3)), "y": np.array([0, 1])})
+    >>> observations_in(Path("cells.npz"), contents, "y", None).labels
+    array([0, 1])
+    """
+    wanted = [labels, batch]
     columns = dict(contents.arrays)
     matrix = None if contents.is_table else columns.pop(_matrix_name(path, columns))
     own = {name: columns.pop(name) for name in set(wanted) - {None} if name in columns}
