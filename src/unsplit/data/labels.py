@@ -1,4 +1,4 @@
-"""Cluster labels as people have them: integers or strings, with noise and gaps."""
+"""Cluster labels: integers or strings, with noise and missing values."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from unsplit.errors import InputError
 
 @dataclass(frozen=True)
 class EncodedLabels:
-    """Labels as indices.
+    """Cluster labels as indices.
 
     Parameters
     ----------
@@ -27,14 +27,21 @@ class EncodedLabels:
 
     @property
     def n_noise(self) -> int:
-        """Observations that belong to no cluster."""
+        """Number of observations that belong to no cluster."""
         return int((self.clusters < 0).sum())
 
 
 def encode_labels(labels: ArrayLike, n_observations: int, at_least: int = 2) -> EncodedLabels:
-    """Turn labels into indices; −1, "-1" and missing values mean noise.
+    """Turn labels into indices; −1, "-1", empty and missing values mean noise.
 
-    Fewer than ``at_least`` clusters are an error.
+    Parameters
+    ----------
+    labels : array-like of shape (n,)
+        Integers or strings.
+    n_observations : int
+        The number of labels that there must be.
+    at_least : int
+        Fewer clusters than this are an error.
 
     Examples
     --------
@@ -70,7 +77,7 @@ def encode_labels(labels: ArrayLike, n_observations: int, at_least: int = 2) -> 
 
 
 def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where there is no name: −1, "-1", empty and missing values.
+    """Return which labels mean noise: −1, "-1", empty and missing values.
 
     Examples
     --------
@@ -95,7 +102,7 @@ def _is_gap(value: Any) -> bool:
 
 
 def _comparable(values: NDArray[Any]) -> NDArray[Any]:
-    """An array that sorts and can be stored without pickle: whole numbers or strings."""
+    """Return labels as integers or strings, which can be sorted and stored without pickle."""
     if values.dtype.kind in "iubU":
         return values
     if values.dtype.kind == "S":

@@ -1,4 +1,4 @@
-"""Writing files so that nothing is ever half written."""
+"""Write files so that none is ever left half written."""
 
 import contextlib
 import csv
@@ -19,7 +19,7 @@ from unsplit.errors import InputError
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Hand out a new file beside ``path`` that takes its place once it is written.
+    """Provide a temporary file that replaces ``path`` once it is complete.
 
     If writing fails or is interrupted the new file is removed, and an older file at ``path``
     stays as it was.
@@ -33,7 +33,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     >>> path.read_text()
     'done'
     """
-    # As open() would: a link stays, the file it points to changes.
+    # As with open(), a link stays and the file it points to changes.
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise InputError(f"cannot write to {path}: it is not a regular file; choose another name.")
@@ -42,7 +42,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.touch(exist_ok=False)
     except OSError as error:
         raise InputError(
-            f"cannot write to {path}: {_reason(error)}; choose another place."
+            f"cannot write to {path}: {_reason(error)}; choose another location."
         ) from None
     try:
         yield temporary
@@ -57,11 +57,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def output_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Hand out a temporary folder whose files appear in ``path`` together, at the end.
+    """Provide a temporary folder whose files appear in ``path`` together, at the end.
 
-    A new folder appears at once with everything in it.  In a folder that exists, files of the
-    same names are replaced one right after the other, and other files stay.  If writing fails or
-    is interrupted nothing changes.
+    A new folder appears at once with everything in it.  In an existing folder, files of the same
+    names are replaced one right after the other, and other files stay.  If writing fails or is
+    interrupted, nothing changes.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def output_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]) -> None:
-    """Write columns of one length; numbers so that they read back the same, NaN and None empty.
+    """Write columns of equal length; numbers read back the same, NaN and None are left empty.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]
 
 
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
-    """Write mappings, sequences, arrays and scalars; NaN and infinity, which JSON lacks, as null.
+    """Write mappings, sequences, arrays and scalars; NaN and infinity become null.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def write_json(path: str | os.PathLike[str], content: Any) -> None:
 
 
 def _folder_for(path: str | os.PathLike[str], target: Path) -> Path:
-    """A new folder on the same disk as the target: in it, or beside it if there is none yet."""
+    """Create a folder on the same disk as the target: in it, or beside it if it does not exist."""
     place = target if target.is_dir() else target.parent
     temporary = place / f".{target.name}.tmp-{secrets.token_hex(4)}"
     try:
@@ -146,7 +146,7 @@ def _move(
 ) -> None:
     places = [target / file.relative_to(temporary) for file in files]
     for place in places:
-        # Seen before the first is moved, so that they stay together.
+        # Checked before the first file is moved, so that all files are moved or none.
         if place.is_dir():
             raise InputError(
                 f"cannot write {place.name} to {os.fspath(path)}: a folder has this name; "
@@ -158,7 +158,7 @@ def _move(
 
 
 class _UnixLines:
-    r"""Lines that end in \n; told so itself, csv would not quote a \r in a name."""
+    r"""A file whose lines end in \n; csv itself would then not quote a \r in a name."""
 
     def __init__(self, file: TextIO) -> None:
         self.file = file

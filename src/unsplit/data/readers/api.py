@@ -1,4 +1,4 @@
-"""Observations of any kind from a folder or a file."""
+"""Read observations of any kind from a folder or a file."""
 
 import os
 from collections import Counter
@@ -29,7 +29,7 @@ from unsplit.data.rows.sequences import Audio
 from unsplit.errors import InputError
 from unsplit.randomness import generator_of
 
-# Files of a folder that are looked at to see what it holds.
+# Number of files that decide which kind of data a folder holds.
 ENOUGH = 1000
 ENDINGS = {
     "images": IMAGE_ENDINGS,
@@ -48,14 +48,16 @@ def read(
     Parameters
     ----------
     path : str or path
-        A folder with a subfolder for each cluster, of images, of ``.wav`` files, or of meshes and
-        point clouds; a table with the columns ``path`` and ``cluster``, of images; ``.npy`` or
-        ``.npz`` with an array of any shape, ``.h5`` with clouds; or what
+        A folder of images, ``.wav`` files, meshes or point clouds with a subfolder for each
+        cluster (see :func:`unsplit.data.readers.folders.clusters_in`); a table of images with the
+        columns ``path`` and ``cluster``; ``.npy`` or ``.npz`` with an array of any shape; ``.npz``
+        with sound in ``audio`` and ``offsets``; ``.h5`` with point clouds; or a file that
         :func:`unsplit.data.readers.tables_and_arrays.read_observations` reads.
     labels : str or path, optional
-        A file with the labels, or what in ``path`` holds them; subfolders are clusters without it.
+        A file with the labels, or the name of a column or array in ``path``.  Without it, the
+        subfolders of a folder are the clusters.
     batch : str or path, optional
-        A file with the batches, or what in ``path`` holds them.
+        A file with the batches, or the name of a column or array in ``path``.
 
     Examples
     --------
@@ -107,16 +109,16 @@ def _what_is_in(folder: Path) -> str:
     kinds = (kind for ending in endings for kind in ENDINGS if ending in ENDINGS[kind])
     found = Counter(islice(kinds, ENOUGH))
     if not found:
-        supported = "; ".join(f"{kind} ({', '.join(ENDINGS[kind])})" for kind in ENDINGS)
+        supported = "; ".join(f"{kind}: {', '.join(ENDINGS[kind])}" for kind in ENDINGS)
         raise InputError(
-            f"{folder} has no files of a supported type; put the files of each cluster into a "
-            f"subfolder of its own; supported are {supported}."
+            f"{folder} has no files of a supported type ({supported}); put the files of each "
+            "cluster into a subfolder of its own."
         )
     return found.most_common(1)[0][0]
 
 
 def _lists_images(path: Path) -> bool:
-    """Whether a table begins with the columns of a list of images."""
+    """Return whether a table has the columns of a list of images."""
     if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
         return False
     with path.open(encoding="utf-8-sig", errors="replace") as lines:
@@ -193,11 +195,12 @@ def _relabelled(
     if wanted is not None:
         if not os.path.isfile(wanted):
             raise InputError(
-                f"there is no file of labels {wanted}; leave it out to take subfolders."
+                f"there is no file of labels {wanted}; check its name, or leave labels out to use "
+                "the clusters of the folder or table."
             )
         found = replace(found, labels=read_labels(Path(wanted), rows))
     if within is not None:
         if not os.path.isfile(within):
-            raise InputError(f"there is no file of batches {within}; check the name.")
+            raise InputError(f"there is no file of batches {within}; check its name.")
         found = replace(found, batch=read_labels(Path(within), rows, BATCH_NAMES))
     return found

@@ -1,4 +1,4 @@
-"""Many clouds in one array of a file."""
+"""Read many point clouds from one array in a file."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit.data.readers.cloud_files import is_blurred
+from unsplit.data.readers.cloud_files import is_too_far_out
 from unsplit.data.readers.formats import read_file
 from unsplit.data.readers.row_ids import LABEL_NAMES, RowIds, one_label_each, take_ids
 from unsplit.data.readers.tables import listing
@@ -18,10 +18,10 @@ CLOUD_NAMES = ("points", "data", "X")
 def read_cloud_array(
     path: Path, n_points: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.float32], NDArray[Any] | None, NDArray[Any]]:
-    """Clouds (n, p, 3), their labels (n,) if the file has any, and their ids (n,).
+    """Read clouds (n, p, 3), their labels (n,) if the file has any, and their ids (n,).
 
-    Of clouds with more than ``n_points`` points the same places are kept in all, so that what is
-    kept of a cloud does not depend on the others.
+    If clouds have more than ``n_points`` points, the same positions are kept in all of them, so
+    that what is kept of one cloud does not depend on the others.
 
     Examples
     --------
@@ -64,7 +64,8 @@ def _arrays(path: Path) -> dict[str, Any]:
         return read_hdf5(path)
     if ending not in (".npy", ".npz"):
         raise InputError(
-            f"{path} is no folder of clouds and no .npy, .npz, .h5 or .hdf5 file; name one."
+            f"{path} has an unsupported file type; pass a folder of point clouds, or a .npy, .npz, "
+            ".h5 or .hdf5 file."
         )
     try:
         return read_file(path, lambda name: True).arrays
@@ -76,8 +77,9 @@ def _arrays(path: Path) -> dict[str, Any]:
 
 def _ragged(path: Path) -> str:
     return (
-        f"{path} holds Python objects instead of numbers, which is what clouds of different sizes "
-        "become; choose as many points of each and save one array of shape (clouds, points, 3)."
+        f"{path} holds Python objects instead of numbers, probably because its clouds differ in "
+        "size; take the same number of points from each and save one array of shape (clouds, "
+        "points, 3)."
     )
 
 
@@ -132,9 +134,13 @@ def _refuse_shape(path: Path, points: NDArray[Any]) -> None:
     if points.dtype.kind not in "fiu":
         raise InputError(f"{path} holds clouds of type {points.dtype}; save them as numbers.")
     if points.shape[2] != 3:
-        advice = "swap its last two axes" if points.shape[1] == 3 else "keep x, y and z of a point"
+        advice = (
+            "swap its last two axes"
+            if points.shape[1] == 3
+            else "keep only x, y and z of every point"
+        )
         raise InputError(
-            f"{path} holds an array of shape {points.shape}, and clouds must have shape "
+            f"{path} holds an array of shape {points.shape}, but clouds must have shape "
             f"(clouds, points, 3); {advice}."
         )
     if 0 in points.shape:
@@ -160,7 +166,8 @@ def _labels(path: Path, columns: dict[str, Any], rows: RowIds) -> NDArray[Any] |
     called = [name for name in columns if name.lower() in LABEL_NAMES]
     if len(called) > 1:
         raise InputError(
-            f"{path} has several arrays that could be the labels ({listing(called)}); keep one."
+            f"{path} has several arrays that could be the labels ({listing(called)}); keep one of "
+            "them."
         )
     return one_label_each(columns[called[0]], rows, f"{called[0]!r} in {path}") if called else None
 
@@ -173,10 +180,10 @@ def _finite(path: Path, points: NDArray[Any], ids: NDArray[Any]) -> NDArray[np.f
             f"infinite ({listing(ids[bad].tolist(), 5)}); remove those clouds or fill in the "
             "values first."
         )
-    blurred = is_blurred(points)
-    if blurred.any():
+    distorted = is_too_far_out(points)
+    if distorted.any():
         raise InputError(
-            f"{int(blurred.sum()):,} of {len(points):,} clouds in {path} are so far from the "
-            "origin that single precision would blur their shape; subtract one offset from all."
+            f"{int(distorted.sum()):,} of {len(points):,} clouds in {path} are so far from the "
+            "origin that single precision would distort them; subtract the same offset from all."
         )
     return points.astype(np.float32)

@@ -1,4 +1,4 @@
-"""Point clouds from files: an array of clouds, or a folder with a subfolder for each cluster."""
+"""Read point clouds: an array of clouds, or a folder with a subfolder for each cluster."""
 
 import os
 import zlib
@@ -24,13 +24,13 @@ from unsplit.randomness import generator_of
 DEFAULT_POINTS = 1024
 
 _BATCH = 16
-# So many bytes of a mesh take about as long as an image.
+# Reading this many bytes of a mesh takes about as long as decoding an image.
 _LIKE_AN_IMAGE = 2**14
 
 
 @dataclass(frozen=True, eq=False)
 class PointFiles:
-    """Clouds as read from files.
+    """Point clouds read from files.
 
     Parameters
     ----------
@@ -63,19 +63,20 @@ def read_clouds(
     path : str or path
         A ``.npy``, ``.npz``, ``.h5`` or ``.hdf5`` file with an array of shape (n, points, 3), the
         only one of three dimensions or one called "points", "data" or "X"; an array called
-        "label", "labels", "cluster" or "clusters" holds the clusters.  Or a folder in which every
-        subfolder is a cluster and holds, at any depth, a file for each cloud: a mesh (``.off``,
-        ``.ply``, ``.obj``, ``.stl``) or points (``.ply``, ``.pcd``, ``.xyz``, ``.npy``).  Hidden
-        files and files of other endings are passed over.
+        "label", "labels", "cluster" or "clusters" holds the clusters.  Or a folder with a
+        subfolder for each cluster (see :func:`unsplit.data.readers.folders.clusters_in`) and a
+        file for each cloud: a mesh (``.off``, ``.ply``, ``.obj``, ``.stl``) or points (``.ply``,
+        ``.pcd``, ``.xyz``, ``.npy``).
     n_points : int
-        Points of a cloud.  Those of a mesh are drawn from its surface.  Of other files so many
-        are chosen at random, some of them again only if a file has fewer; an array of smaller
+        Number of points per cloud.  Points of a mesh are drawn from its surface; points of other
+        files are chosen at random, and repeated only if a file has fewer.  An array of smaller
         clouds stays as it is.
     random_state : int, Generator, RandomState or None
-        For drawing points; what is drawn from a file depends on its path in the folder, not on
-        the other files.
+        Seed for drawing points; what is drawn from a file depends on the seed and on its path in
+        the folder, not on the other files.
     max_broken : float
-        Share of files that may be broken.  Up to it they are left out and named in a warning.
+        Share of files that may be broken; they are left out and named in a warning.  More are
+        an error.
 
     Examples
     --------
@@ -89,7 +90,7 @@ def read_clouds(
     ((2, 3, 3), ['high', 'low'], ['high/1.npy', 'low/1.npy'])
     """
     if not isinstance(n_points, (int, np.integer)) or n_points < 1:
-        raise InputError(f"n_points must be a whole number from 1 up, got {n_points!r}.")
+        raise InputError(f"n_points must be a whole number of at least 1, got {n_points!r}.")
     check_max_broken(max_broken)
     path, rng = Path(path), generator_of(random_state)
     if not path.exists():
@@ -110,7 +111,7 @@ def read_clouds(
 
 
 class CloudFiles(Dataset[Tensor]):
-    """Files as clouds of one size, shape (n_points, 3); NaN where a file is broken."""
+    """Dataset of cloud files, each of shape (n_points, 3); NaN where a file is broken."""
 
     # Workers may start in a clean process; see unsplit.data.rows.workers.
     self_contained = True
@@ -127,11 +128,11 @@ class CloudFiles(Dataset[Tensor]):
     def __getitem__(self, index: int) -> Tensor:
         try:
             return torch.from_numpy(self.read(self.names[index]))
-        except Exception:  # parsers of damaged files raise whatever they stumble over
+        except Exception:  # parsers raise many types of error on damaged files
             return torch.full((self.n_points, 3), torch.nan)
 
     def read(self, name: str) -> NDArray[np.float32]:
-        """Points of one file, or whatever its parser raises."""
+        """Read the points of one file; a broken file raises an error."""
         own_seed = [self.seed, zlib.crc32(name.encode())]
         return read_cloud(self.folder / name, self.n_points, np.random.default_rng(own_seed))
 

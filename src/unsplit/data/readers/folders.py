@@ -249,18 +249,18 @@ def _list_table(path: Path) -> FileList:
         with path.open(newline="", encoding="utf-8-sig") as file:
             names, labels = _read_columns(path, file)
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} is not a table in UTF-8 ({error}); save it again.") from None
+        raise InputError(f"{path} is not a table in UTF-8 ({error}); save it as UTF-8.") from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InputError(
             f"{path} cannot be opened ({reason}); check that you may read it."
         ) from None
     if not names:
-        raise InputError(f"{path} names its columns but lists no images; add a line for each.")
+        raise InputError(f"{path} has column names but lists no images; add one line per image.")
     kept, times = np.unique(names, return_counts=True)
     if (times > 1).any():
         raise InputError(
-            f"{path} lists {str(kept[times > 1][0])!r} more than once; list every image once."
+            f"{path} lists {str(kept[times > 1][0])!r} more than once; list every image only once."
         )
     return FileList(str(path.parent), np.array(names), np.array(labels))
 
@@ -279,8 +279,8 @@ def _read_columns(path: Path, file: Iterable[str]) -> tuple[list[str], list[str]
     for row in filter(None, rows):
         if len(row) <= max(columns) or not row[columns[0]].strip():
             raise InputError(
-                f"line {rows.line_num} of {path} has no path or no cluster; write both, leaving "
-                "the cluster empty for noise."
+                f"line {rows.line_num} of {path} lacks a path or a cluster; write both, and "
+                "leave the cluster empty for noise."
             )
         pairs.append((row[columns[0]].strip(), row[columns[1]].strip()))
     return [name for name, _ in pairs], [label for _, label in pairs]

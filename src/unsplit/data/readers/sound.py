@@ -1,4 +1,4 @@
-"""Sound from files: a folder of .wav files with a subfolder for each cluster, or one .npz file."""
+"""Read sound: a folder of .wav files with a subfolder for each cluster, or one .npz file."""
 
 import os
 import warnings
@@ -22,24 +22,26 @@ from unsplit.errors import InputError
 SOUND_ENDINGS = (".wav", ".wave")
 RATE_NAMES = ("rate", "sample_rate")
 
-# The loudest value of 16 bits, in which all sound is measured.
+# All sound is measured in units of 16-bit samples; this is their largest magnitude.
 FULL_SCALE = 2**15
 
 Sound = NDArray[Any]
 
 
 def read_audio(path: str | os.PathLike[str], max_broken: float = 0.05) -> Audio:
-    """Read sounds, with the cluster of each if the files say so.
+    """Read sounds, and the cluster of each if they are in subfolders.
 
     Parameters
     ----------
     path : str or path
-        A folder in which every subfolder is a cluster and holds ``.wav`` files, at any depth.
-        Channels are averaged, and what has another rate than most is resampled to theirs.  Or
-        an ``.npz`` file with all samples one after the other in ``audio``, where each sound
-        starts, and the last ends, in ``offsets``, and perhaps a ``rate``.
+        A folder of ``.wav`` or ``.wave`` files with a subfolder for each cluster (see
+        :func:`unsplit.data.readers.folders.clusters_in`).  Channels are averaged, and files are
+        resampled to the most common sampling rate.  Or an ``.npz`` file with the samples of all
+        sounds joined in ``audio``, the start of each sound and the end of the last in
+        ``offsets``, and perhaps the sampling rate in ``rate``.
     max_broken : float
-        Share of broken files above which this is an error; up to it, they are named in a warning.
+        Share of files that may be broken; they are left out and named in a warning.  More are
+        an error.
 
     Examples
     --------
@@ -57,7 +59,9 @@ def read_audio(path: str | os.PathLike[str], max_broken: float = 0.05) -> Audio:
     if path.is_dir():
         return _read_folder(path, max_broken)
     if path.exists() and path.suffix.lower() != ".npz":
-        raise InputError(f"{path} is no folder of .wav files and no .npz file; name one.")
+        raise InputError(
+            f"{path} has an unsupported file type; pass a folder of .wav files or an .npz file."
+        )
     return audio_in(path, read_file(path, lambda name: False).arrays)
 
 
@@ -83,7 +87,7 @@ def _read_folder(folder: Path, max_broken: float) -> Audio:
 
 
 def read_wav(path: Path) -> tuple[int, Sound]:
-    """Rate and samples (L,) of a .wav file: int16 if that is exact, else float32 in its units.
+    """Read the rate and the samples (L,) of a .wav file, as int16 if that is exact, else float32.
 
     Examples
     --------
@@ -94,7 +98,7 @@ def read_wav(path: Path) -> tuple[int, Sound]:
     (8000, array([     0.,  16384., -32768.], dtype=float32))
     """
     with warnings.catch_warnings():
-        # Remarks of programs beside the sound do no harm; an end before the end does.
+        # Unknown chunks beside the sound do no harm; a file that is cut short does.
         warnings.simplefilter("ignore", wavfile.WavFileWarning)
         warnings.filterwarnings("error", "Reached EOF", wavfile.WavFileWarning)
         rate, samples = wavfile.read(path)
@@ -109,7 +113,7 @@ def read_wav(path: Path) -> tuple[int, Sound]:
 
 
 def _in_16_bits(samples: Sound) -> Sound:
-    """Samples of any type in units of 16 bits, as float32 where these units are too coarse."""
+    """Convert samples to units of 16 bits, as float32 if whole units are too coarse."""
     if samples.dtype == np.int16:
         return samples
     if samples.dtype == np.uint8:
@@ -119,7 +123,7 @@ def _in_16_bits(samples: Sound) -> Sound:
 
 
 def most_common_rate(rates: list[int]) -> int:
-    """The rate of most sounds; of several, the highest.
+    """Return the most common rate; of several equally common ones, the highest.
 
     Examples
     --------
@@ -130,7 +134,7 @@ def most_common_rate(rates: list[int]) -> int:
 
 
 def resampled(sound: Sound, rate: int, wanted: int) -> Sound:
-    """The sound at another rate; the same object if that is its own.
+    """Resample a sound to another rate; if the rates are equal, return the same object.
 
     Examples
     --------
@@ -162,8 +166,8 @@ def audio_in(path: Path, arrays: dict[str, Any]) -> Audio:
     lacking = [name for name in ("audio", "offsets") if name not in arrays]
     if lacking:
         raise InputError(
-            f"{path} has no array {lacking[0]!r}; save all samples as 'audio' and where each sound "
-            "starts, and the last ends, as 'offsets'."
+            f"{path} has no array {lacking[0]!r}; save the samples of all sounds as 'audio', and "
+            "the start of each sound and the end of the last as 'offsets'."
         )
     try:
         sounds = Ragged.of_flat(arrays["audio"], arrays["offsets"])

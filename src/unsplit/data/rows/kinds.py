@@ -1,4 +1,4 @@
-"""What kind of data is this?"""
+"""Choose the rows that fit observations of any type."""
 
 from typing import Any
 
@@ -18,14 +18,15 @@ from unsplit.errors import InputError
 
 
 def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
-    """Observations of any type as rows that a network can take.
+    """Wrap observations of any type as rows that a network can take.
 
     Parameters
     ----------
-    X : array-like, SciPy sparse matrix, list of sequences, torch Dataset or Rows
+    X : array-like, SciPy sparse matrix, list of sequences, Audio, torch Dataset or Rows
     device : torch.device
     kind : str, optional
-        What they are; otherwise :func:`kind_of` decides.
+        What they are, such as "images"; if None,
+        :func:`unsplit.data.rows.shapes.kind_of` decides.
 
     Examples
     --------
@@ -44,8 +45,8 @@ def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
     if kind == "points" and differ_in_length(X):
         sizes = sorted({len(cloud) for cloud in X})
         raise InputError(
-            f"clouds differ in their number of points ({sizes[0]} to {sizes[-1]}); take as many "
-            "points from each."
+            f"point clouds differ in their number of points ({sizes[0]} to {sizes[-1]}); take the "
+            "same number of points from each."
         )
     if isinstance(X, Ragged) or differ_in_length(X):
         return RaggedRows(X if isinstance(X, Ragged) else Ragged.of(X), device)
@@ -61,7 +62,7 @@ def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
 
 
 def differ_in_length(X: Any) -> bool:
-    """Whether X is a list of sequences that do not fit into one array.
+    """Return whether X is a list of sequences that do not fit into one array.
 
     Examples
     --------
@@ -72,12 +73,12 @@ def differ_in_length(X: Any) -> bool:
         return False
     try:
         return len({np.shape(x) for x in X}) > 1
-    except ValueError:  # not even one of them fits
+    except ValueError:  # one of the sequences is itself irregular
         return True
 
 
 def _is_list(X: Any) -> bool:
-    """Whether X is a list, or an array that is none but of what it lists."""
+    """Return whether X is a list, or a 1-D object array of sequences."""
     return isinstance(X, (list, tuple)) or (
         isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1
     )

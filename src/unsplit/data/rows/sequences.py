@@ -48,7 +48,7 @@ class Audio:
 
 
 class RaggedRows(Rows):
-    """Sequences, padded to the longest of each batch and with a mask as last channel."""
+    """Sequences, padded to the longest of each batch, with a mask as last channel."""
 
     kind = "sequences"
 
@@ -62,15 +62,15 @@ class RaggedRows(Rows):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Channels, the mask among them, and the usual length, which no single row decides."""
+        """Number of channels, including the mask, and the median length."""
         return self.sequences.n_channels + 1, int(np.median(self.sequences.lengths))
 
     def take(self, index: Tensor) -> Tensor:
-        """Sequences at ``index`` (one-dimensional), shape (b, C + 1, longest)."""
+        """Return the sequences at ``index`` (one-dimensional), shape (b, C + 1, longest)."""
         return self._padded(index).to(self.device)
 
     def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
-        """What ``take`` gives for each of the batches, in their order."""
+        """Yield what ``take`` returns for each of the batches, in order."""
         return prefetched(self._padded, batches, self.device)
 
     def _padded(self, index: Tensor) -> Tensor:
@@ -82,29 +82,30 @@ class RaggedRows(Rows):
         return self.sequences.keys
 
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
-        """Mean and scale of every channel over what is real, and 0 and 1 for the mask."""
+        """Return mean and scale of every channel without padding, and 0 and 1 for the mask."""
         mean, scale = self.sequences.moments(evenly(index))
         parts = torch.cat([mean, torch.zeros(1)]), torch.cat([scale, torch.ones(1)])
         mean, scale = (part.to(self.device)[:, None] for part in parts)
         return mean, scale
 
     def first(self, n: int) -> Self:
-        """The first n sequences, without the others."""
+        """Return the first n sequences, without the others."""
         offsets = self.sequences.offsets[: n + 1].copy()
         few = Ragged(self.sequences.flat[: offsets[-1]].copy(), offsets)
         return type(self)(few, self.device, self.rate)
 
     def another(self, X: Any) -> Self:
-        """New sequences with the same channels."""
+        """Wrap new sequences with the same channels."""
         if isinstance(X, Audio) and X.rate != self.rate:
             raise InputError(
-                f"X has {X.rate} samples per second, but {self.rate} were fitted; resample it."
+                f"X has {X.rate} samples per second, but the network was trained on {self.rate}; "
+                "resample X."
             )
         new = X.sounds if isinstance(X, Audio) else X
         new = new if isinstance(new, Ragged) else Ragged.of(new)
         if new.n_channels != self.sequences.n_channels:
             raise InputError(
-                f"X has sequences of {new.n_channels} channels, but {self.sequences.n_channels} "
-                "were fitted; pass the same channels."
+                f"X has sequences with {new.n_channels} channels, but the network was trained on "
+                f"{self.sequences.n_channels}; pass the same channels."
             )
         return type(self)(new, self.device, self.rate)
