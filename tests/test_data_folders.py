@@ -162,7 +162,7 @@ def test_the_kind_of_a_folder_is_that_of_most_files():
     os.mkdir("linked")
     os.symlink("../away/a", "linked/a")
     os.symlink("../away/b", "linked/b")
-    touch("linked/a/1.txt", "linked/.x/1.png", "linked/.x/2.png")
+    touch("linked/a/1.txt", "linked/.x/1.png", *(f"linked/{i}.png" for i in range(9)))
     with pytest.warns(SkippedWarning, match=r"'a/1\.txt'"):
         read = unsplit.read("linked")
     assert read.X.rate == 8000

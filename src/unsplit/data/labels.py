@@ -79,6 +79,10 @@ def encode_labels(labels: ArrayLike, n_observations: int, at_least: int = 2) -> 
 def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which labels mean noise: −1, "-1", empty and missing values.
 
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+
     Examples
     --------
     >>> is_missing(np.array([3, -1, 0]))

@@ -21,8 +21,13 @@ from unsplit.errors import InputError
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Provide a temporary file that replaces ``path`` once it is complete.
 
-    If writing fails or is interrupted the new file is removed, and an older file at ``path``
-    stays as it was.
+    If writing fails or is interrupted, the temporary file is removed, and an older file at
+    ``path`` stays as it was.
+
+    Parameters
+    ----------
+    path : str or path
+        The file to write.
 
     Examples
     --------
@@ -63,6 +68,11 @@ def output_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     names are replaced one right after the other, and other files stay.  If writing fails or is
     interrupted, nothing changes.
 
+    Parameters
+    ----------
+    path : str or path
+        The folder to write; folders above it are created too.
+
     Examples
     --------
     >>> import tempfile
@@ -92,6 +102,12 @@ def output_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]) -> None:
     """Write columns of equal length; numbers read back the same, NaN and None are left empty.
 
+    Parameters
+    ----------
+    path : str or path
+    columns : mapping of str to iterable
+        Columns by name, in the order in which they are written.
+
     Examples
     --------
     >>> import tempfile
@@ -111,6 +127,11 @@ def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]
 
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
     """Write mappings, sequences, arrays and scalars; NaN and infinity become null.
+
+    Parameters
+    ----------
+    path : str or path
+    content : mapping, sequence, array or scalar
 
     Examples
     --------
@@ -198,14 +219,44 @@ def _for_json(value: Any) -> Any:
 def save_arrays(
     path: str | os.PathLike[str], kind: str, meta: Mapping[str, Any], arrays: Mapping[str, Any]
 ) -> None:
-    """Write arrays and plain values to one .npz file, without pickle, as what ``kind`` is."""
+    """Write arrays and plain values to one .npz file, without pickle.
+
+    Parameters
+    ----------
+    path : str or path
+    kind : str
+        What the file holds and in which version, such as "unsplit.PairwiseTVD/1".
+    meta : mapping of str to plain values
+        Stored as JSON.
+    arrays : mapping of str to ndarray
+        None may be called "meta".
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "result.npz"
+    >>> save_arrays(path, "unsplit.Example/1", {"seed": 3}, {"tvd": np.zeros(2)})
+    >>> load_arrays(path, "unsplit.Example/1")
+    ({'format': 'unsplit.Example/1', 'seed': 3}, {'tvd': array([0., 0.])})
+    """
     text = json.dumps({"format": kind, **meta})
     with replacing(path) as new, new.open("wb") as file:
         np.savez_compressed(file, meta=np.array(text), **arrays)
 
 
 def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Plain values and arrays that :func:`save_arrays` wrote as ``kind``, such as "a.B/1"."""
+    """Return the plain values and the arrays that :func:`save_arrays` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+    kind : str
+        What the file must hold; another kind or version is an error.
+
+    Examples
+    --------
+    See :func:`save_arrays`.
+    """
     name = kind.split("/")[0].removeprefix("unsplit.")
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as content:
@@ -214,11 +265,13 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
     except FileNotFoundError:
         raise
     except (AttributeError, KeyError, OSError, EOFError, TypeError, ValueError, *_CORRUPT):
-        raise InputError(f"{path} was not written by {name}.save.") from None
+        raise InputError(
+            f"{path} was not written by {name}.save, or it is damaged; save it again."
+        ) from None
     if meta.get("format") != kind:
         raise InputError(
             f"{path} has format {meta.get('format')!r}, this version reads {kind!r}; "
-            "make it again or use the version that wrote it."
+            "save it again, or use the version of unsplit that wrote it."
         )
     return meta, arrays
 

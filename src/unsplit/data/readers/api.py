@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -104,10 +105,8 @@ def _images(path: Path) -> Observations:
 
 
 def _what_is_in(folder: Path) -> str:
-    """Return the kind of most of the first files."""
-    endings = (os.path.splitext(name)[1].lower() for name in files_in(folder))
-    kinds = (kind for ending in endings for kind in ENDINGS if ending in ENDINGS[kind])
-    found = Counter(islice(kinds, ENOUGH))
+    """Return the kind of most files in clusters; without any, of most files beside them."""
+    found = _kinds(name for name in files_in(folder) if "/" in name) or _kinds(files_in(folder))
     if not found:
         supported = "; ".join(f"{kind}: {', '.join(ENDINGS[kind])}" for kind in ENDINGS)
         raise InputError(
@@ -115,6 +114,13 @@ def _what_is_in(folder: Path) -> str:
             "cluster into a subfolder of its own."
         )
     return found.most_common(1)[0][0]
+
+
+def _kinds(names: Iterable[str]) -> Counter[str]:
+    """Count the kinds of the first files."""
+    endings = (os.path.splitext(name)[1].lower() for name in names)
+    kinds = (kind for ending in endings for kind in ENDINGS if ending in ENDINGS[kind])
+    return Counter(islice(kinds, ENOUGH))
 
 
 def _lists_images(path: Path) -> bool:

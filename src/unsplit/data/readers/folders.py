@@ -131,27 +131,22 @@ def clusters_in(
     top, endings = Path(folder), tuple(endings)
     advice = f"put the {what} of each cluster into a subfolder of its own{alternative}"
     inner = training_folder(top)
-    for place in {top: None, inner: None}:
+    for place in [top] if inner == top else [top, inner]:
         _refuse_loose(place, endings, what, advice)
-    clusters: dict[str, list[str]] = {name: [] for name in _subfolders(inner)}
-    others: list[str] = []
-    for name, files in clusters.items():
-        for file in _files_below(inner, name):
-            (files if file.lower().endswith(endings) else others).append(file)
-    filled = [name for name, files in clusters.items() if files]
+    clusters, others = _sorted_out(inner, endings)
+    filled = {name: files for name, files in clusters.items() if files}
     if not filled:
         raise InputError(f"{inner} has no {what} ({', '.join(endings)}); {advice}.")
     if len(filled) == 1:
         raise InputError(
-            f"{inner} has {what} in only one subfolder ({filled[0]!r}), so there is no pair of "
-            f"clusters to compare; {advice}."
+            f"{inner} has {what} in only one subfolder ({next(iter(filled))!r}), so there is no "
+            f"pair of clusters to compare; {advice}."
         )
     _warn_of_unused(top, inner, what)
     _warn_of_skipped(inner, others, endings, what)
-    if empty := [name for name in clusters if name not in filled]:
-        _warn(f"ignored the subfolders of {inner} without {what}: {listing(empty)}.")
-    names = [file for name in filled for file in clusters[name]]
-    labels = np.repeat(filled, [len(clusters[name]) for name in filled])
+    _warn_of_empty(inner, [name for name in clusters if name not in filled], what)
+    names = [file for files in filled.values() for file in files]
+    labels = np.repeat(list(filled), [len(files) for files in filled.values()])
     return FileList(str(inner), np.array(names), labels)
 
 
@@ -200,6 +195,16 @@ def _refuse_loose(folder: Path, endings: tuple[str, ...], what: str, advice: str
         )
 
 
+def _sorted_out(folder: Path, endings: tuple[str, ...]) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the wanted files of each cluster, and all other files in clusters."""
+    clusters: dict[str, list[str]] = {name: [] for name in _subfolders(folder)}
+    others: list[str] = []
+    for name, files in clusters.items():
+        for file in _files_below(folder, name):
+            (files if file.lower().endswith(endings) else others).append(file)
+    return clusters, others
+
+
 def _warn_of_unused(top: Path, inner: Path, what: str) -> None:
     rest = [part for part in _subfolders(top) if part != "train"]
     if inner != top and rest:
@@ -213,6 +218,11 @@ def _warn_of_skipped(folder: Path, others: list[str], endings: tuple[str, ...], 
             f"skipped {n} in {folder} of an unsupported file type: {listing(others, 3)}; "
             f"supported {what} are {', '.join(endings)}."
         )
+
+
+def _warn_of_empty(folder: Path, empty: list[str], what: str) -> None:
+    if empty:
+        _warn(f"ignored the subfolders of {folder} without {what}: {listing(empty)}.")
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -72,6 +72,11 @@ def evenly(index: Index, n: int = LOOKED_AT) -> Index:
 
     They are not sorted first: then the choice would depend on the order of the rows.
 
+    Parameters
+    ----------
+    index : ndarray of shape (m,)
+    n : int
+
     Examples
     --------
     >>> evenly(np.array([7, 1, 5, 0, 2]), 3)
@@ -85,6 +90,13 @@ def channel_moments(parts: Iterable[NDArray[Any]], kind: str) -> tuple[Tensor, T
 
     Point clouds have one scale for x, y and z, so that they keep their shape; the mask of
     sequences has mean 0 and scale 1.  The scale is 1 where nothing varies.
+
+    Parameters
+    ----------
+    parts : iterable of arrays of shape (…, channels)
+        The observations, in parts that fit into memory.
+    kind : str
+        "vectors", "images", "points" or "sequences".
 
     Examples
     --------

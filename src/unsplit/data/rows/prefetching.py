@@ -17,6 +17,13 @@ def prefetched(
 
     On CUDA batches are pinned, so that copying them does not hold up the computation.
 
+    Parameters
+    ----------
+    fetch : callable
+        Returns the batch for an index, on the CPU.
+    batches : iterable of index tensors
+    device : torch.device
+
     Examples
     --------
     >>> numbers = torch.arange(6)

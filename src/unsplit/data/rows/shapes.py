@@ -43,6 +43,12 @@ def as_array(X: Any) -> NDArray[Any]:
 def kind_of(shape: tuple[int, ...], dtype: Any) -> str:
     """Return which kind of data an array of this shape (n, …) most likely holds.
 
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : dtype or type
+        Bytes and booleans of three axes are images, other numbers sequences.
+
     Examples
     --------
     >>> kind_of((100, 1024, 3), np.float32), kind_of((100, 64, 64, 3), np.uint8)

@@ -1,14 +1,14 @@
 """Read batches of any dataset in worker processes.
 
 **How workers start.**  A process that has computed with torch has threads, and forking it may copy
-a lock that no thread of the copy will ever release.  A dataset that says it is ``self_contained``
-is therefore served by workers forked from a small process of their own that has imported this
+a lock that no thread of the copy will ever release.  Workers for a dataset that is marked as
+``self_contained`` are therefore forked from a small separate process that has imported this
 package and done nothing else.  They do not run the user's script again, so it needs no
-``if __name__ == "__main__"``.  Other datasets may lean on anything the program has done so far;
-their workers start as torch starts them, and what works in a ``DataLoader`` works here.
+``if __name__ == "__main__"``.  Other datasets may depend on anything the program has done so far;
+their workers start as torch starts them, so that what works in a ``DataLoader`` works here.
 
-**Why they stay.**  Starting them takes seconds, a stream of a small source less.  One
-:class:`Decoder` serves all streams of a source.
+**Why workers are kept.**  Starting them takes seconds, often longer than reading a small dataset.
+One :class:`Decoder` therefore serves all streams of a dataset with the same workers.
 """
 
 import multiprocessing
@@ -39,6 +39,13 @@ def decode_in_workers(
     dataset: Any, batches: Iterable[Index], workers: int | None = None, pin: bool = False
 ) -> Iterator[Tensor]:
     """Decode one stream of batches in workers that end with it; see :class:`Decoder`.
+
+    Parameters
+    ----------
+    dataset, workers, pin
+        As for :class:`Decoder`.
+    batches : iterable of 1-D integer arrays
+        Items of each batch.
 
     Examples
     --------
