@@ -20,6 +20,12 @@ class EncodedLabels:
         The user's names, sorted.
     clusters : ndarray of shape (n,)
         Index into ``cluster_ids``; −1 for noise.
+
+    Examples
+    --------
+    >>> encoded = encode_labels(["b", "a", "-1"], 3)
+    >>> encoded.cluster_ids.tolist(), encoded.clusters.tolist(), encoded.n_noise
+    (['a', 'b'], [1, 0, -1], 1)
     """
 
     cluster_ids: NDArray[Any]

@@ -127,8 +127,11 @@ def _lists_images(path: Path) -> bool:
     """Return whether a table has the columns of a list of images."""
     if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
         return False
-    with path.open(encoding="utf-8-sig", errors="replace") as lines:
-        names = lines.readline().strip().lower().replace("\t", ",").split(",")
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as lines:
+            names = lines.readline().strip().lower().replace("\t", ",").split(",")
+    except OSError:
+        return False  # read_observations says what is wrong
     return {"path", "cluster"} <= {name.strip(' "') for name in names}
 
 

@@ -11,6 +11,10 @@ _NAMED = 3
 def check_max_broken(max_broken: float) -> None:
     """Refuse a share that is not between 0 and 1.
 
+    Parameters
+    ----------
+    max_broken : float
+
     Examples
     --------
     >>> check_max_broken(0.05)
@@ -62,6 +66,11 @@ def leave_out(
 
 def reason(error: Exception) -> str:
     """Say in one line why a file could not be read.
+
+    Parameters
+    ----------
+    error : Exception
+        What reading the file raised.
 
     Examples
     --------

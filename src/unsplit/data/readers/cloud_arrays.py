@@ -23,6 +23,14 @@ def read_cloud_array(
     If clouds have more than ``n_points`` points, the same positions are kept in all of them, so
     that what is kept of one cloud does not depend on the others.
 
+    Parameters
+    ----------
+    path : Path
+    n_points : int
+        Largest number of points per cloud.
+    rng : numpy Generator
+        Chooses the positions that are kept.
+
     Examples
     --------
     >>> import tempfile
@@ -39,6 +47,14 @@ def clouds_in(
     path: Path, arrays: dict[str, Any], n_points: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.float32], NDArray[Any] | None, NDArray[Any]]:
     """Find the clouds in the arrays of a file; returns what :func:`read_cloud_array` does.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    arrays : dict of str to ndarray
+    n_points, rng
+        As for :func:`read_cloud_array`.
 
     Examples
     --------
@@ -85,6 +101,10 @@ def _ragged(path: Path) -> str:
 
 def read_hdf5(path: Path) -> dict[str, Any]:
     """Read all arrays of an HDF5 file, by name; text becomes strings.
+
+    Parameters
+    ----------
+    path : Path
 
     Examples
     --------
@@ -149,6 +169,10 @@ def _refuse_shape(path: Path, points: NDArray[Any]) -> None:
 
 def columns_in(arrays: dict[str, Any]) -> dict[str, Any]:
     """Return the arrays with one value per row; shape (n, 1), common in HDF5, becomes (n,).
+
+    Parameters
+    ----------
+    arrays : dict of str to ndarray
 
     Examples
     --------

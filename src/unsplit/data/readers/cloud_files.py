@@ -54,6 +54,10 @@ def read_cloud(
 def is_too_far_out(points: NDArray[Any]) -> NDArray[np.bool_]:
     """Return whether clouds (…, p, 3) are so far from the origin that float32 distorts them.
 
+    Parameters
+    ----------
+    points : ndarray of shape (…, p, 3)
+
     Examples
     --------
     >>> bool(is_too_far_out(np.eye(3))), bool(is_too_far_out(0.3 * np.eye(3) + 1e7))
@@ -68,6 +72,11 @@ def is_too_far_out(points: NDArray[Any]) -> NDArray[np.bool_]:
 
 def require_parsers(endings: Iterable[str]) -> None:
     """Say what to install if a package is missing that files with these endings need.
+
+    Parameters
+    ----------
+    endings : iterable of str
+        In lower case, such as ".off".
 
     Examples
     --------

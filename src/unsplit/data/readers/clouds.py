@@ -42,6 +42,11 @@ class PointFiles:
         As in the array's file, or 0, 1, …, n − 1; or paths of files relative to the folder.
     broken : tuple of str
         Files that could not be read and are left out.
+
+    Examples
+    --------
+    >>> PointFiles(np.zeros((2, 10, 3), np.float32), None, np.arange(2)).points.shape
+    (2, 10, 3)
     """
 
     points: NDArray[np.float32]

@@ -153,6 +153,10 @@ def clusters_in(
 def training_folder(folder: Path) -> Path:
     """Return the folder that holds the clusters: ``folder``, or its subfolder ``train``.
 
+    Parameters
+    ----------
+    folder : Path
+
     Examples
     --------
     >>> import tempfile
@@ -168,6 +172,10 @@ def training_folder(folder: Path) -> Path:
 
 def files_in(folder: Path) -> Iterator[str]:
     """Yield the path of every file that is not hidden, relative to the folder of the clusters.
+
+    Parameters
+    ----------
+    folder : Path
 
     Examples
     --------

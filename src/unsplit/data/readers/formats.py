@@ -29,6 +29,11 @@ class Contents:
     is_table : bool
     index : ndarray of shape (n,) or None
         Names of the rows, if the file keeps them apart from the columns, as parquet does.
+
+    Examples
+    --------
+    >>> Contents({"x": np.array([1.5, 2.0])}, is_table=True).arrays["x"]
+    array([1.5, 2. ])
     """
 
     arrays: dict[str, Any]

@@ -70,6 +70,14 @@ class ImageFiles(Dataset[Tensor]):
     keys : ndarray of uint64 of shape (n,), optional
         Hash of each file's content, as :func:`inspect` returns it; with it, results do not depend
         on the order of the files.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "a.png")
+    >>> pillow().new("RGB", (40, 30)).save(path)
+    >>> ImageFiles([path], size=16)[0].shape
+    torch.Size([3, 16, 16])
     """
 
     keys: NDArray[np.uint64] | None = None

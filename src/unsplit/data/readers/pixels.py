@@ -13,7 +13,15 @@ FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM", "JPEG2000")
 
 
 def open_image(data: bytes) -> Any:
-    """Open the content of an image file as a PIL image; only its header is read."""
+    """Open the content of an image file as a PIL image; only its header is read.
+
+    Examples
+    --------
+    >>> file = BytesIO()
+    >>> pillow().new("L", (4, 2)).save(file, "PNG")
+    >>> open_image(file.getvalue()).size
+    (4, 2)
+    """
     return pillow().open(BytesIO(data), formats=FORMATS)
 
 

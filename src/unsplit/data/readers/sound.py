@@ -89,6 +89,10 @@ def _read_folder(folder: Path, max_broken: float) -> Audio:
 def read_wav(path: Path) -> tuple[int, Sound]:
     """Read the rate and the samples (L,) of a .wav file, as int16 if that is exact, else float32.
 
+    Parameters
+    ----------
+    path : Path
+
     Examples
     --------
     >>> import tempfile
@@ -125,6 +129,10 @@ def _in_16_bits(samples: Sound) -> Sound:
 def most_common_rate(rates: list[int]) -> int:
     """Return the most common rate; of several equally common ones, the highest.
 
+    Parameters
+    ----------
+    rates : list of int
+
     Examples
     --------
     >>> most_common_rate([8000, 44100, 8000, 44100, 16000])
@@ -135,6 +143,12 @@ def most_common_rate(rates: list[int]) -> int:
 
 def resampled(sound: Sound, rate: int, wanted: int) -> Sound:
     """Resample a sound to another rate; if the rates are equal, return the same object.
+
+    Parameters
+    ----------
+    sound : ndarray of shape (L,)
+    rate, wanted : int
+        Samples per second of the sound and of the result.
 
     Examples
     --------

@@ -67,6 +67,10 @@ def read_text_table(path: Path, separator: str, keep_text: Callable[[str], bool]
 def read_parquet(path: Path) -> tuple[Columns, NDArray[Any] | None]:
     """Read the columns of a parquet file, and its index if that identifies the rows.
 
+    Parameters
+    ----------
+    path : Path
+
     Examples
     --------
     >>> import tempfile
@@ -96,6 +100,11 @@ def as_written(texts: Iterable[Any]) -> NDArray[Any]:
     Whole numbers that pandas or NumPy wrote as floats, such as ``1.0``, count as integers.
     Missing values become None.
 
+    Parameters
+    ----------
+    texts : iterable of str
+        Anything that is not a string counts as missing.
+
     Examples
     --------
     >>> as_written(["10", "-1", "2"])
@@ -118,6 +127,12 @@ def as_written(texts: Iterable[Any]) -> NDArray[Any]:
 
 def listing(names: Sequence[str], most: int = 8) -> str:
     """Join names in quotes; if there are many, only the first few.
+
+    Parameters
+    ----------
+    names : sequence of str
+    most : int
+        Number of names that are shown.
 
     Examples
     --------

@@ -44,6 +44,11 @@ class Observations:
         which labels mean noise.
     batch : ndarray of shape (n,), or None
         Batch of each row; clusters are compared within batches.
+
+    Examples
+    --------
+    >>> Observations(np.eye(2), ["x", "y"], np.arange(2), np.array(["a", "b"])).labels.tolist()
+    ['a', 'b']
     """
 
     X: Any

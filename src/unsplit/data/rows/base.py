@@ -21,6 +21,13 @@ class Rows(ABC):
     ``kind`` says what they are: "vectors", "counts" (sparse), "images", "points" or "sequences";
     ``rate`` is the number of samples per second of sound, None for everything else; ``stackable``
     says whether batches of several networks can be taken at once, with an index of two axes.
+
+    Examples
+    --------
+    >>> from unsplit.data import observations
+    >>> rows = observations([[1.0, 2.0], [3.0, 5.0]], torch.device("cpu"))
+    >>> len(rows), rows.kind, rows.shape
+    (2, 'vectors', (2,))
     """
 
     kind: str

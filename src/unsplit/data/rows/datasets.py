@@ -28,6 +28,12 @@ class DatasetRows(Rows):
     On a GPU, items that fit into its memory are read once and kept there, bytes as bytes.
     Otherwise nothing is kept: items are read again in every epoch, and memory does not grow with
     their number.
+
+    Examples
+    --------
+    >>> rows = DatasetRows.of([torch.zeros(3, 8, 8)] * 5, torch.device("cpu"))
+    >>> len(rows), rows.kind, rows.shape
+    (5, 'images', (3, 8, 8))
     """
 
     def __init__(self, dataset: Any, kind: str, device: torch.device) -> None:

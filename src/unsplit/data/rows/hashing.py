@@ -11,6 +11,10 @@ CHUNK_BYTES = 2**26
 def keys_of_bytes(values: NDArray[Any]) -> NDArray[np.uint64]:
     """Hash the bytes of each entry along the first axis.
 
+    Parameters
+    ----------
+    values : ndarray of shape (n, …)
+
     Examples
     --------
     >>> a, b, c = keys_of_bytes(np.array([[1, 2], [1, 2], [2, 1]], np.uint8))
@@ -30,13 +34,25 @@ def keys_of_bytes(values: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def odd_numbers(n: int) -> NDArray[np.uint64]:
-    """Return n odd numbers, the same at every call."""
+    """Return n odd numbers, the same at every call.
+
+    Examples
+    --------
+    >>> (odd_numbers(3) % 2).tolist()
+    [1, 1, 1]
+    """
     drawn = np.random.default_rng(0).integers(2**63, size=n, dtype=np.uint64)
     return drawn * np.uint64(2) + np.uint64(1)
 
 
 def scrambled(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Mix bits so that small whole numbers differ in all 64 of them; 0 stays 0."""
+    """Mix bits so that small whole numbers differ in all 64 of them; 0 stays 0.
+
+    Examples
+    --------
+    >>> scrambled(np.array([0, 1], np.uint64)).tolist()
+    [0, 6238072747940578789]
+    """
     # The last steps of splitmix64.
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -64,6 +64,11 @@ def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
 def differ_in_length(X: Any) -> bool:
     """Return whether X is a list of sequences that do not fit into one array.
 
+    Parameters
+    ----------
+    X : object
+        Only a list, a tuple or a 1-D object array can hold such sequences.
+
     Examples
     --------
     >>> differ_in_length([[1, 2], [3]]), differ_in_length([[1, 2], [3, 4]])

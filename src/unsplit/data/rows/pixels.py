@@ -56,6 +56,10 @@ def grey_or_rgb(image: Any, channels: int, depth: int = 16) -> Any:
 def channels_first(image: Any) -> NDArray[np.uint8]:
     """Return the pixels of a PIL image in mode L or RGB, shape (C, H, W).
 
+    Parameters
+    ----------
+    image : PIL.Image.Image
+
     Examples
     --------
     >>> channels_first(pillow().new("RGB", (4, 2))).shape

@@ -29,6 +29,12 @@ class Ragged:
         All samples.
     offsets : ndarray of shape (n + 1,)
         Sequence i is ``flat[offsets[i]:offsets[i + 1]]``.
+
+    Examples
+    --------
+    >>> sequences = Ragged.of([[1, 2, 3], [4, 5]])
+    >>> len(sequences), sequences.lengths.tolist(), sequences.n_channels
+    (2, [3, 2], 1)
     """
 
     flat: NDArray[Any]

@@ -48,7 +48,15 @@ class Audio:
 
 
 class RaggedRows(Rows):
-    """Sequences, padded to the longest of each batch, with a mask as last channel."""
+    """Sequences, padded to the longest of each batch, with a mask as last channel.
+
+    Examples
+    --------
+    >>> rows = RaggedRows(Ragged.of([[1, 2, 3], [4, 5]]), torch.device("cpu"))
+    >>> rows.take(torch.tensor([1]))
+    tensor([[[4., 5.],
+             [1., 1.]]])
+    """
 
     kind = "sequences"
 

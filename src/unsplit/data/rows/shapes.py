@@ -22,6 +22,10 @@ SHAPES = {
 def as_array(X: Any) -> NDArray[Any]:
     """Return X as an array; an array that is mapped from disk stays mapped.
 
+    Parameters
+    ----------
+    X : array-like or Tensor
+
     Examples
     --------
     >>> as_array(torch.ones(2, dtype=torch.bfloat16))
@@ -72,6 +76,12 @@ def kind_of(shape: tuple[int, ...], dtype: Any) -> str:
 
 def require_kind(kind: str, shape: tuple[int, ...]) -> None:
     """Raise an error if a shape (n, …) cannot hold this kind of observations.
+
+    Parameters
+    ----------
+    kind : str
+        "vectors", "images", "points" or "sequences".
+    shape : tuple of int
 
     Examples
     --------

@@ -29,6 +29,12 @@ class TensorRows(Rows):
     (b, C, H, W), bytes as bytes; clouds are (n, p, 3 + features), sequences (n, L, C).  An array
     that fits is copied to the device; a larger one stays where it is, and batches are fetched
     ahead.
+
+    Examples
+    --------
+    >>> rows = TensorRows.of(np.zeros((5, 8, 8), np.uint8), "images", torch.device("cpu"))
+    >>> rows.take(torch.tensor([0, 3])).shape
+    torch.Size([2, 1, 8, 8])
     """
 
     def __init__(
@@ -135,6 +141,11 @@ class TensorRows(Rows):
 
 def as_stored(values: NDArray[Any], kind: str) -> NDArray[Any]:
     """Return an array in the axis order in which it is stored, without copying it.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n, …)
+    kind : str
 
     Examples
     --------

@@ -25,6 +25,12 @@ class VectorRows(Rows):
     """Rows of a matrix, handed out as float32 tensors on ``device``.
 
     Dense values stay on the device; sparse rows are made dense a batch at a time.
+
+    Examples
+    --------
+    >>> rows = VectorRows(np.array([[1.0, 2.0], [3.0, 5.0]]), torch.device("cpu"))
+    >>> rows.take(torch.tensor([1])) - rows.take(torch.tensor([0]))
+    tensor([[2., 3.]])
     """
 
     kind = "vectors"
@@ -100,7 +106,14 @@ class VectorRows(Rows):
 
 
 class CountRows(VectorRows):
-    """Rows of a sparse matrix, handed out as sparse tensors."""
+    """Rows of a sparse matrix, handed out as sparse tensors.
+
+    Examples
+    --------
+    >>> rows = CountRows(scipy.sparse.csr_array(np.eye(3)), torch.device("cpu"))
+    >>> rows.take(torch.tensor([2])).to_dense()
+    tensor([[0., 0., 1.]])
+    """
 
     kind = "counts"
     stackable = False
@@ -121,6 +134,11 @@ class CountRows(VectorRows):
 def vector_rows(X: ArrayLike, device: torch.device) -> VectorRows:
     """Check X and wrap it.
 
+    Parameters
+    ----------
+    X : array-like or SciPy sparse matrix of shape (n, d)
+    device : torch.device
+
     Examples
     --------
     >>> rows = vector_rows([[1.0, 2.0], [3.0, 4.0]], torch.device("cpu"))
@@ -133,6 +151,10 @@ def vector_rows(X: ArrayLike, device: torch.device) -> VectorRows:
 def flat(values: NDArray[Any]) -> NDArray[Any]:
     """Join all axes but the first into one, if there are more than two.
 
+    Parameters
+    ----------
+    values : ndarray of shape (n, …)
+
     Examples
     --------
     >>> flat(np.zeros((5, 4, 3))).shape
@@ -143,6 +165,10 @@ def flat(values: NDArray[Any]) -> NDArray[Any]:
 
 def numeric_matrix(X: ArrayLike) -> Any:
     """Return X as a contiguous array or a canonical CSR array of finite numbers, shape (n, d).
+
+    Parameters
+    ----------
+    X : array-like or SciPy sparse matrix of shape (n, d)
 
     Examples
     --------

@@ -60,6 +60,10 @@ def decode_in_workers(
 def default_workers(n_items: int) -> int:
     """Return 0 for few items or where processes are not allowed, else one per core, at most 8.
 
+    Parameters
+    ----------
+    n_items : int
+
     Examples
     --------
     >>> default_workers(100)
