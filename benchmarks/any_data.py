@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 import unsplit
 from benchmarks.common import print_table
-from unsplit.data.readers.sound import Audio, read_audio
+from unsplit.data.readers.sound import read_audio
+from unsplit.data.rows.sequences import Audio
 from unsplit.metrics import majority_categories, quality
 from unsplit.overclustering import artificial
 

@@ -27,8 +27,8 @@ from benchmarks.common import print_table
 from benchmarks.partitions import best_cut
 from benchmarks.peers.problems.features import log_mel
 from benchmarks.peers.problems.real import some_of_each
-from unsplit.data.readers.sound import Audio
 from unsplit.data.rows.ragged import Ragged
+from unsplit.data.rows.sequences import Audio
 from unsplit.devices import choose_device
 from unsplit.merging.neighbours.api import graph_of_scores
 from unsplit.merging.neighbours.graph import NeighbourGraph, connect

@@ -1,11 +1,10 @@
 """A small table, ways to write it, and the check of a refusal."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
 
+from tests.checks import about
 from unsplit.data.readers.tables_and_arrays import read_observations
 from unsplit.errors import InputError
 
@@ -19,7 +18,7 @@ def write(name, content):
 
 
 def refuses(sentence, *args):
-    with pytest.raises(InputError, match="^" + re.escape(sentence) + "$"):
+    with pytest.raises(InputError, match=about(sentence)):
         read_observations(*args)
 
 

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from tests.any_data_cases import Items, mapped
-from tests.checks import exactly
+from tests.checks import about, exactly
 from unsplit import InputError, pairwise_tvd
-from unsplit.data.readers.sound import Audio
 from unsplit.data.rows.ragged import Ragged
+from unsplit.data.rows.sequences import Audio
 from unsplit.networks.backbones import PointNet2, ResNet1d
 from unsplit.pairwise.api import Settings, fit
 
@@ -296,7 +296,7 @@ class Explodes(nn.Module):
 def test_bad_data_and_networks_get_one_sentence(case):
     make, sentence = BAD[case]
     X, labels, settings = make()
-    pattern = r"item 2\d of the dataset cannot be had" if sentence is None else exactly(sentence)
+    pattern = r"item 2\d of the dataset cannot be read" if sentence is None else exactly(sentence)
     with pytest.raises(InputError, match=pattern) as caught:
         quick(X, labels, **settings)
     assert "\n" not in str(caught.value)
@@ -304,9 +304,6 @@ def test_bad_data_and_networks_get_one_sentence(case):
 
 def test_new_observations_must_be_like_those_fitted():
     fitted = fit(grey_images(), LABELS, Settings(SmallConvolution, cv=2, epochs=1, device="cpu"), 0)
-    sentence = (
-        "X has observations of shape (5, 6, 1), but (6, 6, 1) were fitted; pass the same kind of "
-        "data."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    sentence = "X has observations of shape (5, 6, 1), but … trained on … (6, 6, 1); …"
+    with pytest.raises(InputError, match=about(sentence)):
         fitted.scorer.log_posterior(grey_images()[:, 1:])

@@ -111,6 +111,12 @@ def test_only_the_package_itself_imports_metrics():
     assert users == {"unsplit"}
 
 
+@pytest.mark.parametrize("module", [m for m in FILES if m.startswith("data.rows")])
+def test_what_feeds_networks_does_not_import_what_reads_files(module):
+    others = our_modules(imports_of(module))
+    assert not [other for other in others if other.startswith("data.readers")]
+
+
 def test_the_walk_sees_every_way_to_import():
     source = """
 import unsplit.pairwise.statistics as s

@@ -17,7 +17,7 @@ from tests.cloud_cases import (
     save_xyz,
     write,
 )
-from unsplit.data.readers.cloud_files import is_blurred
+from unsplit.data.readers.cloud_files import is_too_far_out
 
 TRIANGLE = "0 0 0\n1 0 0\n0 1 0\n"
 
@@ -156,8 +156,8 @@ def test_objects_in_an_array_are_not_unpickled():
 
 
 def test_shape_counts_when_precision_is_judged():
-    assert is_blurred(np.array([[1e7, 0, 0], [1e7 + 0.7, 0, 0]]))
-    assert not is_blurred(np.array([[1e7, 0, 0], [2e7, 0.1, 0.3]]))
+    assert is_too_far_out(np.array([[1e7, 0, 0], [1e7 + 0.7, 0, 0]]))
+    assert not is_too_far_out(np.array([[1e7, 0, 0], [2e7, 0.1, 0.3]]))
     # A cloud of one place has no shape to lose.
-    assert not is_blurred(np.full((5, 3), 0.1))
-    assert is_blurred(np.stack([POINTS[0], POINTS[0] + 1e8])).tolist() == [False, True]
+    assert not is_too_far_out(np.full((5, 3), 0.1))
+    assert is_too_far_out(np.stack([POINTS[0], POINTS[0] + 1e8])).tolist() == [False, True]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
-from tests.checks import exactly
-from unsplit.data.readers.folders import ImageList
+from tests.checks import about, exactly
+from unsplit.data.readers.folders import FileList
 from unsplit.data.readers.images import ImageFiles, inspect
 from unsplit.data.rows import workers as decoding
 from unsplit.data.rows.workers import Decoder, decode_in_workers, default_workers
@@ -37,7 +37,7 @@ class Items(Dataset):
 
 
 def refuses(sentence, dataset, batches, **options):
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=about(sentence)):
         list(decode_in_workers(dataset, batches, workers=0, **options))
 
 
@@ -95,12 +95,10 @@ def test_images_without_colours_have_one_channel_and_holes_are_white():
 def test_items_that_differ_are_refused_within_a_batch_and_between_batches():
     items = [np.zeros((3, 4)), np.zeros((3, 4)), np.zeros((4, 3)), np.zeros((3, 4), np.float32)]
     for batches in ([[1, 0, 2]], [[1, 0], [2]]):
-        sentence = "item 2 has shape (4, 3) where item 1 has (3, 4); all must be alike."
+        sentence = "item 2 … shape (4, 3) … item 1 has (3, 4); … the same shape."
         refuses(sentence, Items(items), batches)
     for batches in ([[1, 0, 3]], [[1, 0], [3]]):
-        sentence = (
-            "item 3 has type torch.float32 where item 1 has torch.float64; all must be alike."
-        )
+        sentence = "item 3 … type torch.float32 … item 1 has torch.float64; … the same type."
         refuses(sentence, Items(items), batches)
 
 
@@ -133,8 +131,8 @@ class OfLength(Items):
 
 def test_a_length_that_lies_is_found_out():
     sentence = (
-        "item 3 of the dataset cannot be had (IndexError: list index out of range) though its "
-        "length is 5; make its length the number of its items."
+        "item 3 of the dataset cannot be read (IndexError: list index out of range) … length is 5; "
+        "make __len__ return the number of items."
     )
     refuses(sentence, OfLength(5), [[0, 3]])
     with pytest.raises(IndexError, match=exactly("list index out of range")):
@@ -155,8 +153,8 @@ def test_a_dataset_needs_a_length():
 
 
 def test_workers_cannot_be_fewer_than_none():
-    sentence = "workers must be 0 or more, got -1; use None to let it be."
-    with pytest.raises(InputError, match=exactly(sentence)):
+    sentence = "workers must be 0 or more, got -1; use None …"
+    with pytest.raises(InputError, match=about(sentence)):
         Decoder(Items(NUMBERS), workers=-1)
 
 
@@ -261,16 +259,16 @@ def test_the_next_stream_ends_the_one_before_it_and_single_batches_do_not(decode
     np.testing.assert_array_equal(decoder.take(np.array([2])), NUMBERS[[2]])
     assert same([next(first)], [NUMBERS[BATCHES[1]]])
     assert same(decoder.stream(BATCHES), [NUMBERS[batch] for batch in BATCHES])
-    sentence = "this stream is over: its decoder was closed or began another"
-    with pytest.raises(RuntimeError, match=exactly(sentence)):
+    sentence = "this stream has ended: … closed or started another"
+    with pytest.raises(RuntimeError, match=about(sentence)):
         next(first)
 
 
 def test_workers_survive_an_exception_which_arrives_as_it_is(decoder, files):
     list(decoder.stream(BATCHES))
     before = pids()
-    sentence = f"{files[-1]} cannot be read (not an image); restore it, or start again without it."
-    with pytest.raises(InputError, match=exactly(sentence)):
+    sentence = f"{files[-1]} cannot be read (not an image); restore it, …"
+    with pytest.raises(InputError, match=about(sentence)):
         list(decoder.stream([[0], [12], [1]]))
     assert same(decoder.stream(BATCHES), [NUMBERS[batch] for batch in BATCHES])
     assert pids() == before
@@ -311,7 +309,7 @@ def test_the_workers_of_a_single_stream_end_with_it_even_early(files):
 
 
 def test_workers_see_what_is_seen_without(files):
-    found = ImageList("", np.array(files), np.array(["a", "b"] * 6 + ["a"]))
+    found = FileList("", np.array(files), np.array(["a", "b"] * 6 + ["a"]))
     with pytest.warns(UserWarning, match="^1 of 13 images cannot be read and are left out: "):
         alone, helped = [inspect(found, workers=workers, max_broken=0.1) for workers in (0, 2)]
     np.testing.assert_array_equal(alone.usable, helped.usable)

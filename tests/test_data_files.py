@@ -1,10 +1,13 @@
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
 
+import unsplit
 from tests.data_file_cases import X, refuses, table, write
 from unsplit.data.readers.tables_and_arrays import read_observations
+from unsplit.errors import InputError
 
 
 @pytest.fixture(autouse=True)
@@ -163,7 +166,7 @@ def test_names_of_rows_as_r_writes_them(separator):
 def test_more_values_than_names_are_refused(line, more):
     write("d.csv", "a,b\n" + line)
     sentence = (
-        f"d.csv has {more} more values than names of columns in its first line; name every column."
+        f"d.csv has {more} more values … than column names; name every column in the first line."
     )
     refuses(sentence, "d.csv")
 
@@ -202,7 +205,57 @@ def test_ids_beside_the_matrix_of_an_npz():
 def test_ids_that_identify_nothing_are_refused(ids, wrong):
     write("d.csv", "index,a\n" + "".join(f"{i},1\n" for i in ids))
     sentence = (
-        f"column 'index' of d.csv should hold the ids of rows, but {wrong}; "
+        f"column 'index' of d.csv should hold row ids, but {wrong}; "
         "remove the column, or rename it if it is a feature."
     )
     refuses(sentence, "d.csv")
+
+
+# What unsplit.read takes beyond tables
+
+
+NPZ = {
+    "table": ({"X": X}, (3, 2)),
+    "images": ({"X": np.zeros((3, 9, 9)), "offsets": np.zeros(3)}, (3, 9, 9)),
+    "sound": ({"audio": np.arange(6.0), "offsets": np.array([0, 1, 3, 6]), "rate": 8000}, None),
+}
+
+
+@pytest.mark.parametrize("case", NPZ)
+def test_an_npz_of_any_kind_is_read_once(case, monkeypatch):
+    arrays, shape = NPZ[case]
+    np.savez("d.npz", cluster=[4, 5, 4], **arrays)
+    calls, load = [], np.load
+    monkeypatch.setattr(np, "load", lambda *args, **more: calls.append(args) or load(*args, **more))
+    read = unsplit.read("d.npz", "cluster")
+    assert len(calls) == 1
+    assert read.labels.tolist() == [4, 5, 4]
+    if shape is None:
+        assert (read.X.rate, read.X.sounds.lengths.tolist()) == (8000, [1, 2, 3])
+    else:
+        assert read.X.shape == shape
+
+
+def test_labels_and_batches_of_hdf5_clouds_are_found_by_name():
+    with h5py.File("d.h5", "w") as file:
+        file["data"] = np.zeros((3, 20, 3))
+        file["cluster"] = [[4], [5], [4]]
+        file["donor"] = list("uvu")
+    read = unsplit.read("d.h5", "cluster", "donor")
+    assert read.X.shape == (3, 20, 3)
+    assert read.labels.tolist() == [4, 5, 4]
+    assert read.batch.tolist() == list("uvu")
+    assert unsplit.read("d.h5", "label").labels.tolist() == [4, 5, 4]
+    with h5py.File("d.h5", "a") as file:
+        file["label"] = [0, 1, 1]
+    assert unsplit.read("d.h5", "cluster").labels.tolist() == [4, 5, 4]
+    assert unsplit.read("d.h5", "label").labels.tolist() == [0, 1, 1]
+
+
+def test_arrays_and_files_that_are_not_there_are_named():
+    np.savez("d.npz", points=np.zeros((3, 20, 3)), kind=[1, 2, 1])
+    with pytest.raises(InputError, match=r"no array 'kinds' in d\.npz .*'points', 'kind'"):
+        unsplit.read("d.npz", "kinds")
+    for name in ("no.npz", "no.npy", "no.h5", "no.csv"):
+        with pytest.raises(InputError, match=f"there is no file {name}; check its name"):
+            unsplit.read(name)

@@ -2,15 +2,21 @@ import os
 
 import numpy as np
 import pytest
+from scipy.io import wavfile
 
-from tests.checks import exactly
-from unsplit.data.readers.folders import find_images
-from unsplit.errors import InputError
+import unsplit
+from tests.checks import about
+from unsplit.data.readers.cloud_files import ENDINGS as CLOUD_ENDINGS
+from unsplit.data.readers.folders import IMAGE_ENDINGS, clusters_in, find_images
+from unsplit.data.readers.sound import SOUND_ENDINGS
+from unsplit.errors import InputError, SkippedWarning
 
-ADVICE = (
-    "put the images of each cluster into a subfolder, or list them in a .csv file with columns "
-    "path and cluster."
-)
+KINDS = {
+    "images": (IMAGE_ENDINGS, "png"),
+    ".wav files": (SOUND_ENDINGS, "wave"),
+    "point clouds": (CLOUD_ENDINGS, "off"),
+}
+every_kind = pytest.mark.parametrize("what", KINDS)
 
 
 @pytest.fixture(autouse=True)
@@ -34,26 +40,138 @@ def write(name, text, encoding="utf-8"):
     return name
 
 
+def pairs(files):
+    return list(zip(files.row_ids.tolist(), files.labels.tolist(), strict=True))
+
+
 def found(path="."):
-    images = find_images(path)
-    return list(zip(images.row_ids.tolist(), images.labels.tolist(), strict=True))
+    return pairs(find_images(path))
+
+
+def listed(what, path="."):
+    return clusters_in(path, KINDS[what][0], what)
 
 
 def refuses(sentence, path):
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=about(sentence)):
         find_images(path)
 
 
-def test_every_subfolder_is_a_cluster_and_holds_images_at_any_depth():
-    touch("owls/2.jpg", "owls/deep/er/1.PNG", "eagles/b.JPEG", "eagles/a.tiff")
-    touch("owls/notes.txt", "owls/.hidden.jpg", "owls/.git/x.png", ".cache/x.png", "loose.png")
-    assert found() == [
-        ("eagles/a.tiff", "eagles"),
-        ("eagles/b.JPEG", "eagles"),
-        ("owls/2.jpg", "owls"),
-        ("owls/deep/er/1.PNG", "owls"),
-    ]
-    assert [os.path.isfile(path) for path in find_images(".").paths] == [True] * 4
+def says(path, *parts, call=find_images):
+    """The path is refused in one sentence that holds all of these parts."""
+    with pytest.raises(InputError) as caught:
+        call(path)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert [part for part in parts if part not in sentence] == []
+
+
+# One walker for all kinds of files
+
+
+@every_kind
+def test_every_subfolder_is_a_cluster_and_holds_files_at_any_depth(what):
+    kind = KINDS[what][1]
+    names = [f"eagles/a.{kind}", f"eagles/b.{kind.upper()}", f"owls/2.{kind}", f"owls/x/y/1.{kind}"]
+    touch(*names, "README", "labels.csv", f".hidden.{kind}", f".cache/x.{kind}")
+    touch(f"owls/.hidden.{kind}", f"owls/.git/x.{kind}")
+    files = listed(what)
+    assert pairs(files) == [(name, name.split("/")[0]) for name in names]
+    assert [os.path.isfile(path) for path in files.paths] == [True] * 4
+
+
+@every_kind
+def test_files_outside_of_the_subfolders_are_refused_and_the_first_is_named(what):
+    kind = KINDS[what][1]
+    touch(f"d/a/1.{kind}", f"d/b/1.{kind}", f"d/x.{kind}", f"d/w.{kind.upper()}")
+    parts = f"d has {what}", f"('w.{kind.upper()}' and 1 more)", f"put the {what} of each cluster"
+    says("d", *parts, call=lambda path: listed(what, path))
+    touch(f"flat/1.{kind}")
+    says("flat", f"('1.{kind}')", call=lambda path: listed(what, path))
+    touch(f"s/train/a/1.{kind}", f"s/train/b/1.{kind}", f"s/1.{kind}")
+    says("s", "s has", call=lambda path: listed(what, path))
+    os.rename(f"s/1.{kind}", f"s/train/1.{kind}")
+    says("s", os.path.join("s", "train") + " has", call=lambda path: listed(what, path))
+
+
+@every_kind
+def test_other_files_in_clusters_and_empty_clusters_are_skipped_with_a_warning(what):
+    kind = KINDS[what][1]
+    touch(f"d/a/1.{kind}", f"d/b/1.{kind}", "d/c/notes.txt", *(f"d/a/{i}.db" for i in range(4)))
+    os.makedirs("d/d/e")
+    with pytest.warns(SkippedWarning) as told:
+        assert {label for _, label in pairs(listed(what, "d"))} == {"a", "b"}
+    skipped, empty = (str(warning.message) for warning in told)
+    assert "skipped 5 files in d" in skipped
+    assert "'a/0.db', 'a/1.db', 'a/2.db' and 2 more" in skipped
+    assert f".{kind}" in skipped
+    assert f"without {what}: 'c', 'd'" in empty
+
+
+@every_kind
+def test_the_folder_above_train_will_do(what):
+    kind = KINDS[what][1]
+    touch(f"train/a/1.{kind}", f"train/b/1.{kind}", "words.txt")
+    expected = [(f"a/1.{kind}", "a"), (f"b/1.{kind}", "b")]
+    assert pairs(listed(what)) == pairs(listed(what, "train")) == expected
+    touch(f"val/a/2.{kind}", f"test/a/3.{kind}")
+    with pytest.warns(
+        SkippedWarning, match=f"only the {what} in train; those in 'test', 'val' are"
+    ):
+        assert pairs(listed(what)) == expected
+
+
+@every_kind
+def test_clusters_may_be_called_train(what):
+    kind = KINDS[what][1]
+    touch(f"train/a/1.{kind}", f"ship/1.{kind}")
+    assert pairs(listed(what)) == [(f"ship/1.{kind}", "ship"), (f"train/a/1.{kind}", "train")]
+    touch(f"flat/train/1.{kind}", f"flat/test/1.{kind}")
+    assert listed(what, "flat").labels.tolist() == ["test", "train"]
+
+
+@every_kind
+def test_links_to_clusters_are_followed_and_circles_are_not(what):
+    kind = KINDS[what][1]
+    touch(f"elsewhere/b/1.{kind}", f"here/a/1.{kind}")
+    os.symlink("../elsewhere/b", "here/b")
+    os.symlink("..", "here/a/up")
+    os.symlink(f"1.{kind}", f"here/a/again.{kind}")
+    os.symlink("nowhere", f"here/a/gone.{kind}")
+    os.mkfifo(f"here/a/pipe.{kind}")
+    names = [f"a/1.{kind}", f"a/again.{kind}", f"a/gone.{kind}", f"b/1.{kind}"]
+    assert listed(what, "here").row_ids.tolist() == names
+
+
+@every_kind
+def test_too_few_clusters_are_refused(what):
+    kind = KINDS[what][1]
+    advice = f"put the {what} of each cluster into a subfolder"
+    touch("none/a/notes.txt")
+    says("none", f"none has no {what}", f".{kind}", advice, call=lambda path: listed(what, path))
+    touch(f"single/a/1.{kind}", "single/b/notes.txt")
+    parts = f"single has {what} in only one subfolder ('a')", advice
+    says("single", *parts, call=lambda path: listed(what, path))
+
+
+def test_the_kind_of_a_folder_is_that_of_most_files():
+    for name in ("a", "b"):
+        os.makedirs(f"away/{name}")
+        for i in range(3):
+            wavfile.write(f"away/{name}/{i}.WAVE", 8000, np.zeros(100, np.int16))
+    os.mkdir("linked")
+    os.symlink("../away/a", "linked/a")
+    os.symlink("../away/b", "linked/b")
+    touch("linked/a/1.txt", "linked/.x/1.png", *(f"linked/{i}.png" for i in range(9)))
+    with pytest.warns(SkippedWarning, match=r"'a/1\.txt'"):
+        read = unsplit.read("linked")
+    assert read.X.rate == 8000
+    assert read.row_ids.tolist() == [f"{name}/{i}.WAVE" for name in "ab" for i in range(3)]
+    touch("odd/a/1.flac")
+    says("odd", "odd has no files of a supported type", "sounds: .wav, .wave;", call=unsplit.read)
+
+
+# Lists of images
 
 
 def test_some_of_the_images_keep_their_labels():
@@ -64,54 +182,12 @@ def test_some_of_the_images_keep_their_labels():
     assert some.paths == [os.path.join(".", "a/2.png"), os.path.join(".", "b/1.png")]
 
 
-def test_links_to_clusters_are_followed_and_circles_are_not():
-    touch("elsewhere/b/1.png", "here/a/1.png")
-    os.symlink("../elsewhere/b", "here/b")
-    os.symlink("..", "here/a/up")
-    os.symlink("1.png", "here/a/again.png")
-    names = ["a/1.png", "a/again.png", "b/1.png"]
-    assert [name for name, _ in found("here")] == names
-
-
-def test_the_folder_above_train_will_do():
-    touch("train/a/1.png", "train/b/1.png", "words.txt")
-    expected = [("a/1.png", "a"), ("b/1.png", "b")]
-    assert found(".") == found("train") == expected
-    touch("val/a/2.png", "test/a/3.png")
-    sentence = "of . only the images in 'train' are used, not those in 'test', 'val'."
-    with pytest.warns(UserWarning, match=exactly(sentence)):
-        assert found(".") == expected
-
-
-def test_clusters_may_be_called_train():
-    touch("train/a/1.png", "ship/1.png")
-    assert found() == [("ship/1.png", "ship"), ("train/a/1.png", "train")]
-    touch("flat/train/1.png", "flat/test/1.png")
-    assert [label for _, label in found("flat")] == ["test", "train"]
-
-
-def test_subfolders_without_images_are_ignored_with_a_warning():
-    touch("a/1.png", "b/1.png", "c/notes.txt")
-    os.makedirs("d/e")
-    sentence = "data has subfolders without images, which are ignored: 'c', 'd'."
-    os.mkdir("data")
-    for name in "abcd":
-        os.rename(name, f"data/{name}")
-    with pytest.warns(UserWarning, match=exactly(sentence)):
-        assert {label for _, label in found("data")} == {"a", "b"}
-
-
-def test_folders_that_cannot_be_used_are_refused():
-    refuses("there is no folder or table nowhere; check its name.", "nowhere")
+def test_paths_that_cannot_be_used_are_refused():
+    says("nowhere", "no file or folder nowhere", "check its name")
     os.makedirs("empty/a")
-    refuses(f"empty holds no images; {ADVICE}", "empty")
-    touch("loose/1.png", "loose/2.jpg", "loose/.3.jpg")
-    refuses(f"loose holds 2 images but none in a subfolder; {ADVICE}", "loose")
-    touch("single/a/1.png", "single/b/notes.txt")
-    sentence = "single has images in one subfolder only ('a'), so there is no pair to compare;"
-    refuses(f"{sentence} {ADVICE}", "single")
+    says("empty", "empty has no images", "or list them in a .csv file with the columns path and")
     touch("images.txt")
-    refuses("images.txt is no folder of images and no .csv or .tsv file; name one.", "images.txt")
+    says("images.txt", "images.txt has an unsupported file type", ".csv or .tsv")
 
 
 def test_what_may_not_be_read_is_refused(monkeypatch):
@@ -122,9 +198,9 @@ def test_what_may_not_be_read_is_refused(monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("os.scandir", denied)
-    refuses(". cannot be opened: permission denied; check who may read it.", ".")
+    says(".", ". cannot be opened (permission denied)")
     monkeypatch.setattr("pathlib.Path.open", denied)
-    refuses("list.csv cannot be opened: permission denied; check who may read it.", "list.csv")
+    says("list.csv", "list.csv cannot be opened (permission denied)")
 
 
 @pytest.mark.parametrize(("name", "separator"), [("l.csv", ","), ("l.tsv", "\t"), ("L.CSV", ",")])
@@ -162,21 +238,19 @@ def test_tables_are_taken_in_their_order(name, separator, tmp_path):
         ),
         (
             "path,cluster\n",
-            "list.csv names its columns but lists no images; add a line for each.",
+            "list.csv … lists no images; add one line per image.",
         ),
         (
             "path,cluster\na.png,1\na.png,2\n",
-            "list.csv lists 'a.png' more than once; list every image once.",
+            "list.csv lists 'a.png' more than once; …",
         ),
         (
             "path,cluster\na.png,1\nb.png\n",
-            "line 3 of list.csv has no path or no cluster; write both, leaving the cluster empty "
-            "for noise.",
+            "line 3 of list.csv lacks a path or a cluster; … empty for noise.",
         ),
         (
             "path,cluster\n ,1\n",
-            "line 2 of list.csv has no path or no cluster; write both, leaving the cluster empty "
-            "for noise.",
+            "line 2 of list.csv lacks a path or a cluster; … empty for noise.",
         ),
     ],
 )
@@ -186,8 +260,4 @@ def test_tables_that_cannot_be_used_are_refused(text, sentence):
 
 def test_tables_in_other_encodings_are_refused():
     write("list.csv", "path,cluster\né.png,1\n", encoding="latin-1")
-    sentence = (
-        "list.csv is not a table in UTF-8 ('utf-8' codec can't decode byte 0xe9 in position 13: "
-        "invalid continuation byte); save it again."
-    )
-    refuses(sentence, "list.csv")
+    refuses("list.csv is not a table in UTF-8 (… byte 0xe9 …); save it as UTF-8.", "list.csv")

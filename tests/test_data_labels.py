@@ -110,7 +110,7 @@ def test_labels_in_an_npz():
     np.savez("d.npz", X=X, y=np.array(["u", "v", "u"]))
     assert read_observations("d.npz", "y").labels.tolist() == ["u", "v", "u"]
     np.savez("d.npz", X=X, y=np.arange(4))
-    refuses("'y' in d.npz has 4 labels but d.npz has 3 rows; give one label a row.", "d.npz", "y")
+    refuses("'y' in d.npz has 4 labels but d.npz has 3 rows; give one label per row.", "d.npz", "y")
 
 
 def test_a_column_goes_before_a_file_of_the_same_name():
@@ -209,10 +209,7 @@ def test_labels_without_ids_are_taken_in_order():
 def test_other_ids_are_refused():
     table(id=IDS).to_csv("d.csv", index=False)
     write("l.csv", "id,label\np,1\nq,2\ns,3\n")
-    sentence = (
-        "l.csv has no label for row 'r' of d.csv; use the same ids in both, "
-        "or remove them from l.csv to go by the order of rows."
-    )
+    sentence = "l.csv has no label for row 'r' of d.csv; use the same ids … or remove the ids …"
     refuses(sentence, "d.csv", "l.csv")
 
 
@@ -223,7 +220,7 @@ def test_other_ids_are_refused():
 def test_another_number_of_labels_is_refused_with_both(name, content, where):
     np.save("d.npy", X)
     write(name, content)
-    refuses(f"{where} has 2 labels but d.npy has 3 rows; give one label a row.", "d.npy", name)
+    refuses(f"{where} has 2 labels but d.npy has 3 rows; give one label per row.", "d.npy", name)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +232,7 @@ def test_several_columns_that_could_be_labels_are_refused(first, candidates):
     write("l.csv", f"{first}\n1,2,3\n1,2,3\n1,2,3\n")
     sentence = (
         f"l.csv has several columns that could be the labels ({candidates}); "
-        "keep one of them, or call just one 'label'."
+        "keep one of them, or call only one of them 'label'."
     )
     refuses(sentence, "d.npy", "l.csv")
 
@@ -243,11 +240,13 @@ def test_several_columns_that_could_be_labels_are_refused(first, candidates):
 def test_labels_of_two_dimensions_are_refused():
     np.save("d.npy", X)
     refuses(
-        "d.npy holds an array of shape (3, 2); save one label for each row.", "d.npy", "./d.npy"
+        "d.npy must hold one label per row, but holds an array of shape (3, 2); …",
+        "d.npy",
+        "./d.npy",
     )
     np.savez("d.npz", X=X, y=np.zeros((3, 1)))
     refuses(
-        "'y' in d.npz has labels of shape (3, 1) but d.npz has 3 rows; give one label a row.",
+        "'y' in d.npz has labels of shape (3, 1) but d.npz has 3 rows; give one label per row.",
         "d.npz", "y",
     )  # fmt: skip
 
@@ -255,14 +254,14 @@ def test_labels_of_two_dimensions_are_refused():
 def test_label_that_is_neither_column_nor_file():
     write("d.csv", "id,a,b\n1,2,3\n")
     refuses(
-        "there is no column 'foo' in d.csv (its columns: 'id', 'a', 'b') and no file of that name.",
+        "there is no column 'foo' in d.csv (its columns: 'id', 'a', 'b') and no file of that …",
         "d.csv", "foo",
     )  # fmt: skip
     np.save("d.npy", X)
     for name in ("l.csv", "", ".", "x" * 5000):
         refuses(
             f"there is no column {name!r} in d.npy (it has no named columns) "
-            "and no file of that name.",
+            "and no file of that name; check the name.",
             "d.npy", name,
         )  # fmt: skip
 

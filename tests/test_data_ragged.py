@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.checks import exactly
+from tests.checks import about
 from unsplit.data.rows import ragged
 from unsplit.data.rows.ragged import Ragged
 from unsplit.errors import InputError
@@ -186,7 +186,7 @@ def test_cropped_against_a_loop(lengths, longest):
 
 
 def refuses(sentence, make):
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=about(sentence)):
         make()
 
 
@@ -202,8 +202,8 @@ def test_an_empty_sequence_is_named():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e39, -1e300])
 def test_values_that_are_not_finite_are_refused_with_their_sequence(bad):
     sentence = (
-        "sequence 2 has values that are NaN, infinite or beyond single precision; remove it or "
-        "fill them in first."
+        "sequence 2 has values that are NaN, infinite or beyond single precision; remove the "
+        "sequence or fill in the values first."
     )
     sequences = [[[1.0, 2.0]], [[1.0, 2.0], [3.0, 4.0]], [[0.0, 0.0], [1.0, bad]], [[bad, 0.0]]]
     refuses(sentence, lambda: Ragged.of(sequences))
@@ -211,7 +211,7 @@ def test_values_that_are_not_finite_are_refused_with_their_sequence(bad):
 
 def test_differing_channels_are_refused():
     refuses(
-        "sequence 2 has 3 channels, but sequence 0 has 2; give all the same channels.",
+        "sequence 2 has 3 channels, but sequence 0 has 2; … the same number of channels.",
         lambda: Ragged.of(some_sequences([4, 5], 2) + some_sequences([4], 3)),
     )
 
@@ -238,7 +238,7 @@ def test_other_shapes_are_refused(bad, shape):
 
 def test_samples_of_differing_width_are_refused():
     refuses(
-        "sequence 0 is not rectangular; give every sample as many values.",
+        "sequence 0 is not rectangular; give every sample the same number of values.",
         lambda: Ragged.of([[[1.0, 2.0], [3.0]]]),
     )
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.checks import exactly, names_in
+from tests.checks import about, names_in
 from unsplit.data.saving import output_folder, replacing, write_csv, write_json
 from unsplit.errors import InputError
 
@@ -90,7 +90,7 @@ def test_what_is_no_regular_file_is_refused_at_the_start(tmp_path, monkeypatch):
     os.mkfifo("pipe")
     for name in ("folder", "pipe"):
         sentence = f"cannot write to {name}: it is not a regular file; choose another name."
-        with pytest.raises(InputError, match=exactly(sentence)), replacing(name):
+        with pytest.raises(InputError, match=about(sentence)), replacing(name):
             pytest.fail("nothing should be written")
 
 
@@ -107,8 +107,8 @@ def test_places_that_cannot_be_written_are_refused_at_the_start(
 ):
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("x")
-    sentence = f"cannot write to {path}: {reason}; choose another place."
-    with pytest.raises(InputError, match=exactly(sentence)), replacing(path):
+    sentence = f"cannot write to {path}: {reason}; choose another location."
+    with pytest.raises(InputError, match=about(sentence)), replacing(path):
         pytest.fail("nothing should be written")
 
 

@@ -11,13 +11,12 @@ from torch import nn
 from torch.utils.data import IterableDataset
 
 from tests.any_data_cases import CPU, Items, clouds, everything, images, ragged
-from tests.checks import exactly
-from unsplit.data.readers.sound import Audio
+from tests.checks import about
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.datasets import DatasetRows
 from unsplit.data.rows.kinds import differ_in_length, observations
 from unsplit.data.rows.ragged import Ragged
-from unsplit.data.rows.sequences import RaggedRows
+from unsplit.data.rows.sequences import Audio, RaggedRows
 from unsplit.data.rows.shapes import kind_of, require_kind
 from unsplit.data.rows.tensors import TensorRows
 from unsplit.data.rows.vectors import CountRows, VectorRows
@@ -64,10 +63,10 @@ def test_kind_by_shape_and_type(shape, dtype, kind):
 @pytest.mark.parametrize("shape", [(), (9,), (9, 2, 2, 2, 2)])
 def test_shapes_that_are_nothing_are_refused(shape):
     sentence = (
-        f"an array of shape {shape} is none of: vectors (n, d), images (n, h, w) or (n, h, w, c), "
-        "clouds (n, points, 3), sequences (n, length, channels); reshape it."
+        f"X has the unsupported shape {shape}; reshape it to vectors (n, d), images (n, h, w) … "
+        "point clouds (n, points, 3) … sequences (n, length, channels)."
     )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=about(sentence)):
         kind_of(shape, np.float32)
 
 
@@ -131,17 +130,17 @@ REFUSED = {
     "one number": (7, None, "got shape (); reshape it to (observations, features)."),
     "nothing": (None, None, "got shape (); reshape it to (observations, features)."),
     "empty list": ([], None, "got shape (0,); reshape it to (observations, features)."),
-    "five axes": (np.zeros((2,) * 5), None, "sequences (n, length, channels); reshape it."),
+    "five axes": (np.zeros((2,) * 5), None, "sequences (n, length, channels)."),
     "list of words": (["a", "b"], None, "got shape (2,); reshape it to (observations, features)."),
     "rows and numbers": (
         [[1, 2], 3],
         None,
-        "the observations in X differ in shape; give all of them the same.",
+        "the observations in X differ in shape; give all of them the same shape.",
     ),
     "crooked rows": (
         [[[1, 2], [3]], [[1, 2], [3]]],
         None,
-        "sequence 0 is not rectangular; give every sample as many values.",
+        "sequence 0 is not rectangular; give every sample the same number of values.",
     ),
     "images of different sizes": (
         [np.zeros((4, 4, 3)), np.zeros((5, 5, 3))],
@@ -151,7 +150,7 @@ REFUSED = {
     "clouds of different sizes": (
         [np.zeros((4, 3)), np.zeros((5, 3))],
         "points",
-        "clouds differ in their number of points (4 to 5); take as many points from each.",
+        "(4 to 5); take the same number of points from each.",
     ),
     "table as images": (
         TABLE,
@@ -177,7 +176,7 @@ REFUSED = {
     "Dataset of counts": (
         Items(torch.zeros(4, 3)),
         "counts",
-        'a Dataset holds no counts; pass a sparse matrix, or use "mlp".',
+        'pass a sparse matrix, or use backbone="mlp".',
     ),
 }
 
@@ -263,8 +262,8 @@ def test_sparse_rows_stream_have_a_first_and_take_others_dense_or_sparse():
         new = few.another(X)
         assert type(new) is CountRows
         np.testing.assert_array_equal(everything(new).to_dense(), counts[5:9])
-    sentence = "X has 7 features, but 8 were fitted; pass the same features."
-    with pytest.raises(InputError, match=exactly(sentence)):
+    sentence = "X has 7 features, but … trained on 8; pass the same features."
+    with pytest.raises(InputError, match=about(sentence)):
         few.another(counts[:, 1:])
 
 
@@ -272,7 +271,7 @@ def test_images_fitted_as_vectors_are_taken_as_images_again():
     rows = observations(images(), CPU, "vectors")
     new = rows.first(1).another(images()[5:8])
     torch.testing.assert_close(everything(new), everything(rows)[5:8])
-    with pytest.raises(InputError, match="X has 75 features, but 108 were fitted"):
+    with pytest.raises(InputError, match=r"X has 75 features, but .* trained on 108"):
         rows.another(images(size=5))
 
 
@@ -344,8 +343,8 @@ def test_the_first_sequences_and_others_like_these():
         new = few.another(X)
         torch.testing.assert_close(everything(new), rows.take(torch.tensor([4, 5])))
     assert len(few.another(np.zeros((3, 11, 2)))) == 3
-    sentence = "X has sequences of 1 channels, but 2 were fitted; pass the same channels."
-    with pytest.raises(InputError, match=exactly(sentence)):
+    sentence = "X has sequences with 1 channels, but … trained on 2; pass the same channels."
+    with pytest.raises(InputError, match=about(sentence)):
         few.another([[1, 2], [3]])
 
 
@@ -354,8 +353,8 @@ def test_other_sound_must_have_the_same_rate():
     assert len(rows.another(SOUND)) == 2
     assert rows.another(SOUND).rate == 8000
     other = Audio(SOUND.sounds, None, SOUND.row_ids, 16000, {})
-    sentence = "X has 16000 samples per second, but 8000 were fitted; resample it."
-    with pytest.raises(InputError, match=exactly(sentence)):
+    sentence = "X has 16000 samples per second, but … trained on 8000; resample X."
+    with pytest.raises(InputError, match=about(sentence)):
         rows.another(other)
 
 

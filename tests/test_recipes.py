@@ -10,9 +10,9 @@ from torch import nn
 
 from tests.any_data_cases import CPU, clouds, images, ragged
 from tests.checks import exactly
-from unsplit.data.readers.sound import Audio
 from unsplit.data.rows.kinds import observations
 from unsplit.data.rows.ragged import Ragged
+from unsplit.data.rows.sequences import Audio
 from unsplit.errors import InputError
 from unsplit.networks.augmentation import ImageAugmentation, PointAugmentation, SequenceAugmentation
 from unsplit.networks.backbones import (

@@ -96,8 +96,8 @@ def test_columns_of_one_name_are_refused():
 def test_numbers_where_names_belong_are_refused():
     np.savetxt("d.csv", X, delimiter=",", fmt="%g")
     refuses(
-        "the first line of d.csv holds numbers ('1.5', '-2') and not the names of columns; "
-        "write a line of names above it, or save the matrix as .npy.",
+        "the first line of d.csv holds numbers ('1.5', '-2') instead of column names; add a line "
+        "of names above it, or save the matrix as .npy.",
         "d.csv",
     )
 
@@ -127,9 +127,9 @@ def test_empty_tables_are_refused(name, content):
 
 def test_tables_without_rows_or_features_are_refused():
     write("d.csv", "a,b\n")
-    refuses("d.csv names its columns but has no rows; add one per observation.", "d.csv")
+    refuses("d.csv has column names but no rows; add one row per observation.", "d.csv")
     write("d.csv", "id,c\n1,2\n")
-    refuses("d.csv has no columns left as features; add columns of numbers.", "d.csv", "c")
+    refuses("d.csv has no feature columns; add columns of numbers.", "d.csv", "c")
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
@@ -158,7 +158,7 @@ def test_files_without_one_matrix_are_refused():
 )
 def test_matrices_of_other_than_numbers_are_refused(values, type_name):
     np.save("d.npy", np.array(values))
-    refuses(f"d.npy holds values of type {type_name}; save numbers.", "d.npy")
+    refuses(f"d.npy holds values of type {type_name}; save numbers …", "d.npy")
 
 
 class Bomb:
@@ -189,10 +189,10 @@ def test_pickles_are_refused_and_not_run(folder):
 def test_missing_files_folders_and_devices_are_refused(folder):
     refuses("there is no file d.csv; check its name and folder.", "d.csv")
     (folder / "d.csv").mkdir()
-    refuses("d.csv is a folder; name a file in it.", "d.csv")
-    refuses("/dev/null is not a regular file; save its content to one first.", "/dev/null")
+    refuses("d.csv is a folder; pass a file in it.", "d.csv")
+    refuses("/dev/null is not a regular file; …", "/dev/null")
     write("file", "x")
-    refuses("file/d.csv cannot be opened: not a directory; check it and its folder.", "file/d.csv")
+    refuses("file/d.csv cannot be opened (not a directory); check …", "file/d.csv")
 
 
 def test_files_that_may_not_be_read_are_refused(monkeypatch):
@@ -202,14 +202,14 @@ def test_files_that_may_not_be_read_are_refused(monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("pathlib.Path.open", denied)
-    refuses("d.csv cannot be opened: permission denied; check it and its folder.", "d.csv")
+    refuses("d.csv cannot be opened (permission denied); check … permissions.", "d.csv")
 
 
 @pytest.mark.parametrize("name", ["d.xlsx", "d", "d.csv.rar"])
 def test_other_kinds_of_files_are_refused(name):
     write(name, "x")
     refuses(
-        f"{name} is of no kind that is read here; save it as .npy, .npz, .csv, .tsv or .parquet.",
+        f"{name} has an unsupported file type; supported are .npy, .npz, .csv, .tsv, .parquet …",
         name,
     )
 

@@ -11,10 +11,10 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from torch.utils.data import Dataset
 
 from unsplit._typing import Index
-from unsplit.data.readers.sound import Audio
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import differ_in_length
 from unsplit.data.rows.ragged import Ragged
+from unsplit.data.rows.sequences import Audio
 from unsplit.errors import InputError
 from unsplit.merging.inputs import Link
 from unsplit.networks.registry import Augment, Backbone

@@ -1,4 +1,4 @@
-"""Cluster labels as people have them: integers or strings, with noise and gaps."""
+"""Cluster labels: integers or strings, with noise and missing values."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from unsplit.errors import InputError
 
 @dataclass(frozen=True)
 class EncodedLabels:
-    """Labels as indices.
+    """Cluster labels as indices.
 
     Parameters
     ----------
@@ -20,6 +20,12 @@ class EncodedLabels:
         The user's names, sorted.
     clusters : ndarray of shape (n,)
         Index into ``cluster_ids``; −1 for noise.
+
+    Examples
+    --------
+    >>> encoded = encode_labels(["b", "a", "-1"], 3)
+    >>> encoded.cluster_ids.tolist(), encoded.clusters.tolist(), encoded.n_noise
+    (['a', 'b'], [1, 0, -1], 1)
     """
 
     cluster_ids: NDArray[Any]
@@ -27,14 +33,21 @@ class EncodedLabels:
 
     @property
     def n_noise(self) -> int:
-        """Observations that belong to no cluster."""
+        """Number of observations that belong to no cluster."""
         return int((self.clusters < 0).sum())
 
 
 def encode_labels(labels: ArrayLike, n_observations: int, at_least: int = 2) -> EncodedLabels:
-    """Turn labels into indices; −1, "-1" and missing values mean noise.
+    """Turn labels into indices; −1, "-1", empty and missing values mean noise.
 
-    Fewer than ``at_least`` clusters are an error.
+    Parameters
+    ----------
+    labels : array-like of shape (n,)
+        Integers or strings.
+    n_observations : int
+        The number of labels that there must be.
+    at_least : int
+        Fewer clusters than this are an error.
 
     Examples
     --------
@@ -70,7 +83,11 @@ def encode_labels(labels: ArrayLike, n_observations: int, at_least: int = 2) -> 
 
 
 def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where there is no name: −1, "-1", empty and missing values.
+    """Return which labels mean noise: −1, "-1", empty and missing values.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
 
     Examples
     --------
@@ -95,7 +112,7 @@ def _is_gap(value: Any) -> bool:
 
 
 def _comparable(values: NDArray[Any]) -> NDArray[Any]:
-    """An array that sorts and can be stored without pickle: whole numbers or strings."""
+    """Return labels as integers or strings, which can be sorted and stored without pickle."""
     if values.dtype.kind in "iubU":
         return values
     if values.dtype.kind == "S":

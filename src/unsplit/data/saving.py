@@ -1,4 +1,4 @@
-"""Writing files so that nothing is ever half written."""
+"""Write files so that none is ever left half written."""
 
 import contextlib
 import csv
@@ -19,10 +19,15 @@ from unsplit.errors import InputError
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Hand out a new file beside ``path`` that takes its place once it is written.
+    """Provide a temporary file that replaces ``path`` once it is complete.
 
-    If writing fails or is interrupted the new file is removed, and an older file at ``path``
-    stays as it was.
+    If writing fails or is interrupted, the temporary file is removed, and an older file at
+    ``path`` stays as it was.
+
+    Parameters
+    ----------
+    path : str or path
+        The file to write.
 
     Examples
     --------
@@ -33,7 +38,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     >>> path.read_text()
     'done'
     """
-    # As open() would: a link stays, the file it points to changes.
+    # As with open(), a link stays and the file it points to changes.
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise InputError(f"cannot write to {path}: it is not a regular file; choose another name.")
@@ -42,7 +47,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.touch(exist_ok=False)
     except OSError as error:
         raise InputError(
-            f"cannot write to {path}: {_reason(error)}; choose another place."
+            f"cannot write to {path}: {_reason(error)}; choose another location."
         ) from None
     try:
         yield temporary
@@ -57,11 +62,16 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def output_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Hand out a temporary folder whose files appear in ``path`` together, at the end.
+    """Provide a temporary folder whose files appear in ``path`` together, at the end.
 
-    A new folder appears at once with everything in it.  In a folder that exists, files of the
-    same names are replaced one right after the other, and other files stay.  If writing fails or
-    is interrupted nothing changes.
+    A new folder appears at once with everything in it.  In an existing folder, files of the same
+    names are replaced one right after the other, and other files stay.  If writing fails or is
+    interrupted, nothing changes.
+
+    Parameters
+    ----------
+    path : str or path
+        The folder to write; folders above it are created too.
 
     Examples
     --------
@@ -90,7 +100,13 @@ def output_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]) -> None:
-    """Write columns of one length; numbers so that they read back the same, NaN and None empty.
+    """Write columns of equal length; numbers read back the same, NaN and None are left empty.
+
+    Parameters
+    ----------
+    path : str or path
+    columns : mapping of str to iterable
+        Columns by name, in the order in which they are written.
 
     Examples
     --------
@@ -110,7 +126,12 @@ def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]
 
 
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
-    """Write mappings, sequences, arrays and scalars; NaN and infinity, which JSON lacks, as null.
+    """Write mappings, sequences, arrays and scalars; NaN and infinity become null.
+
+    Parameters
+    ----------
+    path : str or path
+    content : mapping, sequence, array or scalar
 
     Examples
     --------
@@ -125,7 +146,7 @@ def write_json(path: str | os.PathLike[str], content: Any) -> None:
 
 
 def _folder_for(path: str | os.PathLike[str], target: Path) -> Path:
-    """A new folder on the same disk as the target: in it, or beside it if there is none yet."""
+    """Create a folder on the same disk as the target: in it, or beside it if it does not exist."""
     place = target if target.is_dir() else target.parent
     temporary = place / f".{target.name}.tmp-{secrets.token_hex(4)}"
     try:
@@ -146,7 +167,7 @@ def _move(
 ) -> None:
     places = [target / file.relative_to(temporary) for file in files]
     for place in places:
-        # Seen before the first is moved, so that they stay together.
+        # Checked before the first file is moved, so that all files are moved or none.
         if place.is_dir():
             raise InputError(
                 f"cannot write {place.name} to {os.fspath(path)}: a folder has this name; "
@@ -158,7 +179,7 @@ def _move(
 
 
 class _UnixLines:
-    r"""Lines that end in \n; told so itself, csv would not quote a \r in a name."""
+    r"""A file whose lines end in \n; csv itself would then not quote a \r in a name."""
 
     def __init__(self, file: TextIO) -> None:
         self.file = file
@@ -198,14 +219,44 @@ def _for_json(value: Any) -> Any:
 def save_arrays(
     path: str | os.PathLike[str], kind: str, meta: Mapping[str, Any], arrays: Mapping[str, Any]
 ) -> None:
-    """Write arrays and plain values to one .npz file, without pickle, as what ``kind`` is."""
+    """Write arrays and plain values to one .npz file, without pickle.
+
+    Parameters
+    ----------
+    path : str or path
+    kind : str
+        What the file holds and in which version, such as "unsplit.PairwiseTVD/1".
+    meta : mapping of str to plain values
+        Stored as JSON.
+    arrays : mapping of str to ndarray
+        None may be called "meta".
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "result.npz"
+    >>> save_arrays(path, "unsplit.Example/1", {"seed": 3}, {"tvd": np.zeros(2)})
+    >>> load_arrays(path, "unsplit.Example/1")
+    ({'format': 'unsplit.Example/1', 'seed': 3}, {'tvd': array([0., 0.])})
+    """
     text = json.dumps({"format": kind, **meta})
     with replacing(path) as new, new.open("wb") as file:
         np.savez_compressed(file, meta=np.array(text), **arrays)
 
 
 def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Plain values and arrays that :func:`save_arrays` wrote as ``kind``, such as "a.B/1"."""
+    """Return the plain values and the arrays that :func:`save_arrays` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+    kind : str
+        What the file must hold; another kind or version is an error.
+
+    Examples
+    --------
+    See :func:`save_arrays`.
+    """
     name = kind.split("/")[0].removeprefix("unsplit.")
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as content:
@@ -214,11 +265,13 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
     except FileNotFoundError:
         raise
     except (AttributeError, KeyError, OSError, EOFError, TypeError, ValueError, *_CORRUPT):
-        raise InputError(f"{path} was not written by {name}.save.") from None
+        raise InputError(
+            f"{path} was not written by {name}.save, or it is damaged; save it again."
+        ) from None
     if meta.get("format") != kind:
         raise InputError(
             f"{path} has format {meta.get('format')!r}, this version reads {kind!r}; "
-            "make it again or use the version that wrote it."
+            "save it again, or use the version of unsplit that wrote it."
         )
     return meta, arrays
 

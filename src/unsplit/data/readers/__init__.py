@@ -1,1 +1,1 @@
-"""Observations and labels from files and folders."""
+"""Read observations and labels from files and folders."""

@@ -1,28 +1,41 @@
-"""Observations of any kind from a folder or a file."""
+"""Read observations of any kind from a folder or a file."""
 
 import os
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from unsplit.data.readers import cloud_files, folders
-from unsplit.data.readers.clouds import read_clouds
+from unsplit.data.readers.cloud_arrays import clouds_in, columns_in, read_hdf5
+from unsplit.data.readers.cloud_files import ENDINGS as CLOUD_ENDINGS
+from unsplit.data.readers.clouds import DEFAULT_POINTS, read_clouds
+from unsplit.data.readers.folders import IMAGE_ENDINGS, files_in, find_images
 from unsplit.data.readers.formats import read_file
 from unsplit.data.readers.images import ImageFiles, inspect
 from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds, read_labels
-from unsplit.data.readers.sound import read_audio
-from unsplit.data.readers.tables_and_arrays import Observations, read_observations, values_of_rows
+from unsplit.data.readers.sound import SOUND_ENDINGS, audio_in, read_audio
+from unsplit.data.readers.tables import listing
+from unsplit.data.readers.tables_and_arrays import (
+    Observations,
+    observations_in,
+    read_observations,
+    values_of_rows,
+)
+from unsplit.data.rows.sequences import Audio
 from unsplit.errors import InputError
+from unsplit.randomness import generator_of
 
-# Files of a folder that are looked at to see what it holds.
+# Number of files that decide which kind of data a folder holds.
 ENOUGH = 1000
 ENDINGS = {
-    "images": folders.ENDINGS,
-    "sound": (".wav",),
-    "clouds": cloud_files.ENDINGS,
+    "images": IMAGE_ENDINGS,
+    "sounds": SOUND_ENDINGS,
+    "point clouds": CLOUD_ENDINGS,
 }
 
 
@@ -36,14 +49,16 @@ def read(
     Parameters
     ----------
     path : str or path
-        A folder with a subfolder for each cluster, of images, of ``.wav`` files, or of meshes and
-        point clouds; a table with the columns ``path`` and ``cluster``, of images; ``.npy`` or
-        ``.npz`` with an array of any shape, ``.h5`` with clouds; or what
+        A folder of images, ``.wav`` files, meshes or point clouds with a subfolder for each
+        cluster (see :func:`unsplit.data.readers.folders.clusters_in`); a table of images with the
+        columns ``path`` and ``cluster``; ``.npy`` or ``.npz`` with an array of any shape; ``.npz``
+        with sound in ``audio`` and ``offsets``; ``.h5`` with point clouds; or a file that
         :func:`unsplit.data.readers.tables_and_arrays.read_observations` reads.
     labels : str or path, optional
-        A file with the labels, or what in ``path`` holds them; subfolders are clusters without it.
+        A file with the labels, or the name of a column or array in ``path``.  Without it, the
+        subfolders of a folder are the clusters.
     batch : str or path, optional
-        A file with the batches, or what in ``path`` holds them.
+        A file with the batches, or the name of a column or array in ``path``.
 
     Examples
     --------
@@ -59,25 +74,29 @@ def read(
     if path.is_dir() or _lists_images(path):
         found = _from_folder(path) if path.is_dir() else _images(path)
         return _relabelled(path, found, wanted, within)
-    arrays = _arrays_of_any_shape(path)
-    if arrays is not None:
-        return _from_arrays(path, arrays, wanted, within)
+    ending = path.suffix.lower()
+    if ending in (".h5", ".hdf5"):
+        return _from_hdf5(path, wanted, within)
+    if ending == ".npz":
+        return _from_npz(path, wanted, within)
+    if ending == ".npy" and (array := _mapped(path)) is not None:
+        return _labelled(path, array, {}, wanted, within)
     return read_observations(path, wanted, within)
 
 
 def _from_folder(folder: Path) -> Observations:
     kind = _what_is_in(folder)
-    if kind == "sound":
+    if kind == "sounds":
         sound = read_audio(folder)
         return Observations(sound, None, sound.row_ids, sound.labels)
-    if kind == "clouds":
+    if kind == "point clouds":
         clouds = read_clouds(folder)
         return Observations(clouds.points, None, clouds.row_ids, clouds.labels)
     return _images(folder)
 
 
 def _images(path: Path) -> Observations:
-    listed = folders.find_images(path)
+    listed = find_images(path)
     seen = inspect(listed)
     kept = listed.only(seen.usable)
     files = ImageFiles(kept.paths, seen.size, seen.channels, seen.depth)
@@ -86,61 +105,82 @@ def _images(path: Path) -> Observations:
 
 
 def _what_is_in(folder: Path) -> str:
-    """The kind that most files of the folder are; images if there is nothing."""
-    found: Counter[str] = Counter()
-    for _, _, names in os.walk(folder):
-        for name in names:
-            ending = os.path.splitext(name)[1].lower()
-            found.update(kind for kind, endings in ENDINGS.items() if ending in endings)
-        if found.total() > ENOUGH:
-            break
-    return found.most_common(1)[0][0] if found else "images"
+    """Return the kind of most files in clusters; without any, of most files beside them."""
+    found = _kinds(name for name in files_in(folder) if "/" in name) or _kinds(files_in(folder))
+    if not found:
+        supported = "; ".join(f"{kind}: {', '.join(ENDINGS[kind])}" for kind in ENDINGS)
+        raise InputError(
+            f"{folder} has no files of a supported type ({supported}); put the files of each "
+            "cluster into a subfolder of its own."
+        )
+    return found.most_common(1)[0][0]
+
+
+def _kinds(names: Iterable[str]) -> Counter[str]:
+    """Count the kinds of the first files."""
+    endings = (os.path.splitext(name)[1].lower() for name in names)
+    kinds = (kind for ending in endings for kind in ENDINGS if ending in ENDINGS[kind])
+    return Counter(islice(kinds, ENOUGH))
 
 
 def _lists_images(path: Path) -> bool:
-    """Whether a table begins with the columns of a list of images."""
+    """Return whether a table has the columns of a list of images."""
     if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
         return False
-    with path.open(encoding="utf-8-sig", errors="replace") as lines:
-        names = lines.readline().strip().lower().replace("\t", ",").split(",")
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as lines:
+            names = lines.readline().strip().lower().replace("\t", ",").split(",")
+    except OSError:
+        return False  # read_observations says what is wrong
     return {"path", "cluster"} <= {name.strip(' "') for name in names}
 
 
-def _arrays_of_any_shape(path: Path) -> dict[str, Any] | None:
-    """The arrays of a file that holds more than tables; None if it does not."""
-    ending = path.suffix.lower()
-    if ending in (".h5", ".hdf5"):
-        clouds = read_clouds(path)
-        found = {"points": clouds.points}
-        return found if clouds.labels is None else found | {"label": clouds.labels}
-    if ending == ".npy" and path.is_file():
-        # Mapped, so that an array larger than memory can be used.
-        try:
-            array = np.load(path, mmap_mode="r")
-        except (ValueError, OSError, EOFError):
-            return None  # whoever reads tables says what is wrong
-        return {"X": array} if array.ndim > 2 else None
-    if ending != ".npz" or not path.is_file():
+def _mapped(path: Path) -> NDArray[Any] | None:
+    """Map an array from disk, so that it may be larger than memory; None if it is a table."""
+    if not path.is_file():
         return None
-    arrays = dict(read_file(path, lambda name: False).arrays)
-    deep = any(getattr(a, "ndim", 0) > 2 for a in arrays.values())
-    return arrays if deep or {"audio", "offsets"} <= set(arrays) else None
+    try:
+        array = np.load(path, mmap_mode="r")
+    except (ValueError, OSError, EOFError):
+        return None  # read_observations says what is wrong
+    return array if array.ndim > 2 else None
 
 
-def _from_arrays(
-    path: Path, arrays: dict[str, Any], wanted: str | None, within: str | None
+def _from_npz(path: Path, wanted: str | None, within: str | None) -> Observations:
+    contents = read_file(path, lambda name: False)
+    arrays = contents.arrays
+    if {"audio", "offsets"} <= arrays.keys():
+        return _labelled(path, audio_in(path, arrays), arrays, wanted, within)
+    if any(array.ndim > 2 for array in arrays.values()):
+        return _labelled(path, arrays[_deep_name(path, arrays)], arrays, wanted, within)
+    return observations_in(path, contents, wanted, within)
+
+
+def _from_hdf5(path: Path, wanted: str | None, within: str | None) -> Observations:
+    if not path.exists():
+        raise InputError(f"there is no file {path}; check its name and folder.")
+    arrays = read_hdf5(path)
+    # Arrays that were asked for by name need not be guessed.
+    others = {name: array for name, array in arrays.items() if name not in (wanted, within)}
+    points, labels, _ = clouds_in(path, others, DEFAULT_POINTS, generator_of(0))
+    columns = columns_in(arrays)
+    if labels is not None:
+        columns.setdefault("label", labels)
+    return _labelled(path, points, columns, wanted, within)
+
+
+def _labelled(
+    path: Path, X: Any, arrays: dict[str, Any], wanted: str | None, within: str | None
 ) -> Observations:
-    X: Any
-    if "offsets" in arrays:
-        X = read_audio(path)
-        n = len(X.row_ids)
-    else:
-        X = arrays[_deep_name(path, arrays)]
-        n = len(X)
-    rows = RowIds(path, np.arange(n), named=False)
+    """Give observations that have no names the labels and batches that are wanted."""
+    rows = RowIds(path, np.arange(len(X.sounds if isinstance(X, Audio) else X)), named=False)
     for name in (wanted, within):
         if name is not None and name not in arrays and not os.path.isfile(name):
-            raise InputError(f"there is no array {name!r} in {path} and no file of that name.")
+            held = f"its arrays: {listing(list(arrays))}" if arrays else "it has no named arrays"
+            raise InputError(
+                f"there is no array {name!r} in {path} ({held}) and no file of that name; check "
+                "the name."
+            )
     found = values_of_rows(path, arrays, wanted, rows, LABEL_NAMES)
     batch = values_of_rows(path, arrays, within, rows, BATCH_NAMES)
     return Observations(X, None, rows.ids, found, batch)
@@ -152,8 +192,8 @@ def _deep_name(path: Path, arrays: dict[str, Any]) -> str:
     if called or len(deep) == 1:
         return (called or deep)[0]
     raise InputError(
-        f"{path} holds several arrays of more than two axes ({', '.join(deep)}); call the one with "
-        "the observations X."
+        f"{path} has several arrays that could be the observations ({listing(deep)}); call the "
+        "right one 'X'."
     )
 
 
@@ -164,11 +204,12 @@ def _relabelled(
     if wanted is not None:
         if not os.path.isfile(wanted):
             raise InputError(
-                f"there is no file of labels {wanted}; leave it out to take subfolders."
+                f"there is no file of labels {wanted}; check its name, or leave labels out to use "
+                "the clusters of the folder or table."
             )
         found = replace(found, labels=read_labels(Path(wanted), rows))
     if within is not None:
         if not os.path.isfile(within):
-            raise InputError(f"there is no file of batches {within}; check the name.")
+            raise InputError(f"there is no file of batches {within}; check its name.")
         found = replace(found, batch=read_labels(Path(within), rows, BATCH_NAMES))
     return found

@@ -1,4 +1,4 @@
-"""Many clouds in one array of a file."""
+"""Read many point clouds from one array in a file."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit.data.readers.cloud_files import is_blurred
+from unsplit.data.readers.cloud_files import is_too_far_out
 from unsplit.data.readers.formats import read_file
 from unsplit.data.readers.row_ids import LABEL_NAMES, RowIds, one_label_each, take_ids
 from unsplit.data.readers.tables import listing
@@ -18,10 +18,18 @@ CLOUD_NAMES = ("points", "data", "X")
 def read_cloud_array(
     path: Path, n_points: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.float32], NDArray[Any] | None, NDArray[Any]]:
-    """Clouds (n, p, 3), their labels (n,) if the file has any, and their ids (n,).
+    """Read clouds (n, p, 3), their labels (n,) if the file has any, and their ids (n,).
 
-    Of clouds with more than ``n_points`` points the same places are kept in all, so that what is
-    kept of a cloud does not depend on the others.
+    If clouds have more than ``n_points`` points, the same positions are kept in all of them, so
+    that what is kept of one cloud does not depend on the others.
+
+    Parameters
+    ----------
+    path : Path
+    n_points : int
+        Largest number of points per cloud.
+    rng : numpy Generator
+        Chooses the positions that are kept.
 
     Examples
     --------
@@ -32,10 +40,32 @@ def read_cloud_array(
     >>> points.shape, labels, ids
     ((2, 20, 3), array([7, 9]), array([0, 1]))
     """
-    arrays = _arrays(path)
+    return clouds_in(path, _arrays(path), n_points, rng)
+
+
+def clouds_in(
+    path: Path, arrays: dict[str, Any], n_points: int, rng: np.random.Generator
+) -> tuple[NDArray[np.float32], NDArray[Any] | None, NDArray[Any]]:
+    """Find the clouds in the arrays of a file; returns what :func:`read_cloud_array` does.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    arrays : dict of str to ndarray
+    n_points, rng
+        As for :func:`read_cloud_array`.
+
+    Examples
+    --------
+    >>> arrays = {"points": np.zeros((2, 50, 3)), "label": np.array([7, 9])}
+    >>> clouds_in(Path("clouds.h5"), arrays, 20, np.random.default_rng(0))[0].shape
+    (2, 20, 3)
+    """
+    arrays = dict(arrays)
     points = arrays.pop(_cloud_name(path, arrays))
     _refuse_shape(path, points)
-    columns = {name: array.ravel() for name, array in arrays.items() if _is_column(array)}
+    columns = columns_in(arrays)
     own = {name: array for name, array in columns.items() if len(array) == len(points)}
     ids = take_ids(path, own)
     rows = RowIds(path, np.arange(len(points)) if ids is None else ids, named=ids is not None)
@@ -47,10 +77,11 @@ def read_cloud_array(
 def _arrays(path: Path) -> dict[str, Any]:
     ending = path.suffix.lower()
     if ending in (".h5", ".hdf5"):
-        return _read_hdf5(path)
+        return read_hdf5(path)
     if ending not in (".npy", ".npz"):
         raise InputError(
-            f"{path} is no folder of clouds and no .npy, .npz, .h5 or .hdf5 file; name one."
+            f"{path} has an unsupported file type; pass a folder of point clouds, or a .npy, .npz, "
+            ".h5 or .hdf5 file."
         )
     try:
         return read_file(path, lambda name: True).arrays
@@ -62,12 +93,28 @@ def _arrays(path: Path) -> dict[str, Any]:
 
 def _ragged(path: Path) -> str:
     return (
-        f"{path} holds Python objects instead of numbers, which is what clouds of different sizes "
-        "become; choose as many points of each and save one array of shape (clouds, points, 3)."
+        f"{path} holds Python objects instead of numbers, probably because its clouds differ in "
+        "size; take the same number of points from each and save one array of shape (clouds, "
+        "points, 3)."
     )
 
 
-def _read_hdf5(path: Path) -> dict[str, Any]:
+def read_hdf5(path: Path) -> dict[str, Any]:
+    """Read all arrays of an HDF5 file, by name; text becomes strings.
+
+    Parameters
+    ----------
+    path : Path
+
+    Examples
+    --------
+    >>> import h5py, tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "clouds.h5"
+    >>> with h5py.File(path, "w") as file:
+    ...     file["label"] = [7, 9]
+    >>> read_hdf5(path)
+    {'label': array([7, 9])}
+    """
     try:
         import h5py
     except ImportError:
@@ -107,25 +154,44 @@ def _refuse_shape(path: Path, points: NDArray[Any]) -> None:
     if points.dtype.kind not in "fiu":
         raise InputError(f"{path} holds clouds of type {points.dtype}; save them as numbers.")
     if points.shape[2] != 3:
-        advice = "swap its last two axes" if points.shape[1] == 3 else "keep x, y and z of a point"
+        advice = (
+            "swap its last two axes"
+            if points.shape[1] == 3
+            else "keep only x, y and z of every point"
+        )
         raise InputError(
-            f"{path} holds an array of shape {points.shape}, and clouds must have shape "
+            f"{path} holds an array of shape {points.shape}, but clouds must have shape "
             f"(clouds, points, 3); {advice}."
         )
     if 0 in points.shape:
         raise InputError(f"{path} holds no points (shape {points.shape}); write it again.")
 
 
-def _is_column(array: Any) -> bool:
-    """Also of shape (n, 1), as HDF5 files often have it."""
-    return array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)
+def columns_in(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrays with one value per row; shape (n, 1), common in HDF5, becomes (n,).
+
+    Parameters
+    ----------
+    arrays : dict of str to ndarray
+
+    Examples
+    --------
+    >>> columns_in({"points": np.zeros((2, 5, 3)), "label": np.array([[7], [9]])})
+    {'label': array([7, 9])}
+    """
+    return {
+        name: array.ravel()
+        for name, array in arrays.items()
+        if array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)
+    }
 
 
 def _labels(path: Path, columns: dict[str, Any], rows: RowIds) -> NDArray[Any] | None:
     called = [name for name in columns if name.lower() in LABEL_NAMES]
     if len(called) > 1:
         raise InputError(
-            f"{path} has several arrays that could be the labels ({listing(called)}); keep one."
+            f"{path} has several arrays that could be the labels ({listing(called)}); keep one of "
+            "them."
         )
     return one_label_each(columns[called[0]], rows, f"{called[0]!r} in {path}") if called else None
 
@@ -138,10 +204,10 @@ def _finite(path: Path, points: NDArray[Any], ids: NDArray[Any]) -> NDArray[np.f
             f"infinite ({listing(ids[bad].tolist(), 5)}); remove those clouds or fill in the "
             "values first."
         )
-    blurred = is_blurred(points)
-    if blurred.any():
+    distorted = is_too_far_out(points)
+    if distorted.any():
         raise InputError(
-            f"{int(blurred.sum()):,} of {len(points):,} clouds in {path} are so far from the "
-            "origin that single precision would blur their shape; subtract one offset from all."
+            f"{int(distorted.sum()):,} of {len(points):,} clouds in {path} are so far from the "
+            "origin that single precision would distort them; subtract the same offset from all."
         )
     return points.astype(np.float32)

@@ -1,4 +1,4 @@
-"""One file, one cloud: points on the surface of a mesh, or some of the points that are there."""
+"""Read one point cloud from one file: points on the surface of a mesh, or points of a cloud."""
 
 import importlib
 import io
@@ -17,11 +17,17 @@ ENDINGS = (*MESHES, ".pcd", ".npy", ".xyz")
 def read_cloud(
     path: str | os.PathLike[str], n_points: int, rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    r"""Points of a file, shape (n_points, 3).
+    r"""Read points from a file, shape (n_points, 3).
 
-    From a mesh they are drawn evenly from its surface.  Of a cloud, or of the corners of a mesh
-    without faces, as many are chosen, some of them again only if there are fewer.  Whatever is
-    wrong with the file raises a ValueError, or what its parser raises.
+    Points of a mesh are drawn evenly from its surface.  From a cloud, or from the vertices of a
+    mesh without faces, points are chosen at random, and repeated only if there are fewer than
+    ``n_points``.  A file that cannot be used raises a ValueError or an error of its parser.
+
+    Parameters
+    ----------
+    path : str or path
+    n_points : int
+    rng : numpy Generator
 
     Examples
     --------
@@ -40,17 +46,21 @@ def read_cloud(
         points = _from_mesh(data, ending, n_points, rng)
     else:
         points = _chosen(_READERS[ending](data), n_points, rng)
-    if is_blurred(points):
+    if is_too_far_out(points):
         raise ValueError("it is too far from the origin for single precision")
     return points.astype(np.float32)
 
 
-def is_blurred(points: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether clouds (…, p, 3) are so far from the origin that float32 blurs their shape.
+def is_too_far_out(points: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return whether clouds (…, p, 3) are so far from the origin that float32 distorts them.
+
+    Parameters
+    ----------
+    points : ndarray of shape (…, p, 3)
 
     Examples
     --------
-    >>> bool(is_blurred(np.eye(3))), bool(is_blurred(0.3 * np.eye(3) + 1e7))
+    >>> bool(is_too_far_out(np.eye(3))), bool(is_too_far_out(0.3 * np.eye(3) + 1e7))
     (False, True)
     """
     points = points.astype(np.float64, copy=False)
@@ -61,7 +71,12 @@ def is_blurred(points: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def require_parsers(endings: Iterable[str]) -> None:
-    """Say what to install if a package is missing that files of these endings need.
+    """Say what to install if a package is missing that files with these endings need.
+
+    Parameters
+    ----------
+    endings : iterable of str
+        In lower case, such as ".off".
 
     Examples
     --------
@@ -97,7 +112,7 @@ def _from_mesh(
 
 
 def _refuse_cut(data: bytes, ending: str) -> None:
-    """Raise if the end is missing, where the parser would not mind."""
+    """Raise if the file is cut short in a way that its parser does not notice."""
     if ending == ".off":
         body = data.partition(b"OFF")[2].splitlines()
         lines = [line.split() for line in body if line.strip() and line.strip()[:1] != b"#"]
@@ -111,7 +126,7 @@ def _refuse_cut(data: bytes, ending: str) -> None:
 
 
 def _least(lines: list[list[bytes]], n_lines: int) -> int:
-    """How much the last line of an OFF file must hold: a face's corners and their number."""
+    """Return how many values the last line of an OFF file needs for its face or vertex."""
     n_faces = int(lines[0][1])
     return 1 + int(lines[n_lines - 1][0]) if n_faces else 3
 
@@ -122,7 +137,7 @@ def _chosen(points: NDArray[Any], n_points: int, rng: np.random.Generator) -> ND
     if not len(points):
         raise ValueError("it has no points")
     _refuse_gaps(points)
-    # All of them before any comes again.
+    # Every point is used once before any is repeated.
     rounds = [rng.permutation(len(points)) for _ in range(-(-n_points // len(points)))]
     return points[np.concatenate(rounds)[:n_points]].astype(np.float64)
 
@@ -133,7 +148,7 @@ def _refuse_gaps(points: NDArray[Any]) -> None:
 
 
 def _read_npy(data: bytes) -> NDArray[Any]:
-    # NumPy takes what it does not know for a pickle.
+    # NumPy treats unknown content as a pickle.
     if not data.startswith(b"\x93NUMPY"):
         raise ValueError("it is not a NumPy file")
     return np.asarray(np.load(io.BytesIO(data), allow_pickle=False))
@@ -146,7 +161,7 @@ def _read_xyz(data: bytes) -> NDArray[Any]:
 
 
 def _read_pcd(data: bytes) -> NDArray[Any]:
-    # Its hints ask for a file on disk; it reads any.
+    # Its type hints ask for a file on disk, but it reads any file object.
     pypcd4: Any = importlib.import_module("pypcd4")
     cloud = pypcd4.PointCloud.from_fileobj(io.BytesIO(data))
     points = np.asarray(cloud.numpy(("x", "y", "z")))

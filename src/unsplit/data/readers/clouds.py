@@ -1,7 +1,6 @@
-"""Point clouds from files: an array of clouds, or a folder with a subfolder for each cluster."""
+"""Read point clouds: an array of clouds, or a folder with a subfolder for each cluster."""
 
 import os
-import warnings
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,21 +13,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from unsplit.data.readers.broken import check_max_broken, leave_out, reason
 from unsplit.data.readers.cloud_arrays import read_cloud_array
 from unsplit.data.readers.cloud_files import ENDINGS, read_cloud, require_parsers
-from unsplit.data.readers.tables import listing
+from unsplit.data.readers.folders import clusters_in
 from unsplit.data.rows.workers import decode_in_workers, default_workers
-from unsplit.errors import InputError, SkippedWarning
+from unsplit.errors import InputError
 from unsplit.randomness import generator_of
 
+DEFAULT_POINTS = 1024
+
 _BATCH = 16
-# So many bytes of a mesh take about as long as an image.
+# Reading this many bytes of a mesh takes about as long as decoding an image.
 _LIKE_AN_IMAGE = 2**14
 
 
 @dataclass(frozen=True, eq=False)
 class PointFiles:
-    """Clouds as read from files.
+    """Point clouds read from files.
 
     Parameters
     ----------
@@ -40,6 +42,11 @@ class PointFiles:
         As in the array's file, or 0, 1, …, n − 1; or paths of files relative to the folder.
     broken : tuple of str
         Files that could not be read and are left out.
+
+    Examples
+    --------
+    >>> PointFiles(np.zeros((2, 10, 3), np.float32), None, np.arange(2)).points.shape
+    (2, 10, 3)
     """
 
     points: NDArray[np.float32]
@@ -50,7 +57,7 @@ class PointFiles:
 
 def read_clouds(
     path: str | os.PathLike[str],
-    n_points: int = 1024,
+    n_points: int = DEFAULT_POINTS,
     random_state: object = 0,
     max_broken: float = 0.05,
 ) -> PointFiles:
@@ -61,19 +68,20 @@ def read_clouds(
     path : str or path
         A ``.npy``, ``.npz``, ``.h5`` or ``.hdf5`` file with an array of shape (n, points, 3), the
         only one of three dimensions or one called "points", "data" or "X"; an array called
-        "label", "labels", "cluster" or "clusters" holds the clusters.  Or a folder in which every
-        subfolder is a cluster and holds, at any depth, a file for each cloud: a mesh (``.off``,
-        ``.ply``, ``.obj``, ``.stl``) or points (``.ply``, ``.pcd``, ``.xyz``, ``.npy``).  Hidden
-        files and files of other endings are passed over.
+        "label", "labels", "cluster" or "clusters" holds the clusters.  Or a folder with a
+        subfolder for each cluster (see :func:`unsplit.data.readers.folders.clusters_in`) and a
+        file for each cloud: a mesh (``.off``, ``.ply``, ``.obj``, ``.stl``) or points (``.ply``,
+        ``.pcd``, ``.xyz``, ``.npy``).
     n_points : int
-        Points of a cloud.  Those of a mesh are drawn from its surface.  Of other files so many
-        are chosen at random, some of them again only if a file has fewer; an array of smaller
+        Number of points per cloud.  Points of a mesh are drawn from its surface; points of other
+        files are chosen at random, and repeated only if a file has fewer.  An array of smaller
         clouds stays as it is.
     random_state : int, Generator, RandomState or None
-        For drawing points; what is drawn from a file depends on its path in the folder, not on
-        the other files.
+        Seed for drawing points; what is drawn from a file depends on the seed and on its path in
+        the folder, not on the other files.
     max_broken : float
-        Share of files that may be broken.  Up to it they are left out and named in a warning.
+        Share of files that may be broken; they are left out and named in a warning.  More are
+        an error.
 
     Examples
     --------
@@ -87,28 +95,28 @@ def read_clouds(
     ((2, 3, 3), ['high', 'low'], ['high/1.npy', 'low/1.npy'])
     """
     if not isinstance(n_points, (int, np.integer)) or n_points < 1:
-        raise InputError(f"n_points must be a whole number from 1 up, got {n_points!r}.")
-    if not 0 <= max_broken <= 1:
-        raise InputError(f"max_broken must be a share between 0 and 1, got {max_broken!r}.")
+        raise InputError(f"n_points must be a whole number of at least 1, got {n_points!r}.")
+    check_max_broken(max_broken)
     path, rng = Path(path), generator_of(random_state)
     if not path.exists():
         raise InputError(f"there is no file or folder {path}; check its name.")
     if not path.is_dir():
         return PointFiles(*read_cloud_array(path, n_points, rng))
-    names = _files_of_clusters(path)
+    files = clusters_in(path, ENDINGS, "point clouds")
+    names = files.row_ids.tolist()
     require_parsers(Path(name).suffix.lower() for name in names)
-    clouds = CloudFiles(path, names, n_points, int(rng.integers(2**63)))
+    clouds = CloudFiles(Path(files.folder), names, n_points, int(rng.integers(2**63)))
     points = _read_all(clouds)
     usable = ~np.isnan(points[:, 0, 0])
-    broken = [name for name, well in zip(names, usable, strict=True) if not well]
-    _judge_broken(clouds, broken, max_broken)
-    row_ids = np.array(names)[usable]
-    labels = np.array([name.split("/")[0] for name in row_ids])
-    return PointFiles(points[usable], labels, row_ids, tuple(broken))
+    broken = files.only(~usable).row_ids.tolist()
+    what = f"point clouds in {files.folder}"
+    leave_out(broken, len(names), what, lambda name: _why(clouds, name), max_broken)
+    kept = files.only(usable)
+    return PointFiles(points[usable], kept.labels, kept.row_ids, tuple(broken))
 
 
 class CloudFiles(Dataset[Tensor]):
-    """Files as clouds of one size, shape (n_points, 3); NaN where a file is broken."""
+    """Dataset of cloud files, each of shape (n_points, 3); NaN where a file is broken."""
 
     # Workers may start in a clean process; see unsplit.data.rows.workers.
     self_contained = True
@@ -125,37 +133,13 @@ class CloudFiles(Dataset[Tensor]):
     def __getitem__(self, index: int) -> Tensor:
         try:
             return torch.from_numpy(self.read(self.names[index]))
-        except Exception:  # parsers of damaged files raise whatever they stumble over
+        except Exception:  # parsers raise many types of error on damaged files
             return torch.full((self.n_points, 3), torch.nan)
 
     def read(self, name: str) -> NDArray[np.float32]:
-        """Points of one file, or whatever its parser raises."""
+        """Read the points of one file; a broken file raises an error."""
         own_seed = [self.seed, zlib.crc32(name.encode())]
         return read_cloud(self.folder / name, self.n_points, np.random.default_rng(own_seed))
-
-
-def _files_of_clusters(folder: Path) -> list[str]:
-    """Paths of cloud files relative to the folder, each below the subfolder of its cluster."""
-    found = (file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
-    files = sorted(file.as_posix() for file in found if _is_cloud(file))
-    if not files:
-        raise InputError(f"{folder} holds no files of clouds ({', '.join(ENDINGS)}); name another.")
-    advice = "put the files of each cluster into a subfolder of its own"
-    loose = [file for file in files if "/" not in file]
-    if loose:
-        raise InputError(f"{folder} holds clouds in no subfolder ({listing(loose, 3)}); {advice}.")
-    clusters = sorted({file.split("/")[0] for file in files})
-    if len(clusters) == 1:
-        raise InputError(
-            f"{folder} has clouds in one subfolder only ({clusters[0]!r}), so there is no pair to "
-            f"compare; {advice}."
-        )
-    return files
-
-
-def _is_cloud(file: Path) -> bool:
-    hidden = any(part.startswith(".") for part in file.parts)
-    return not hidden and file.suffix.lower() in ENDINGS
 
 
 def _read_all(clouds: CloudFiles) -> NDArray[np.float32]:
@@ -166,26 +150,9 @@ def _read_all(clouds: CloudFiles) -> NDArray[np.float32]:
     return np.concatenate([batch.numpy() for batch in read])
 
 
-def _judge_broken(clouds: CloudFiles, broken: Sequence[str], max_broken: float) -> None:
-    """Warn of broken files, or refuse to go on."""
-    if not broken:
-        return
-    named = ", ".join(f"{name!r} ({_why(clouds, name)})" for name in broken[:3])
-    more = f" and {len(broken) - 3:,} more" if len(broken) > 3 else ""
-    which = f"{len(broken):,} of {len(clouds):,} files in {clouds.folder} cannot be read"
-    if len(broken) <= max_broken * len(clouds) and len(broken) < len(clouds):
-        warnings.warn(f"{which} and are left out: {named}{more}.", SkippedWarning, stacklevel=3)
-        return
-    raise InputError(
-        f"{which}, and a share of {max_broken:g} is let pass: {named}{more}; repair or remove them."
-    )
-
-
 def _why(clouds: CloudFiles, name: str) -> str:
     try:
         clouds.read(name)
     except Exception as error:
-        if isinstance(error, OSError) and error.strerror:
-            return error.strerror.lower()
-        return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+        return reason(error)
     return "it can be read now"

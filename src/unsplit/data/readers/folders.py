@@ -1,9 +1,9 @@
-"""Where images are: a folder with a subfolder for each cluster, or a table of paths."""
+"""Folders with a subfolder for each cluster, and tables that list images."""
 
 import csv
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,26 +13,32 @@ from numpy.typing import NDArray
 from unsplit.data.readers.tables import listing
 from unsplit.errors import InputError, SkippedWarning
 
-ENDINGS = (
+IMAGE_ENDINGS = (
     ".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp",
     ".ppm", ".pgm", ".pbm", ".pnm", ".jp2",
 )  # fmt: skip
 
-# What stands beside a folder called "train".
+# Folders that are found beside a folder called "train".
 PARTS = frozenset(["train", "val", "valid", "validation", "test"])
 
 
 @dataclass(frozen=True, eq=False)
-class ImageList:
-    """Images and the cluster of each.
+class FileList:
+    """Files and the cluster of each.
 
     Parameters
     ----------
     folder : str
-        What ``row_ids`` are relative to.
+        The folder that ``row_ids`` are relative to.
     row_ids : ndarray of str of shape (n,)
-        Path of each image, unique; a table may hold absolute ones.
+        Path of each file, unique; a table may hold absolute paths.
     labels : ndarray of str of shape (n,)
+        Cluster of each file.
+
+    Examples
+    --------
+    >>> FileList("birds", np.array(["owls/1.png"]), np.array(["owls"])).paths
+    ['birds/owls/1.png']
     """
 
     folder: str
@@ -41,24 +47,29 @@ class ImageList:
 
     @property
     def paths(self) -> list[str]:
-        """Where each image is."""
+        """Path of each file, with the folder."""
         return [os.path.join(self.folder, name) for name in self.row_ids.tolist()]
 
-    def only(self, keep: NDArray[np.bool_]) -> "ImageList":
-        """Those of the images that a mask of shape (n,) keeps."""
-        return ImageList(self.folder, self.row_ids[keep], self.labels[keep])
+    def only(self, keep: NDArray[np.bool_]) -> "FileList":
+        """Return the files that a mask of shape (n,) keeps.
+
+        Examples
+        --------
+        >>> files = FileList("birds", np.array(["a/1.png", "b/1.png"]), np.array(["a", "b"]))
+        >>> files.only(np.array([False, True])).row_ids.tolist()
+        ['b/1.png']
+        """
+        return FileList(self.folder, self.row_ids[keep], self.labels[keep])
 
 
-def find_images(path: str | os.PathLike[str]) -> ImageList:
+def find_images(path: str | os.PathLike[str]) -> FileList:
     r"""List images and their clusters; none is opened.
 
     Parameters
     ----------
     path : str or path
-        A folder in which every subfolder is a cluster and holds its images, at any depth.  In a
-        folder that has only ``train``, or ``train`` and ``val`` or ``test``, that is ``train``.
-        Hidden files and files that are not called as images are, are passed over.  Or a ``.csv``
-        or ``.tsv`` file with columns ``path``, relative to the file's folder or absolute, and
+        A folder with a subfolder for each cluster; see :func:`clusters_in`.  Or a ``.csv`` or
+        ``.tsv`` file with columns ``path``, relative to the file's folder or absolute, and
         ``cluster``.
 
     Examples
@@ -72,58 +83,166 @@ def find_images(path: str | os.PathLike[str]) -> ImageList:
     """
     path = Path(path)
     if path.is_dir():
-        return _list_folder(path)
+        alternative = ", or list them in a .csv file with the columns path and cluster"
+        return clusters_in(path, IMAGE_ENDINGS, "images", alternative)
     if not path.exists():
-        raise InputError(f"there is no folder or table {path}; check its name.")
+        raise InputError(f"there is no file or folder {path}; check its name.")
     if path.suffix.lower() not in (".csv", ".tsv"):
-        raise InputError(f"{path} is no folder of images and no .csv or .tsv file; name one.")
+        raise InputError(
+            f"{path} has an unsupported file type; pass a folder of images, or a .csv or .tsv "
+            "file that lists them."
+        )
     return _list_table(path)
 
 
-def _list_folder(folder: Path) -> ImageList:
-    folder = _training_part(folder)
-    clusters = {name: list(_images_below(folder, name)) for name in _subfolders(folder)}
-    empty = [name for name, found in clusters.items() if not found]
-    filled = [name for name, found in clusters.items() if found]
-    advice = (
-        "put the images of each cluster into a subfolder, or list them in a .csv file with columns "
-        "path and cluster"
-    )
+def clusters_in(
+    folder: str | os.PathLike[str], endings: Sequence[str], what: str, alternative: str = ""
+) -> FileList:
+    """List the files of a folder in which every subfolder is a cluster; none is opened.
+
+    A cluster holds its files at any depth.  If the only subfolders are ``train``, or ``train``
+    and ``val`` or ``test``, the clusters are the subfolders of ``train``.  Hidden files are
+    ignored, and so are files of other types beside the subfolders.  Files of other types in a
+    cluster, and clusters without files, are skipped with a warning.  Wanted files beside the
+    subfolders belong to no cluster and are refused.  Links to folders of clusters and to files
+    are followed; links to folders inside a cluster are not, as they may lead back.
+
+    Parameters
+    ----------
+    folder : str or path
+    endings : sequence of str
+        Endings of the wanted files, in lower case; letter case in file names does not matter.
+    what : str
+        What the wanted files are, for messages.
+    alternative : str
+        What else a user could do, appended to the advice of error messages.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for name in ("owls", "eagles"):
+    ...     (folder / name).mkdir()
+    ...     (folder / name / "1.PNG").touch()
+    >>> found = clusters_in(folder, [".png"], "images")
+    >>> found.row_ids.tolist(), found.labels.tolist()
+    (['eagles/1.PNG', 'owls/1.PNG'], ['eagles', 'owls'])
+    """
+    top, endings = Path(folder), tuple(endings)
+    advice = f"put the {what} of each cluster into a subfolder of its own{alternative}"
+    inner = training_folder(top)
+    for place in [top] if inner == top else [top, inner]:
+        _refuse_loose(place, endings, what, advice)
+    clusters, others = _sorted_out(inner, endings)
+    filled = {name: files for name, files in clusters.items() if files}
     if not filled:
-        loose = sum(_is_image(entry.name) for entry in _entries(folder) if entry.is_file())
-        held = f"{loose:,} images but none in a subfolder" if loose else "no images"
-        raise InputError(f"{folder} holds {held}; {advice}.")
+        raise InputError(f"{inner} has no {what} ({', '.join(endings)}); {advice}.")
     if len(filled) == 1:
         raise InputError(
-            f"{folder} has images in one subfolder only ({filled[0]!r}), so there is no pair to "
-            f"compare; {advice}."
+            f"{inner} has {what} in only one subfolder ({next(iter(filled))!r}), so there is no "
+            f"pair of clusters to compare; {advice}."
         )
+    _warn_of_unused(top, inner, what)
+    _warn_of_skipped(inner, others, endings, what)
+    _warn_of_empty(inner, [name for name in clusters if name not in filled], what)
+    names = [file for files in filled.values() for file in files]
+    labels = np.repeat(list(filled), [len(files) for files in filled.values()])
+    return FileList(str(inner), np.array(names), labels)
+
+
+def training_folder(folder: Path) -> Path:
+    """Return the folder that holds the clusters: ``folder``, or its subfolder ``train``.
+
+    Parameters
+    ----------
+    folder : Path
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / "train" / "owls").mkdir(parents=True)
+    >>> training_folder(folder).name
+    'train'
+    """
+    parts, inner = _subfolders(folder), folder / "train"
+    is_split = "train" in parts and PARTS.issuperset(parts)
+    return inner if is_split and _subfolders(inner) else folder
+
+
+def files_in(folder: Path) -> Iterator[str]:
+    """Yield the path of every file that is not hidden, relative to the folder of the clusters.
+
+    Parameters
+    ----------
+    folder : Path
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / "owls").mkdir()
+    >>> (folder / "owls" / "1.wav").touch()
+    >>> list(files_in(folder))
+    ['owls/1.wav']
+    """
+    folder = training_folder(folder)
+    for entry in _entries(folder):
+        if entry.is_dir():
+            yield from _files_below(folder, entry.name)
+        else:
+            yield entry.name
+
+
+def _refuse_loose(folder: Path, endings: tuple[str, ...], what: str, advice: str) -> None:
+    names = (entry.name for entry in _entries(folder) if entry.is_file())
+    loose = [name for name in names if name.lower().endswith(endings)]
+    if loose:
+        raise InputError(
+            f"{folder} has {what} outside of its subfolders ({listing(loose, 1)}); {advice}."
+        )
+
+
+def _sorted_out(folder: Path, endings: tuple[str, ...]) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the wanted files of each cluster, and all other files in clusters."""
+    clusters: dict[str, list[str]] = {name: [] for name in _subfolders(folder)}
+    others: list[str] = []
+    for name, files in clusters.items():
+        for file in _files_below(folder, name):
+            (files if file.lower().endswith(endings) else others).append(file)
+    return clusters, others
+
+
+def _warn_of_unused(top: Path, inner: Path, what: str) -> None:
+    rest = [part for part in _subfolders(top) if part != "train"]
+    if inner != top and rest:
+        _warn(f"used only the {what} in {inner}; those in {listing(rest)} are ignored.")
+
+
+def _warn_of_skipped(folder: Path, others: list[str], endings: tuple[str, ...], what: str) -> None:
+    if others:
+        n = "1 file" if len(others) == 1 else f"{len(others):,} files"
+        _warn(
+            f"skipped {n} in {folder} of an unsupported file type: {listing(others, 3)}; "
+            f"supported {what} are {', '.join(endings)}."
+        )
+
+
+def _warn_of_empty(folder: Path, empty: list[str], what: str) -> None:
     if empty:
-        _warn(f"{folder} has subfolders without images, which are ignored: {listing(empty)}.")
-    names = [name for cluster in filled for name in clusters[cluster]]
-    sizes = [len(clusters[cluster]) for cluster in filled]
-    return ImageList(str(folder), np.array(names), np.repeat(filled, sizes))
-
-
-def _training_part(folder: Path) -> Path:
-    parts = _subfolders(folder)
-    inner = folder / "train"
-    if "train" not in parts or not PARTS.issuperset(parts) or not _subfolders(inner):
-        return folder
-    if len(parts) > 1:
-        rest = listing([part for part in parts if part != "train"])
-        _warn(f"of {folder} only the images in 'train' are used, not those in {rest}.")
-    return inner
+        _warn(f"ignored the subfolders of {folder} without {what}: {listing(empty)}.")
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What a folder holds, by name, without what is hidden."""
+    """List what a folder holds and is not hidden, sorted by name."""
     try:
         with os.scandir(folder) as entries:
             seen = [entry for entry in entries if not entry.name.startswith(".")]
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise InputError(f"{folder} cannot be opened: {reason}; check who may read it.") from None
+        raise InputError(
+            f"{folder} cannot be opened ({reason}); check that you may read it."
+        ) from None
     return sorted(seen, key=lambda entry: entry.name)
 
 
@@ -131,38 +250,37 @@ def _subfolders(folder: Path) -> list[str]:
     return [entry.name for entry in _entries(folder) if entry.is_dir()]
 
 
-def _images_below(folder: Path, name: str) -> Iterator[str]:
-    """Images at any depth, relative to ``folder``."""
+def _files_below(folder: Path, name: str) -> Iterator[str]:
+    """Yield files at any depth below a subfolder, relative to ``folder``."""
     for entry in _entries(folder / name):
         below = f"{name}/{entry.name}"
         # A link may lead back to where it is.
         if entry.is_dir(follow_symlinks=False):
-            yield from _images_below(folder, below)
-        elif _is_image(entry.name) and not entry.is_dir():
+            yield from _files_below(folder, below)
+        # A link to nowhere is listed, so that it is reported as broken.
+        elif entry.is_file() or not os.path.exists(entry):
             yield below
 
 
-def _is_image(name: str) -> bool:
-    return name.lower().endswith(ENDINGS)
-
-
-def _list_table(path: Path) -> ImageList:
+def _list_table(path: Path) -> FileList:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             names, labels = _read_columns(path, file)
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} is not a table in UTF-8 ({error}); save it again.") from None
+        raise InputError(f"{path} is not a table in UTF-8 ({error}); save it as UTF-8.") from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise InputError(f"{path} cannot be opened: {reason}; check who may read it.") from None
+        raise InputError(
+            f"{path} cannot be opened ({reason}); check that you may read it."
+        ) from None
     if not names:
-        raise InputError(f"{path} names its columns but lists no images; add a line for each.")
+        raise InputError(f"{path} has column names but lists no images; add one line per image.")
     kept, times = np.unique(names, return_counts=True)
     if (times > 1).any():
         raise InputError(
-            f"{path} lists {str(kept[times > 1][0])!r} more than once; list every image once."
+            f"{path} lists {str(kept[times > 1][0])!r} more than once; list every image only once."
         )
-    return ImageList(str(path.parent), np.array(names), np.array(labels))
+    return FileList(str(path.parent), np.array(names), np.array(labels))
 
 
 def _read_columns(path: Path, file: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -179,8 +297,8 @@ def _read_columns(path: Path, file: Iterable[str]) -> tuple[list[str], list[str]
     for row in filter(None, rows):
         if len(row) <= max(columns) or not row[columns[0]].strip():
             raise InputError(
-                f"line {rows.line_num} of {path} has no path or no cluster; write both, leaving "
-                "the cluster empty for noise."
+                f"line {rows.line_num} of {path} lacks a path or a cluster; write both, and "
+                "leave the cluster empty for noise."
             )
         pairs.append((row[columns[0]].strip(), row[columns[1]].strip()))
     return [name for name, _ in pairs], [label for _, label in pairs]

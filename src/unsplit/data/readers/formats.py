@@ -1,4 +1,4 @@
-"""Files of every kind as arrays with names."""
+"""Read files of every supported type as named arrays."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -25,10 +25,15 @@ class Contents:
     Parameters
     ----------
     arrays : dict of str to ndarray or sparse matrix
-        By name.  If the file is a table, its columns, all of shape (n,).
+        Arrays by name; for a table, its columns, all of shape (n,).
     is_table : bool
     index : ndarray of shape (n,) or None
-        Names of rows that are kept beside the columns, as parquet can.
+        Names of the rows, if the file keeps them apart from the columns, as parquet does.
+
+    Examples
+    --------
+    >>> Contents({"x": np.array([1.5, 2.0])}, is_table=True).arrays["x"]
+    array([1.5, 2. ])
     """
 
     arrays: dict[str, Any]
@@ -37,12 +42,13 @@ class Contents:
 
 
 def read_file(path: Path, keep_text: Callable[[str], bool]) -> Contents:
-    r"""Read a file by the ending of its name.
+    r"""Read a file; the ending of its name tells its type.
 
     Parameters
     ----------
     keep_text : callable
-        Says by name which columns of a text file hold names rather than measurements.
+        Says, given a column's name, whether a text file has names (such as ids or labels) in
+        that column rather than measurements.
 
     Examples
     --------
@@ -67,16 +73,17 @@ def read_file(path: Path, keep_text: Callable[[str], bool]) -> Contents:
         if name.endswith((".npy", ".npz")):
             return Contents(_read_numpy(path))
     raise InputError(
-        f"{path} is of no kind that is read here; save it as .npy, .npz, .csv, .tsv or .parquet."
+        f"{path} has an unsupported file type; supported are .npy, .npz, .csv, .tsv, .parquet and, "
+        "for labels, .txt."
     )
 
 
 def _refuse_unreadable(path: Path) -> None:
     try:
         if path.is_dir():
-            raise InputError(f"{path} is a folder; name a file in it.")
+            raise InputError(f"{path} is a folder; pass a file in it.")
         if path.exists() and not path.is_file():
-            raise InputError(f"{path} is not a regular file; save its content to one first.")
+            raise InputError(f"{path} is not a regular file; save its content to a file first.")
         with path.open("rb") as file:
             if not file.read(1):
                 raise InputError(f"{path} is empty; write it again.")
@@ -84,12 +91,14 @@ def _refuse_unreadable(path: Path) -> None:
         raise InputError(f"there is no file {path}; check its name and folder.") from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise InputError(f"{path} cannot be opened: {reason}; check it and its folder.") from None
+        raise InputError(
+            f"{path} cannot be opened ({reason}); check its name and permissions."
+        ) from None
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turn whatever a parser raises into one sentence."""
+    """Turn any error of a parser into one sentence."""
     try:
         yield
     except (InputError, ImportError):
@@ -98,7 +107,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise InputError(f"{path} does not fit into memory; use fewer rows or columns.") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text in UTF-8; save it again as UTF-8.") from None
-    except Exception as error:  # parsers of damaged files raise whatever they stumble over
+    except Exception as error:  # parsers raise many types of error on damaged files
         reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
         raise InputError(
             f"{path} cannot be read ({reason}); it may be damaged or cut short, so write it again."
@@ -106,10 +115,10 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _read_numpy(path: Path) -> dict[str, Any]:
-    # Opened here, as NumPy leaves a damaged file open.
+    # Opened here because NumPy leaves a damaged file open.
     with path.open("rb") as file:
         start = file.read(6)
-        # NumPy takes what it does not know for a pickle.
+        # NumPy treats unknown content as a pickle.
         if start != b"\x93NUMPY" and start[:4] != b"PK\x03\x04":
             raise InputError(
                 f"{path} is not a NumPy file; write it with numpy.save or numpy.savez."
@@ -139,6 +148,6 @@ def _arrays_in(path: Path, file: BinaryIO) -> dict[str, Any]:
 def _read_sparse(file: BinaryIO) -> Any:
     matrix = scipy.sparse.load_npz(file)
     if hasattr(matrix, "check_format"):
-        # An index out of range would be followed anywhere in memory.
+        # An index out of range would read any place in memory.
         matrix.check_format(full_check=True)
     return matrix.tocsr() if matrix.ndim == 2 else matrix

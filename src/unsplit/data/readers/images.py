@@ -1,11 +1,10 @@
-"""Images in files: a look at all of them first, then decoded as a dataset."""
+"""Image files: inspected once, then decoded as a dataset."""
 
 import hashlib
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,19 +12,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from unsplit.data.readers.folders import ImageList
-from unsplit.data.readers.pixels import GREY_MODES, open_image, pillow, square_pixels
+from unsplit.data.readers.broken import check_max_broken, leave_out, reason
+from unsplit.data.readers.folders import FileList
+from unsplit.data.readers.pixels import open_image, square_pixels
+from unsplit.data.rows.pixels import GREY_MODES, pillow
 from unsplit.data.rows.workers import decode_in_workers
-from unsplit.errors import InputError, SkippedWarning
+from unsplit.errors import InputError
 
 LARGEST_AUTO_SIZE = 224
 _BATCH = 64
-# At this size all of a JPEG is read and little computed.
+# So small that scaling takes no time, while all of a file is still read.
 _GLANCE = 8
 
 
 class Paths:
-    """Many paths in one piece of memory, which worker processes share.
+    """Many paths in one block of memory, which worker processes share.
 
     Examples
     --------
@@ -52,8 +53,8 @@ class Paths:
 class ImageFiles(Dataset[Tensor]):
     """Image files as uint8 tensors of shape (channels, size, size).
 
-    The short side is scaled to ``size`` and the middle is taken.  Orientation noted by a camera is
-    respected; what is transparent becomes white.
+    The short side is scaled to ``size`` and the middle is cut out.  Images are turned upright as
+    the camera noted; transparent pixels become white.
 
     Parameters
     ----------
@@ -62,12 +63,21 @@ class ImageFiles(Dataset[Tensor]):
     channels : int
         3, or 1 for shades of grey.
     depth : int
-        Bits of the brightest pixel of images with more than 8; the upper 8 are kept.
+        Number of bits that images of more than 8 bits use; the upper 8 of them are kept.
 
     Attributes
     ----------
     keys : ndarray of uint64 of shape (n,), optional
-        What :func:`inspect` found, so that the order of files does not matter.
+        Hash of each file's content, as :func:`inspect` returns it; with it, results do not depend
+        on the order of the files.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "a.png")
+    >>> pillow().new("RGB", (40, 30)).save(path)
+    >>> ImageFiles([path], size=16)[0].shape
+    torch.Size([3, 16, 16])
     """
 
     keys: NDArray[np.uint64] | None = None
@@ -90,23 +100,24 @@ class ImageFiles(Dataset[Tensor]):
         try:
             image = open_image(_content(path))
             pixels = square_pixels(image, self.size, self.channels, self.depth)
-        except Exception as error:  # Pillow raises whatever it stumbles over
+        except Exception as error:  # Pillow raises many types of error on damaged files
             raise InputError(
-                f"{path} cannot be read ({_reason(error)}); restore it, or start again without it."
+                f"{path} cannot be read ({reason(error)}); restore it, or remove it and start "
+                "again."
             ) from error
         return torch.from_numpy(pixels)
 
 
 @dataclass(frozen=True, eq=False)
 class Inspected:
-    """What a look at every file found.
+    """Result of inspecting every image.
 
     Parameters
     ----------
     usable : ndarray of bool of shape (n,)
         Which images can be read to their end.
     keys : ndarray of uint64 of shape (n,)
-        A hash of each file's content; 0 where there is none.
+        A hash of each file's content; 0 if the file could not be read.
     size, channels, depth : int
         As for :class:`ImageFiles`.
     """
@@ -119,25 +130,26 @@ class Inspected:
 
 
 def inspect(
-    images: ImageList,
+    images: FileList,
     size: int | Literal["auto"] = "auto",
     workers: int | None = None,
     max_broken: float = 0.05,
     progress: Callable[[int, int], None] | None = None,
 ) -> Inspected:
-    """Read every image once: which are broken, and how the others are best decoded.
+    """Read every image once, to find broken ones and to choose how to decode the others.
 
     Parameters
     ----------
-    images : ImageList
+    images : FileList
     size : int or "auto"
-        Of decoded images.  "auto": the median of the short sides, at most 224.
+        Width and height of decoded images; "auto" is the median short side, at most 224.
     workers : int, optional
-        Processes; None: see :func:`unsplit.data.rows.workers.default_workers`.
+        Number of worker processes; None uses
+        :func:`unsplit.data.rows.workers.default_workers`.
     max_broken : float
-        Share of broken images above which this is an error; up to it, they are named in a warning.
+        Share of images that may be broken; they are named in a warning.  More are an error.
     progress : callable, optional
-        Told how many images of how many were read, now and then.
+        Called now and then with the number of images read so far and the number of all.
 
     Examples
     --------
@@ -154,12 +166,15 @@ def inspect(
     (30, 1, array([ True,  True]))
     """
     if size != "auto" and (type(size) is not int or size < 1):
-        raise InputError(f'size must be "auto" or a number of pixels from 1 up, got {size!r}.')
-    if not 0 <= max_broken <= 1:
-        raise InputError(f"max_broken must be a share between 0 and 1, got {max_broken}.")
+        raise InputError(
+            f'size must be "auto" or a whole number of pixels of at least 1, got {size!r}.'
+        )
+    check_max_broken(max_broken)
     key, side, grey, depth = _look_at_all(_Looks(images.paths), workers, progress).T
     usable = side > 0
-    _judge_broken(images, np.flatnonzero(~usable), max_broken)
+    broken = images.only(~usable)
+    paths = dict(zip(broken.row_ids.tolist(), broken.paths, strict=True))
+    leave_out(list(paths), len(usable), "images", lambda name: _why(paths[name]), max_broken)
     middling = min(LARGEST_AUTO_SIZE, int(np.median(side[usable])))
     return Inspected(
         usable,
@@ -171,7 +186,7 @@ def inspect(
 
 
 class _Looks(Dataset[Tensor]):
-    """What is to be known of each file: key, short side (0 if broken), whether grey, depth."""
+    """Facts about each file: key, short side (0 if broken), whether grey, depth."""
 
     self_contained = True
 
@@ -190,13 +205,13 @@ class _Looks(Dataset[Tensor]):
         key = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), signed=True)
         try:
             facts = _look(data)
-        except Exception:  # Pillow raises whatever it stumbles over
+        except Exception:  # Pillow raises many types of error on damaged files
             facts = (0, 0, 0)
         return torch.tensor([key, *facts])
 
 
 def _look(data: bytes) -> tuple[int, int, int]:
-    """Short side, whether grey, and depth of an image that can be decoded to its end."""
+    """Return short side, whether grey, and depth of an image; raise if it cannot be decoded."""
     image = open_image(data)
     side, grey = min(image.size), image.mode in GREY_MODES
     square_pixels(image, _GLANCE, channels=3)
@@ -220,25 +235,6 @@ def _look_at_all(
     return facts
 
 
-def _judge_broken(images: ImageList, broken: NDArray[Any], max_broken: float) -> None:
-    """Warn of broken images, or refuse to go on."""
-    if not len(broken):
-        return
-    n = len(images.row_ids)
-    paths = images.paths
-    named = [f"{str(images.row_ids[i])!r} ({_why(paths[i])})" for i in broken[:3]]
-    more = f" and {len(broken) - 3:,} more" if len(broken) > 3 else ""
-    which = f"{len(broken):,} of {n:,} images cannot be read"
-    if len(broken) == n:
-        which = f"none of the {n:,} images can be read"
-    elif len(broken) <= max_broken * n:
-        sentence = f"{which} and are left out: {', '.join(named)}{more}."
-        return warnings.warn(sentence, SkippedWarning, stacklevel=3)
-    else:
-        which += f", more than the share of {max_broken:g} that is let pass"
-    raise InputError(f"{which}: {', '.join(named)}{more}; repair or remove them.")
-
-
 def _content(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
@@ -248,13 +244,5 @@ def _why(path: str) -> str:
     try:
         _look(_content(path))
     except Exception as error:
-        return _reason(error)
+        return reason(error)
     return "it can be read now"
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    if type(error).__name__ == "UnidentifiedImageError":
-        return "not an image"  # its message names a place in memory
-    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__

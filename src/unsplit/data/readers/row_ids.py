@@ -1,4 +1,4 @@
-"""Which row is which: ids of rows, and labels that find theirs."""
+"""Ids of rows, and labels that are matched to rows by id or by order."""
 
 import re
 from collections import Counter
@@ -14,7 +14,7 @@ from unsplit.data.readers.formats import read_file
 from unsplit.data.readers.tables import UNNAMED, Columns, listing
 from unsplit.errors import InputError
 
-# The first of these that a table has names its rows; none of them is a feature.
+# Names of id columns, most important first; none of them is a feature.
 ID_NAMES = ("id", "row_id", "index", UNNAMED.lower())
 LABEL_NAMES = ("label", "labels", "cluster", "clusters")
 BATCH_NAMES = ("batch", "batches", "sample", "donor")
@@ -24,15 +24,22 @@ _DECIMAL = re.compile(r"[+-]?\d*\.\d+(e[+-]?\d+)?", re.IGNORECASE)
 
 @dataclass(frozen=True, eq=False)
 class RowIds:
-    """The rows that need labels.
+    """Ids of the rows that labels are matched to.
 
     Parameters
     ----------
     path : Path
-        The file they are in.
+        The file that has the rows, for messages.
     ids : ndarray of shape (n,)
+        Integers or strings.
     named : bool
-        Whether the ids come from the file; rows that are only counted cannot contradict others.
+        True if the ids come from the file; False if they only count the rows, so that labels
+        with other ids are matched by order.
+
+    Examples
+    --------
+    >>> RowIds(Path("cells.csv"), np.array(["a", "b"]), named=True).ids.tolist()
+    ['a', 'b']
     """
 
     path: Path
@@ -43,15 +50,19 @@ class RowIds:
 def take_ids(
     path: Path, columns: Columns, index: NDArray[Any] | None = None
 ) -> NDArray[Any] | None:
-    """Remove the columns that name rows, and return the ids.
+    """Remove the id columns and return the ids, or None if there are none.
 
     A first column without a name that only counts the rows from zero, as pandas writes it, is
-    removed and names nothing.
+    removed too but gives no ids.
 
     Parameters
     ----------
+    path : Path
+        The file, for messages.
+    columns : dict of str to ndarray of shape (n,)
+        Changed: the id columns are removed.
     index : ndarray of shape (n,), optional
-        Ids kept beside the columns; they are preferred.
+        Ids that the file keeps apart from its columns; they take precedence.
 
     Examples
     --------
@@ -74,9 +85,16 @@ def take_ids(
 
 
 def read_labels(path: Path, rows: RowIds, names: tuple[str, ...] = LABEL_NAMES) -> NDArray[Any]:
-    r"""Labels from a file of their own, in the order of the rows.
+    r"""Read labels from a separate file and return them in the order of the rows.
 
-    Of several columns, one called as ``names`` say is taken.
+    Parameters
+    ----------
+    path : Path
+        The file with the labels.
+    rows : RowIds
+        The rows that the labels are for.
+    names : tuple of str
+        Names by which the column is found if there are several.
 
     Examples
     --------
@@ -90,7 +108,10 @@ def read_labels(path: Path, rows: RowIds, names: tuple[str, ...] = LABEL_NAMES) 
     columns = {name: array for name, array in contents.arrays.items() if array.ndim == 1}
     if not columns:
         shapes = " and ".join(str(array.shape) for array in contents.arrays.values())
-        raise InputError(f"{path} holds an array of shape {shapes}; save one label for each row.")
+        raise InputError(
+            f"{path} must hold one label per row, but holds an array of shape {shapes}; save a "
+            "one-dimensional array."
+        )
     name = _label_column(path, columns, rows, names)
     where = f"column {name!r} of {path}" if contents.is_table else str(path)
     labels = one_label_each(columns.pop(name), rows, where)
@@ -99,7 +120,14 @@ def read_labels(path: Path, rows: RowIds, names: tuple[str, ...] = LABEL_NAMES) 
 
 
 def one_label_each(labels: NDArray[Any], rows: RowIds, where: str) -> NDArray[Any]:
-    """The labels, if there is one for each row; ``where`` says whence they are if not.
+    """Return the labels if there is one for each row; otherwise raise an error.
+
+    Parameters
+    ----------
+    labels : ndarray
+    rows : RowIds
+    where : str
+        Where the labels are from, for the error message.
 
     Examples
     --------
@@ -111,12 +139,12 @@ def one_label_each(labels: NDArray[Any], rows: RowIds, where: str) -> NDArray[An
         return labels
     count = f"{len(labels):,} labels" if labels.ndim == 1 else f"labels of shape {labels.shape}"
     raise InputError(
-        f"{where} has {count} but {rows.path} has {len(rows.ids):,} rows; give one label a row."
+        f"{where} has {count} but {rows.path} has {len(rows.ids):,} rows; give one label per row."
     )
 
 
 def _label_column(path: Path, columns: Columns, rows: RowIds, wanted: tuple[str, ...]) -> str:
-    """The only column, else the only one called so, else the only one that holds no ids."""
+    """Choose the only column, or the only one with a wanted name, or the only one without ids."""
     called = [name for name in columns if name.lower() in wanted]
     others = [name for name in columns if name.lower() not in ID_NAMES]
     for names in (list(columns), called, others):
@@ -128,12 +156,12 @@ def _label_column(path: Path, columns: Columns, rows: RowIds, wanted: tuple[str,
     candidates = listing(called or list(columns))
     raise InputError(
         f"{path} has several columns that could be the {wanted[1]} ({candidates}); "
-        f"keep one of them, or call just one {wanted[0]!r}."
+        f"keep one of them, or call only one of them {wanted[0]!r}."
     )
 
 
 def _order(path: Path, columns: Columns, index: NDArray[Any] | None, rows: RowIds) -> Index | None:
-    """Where the label of each row is; None if labels are to be taken in order."""
+    """Return the position of each row's label; None if labels are in the order of the rows."""
     ids = take_ids(path, columns, index)
     if ids is None:
         places = (_places_by_name(values, rows) for values in columns.values())
@@ -143,14 +171,14 @@ def _order(path: Path, columns: Columns, index: NDArray[Any] | None, rows: RowId
         known = set(map(str, ids))
         lacking = next(id for id in map(str, rows.ids) if id not in known)
         raise InputError(
-            f"{path} has no label for row {lacking!r} of {rows.path}; use the same ids in both, "
-            f"or remove them from {path} to go by the order of rows."
+            f"{path} has no label for row {lacking!r} of {rows.path}; use the same ids in both "
+            f"files, or remove the ids from {path} to match labels by order."
         )
     return order
 
 
 def _places(ids: NDArray[Any], row_ids: NDArray[Any]) -> Index | None:
-    """The place of each row id among the ids, or None if they are not the same ids."""
+    """Return the position of each row id among the ids; None if the ids are not the same."""
     place = {str(value): i for i, value in enumerate(ids)}
     wanted = [str(value) for value in row_ids]
     if len(ids) != len(wanted) or place.keys() != set(wanted):
@@ -159,12 +187,12 @@ def _places(ids: NDArray[Any], row_ids: NDArray[Any]) -> Index | None:
 
 
 def _places_by_name(values: NDArray[Any], rows: RowIds) -> Index | None:
-    """Places by a column of any name; only if it spells out the ids, as counting proves little."""
+    """Match rows by a column of any name, but only by text: equal numbers may be chance."""
     return _places(values, rows.ids) if rows.ids.dtype.kind == "U" else None
 
 
 def _checked(path: Path, name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """Ids, if they are unique whole numbers or strings."""
+    """Return ids as integers or strings; raise if they are not unique or not whole numbers."""
     if values.dtype.kind == "f" and np.array_equal(values, np.rint(values)):
         values = values.astype(np.int64)
     texts = ["nan" if value is None else str(value) for value in values]
@@ -178,7 +206,7 @@ def _checked(path: Path, name: str, values: NDArray[Any]) -> NDArray[Any]:
         wrong = f"{repeated[0]!r} occurs more than once"
     if wrong:
         raise InputError(
-            f"column {name!r} of {path} should hold the ids of rows, but {wrong}; "
+            f"column {name!r} of {path} should hold row ids, but {wrong}; "
             "remove the column, or rename it if it is a feature."
         )
     return values if values.dtype.kind in "iu" else np.array(texts)

@@ -1,9 +1,8 @@
-"""Sound from files: a folder of .wav files with a subfolder for each cluster, or one .npz file."""
+"""Read sound: a folder of .wav files with a subfolder for each cluster, or one .npz file."""
 
 import os
 import warnings
 from collections import Counter
-from dataclasses import dataclass
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -13,55 +12,36 @@ from numpy.typing import NDArray
 from scipy.io import wavfile
 from scipy.signal import resample_poly
 
+from unsplit.data.readers.broken import check_max_broken, leave_out, reason
+from unsplit.data.readers.folders import clusters_in
 from unsplit.data.readers.formats import read_file
 from unsplit.data.rows.ragged import Ragged
-from unsplit.errors import InputError, SkippedWarning
+from unsplit.data.rows.sequences import Audio
+from unsplit.errors import InputError
 
+SOUND_ENDINGS = (".wav", ".wave")
 RATE_NAMES = ("rate", "sample_rate")
 
-# The loudest value of 16 bits, in which all sound is measured.
+# All sound is measured in units of 16-bit samples; this is their largest magnitude.
 FULL_SCALE = 2**15
 
 Sound = NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False)
-class Audio:
-    """Sound as read from files.
-
-    Parameters
-    ----------
-    sounds : Ragged of n sequences
-        One channel each; int16, or float32 in the same units.
-    labels : ndarray of str of shape (n,), or None
-        The subfolder of each file; None for .npz.
-    row_ids : ndarray of shape (n,)
-        Paths relative to the folder, or 0, 1, …, n − 1.
-    rate : int or None
-        Samples per second; None for an .npz that does not say.
-    broken : dict of str to str
-        Files that were left out, by path, and why.
-    """
-
-    sounds: Ragged
-    labels: NDArray[np.str_] | None
-    row_ids: NDArray[Any]
-    rate: int | None
-    broken: dict[str, str]
-
-
 def read_audio(path: str | os.PathLike[str], max_broken: float = 0.05) -> Audio:
-    """Read sounds, with the cluster of each if the files say so.
+    """Read sounds, and the cluster of each if they are in subfolders.
 
     Parameters
     ----------
     path : str or path
-        A folder in which every subfolder is a cluster and holds ``.wav`` files, at any depth.
-        Channels are averaged, and what has another rate than most is resampled to theirs.  Or
-        an ``.npz`` file with all samples one after the other in ``audio``, where each sound
-        starts, and the last ends, in ``offsets``, and perhaps a ``rate``.
+        A folder of ``.wav`` or ``.wave`` files with a subfolder for each cluster (see
+        :func:`unsplit.data.readers.folders.clusters_in`).  Channels are averaged, and files are
+        resampled to the most common sampling rate.  Or an ``.npz`` file with the samples of all
+        sounds joined in ``audio``, the start of each sound and the end of the last in
+        ``offsets``, and perhaps the sampling rate in ``rate``.
     max_broken : float
-        Share of broken files above which this is an error; up to it, they are named in a warning.
+        Share of files that may be broken; they are left out and named in a warning.  More are
+        an error.
 
     Examples
     --------
@@ -75,75 +55,43 @@ def read_audio(path: str | os.PathLike[str], max_broken: float = 0.05) -> Audio:
     (['no', 'yes'], ['no/1.wav', 'yes/1.wav'], 8000)
     """
     path = Path(path)
-    if not 0 <= max_broken <= 1:
-        raise InputError(f"max_broken must be a share between 0 and 1, got {max_broken}.")
+    check_max_broken(max_broken)
     if path.is_dir():
         return _read_folder(path, max_broken)
     if path.exists() and path.suffix.lower() != ".npz":
-        raise InputError(f"{path} is no folder of .wav files and no .npz file; name one.")
-    return _read_npz(path)
+        raise InputError(
+            f"{path} has an unsupported file type; pass a folder of .wav files or an .npz file."
+        )
+    return audio_in(path, read_file(path, lambda name: False).arrays)
 
 
 def _read_folder(folder: Path, max_broken: float) -> Audio:
-    names = _wav_files(folder)
+    files = clusters_in(folder, SOUND_ENDINGS, ".wav files")
     sounds: list[Sound] = []
     rates: list[int] = []
     broken: dict[str, str] = {}
-    for name in names:
+    for name, path in zip(files.row_ids.tolist(), files.paths, strict=True):
         try:
-            rate, samples = read_wav(folder / name)
+            rate, samples = read_wav(Path(path))
         except Exception as error:  # a damaged file can raise anything
-            broken[name] = _reason(error)
+            broken[name] = reason(error)
             continue
         sounds.append(samples)
         rates.append(rate)
-    _judge_broken(folder, broken, len(names), max_broken)
+    what = f".wav files in {files.folder}"
+    leave_out(list(broken), len(files.row_ids), what, broken.__getitem__, max_broken)
     usual = most_common_rate(rates)
     sounds = [resampled(sound, rate, usual) for sound, rate in zip(sounds, rates, strict=True)]
-    kept = [name for name in names if name not in broken]
-    labels = np.array([name.split("/")[0] for name in kept])
-    return Audio(Ragged.of(sounds), labels, np.array(kept), usual, broken)
-
-
-def _wav_files(folder: Path) -> list[str]:
-    """Paths relative to the folder of all .wav files in its subfolders, by name."""
-    found = sorted(path.relative_to(folder) for path in folder.rglob("*") if _is_sound(path))
-    shown = [path for path in found if not any(part.startswith(".") for part in path.parts)]
-    inside = [path.as_posix() for path in shown if len(path.parts) > 1]
-    clusters = sorted({name.split("/")[0] for name in inside})
-    advice = "put the .wav files of each cluster into a subfolder"
-    if not inside:
-        held = f"{len(shown):,} .wav files but none in a subfolder" if shown else "no .wav files"
-        raise InputError(f"{folder} holds {held}; {advice}.")
-    if len(clusters) == 1:
-        raise InputError(
-            f"{folder} has .wav files in one subfolder only ({clusters[0]!r}), so there is no pair "
-            f"to compare; {advice}."
-        )
-    return inside
-
-
-def _is_sound(path: Path) -> bool:
-    return path.suffix.lower() in (".wav", ".wave") and path.is_file()
-
-
-def _judge_broken(folder: Path, broken: dict[str, str], n: int, max_broken: float) -> None:
-    """Warn of broken files, or refuse to go on."""
-    if not broken:
-        return
-    named = ", ".join(f"{name!r} ({why})" for name, why in list(broken.items())[:3])
-    named += f" and {len(broken) - 3:,} more" if len(broken) > 3 else ""
-    which = f"{len(broken):,} of {n:,} .wav files in {folder} cannot be read"
-    if len(broken) <= max_broken * n and len(broken) < n:
-        return warnings.warn(f"{which} and are left out: {named}.", SkippedWarning, stacklevel=4)
-    raise InputError(
-        f"{which}, more than the share of {max_broken:g} that is let pass: {named}; repair or "
-        "remove them."
-    )
+    kept = files.only(np.array([name not in broken for name in files.row_ids.tolist()]))
+    return Audio(Ragged.of(sounds), kept.labels, kept.row_ids, usual, broken)
 
 
 def read_wav(path: Path) -> tuple[int, Sound]:
-    """Rate and samples (L,) of a .wav file: int16 if that is exact, else float32 in its units.
+    """Read the rate and the samples (L,) of a .wav file, as int16 if that is exact, else float32.
+
+    Parameters
+    ----------
+    path : Path
 
     Examples
     --------
@@ -154,7 +102,7 @@ def read_wav(path: Path) -> tuple[int, Sound]:
     (8000, array([     0.,  16384., -32768.], dtype=float32))
     """
     with warnings.catch_warnings():
-        # Remarks of programs beside the sound do no harm; an end before the end does.
+        # Unknown chunks beside the sound do no harm; a file that is cut short does.
         warnings.simplefilter("ignore", wavfile.WavFileWarning)
         warnings.filterwarnings("error", "Reached EOF", wavfile.WavFileWarning)
         rate, samples = wavfile.read(path)
@@ -169,7 +117,7 @@ def read_wav(path: Path) -> tuple[int, Sound]:
 
 
 def _in_16_bits(samples: Sound) -> Sound:
-    """Samples of any type in units of 16 bits, as float32 where these units are too coarse."""
+    """Convert samples to units of 16 bits, as float32 if whole units are too coarse."""
     if samples.dtype == np.int16:
         return samples
     if samples.dtype == np.uint8:
@@ -179,7 +127,11 @@ def _in_16_bits(samples: Sound) -> Sound:
 
 
 def most_common_rate(rates: list[int]) -> int:
-    """The rate of most sounds; of several, the highest.
+    """Return the most common rate; of several equally common ones, the highest.
+
+    Parameters
+    ----------
+    rates : list of int
 
     Examples
     --------
@@ -190,7 +142,13 @@ def most_common_rate(rates: list[int]) -> int:
 
 
 def resampled(sound: Sound, rate: int, wanted: int) -> Sound:
-    """The sound at another rate; the same object if that is its own.
+    """Resample a sound to another rate; if the rates are equal, return the same object.
+
+    Parameters
+    ----------
+    sound : ndarray of shape (L,)
+    rate, wanted : int
+        Samples per second of the sound and of the result.
 
     Examples
     --------
@@ -203,13 +161,27 @@ def resampled(sound: Sound, rate: int, wanted: int) -> Sound:
     return resample_poly(sound.astype(np.float32), wanted // common, rate // common)
 
 
-def _read_npz(path: Path) -> Audio:
-    arrays = read_file(path, lambda name: False).arrays
+def audio_in(path: Path, arrays: dict[str, Any]) -> Audio:
+    """Find the sounds in the arrays of an .npz file.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    arrays : dict of str to ndarray
+        ``audio``, ``offsets`` and perhaps ``rate``, as for :func:`read_audio`.
+
+    Examples
+    --------
+    >>> arrays = {"audio": np.arange(5), "offsets": np.array([0, 3, 5]), "rate": np.array(8000)}
+    >>> audio_in(Path("sounds.npz"), arrays).sounds.lengths
+    array([3, 2])
+    """
     lacking = [name for name in ("audio", "offsets") if name not in arrays]
     if lacking:
         raise InputError(
-            f"{path} has no array {lacking[0]!r}; save all samples as 'audio' and where each sound "
-            "starts, and the last ends, as 'offsets'."
+            f"{path} has no array {lacking[0]!r}; save the samples of all sounds as 'audio', and "
+            "the start of each sound and the end of the last as 'offsets'."
         )
     try:
         sounds = Ragged.of_flat(arrays["audio"], arrays["offsets"])
@@ -230,9 +202,3 @@ def _rate_in(path: Path, rate: NDArray[Any]) -> int:
             f"the rate in {path} must be one whole number of samples per second, got {rate}."
         )
     return int(rate.item())
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__

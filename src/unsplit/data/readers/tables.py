@@ -1,4 +1,4 @@
-"""Tables as columns: .csv and .tsv, packed or not, and .parquet."""
+"""Read tables as columns: .csv and .tsv, compressed or not, and .parquet."""
 
 import re
 from collections import Counter
@@ -13,10 +13,10 @@ from unsplit.errors import InputError
 
 Columns = dict[str, NDArray[Any]]
 
-# What a first column without a name is called, here as in pandas.
+# Name given to a first column that has none, as pandas does.
 UNNAMED = "Unnamed: 0"
 
-# What pandas, R and spreadsheets write where there is no value.
+# How pandas, R and spreadsheets write a missing value.
 MISSING = frozenset(["", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "None", "NULL", "null"])
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
@@ -24,12 +24,13 @@ _WHOLE_FLOAT = re.compile(r"-?(0|[1-9]\d*)\.\d+(e[+-]\d+)?")
 
 
 def read_text_table(path: Path, separator: str, keep_text: Callable[[str], bool]) -> Columns:
-    r"""Columns of a text file whose first line names them.
+    r"""Read the columns of a text file whose first line names them.
 
     Parameters
     ----------
     keep_text : callable
-        Says by name which columns hold names rather than measurements; see :func:`as_written`.
+        Says, given a column's name, whether the column holds names rather than measurements; see
+        :func:`as_written`.
 
     Examples
     --------
@@ -45,7 +46,7 @@ def read_text_table(path: Path, separator: str, keep_text: Callable[[str], bool]
         names, excess = _names(pd, path, options)
         if not any(keep_text(name) for name in names):
             _refuse_numbers(path, names)
-        # Not in pieces, in which a column may be numbers here and text there.
+        # Read in one piece: of several, one could have numbers and another text in a column.
         options |= {"low_memory": False, "dtype": {n: str for n in names if keep_text(n)}}
         frame = pd.read_csv(path, header=0, names=names, index_col=False, **options)
     except pd.errors.EmptyDataError:
@@ -64,7 +65,11 @@ def read_text_table(path: Path, separator: str, keep_text: Callable[[str], bool]
 
 
 def read_parquet(path: Path) -> tuple[Columns, NDArray[Any] | None]:
-    """Columns of a parquet file, and its index if that identifies the rows.
+    """Read the columns of a parquet file, and its index if that identifies the rows.
+
+    Parameters
+    ----------
+    path : Path
 
     Examples
     --------
@@ -90,10 +95,15 @@ def read_parquet(path: Path) -> tuple[Columns, NDArray[Any] | None]:
 
 
 def as_written(texts: Iterable[Any]) -> NDArray[Any]:
-    """Names read from text: integers if every one is written as an integer, else strings.
+    """Turn names into integers if every one is written as an integer, else into strings.
 
-    Whole numbers are also understood as pandas and NumPy write them once they took them for
-    floats, ``1.0``.  What is missing becomes None.
+    Whole numbers that pandas or NumPy wrote as floats, such as ``1.0``, count as integers.
+    Missing values become None.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        Anything that is not a string counts as missing.
 
     Examples
     --------
@@ -116,7 +126,13 @@ def as_written(texts: Iterable[Any]) -> NDArray[Any]:
 
 
 def listing(names: Sequence[str], most: int = 8) -> str:
-    """Names in quotes, the first few if there are many.
+    """Join names in quotes; if there are many, only the first few.
+
+    Parameters
+    ----------
+    names : sequence of str
+    most : int
+        Number of names that are shown.
 
     Examples
     --------
@@ -136,7 +152,7 @@ def _pandas() -> Any:
 
 
 def _names(pd: Any, path: Path, options: dict[str, Any]) -> tuple[list[str], int]:
-    """Names of all columns, and how many values the second line has in excess of the first.
+    """Return the names of all columns, and how many more values the second line has than names.
 
     The first line is read as it is; pandas would change names that repeat.
     """
@@ -161,23 +177,23 @@ def _names(pd: Any, path: Path, options: dict[str, Any]) -> tuple[list[str], int
 
 
 def _refuse_excess(path: Path, excess: int, first: NDArray[Any]) -> None:
-    """Raise unless R wrote it: names of rows, or their count from 1, with no name above."""
+    """Raise unless R wrote the file: an unnamed first column of row names or of 1, 2, 3, …"""
     counted = np.array_equal(first, np.arange(1, len(first) + 1))
     numbers = all(_NUMBER.fullmatch(str(name)) for name in first)
     if excess > 1 or (numbers and not counted):
         raise InputError(
-            f"{path} has {excess} more values than names of columns in its first line; "
-            "name every column."
+            f"{path} has {excess} more values per line than column names; name every column in the "
+            "first line."
         )
 
 
 def _refuse_numbers(path: Path, names: list[str]) -> None:
-    """Raise if the first line looks like a row; names that count the columns are common."""
+    """Raise if the first line looks like data; numbers that only count the columns may be names."""
     counts = [[str(i + first) for i in range(len(names))] for first in (0, 1)]
     if names not in counts and all(_NUMBER.fullmatch(name) for name in names):
         raise InputError(
-            f"the first line of {path} holds numbers ({listing(names, 3)}) and not the names of "
-            "columns; write a line of names above it, or save the matrix as .npy."
+            f"the first line of {path} holds numbers ({listing(names, 3)}) instead of column "
+            "names; add a line of names above it, or save the matrix as .npy."
         )
 
 
@@ -195,7 +211,7 @@ def _whole_float(text: str) -> int | None:
 
 
 def _plain(pd: Any, series: Any) -> NDArray[Any]:
-    """A column as numbers, or as strings or objects with None where there is no value."""
+    """Return a column as numbers, or as strings or objects with None for missing values."""
     if pd.api.types.is_numeric_dtype(series.dtype):
         if series.hasnans:
             return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))

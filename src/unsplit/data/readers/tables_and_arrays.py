@@ -1,6 +1,6 @@
-"""Observations and their labels from files.
+"""Observations, labels and batches from tables and arrays.
 
-What a file means is decided here; how it is read, in :mod:`unsplit.data.readers.formats`.
+:mod:`unsplit.data.readers.formats` reads a file; this module decides what its arrays mean.
 """
 
 import os
@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from unsplit.data.readers.formats import read_file
+from unsplit.data.readers.formats import Contents, read_file
 from unsplit.data.readers.row_ids import (
     BATCH_NAMES,
     ID_NAMES,
@@ -33,15 +33,22 @@ class Observations:
     Parameters
     ----------
     X : ndarray or CSR matrix of shape (n, d)
-        Finite numbers, as floats.
+        Finite numbers, as floats.  From :func:`unsplit.read` also an array of another shape,
+        ``ImageFiles`` or ``Audio``.
     feature_names : list of d str, or None
-        None where the file has none.
+        None if the file has none.
     row_ids : ndarray of shape (n,)
-        Unique integers or strings; 0, 1, …, n − 1 where the file has none.
+        Unique integers or strings; 0, 1, …, n − 1 if the file has none.
     labels : ndarray of shape (n,), or None
-        As in the file; :func:`unsplit.data.labels.encode_labels` knows what is noise.
+        Cluster of each row as in the file; see :func:`unsplit.data.labels.encode_labels` for
+        which labels mean noise.
     batch : ndarray of shape (n,), or None
-        Within which clusters are to be compared.
+        Batch of each row; clusters are compared within batches.
+
+    Examples
+    --------
+    >>> Observations(np.eye(2), ["x", "y"], np.arange(2), np.array(["a", "b"])).labels.tolist()
+    ['a', 'b']
     """
 
     X: Any
@@ -56,7 +63,7 @@ def read_observations(
     labels: str | os.PathLike[str] | None = None,
     batch: str | os.PathLike[str] | None = None,
 ) -> Observations:
-    r"""Read a matrix or a table of observations, and the cluster of each.
+    r"""Read a matrix or a table of observations, and the cluster of each row.
 
     Parameters
     ----------
@@ -64,18 +71,18 @@ def read_observations(
         ``.npy`` with one matrix; ``.npz`` with one matrix or one called "X" or "data" (its
         one-dimensional arrays can be labels), or a SciPy sparse matrix; ``.csv``, ``.tsv`` (also
         with ``.gz``, ``.bz2``, ``.xz`` or ``.zip`` at the end) or ``.parquet``.  In a table every
-        column is a feature and must hold numbers, apart from the labels and the names of rows: a
-        column called "id", "row_id" or "index", a first column without a name, or the index of a
-        parquet file.
+        column is a feature and must hold numbers, except the labels and the row ids: a column
+        called "id", "row_id" or "index", a first column without a name, or the index of a parquet
+        file.
     labels : str or path, optional
-        A column of that file or, if it has none of that name, another file: ``.txt`` with a label
-        a line, ``.npy``, ``.npz`` or a table, with one column of labels or one called "label",
-        "labels", "cluster" or "clusters".  If it names its rows too, labels go to the rows of
-        the same name; otherwise they are taken in order.  In text, labels are integers if all are
-        written as such, else strings; an empty one or NA is missing, which means noise.
+        A column of that file or, if it has none of that name, another file: ``.txt`` with one
+        label per line, ``.npy``, ``.npz`` or a table, with one column of labels or one called
+        "label", "labels", "cluster" or "clusters".  If that file has row ids too, labels are
+        matched by id, otherwise by order.  In text files, labels are integers if all are written
+        as integers, else strings; an empty label or NA is missing, which means noise.
     batch : str or path, optional
-        The batch of every row, in the same way; a column of another file may be called "batch",
-        "batches", "sample" or "donor".
+        The batch of every row, given in the same way; a column of another file may be called
+        "batch", "batches", "sample" or "donor".
 
     Examples
     --------
@@ -88,6 +95,30 @@ def read_observations(
     """
     path, wanted = Path(path), [None if w is None else os.fspath(w) for w in (labels, batch)]
     contents = read_file(path, lambda name: name in wanted or name.lower() in ID_NAMES)
+    return observations_in(path, contents, *wanted)
+
+
+def observations_in(
+    path: Path, contents: Contents, labels: str | None, batch: str | None
+) -> Observations:
+    """Find the observations, labels and batches in the content of a file.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    contents : Contents
+        What :func:`unsplit.data.readers.formats.read_file` read from it.
+    labels, batch : str or None
+        As for :func:`read_observations`.
+
+    Examples
+    --------
+    >>> contents = Contents({"X": np.zeros((2, 3)), "y": np.array([0, 1])})
+    >>> observations_in(Path("cells.npz"), contents, "y", None).labels
+    array([0, 1])
+    """
+    wanted = [labels, batch]
     columns = dict(contents.arrays)
     matrix = None if contents.is_table else columns.pop(_matrix_name(path, columns))
     own = {name: columns.pop(name) for name in set(wanted) - {None} if name in columns}
@@ -111,7 +142,27 @@ def read_observations(
 def values_of_rows(
     path: Path, arrays: dict[str, Any], wanted: str | None, rows: RowIds, called: tuple[str, ...]
 ) -> NDArray[Any] | None:
-    """One of the arrays of a file, or a column of another file, with a value for each row."""
+    """Return one value per row, from an array of a file or from another file.
+
+    Parameters
+    ----------
+    path : Path
+        The file with the rows.
+    arrays : dict of str to ndarray
+        Arrays of that file.
+    wanted : str or None
+        Name of one of the arrays, or of another file; None returns None.
+    rows : RowIds
+        The rows that values are matched to.
+    called : tuple of str
+        Names by which a column of another file is found.
+
+    Examples
+    --------
+    >>> rows = RowIds(Path("cells.npz"), np.arange(2), named=False)
+    >>> values_of_rows(rows.path, {"y": np.array([5, 7])}, "y", rows, LABEL_NAMES)
+    array([5, 7])
+    """
     if wanted is None:
         return None
     if wanted in arrays:
@@ -133,15 +184,18 @@ def _matrix_name(path: Path, arrays: dict[str, Any]) -> str:
 
 def _no_labels(path: Path, wanted: str, columns: Columns) -> str:
     which = f"its columns: {listing(list(columns))}" if columns else "it has no named columns"
-    return f"there is no column {wanted!r} in {path} ({which}) and no file of that name."
+    return (
+        f"there is no column {wanted!r} in {path} ({which}) and no file of that name; check the "
+        "name."
+    )
 
 
 def _side_by_side(path: Path, columns: Columns) -> NDArray[np.float64]:
-    """All columns side by side, shape (n, d)."""
+    """Join all columns into a matrix of shape (n, d)."""
     if not columns:
-        raise InputError(f"{path} has no columns left as features; add columns of numbers.")
+        raise InputError(f"{path} has no feature columns; add columns of numbers.")
     if not len(next(iter(columns.values()))):
-        raise InputError(f"{path} names its columns but has no rows; add one per observation.")
+        raise InputError(f"{path} has column names but no rows; add one row per observation.")
     text = [name for name, values in columns.items() if values.dtype.kind not in "fiub"]
     if text:
         raise InputError(
@@ -155,7 +209,7 @@ def _floats(path: Path, matrix: Any) -> Any:
     if 0 in matrix.shape:
         raise InputError(f"{path} is empty (shape {matrix.shape}); save one row per observation.")
     if matrix.dtype.kind not in "fiub":
-        raise InputError(f"{path} holds values of type {matrix.dtype}; save numbers.")
+        raise InputError(f"{path} holds values of type {matrix.dtype}; save numbers instead.")
     return matrix.astype(np.result_type(matrix.dtype, np.float32), copy=False)
 
 

@@ -1,1 +1,1 @@
-"""Observations of every kind as the rows that networks are fed with."""
+"""Observations of every kind as rows that are fed to networks."""

@@ -1,4 +1,4 @@
-"""What every source of observations can do."""
+"""The interface that all kinds of observations share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from unsplit._typing import Index
 
-# Rows that are looked at to learn the scale of channels.
+# Number of rows from which the scale of channels is estimated.
 LOOKED_AT = 1024
 
 
@@ -21,6 +21,13 @@ class Rows(ABC):
     ``kind`` says what they are: "vectors", "counts" (sparse), "images", "points" or "sequences";
     ``rate`` is the number of samples per second of sound, None for everything else; ``stackable``
     says whether batches of several networks can be taken at once, with an index of two axes.
+
+    Examples
+    --------
+    >>> from unsplit.data import observations
+    >>> rows = observations([[1.0, 2.0], [3.0, 5.0]], torch.device("cpu"))
+    >>> len(rows), rows.kind, rows.shape
+    (2, 'vectors', (2,))
     """
 
     kind: str
@@ -34,30 +41,30 @@ class Rows(ABC):
 
     @abstractmethod
     def take(self, index: Tensor) -> Tensor:
-        """Observations at ``index``, shape (*index.shape, ...), as a network gets them."""
+        """Return observations as a network gets them, shape (*index.shape, ...)."""
 
     @property
     @abstractmethod
     def keys(self) -> NDArray[np.uint64]:
-        """A number for each row that depends on its content alone, where it can be known."""
+        """One number per row that depends only on its content, where the content is known."""
 
     @abstractmethod
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
-        """Mean and scale over the rows at ``index``, to be subtracted from and to divide a batch.
+        """Return the mean and the scale of the rows at ``index``, to standardise batches with.
 
         The scale is never zero.
         """
 
     @abstractmethod
     def first(self, n: int) -> Self:
-        """The first n rows, measured as all are."""
+        """Return the first n rows, with the origin that all rows have."""
 
     @abstractmethod
     def another(self, X: Any) -> Self:
-        """New observations as a network sees them that was trained on these."""
+        """Wrap new observations for a network that was trained on these."""
 
     def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
-        """What ``take`` gives for each of the batches, in their order."""
+        """Yield what ``take`` returns for each of the batches, in order."""
         for index in batches:
             yield self.take(index)
 
@@ -68,9 +75,14 @@ class Rows(ABC):
 
 
 def evenly(index: Index, n: int = LOOKED_AT) -> Index:
-    """At most n of the entries, evenly spaced, in the order they have.
+    """Return at most n evenly spaced entries, in their order.
 
-    Sorting them would make what is looked at depend on the order of the rows.
+    They are not sorted first: then the choice would depend on the order of the rows.
+
+    Parameters
+    ----------
+    index : ndarray of shape (m,)
+    n : int
 
     Examples
     --------
@@ -81,10 +93,17 @@ def evenly(index: Index, n: int = LOOKED_AT) -> Index:
 
 
 def channel_moments(parts: Iterable[NDArray[Any]], kind: str) -> tuple[Tensor, Tensor]:
-    """Mean and scale of the last axis over all others, to fit batches as a network gets them.
+    """Return mean and scale of the last axis, shaped to fit the batches that a network gets.
 
-    Clouds have one scale for x, y and z, so that they keep their shape; sequences have 0 and 1
-    for the mask.  The scale is 1 where nothing varies.
+    Point clouds have one scale for x, y and z, so that they keep their shape; the mask of
+    sequences has mean 0 and scale 1.  The scale is 1 where nothing varies.
+
+    Parameters
+    ----------
+    parts : iterable of arrays of shape (…, channels)
+        The observations, in parts that fit into memory.
+    kind : str
+        "vectors", "images", "points" or "sequences".
 
     Examples
     --------
@@ -93,7 +112,7 @@ def channel_moments(parts: Iterable[NDArray[Any]], kind: str) -> tuple[Tensor, T
     tensor([1.6667, 1.6667, 1.6667])
     """
     mean, variance = _mean_and_variance(parts)
-    variance[variance <= (1e-8 * mean) ** 2] = 0.0  # nothing but rounding
+    variance[variance <= (1e-8 * mean) ** 2] = 0.0  # only rounding error
     if kind == "points":
         variance[:3] = variance[:3].mean()
     scale = np.where(variance > 0, np.sqrt(variance), 1.0)
@@ -111,7 +130,7 @@ def _mean_and_variance(
     n, first, second = 0, 0.0, 0.0
     for part in parts:
         values = part.reshape(-1, part.shape[-1]).astype(np.float64)
-        # From somewhere in their midst, or squares would take the digits.
+        # Centred roughly first, because squares of large numbers would lose digits.
         shift = values.mean(axis=0) if shift is None else shift
         values -= shift
         n += len(values)

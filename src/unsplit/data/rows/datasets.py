@@ -1,4 +1,4 @@
-"""Any torch Dataset as observations, decoded in worker processes while a network computes."""
+"""Any torch Dataset as observations, decoded in worker processes while a network trains."""
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -18,15 +18,22 @@ from unsplit.errors import InputError
 
 BATCH = 256
 
-# Pixels that a network can standardise as they are.
+# Types of pixels that a network can standardise without conversion.
 PIXELS = (torch.uint8, torch.float16, torch.float32)
 
 
 class DatasetRows(Rows):
     """Items of a Dataset: images (C, H, W), clouds (p, 3), sequences (L, C) or vectors (d,).
 
-    On a GPU, items that fit there are read once and stay, bytes as bytes.  Otherwise nothing is
-    kept: they are read anew in every epoch, and memory does not grow with their number.
+    On a GPU, items that fit into its memory are read once and kept there, bytes as bytes.
+    Otherwise nothing is kept: items are read again in every epoch, and memory does not grow with
+    their number.
+
+    Examples
+    --------
+    >>> rows = DatasetRows.of([torch.zeros(3, 8, 8)] * 5, torch.device("cpu"))
+    >>> len(rows), rows.kind, rows.shape
+    (5, 'images', (3, 8, 8))
     """
 
     def __init__(self, dataset: Any, kind: str, device: torch.device) -> None:
@@ -38,7 +45,7 @@ class DatasetRows(Rows):
 
     @classmethod
     def of(cls, dataset: Any, device: torch.device, kind: str | None = None) -> Self:
-        """Look at the first item and see what kind of data it is."""
+        """Wrap a Dataset; if ``kind`` is None, its first item tells what kind of data it is."""
         with Decoder(dataset, workers=0) as decoder:
             item = decoder.take(np.array([0]))[0]
         shape = (len(dataset), *item.shape)
@@ -46,7 +53,9 @@ class DatasetRows(Rows):
             small = item.dtype in (torch.uint8, torch.bool)
             kind = kind_of(shape, np.uint8 if small else np.float32)
         if kind == "counts":
-            raise InputError('a Dataset holds no counts; pass a sparse matrix, or use "mlp".')
+            raise InputError(
+                'counts cannot be read from a Dataset; pass a sparse matrix, or use backbone="mlp".'
+            )
         require_kind(kind, shape if kind != "vectors" or item.ndim < 2 else shape[:2])
         return cls(dataset, kind, device)
 
@@ -59,21 +68,21 @@ class DatasetRows(Rows):
         return tuple(self._first.shape)
 
     def take(self, index: Tensor) -> Tensor:
-        """Items at ``index``, shape (*index.shape, ...), as a network gets them."""
+        """Return the items at ``index`` as a network gets them, shape (*index.shape, ...)."""
         if self.kept is not None:
             return self.kept[index]
         items = self.decoder.take(index.cpu().numpy().ravel()).to(self.device)
         return self._formed(items).unflatten(0, index.shape)
 
     def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
-        """What ``take`` gives for each of the batches, in their order."""
+        """Yield what ``take`` returns for each of the batches, in order."""
         if self.kept is None and self._should_be_kept():
             self.kept = self._read_all()
         if self.kept is not None:
             yield from super().stream(batches)
             return
         batches = list(batches)
-        # All at once: asking the GPU for each in its turn would make it wait every time.
+        # All at once: copying each from the GPU in turn would make it wait every time.
         wanted = [index.cpu().numpy().ravel() for index in batches]
         for index, items in zip(batches, self.decoder.stream(wanted), strict=True):
             items = items.to(self.device, non_blocking=self.decoder.pin)
@@ -113,20 +122,20 @@ class DatasetRows(Rows):
 
     @cached_property
     def keys(self) -> NDArray[np.uint64]:
-        """What the Dataset calls its ``keys``; otherwise the places, so that order matters."""
+        """The Dataset's ``keys`` if it has any; otherwise positions, so that the order matters."""
         given = getattr(self.dataset, "keys", None)
         if given is None or callable(given):
             return np.arange(len(self), dtype=np.uint64)
         keys = np.asarray(given)
         if keys.shape != (len(self),):
             raise InputError(
-                f"the keys of the Dataset have shape {keys.shape}, but there are {len(self)} items;"
-                " give each a number that depends on its content alone."
+                f"the keys of the Dataset have shape {keys.shape}, but it has {len(self)} items; "
+                "give each item one number that depends only on its content."
             )
         return keys.astype(np.uint64)
 
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
-        """Mean and scale of channels over some of the items."""
+        """Return mean and scale of channels over some of the items."""
         mean, scale = channel_moments(self._looked_at(evenly(index, LOOKED_AT)), self.kind)
         return mean.to(self.device), scale.to(self.device)
 
@@ -145,17 +154,18 @@ class DatasetRows(Rows):
             yield (values.movedim(1, -1) if first else values).cpu().numpy()
 
     def first(self, n: int) -> Self:
-        """The first n items, without the Dataset."""
+        """Return the first n items, without the Dataset."""
         return type(self)(list(self.decoder.take(np.arange(n))), self.kind, self.device)
 
     def another(self, X: Any) -> Self:
-        """Items of another Dataset."""
+        """Wrap the items of another Dataset."""
         new = type(self).of(X, self.device, self.kind)
         # Sequences may be longer or shorter.
         n_axes = 1 if self.kind == "sequences" else len(self.shape)
         if new.shape[:n_axes] != self.shape[:n_axes]:
             raise InputError(
-                f"X has items of shape {new.shape}, but {self.shape} were fitted; pass the same."
+                f"X has items of shape {new.shape}, but the network was trained on items of shape "
+                f"{self.shape}; pass items of that shape."
             )
         return new
 

@@ -1,4 +1,4 @@
-"""A 64-bit number for every row that depends on its content alone."""
+"""A 64-bit hash of every row, which depends only on its content."""
 
 from typing import Any
 
@@ -9,7 +9,11 @@ CHUNK_BYTES = 2**26
 
 
 def keys_of_bytes(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """Hash of the bytes of each entry along the first axis.
+    """Hash the bytes of each entry along the first axis.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n, …)
 
     Examples
     --------
@@ -30,13 +34,25 @@ def keys_of_bytes(values: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def odd_numbers(n: int) -> NDArray[np.uint64]:
-    """The same n odd numbers at every call."""
+    """Return n odd numbers, the same at every call.
+
+    Examples
+    --------
+    >>> (odd_numbers(3) % 2).tolist()
+    [1, 1, 1]
+    """
     drawn = np.random.default_rng(0).integers(2**63, size=n, dtype=np.uint64)
     return drawn * np.uint64(2) + np.uint64(1)
 
 
 def scrambled(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Bits mixed so that all 64 count for small whole numbers too; 0 stays 0."""
+    """Mix bits so that small whole numbers differ in all 64 of them; 0 stays 0.
+
+    Examples
+    --------
+    >>> scrambled(np.array([0, 1], np.uint64)).tolist()
+    [0, 6238072747940578789]
+    """
     # The last steps of splitmix64.
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

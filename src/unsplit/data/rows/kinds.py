@@ -1,4 +1,4 @@
-"""What kind of data is this?"""
+"""Choose the rows that fit observations of any type."""
 
 from typing import Any
 
@@ -7,11 +7,10 @@ import scipy.sparse
 import torch
 from torch.utils.data import Dataset
 
-from unsplit.data.readers.sound import Audio
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.datasets import DatasetRows
 from unsplit.data.rows.ragged import Ragged
-from unsplit.data.rows.sequences import RaggedRows
+from unsplit.data.rows.sequences import Audio, RaggedRows
 from unsplit.data.rows.shapes import as_array, kind_of
 from unsplit.data.rows.tensors import TensorRows
 from unsplit.data.rows.vectors import CountRows, VectorRows, flat, numeric_matrix
@@ -19,14 +18,15 @@ from unsplit.errors import InputError
 
 
 def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
-    """Observations of any type as rows that a network can take.
+    """Wrap observations of any type as rows that a network can take.
 
     Parameters
     ----------
-    X : array-like, SciPy sparse matrix, list of sequences, torch Dataset or Rows
+    X : array-like, SciPy sparse matrix, list of sequences, Audio, torch Dataset or Rows
     device : torch.device
     kind : str, optional
-        What they are; otherwise :func:`kind_of` decides.
+        What they are, such as "images"; if None,
+        :func:`unsplit.data.rows.shapes.kind_of` decides.
 
     Examples
     --------
@@ -45,8 +45,8 @@ def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
     if kind == "points" and differ_in_length(X):
         sizes = sorted({len(cloud) for cloud in X})
         raise InputError(
-            f"clouds differ in their number of points ({sizes[0]} to {sizes[-1]}); take as many "
-            "points from each."
+            f"point clouds differ in their number of points ({sizes[0]} to {sizes[-1]}); take the "
+            "same number of points from each."
         )
     if isinstance(X, Ragged) or differ_in_length(X):
         return RaggedRows(X if isinstance(X, Ragged) else Ragged.of(X), device)
@@ -62,7 +62,12 @@ def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
 
 
 def differ_in_length(X: Any) -> bool:
-    """Whether X is a list of sequences that do not fit into one array.
+    """Return whether X is a list of sequences that do not fit into one array.
+
+    Parameters
+    ----------
+    X : object
+        Only a list, a tuple or a 1-D object array can hold such sequences.
 
     Examples
     --------
@@ -73,12 +78,12 @@ def differ_in_length(X: Any) -> bool:
         return False
     try:
         return len({np.shape(x) for x in X}) > 1
-    except ValueError:  # not even one of them fits
+    except ValueError:  # one of the sequences is itself irregular
         return True
 
 
 def _is_list(X: Any) -> bool:
-    """Whether X is a list, or an array that is none but of what it lists."""
+    """Return whether X is a list, or a 1-D object array of sequences."""
     return isinstance(X, (list, tuple)) or (
         isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1
     )

@@ -1,4 +1,4 @@
-"""Batches fetched in the background while the present one is computed with."""
+"""Fetch batches in the background while a network works on the current one."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -13,9 +13,16 @@ AHEAD = 4
 def prefetched(
     fetch: Callable[[Tensor], Tensor], batches: Iterable[Tensor], device: torch.device
 ) -> Iterator[Tensor]:
-    """``fetch`` of each batch on the device, in order, a few batches ahead.
+    """Yield ``fetch`` of each batch on the device, in order, fetched a few batches ahead.
 
     On CUDA batches are pinned, so that copying them does not hold up the computation.
+
+    Parameters
+    ----------
+    fetch : callable
+        Returns the batch for an index, on the CPU.
+    batches : iterable of index tensors
+    device : torch.device
 
     Examples
     --------
@@ -40,5 +47,5 @@ def prefetched(
         while waiting:
             yield waiting.popleft().result().to(device, non_blocking=cuda)
     finally:
-        # Whoever stops early does not wait for what is not wanted any more.
+        # A caller that stops early does not wait for batches it no longer needs.
         pool.shutdown(cancel_futures=True)

@@ -15,13 +15,13 @@ from unsplit._typing import Index
 from unsplit.data.rows.hashing import scrambled
 from unsplit.errors import InputError
 
-# Samples worked on at once.
+# Number of samples that are processed at once.
 CHUNK_ELEMENTS = 2**22
 
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Sequences one after the other; made and checked by :meth:`of` or :meth:`of_flat`.
+    """Sequences joined into one array; made and checked by :meth:`of` or :meth:`of_flat`.
 
     Parameters
     ----------
@@ -29,6 +29,12 @@ class Ragged:
         All samples.
     offsets : ndarray of shape (n + 1,)
         Sequence i is ``flat[offsets[i]:offsets[i + 1]]``.
+
+    Examples
+    --------
+    >>> sequences = Ragged.of([[1, 2, 3], [4, 5]])
+    >>> len(sequences), sequences.lengths.tolist(), sequences.n_channels
+    (2, [3, 2], 1)
     """
 
     flat: NDArray[Any]
@@ -56,14 +62,14 @@ class Ragged:
             odd = int(np.argmax(channels != channels[0]))
             raise InputError(
                 f"sequence {odd} has {channels[odd]} channels, but sequence 0 has {channels[0]}; "
-                "give all the same channels."
+                "give all sequences the same number of channels."
             )
         lengths = [len(part) for part in parts]
         return cls.of_flat(np.concatenate(parts), np.cumsum([0, *lengths]))
 
     @classmethod
     def of_flat(cls, flat: NDArray[Any], offsets: NDArray[Any]) -> "Ragged":
-        """Take sequences that are joined already, shape (total,) or (total, C).
+        """Take sequences that are already joined, shape (total,) or (total, C).
 
         Examples
         --------
@@ -77,7 +83,7 @@ class Ragged:
             which = np.searchsorted(offsets, bad[0], side="right") - 1
             raise InputError(
                 f"sequence {which} has values that are NaN, infinite or beyond single precision; "
-                "remove it or fill them in first."
+                "remove the sequence or fill in the values first."
             )
         return cls(flat, offsets)
 
@@ -95,9 +101,10 @@ class Ragged:
         return np.diff(self.offsets)
 
     def batch(self, index: Index) -> Tensor:
-        """Sequences at ``index``, padded by zeros, then a mask, as float32 (b, C + 1, L).
+        """Return the sequences at ``index``, padded with zeros, as float32 (b, C + 1, L).
 
-        L is the longest of their lengths; the mask is 1 where a sequence is real.
+        L is the length of the longest; the last channel is a mask, 1 for samples and 0 for
+        padding.
         """
         lengths = self.lengths[index]
         place = np.arange(lengths.max())
@@ -110,7 +117,7 @@ class Ragged:
         return padded
 
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
-        """Mean and scale (C,) of every channel over all samples of the sequences at ``index``.
+        """Return mean and scale (C,) of every channel over the sequences at ``index``.
 
         The scale is never zero.
         """
@@ -122,14 +129,14 @@ class Ragged:
 
     @cached_property
     def keys(self) -> NDArray[np.uint64]:
-        """A number for each sequence that depends on its content alone (a 64-bit hash)."""
+        """A 64-bit hash of each sequence, which depends only on its content."""
         parts = [self._keys_of(chunk) for chunk in self._chunks(np.arange(len(self)))]
         return np.concatenate(parts)
 
     def cropped(self, longest: int) -> "Ragged":
-        """The same sequences, those longer than ``longest`` cut down to their middle.
+        """Return the same sequences; of those longer than ``longest``, only the middle.
 
-        A batch is as long as its longest sequence, so that one of an hour makes all an hour long.
+        A batch is padded to its longest sequence, so a single long one makes all of them long.
 
         Examples
         --------
@@ -143,12 +150,12 @@ class Ragged:
         return Ragged(self.flat[_runs(starts, lengths)], np.cumsum([0, *lengths]))
 
     def _joined(self, index: Index) -> NDArray[np.float64]:
-        """All samples of the sequences at ``index``, shape (total, C)."""
+        """Return all samples of the sequences at ``index``, shape (total, C)."""
         places = _runs(self.offsets[index], self.lengths[index])
         return self.flat[places].astype(np.float64)
 
     def _chunks(self, index: Index) -> Iterator[Index]:
-        """The index in parts of about :data:`CHUNK_ELEMENTS` samples."""
+        """Split the index into parts of about :data:`CHUNK_ELEMENTS` samples."""
         total = np.cumsum(self.lengths[index]) * self.n_channels
         part = total // CHUNK_ELEMENTS
         yield from np.split(index, np.flatnonzero(np.diff(part)) + 1)
@@ -158,21 +165,23 @@ class Ragged:
         starts = np.cumsum(lengths) - lengths
         place = _runs(np.zeros_like(lengths), lengths).astype(np.uint64)
         channel = np.arange(self.n_channels, dtype=np.uint64)
-        # Adding zero turns -0.0 into 0.0, which is the same value with other bits.
+        # Adding zero turns -0.0 into 0.0, so that equal values have equal bits.
         bits = scrambled((self._joined(index) + 0.0).view(np.uint64))
-        # An odd multiplier for every place, so that it counts where a value is.
+        # An odd multiplier for every position, so that the order of values matters.
         odd = scrambled(place[:, None] * np.uint64(self.n_channels) + channel + np.uint64(1))
         terms = (bits * (odd | np.uint64(1))).sum(axis=1, dtype=np.uint64)
         return np.add.reduceat(terms, starts) + scrambled(lengths.astype(np.uint64))
 
 
 def _samples(which: int | None, values: ArrayLike) -> NDArray[Any]:
-    """One or all sequences as int16 where that holds every value of their type, else float32."""
+    """Return samples as int16 if that can hold every value of their type, else as float32."""
     name = "the array of samples" if which is None else f"sequence {which}"
     try:
         array = np.asarray(values)
     except ValueError:
-        raise InputError(f"{name} is not rectangular; give every sample as many values.") from None
+        raise InputError(
+            f"{name} is not rectangular; give every sample the same number of values."
+        ) from None
     if array.ndim not in (1, 2) or array.shape[1:] == (0,):
         raise InputError(
             f"{name} must have shape (length,) or (length, channels), got {array.shape}; reshape "
@@ -186,7 +195,7 @@ def _samples(which: int | None, values: ArrayLike) -> NDArray[Any]:
             "first."
         )
     small = array.dtype.kind in "iu" and np.can_cast(array.dtype, np.int16)
-    with np.errstate(over="ignore"):  # what overflows is refused with NaN and infinity
+    with np.errstate(over="ignore"):  # values that overflow are refused together with NaN
         array = array.astype(np.int16 if small else np.float32, copy=False)
     return np.ascontiguousarray(array.reshape(len(array), -1))
 
@@ -206,6 +215,6 @@ def _checked_offsets(offsets: NDArray[Any], total: int) -> Index:
 
 
 def _runs(starts: Index, lengths: Index) -> Index:
-    """All runs ``start, start + 1, …, start + length − 1``, one after the other."""
+    """Join all runs ``start, start + 1, …, start + length − 1``."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)

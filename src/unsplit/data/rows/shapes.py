@@ -1,4 +1,4 @@
-"""What an array can hold by its shape."""
+"""Which kind of data an array holds, judged by its shape."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from unsplit.errors import InputError
 
-# A cloud of fewer points is more likely a table of three columns.
+# With fewer points, an array is more likely a sequence of three channels.
 LEAST_POINTS = 8
 
 SHAPES = {
@@ -20,7 +20,11 @@ SHAPES = {
 
 
 def as_array(X: Any) -> NDArray[Any]:
-    """X as an array; one that is mapped from disk stays so.
+    """Return X as an array; an array that is mapped from disk stays mapped.
+
+    Parameters
+    ----------
+    X : array-like or Tensor
 
     Examples
     --------
@@ -36,12 +40,18 @@ def as_array(X: Any) -> NDArray[Any]:
         return np.asarray(X)
     except ValueError:
         raise InputError(
-            "the observations in X differ in shape; give all of them the same."
+            "the observations in X differ in shape; give all of them the same shape."
         ) from None
 
 
 def kind_of(shape: tuple[int, ...], dtype: Any) -> str:
-    """What an array of this shape (n, …) most probably holds.
+    """Return which kind of data an array of this shape (n, …) most likely holds.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : dtype or type
+        Bytes and booleans of three axes are images, other numbers sequences.
 
     Examples
     --------
@@ -59,13 +69,19 @@ def kind_of(shape: tuple[int, ...], dtype: Any) -> str:
     if len(shape) == 3:
         return "images" if np.dtype(dtype) in (np.uint8, np.bool_) else "sequences"
     raise InputError(
-        f"an array of shape {shape} is none of: vectors (n, d), images (n, h, w) or (n, h, w, c), "
-        "clouds (n, points, 3), sequences (n, length, channels); reshape it."
+        f"X has the unsupported shape {shape}; reshape it to vectors (n, d), images (n, h, w) or "
+        "(n, h, w, c), point clouds (n, points, 3) or sequences (n, length, channels)."
     )
 
 
 def require_kind(kind: str, shape: tuple[int, ...]) -> None:
-    """Refuse a shape (n, …) that cannot hold this kind of observations.
+    """Raise an error if a shape (n, …) cannot hold this kind of observations.
+
+    Parameters
+    ----------
+    kind : str
+        "vectors", "images", "points" or "sequences".
+    shape : tuple of int
 
     Examples
     --------

@@ -16,7 +16,7 @@ from unsplit.data.rows.prefetching import prefetched
 from unsplit.data.rows.shapes import as_array, require_kind
 from unsplit.errors import InputError
 
-# What of the GPU's free memory data may take.
+# Share of the GPU's free memory that data may take.
 SHARE_FOR_DATA = 0.4
 
 CHUNK_ELEMENTS = 2**22
@@ -26,8 +26,15 @@ class TensorRows(Rows):
     """An array whose first axis is observations, made and checked by :meth:`of`.
 
     Images are stored (n, H, W, C), the order in which networks are fastest, and handed out
-    (b, C, H, W), bytes as bytes; clouds are (n, p, 3 + features), sequences (n, L, C).  What fits
-    lies on the device; what does not stays where it is, and batches are fetched ahead.
+    (b, C, H, W), bytes as bytes; clouds are (n, p, 3 + features), sequences (n, L, C).  An array
+    that fits is copied to the device; a larger one stays where it is, and batches are fetched
+    ahead.
+
+    Examples
+    --------
+    >>> rows = TensorRows.of(np.zeros((5, 8, 8), np.uint8), "images", torch.device("cpu"))
+    >>> rows.take(torch.tensor([0, 3])).shape
+    torch.Size([2, 1, 8, 8])
     """
 
     def __init__(
@@ -54,19 +61,19 @@ class TensorRows(Rows):
         return len(self.values)
 
     def take(self, index: Tensor) -> Tensor:
-        """Observations at ``index`` as a network gets them."""
+        """Return the observations at ``index`` as a network gets them."""
         if self.on_device is not None:
             return self._formed(self.on_device[index])
         return self._formed(self._fetched(index).to(self.device))
 
     def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
-        """What ``take`` gives for each of the batches, in their order."""
+        """Yield what ``take`` returns for each of the batches, in order."""
         if self.on_device is not None:
             return super().stream(batches)
         return map(self._formed, prefetched(self._fetched, batches, self.device))
 
     def _fetched(self, index: Tensor) -> Tensor:
-        # Each once and in increasing order, which a disk likes better.
+        # Each once and in increasing order, which is faster on a disk.
         places, where = np.unique(index.cpu().numpy().ravel(), return_inverse=True)
         found = torch.from_numpy(self._stored(self.values[places]))
         return found[torch.from_numpy(where)].unflatten(0, index.shape)
@@ -81,22 +88,22 @@ class TensorRows(Rows):
         return stored.float()
 
     def _own_origin(self) -> NDArray[np.float64]:
-        """What is subtracted from every channel before float32's digits have to do."""
+        """Return what is subtracted from every channel before values become float32."""
         if np.can_cast(self.values.dtype, np.float32):
             return np.zeros(1)
-        # Places on a map, say, have a large common offset.
+        # Map coordinates, for example, have a large common offset.
         one = self.values[np.argmin(self.keys)]
         return one.reshape(-1, one.shape[-1]).mean(axis=0, dtype=np.float64)
 
     def _stored(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Bytes as bytes, float16 as it is, everything else as float32 from the origin on."""
+        """Keep bytes and float16 as they are; subtract the origin from others, as float32."""
         if self.origin.any():
             out = np.empty(values.shape, np.float32)
             return np.subtract(values, self.origin, out, dtype=np.float64, casting="same_kind")
         kept: Any = np.float16 if values.dtype == np.float16 else np.float32
         if values.dtype in (np.uint8, np.bool_):
             kept = np.uint8
-        # Writable, because torch warns of any other.
+        # Writable, because torch warns about read-only arrays.
         return np.require(values, kept, ["C", "W"])
 
     def _fits(self) -> bool:
@@ -106,7 +113,7 @@ class TensorRows(Rows):
         return size <= SHARE_FOR_DATA * torch.cuda.mem_get_info(self.device)[0]
 
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
-        """Mean and scale of channels over some of the rows; clouds have one scale."""
+        """Return mean and scale of channels over some of the rows; clouds have one scale."""
         chunks = _chunks(evenly(index), self.values.shape)
         parts = (self.values[chunk] - self.origin for chunk in chunks)
         mean, scale = channel_moments(parts, self.kind)
@@ -118,22 +125,27 @@ class TensorRows(Rows):
         return keys_of_bytes(self.values)
 
     def first(self, n: int) -> Self:
-        """The first n observations, without the others."""
+        """Return the first n observations, without the others."""
         return type(self)(np.array(self.values[:n]), self.kind, self.device, self.origin)
 
     def another(self, X: Any) -> Self:
-        """New observations of the same kind and shape."""
+        """Wrap new observations of the same kind and shape."""
         values = _checked(X, self.kind)
         if values.shape[1:] != self.values.shape[1:]:
             raise InputError(
-                f"X has observations of shape {values.shape[1:]}, but {self.values.shape[1:]} were "
-                "fitted; pass the same kind of data."
+                f"X has observations of shape {values.shape[1:]}, but the network was trained on "
+                f"shape {self.values.shape[1:]}; pass observations of that shape."
             )
         return type(self)(values, self.kind, self.device, self.origin)
 
 
 def as_stored(values: NDArray[Any], kind: str) -> NDArray[Any]:
-    """An array in the order in which it is stored, without copying it.
+    """Return an array in the axis order in which it is stored, without copying it.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n, …)
+    kind : str
 
     Examples
     --------
@@ -152,7 +164,7 @@ def as_stored(values: NDArray[Any], kind: str) -> NDArray[Any]:
 
 
 def _checked(X: Any, kind: str) -> NDArray[Any]:
-    """X as an array of numbers that float32 can hold, in the order in which it is stored."""
+    """Return X as an array of numbers that float32 can hold, in the stored axis order."""
     values = as_array(X)
     require_kind(kind, values.shape)
     if 0 in values.shape:
@@ -179,13 +191,13 @@ def _refuse_gaps(values: NDArray[Any], start: int) -> None:
 
 
 def _chunks(index: Index, shape: tuple[int, ...]) -> list[Index]:
-    """The index in parts whose rows of an array of this shape are not too many numbers."""
+    """Split the index into parts, so that the rows of each fit easily into memory."""
     step = max(1, CHUNK_ELEMENTS // int(np.prod(shape[1:])))
     return np.split(index, range(step, len(index), step))
 
 
 def _root(values: NDArray[Any]) -> Any:
-    """The array that a view looks into."""
+    """Return the array that a view belongs to."""
     while isinstance(values.base, np.ndarray) and not isinstance(values, np.memmap):
         values = values.base
     return values

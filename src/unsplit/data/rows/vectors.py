@@ -25,6 +25,12 @@ class VectorRows(Rows):
     """Rows of a matrix, handed out as float32 tensors on ``device``.
 
     Dense values stay on the device; sparse rows are made dense a batch at a time.
+
+    Examples
+    --------
+    >>> rows = VectorRows(np.array([[1.0, 2.0], [3.0, 5.0]]), torch.device("cpu"))
+    >>> rows.take(torch.tensor([1])) - rows.take(torch.tensor([0]))
+    tensor([[2., 3.]])
     """
 
     kind = "vectors"
@@ -37,8 +43,8 @@ class VectorRows(Rows):
         self.on_device = None
         self.origin = origin
         if not scipy.sparse.issparse(values):
-            # Measured from one of the rows, so that a large common offset, a time stamp say, does
-            # not use up float32's digits.
+            # One of the rows is subtracted, so that a large common offset, such as that of time
+            # stamps, does not use up float32's digits.
             self.origin = values[np.argmin(self.keys)] if origin is None else origin
             shifted = (values - self.origin).astype(np.float32, copy=False)
             self.on_device = torch.from_numpy(shifted).to(device)
@@ -47,19 +53,19 @@ class VectorRows(Rows):
         return int(self.values.shape[0])
 
     def take(self, index: Tensor) -> Tensor:
-        """Rows at ``index``, shape (*index.shape, n_features)."""
+        """Return the rows at ``index``, shape (*index.shape, n_features)."""
         if self.on_device is not None:
             return self.on_device[index]
         rows = self.values[index.cpu().numpy().ravel()].toarray()
         return torch.from_numpy(rows.astype(np.float32)).to(self.device).unflatten(0, index.shape)
 
     def another(self, X: Any) -> Self:
-        """New observations as a network sees them that was trained on these."""
+        """Wrap new observations for a network that was trained on these."""
         values = numeric_matrix(X if scipy.sparse.issparse(X) else flat(as_array(X)))
         if values.shape[1] != self.n_features:
             raise InputError(
-                f"X has {values.shape[1]} features, but {self.n_features} were fitted; pass the "
-                "same features."
+                f"X has {values.shape[1]} features, but the network was trained on "
+                f"{self.n_features}; pass the same features."
             )
         if self.on_device is None:
             values = scipy.sparse.csr_array(values)
@@ -68,11 +74,11 @@ class VectorRows(Rows):
         return type(self)(values, self.device, self.origin)
 
     def first(self, n: int) -> Self:
-        """The first n rows, without the others but measured as all are."""
+        """Return the first n rows, without the others but with the same origin."""
         return type(self)(self.values[:n].copy(), self.device, self.origin)
 
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
-        """Mean and scale of each feature over the rows at ``index``; the scale is never zero."""
+        """Return mean and scale of each feature at ``index``; the scale is never zero."""
         source = self.values if self.on_device is None else self.on_device.cpu().numpy()
         scaler = StandardScaler(with_mean=self.on_device is not None)
         step = max(1, CHUNK_ELEMENTS // self.n_features)
@@ -85,7 +91,7 @@ class VectorRows(Rows):
 
     @cached_property
     def keys(self) -> NDArray[np.uint64]:
-        """A number for each row that depends on its content alone (a 64-bit hash)."""
+        """A 64-bit hash of each row, which depends only on its content."""
         multipliers = odd_numbers(self.n_features)
         if scipy.sparse.issparse(self.values):
             bits = _bits(self.values.data) * multipliers[self.values.indices]
@@ -100,7 +106,14 @@ class VectorRows(Rows):
 
 
 class CountRows(VectorRows):
-    """Rows of a sparse matrix, handed out as sparse tensors."""
+    """Rows of a sparse matrix, handed out as sparse tensors.
+
+    Examples
+    --------
+    >>> rows = CountRows(scipy.sparse.csr_array(np.eye(3)), torch.device("cpu"))
+    >>> rows.take(torch.tensor([2])).to_dense()
+    tensor([[0., 0., 1.]])
+    """
 
     kind = "counts"
     stackable = False
@@ -121,6 +134,11 @@ class CountRows(VectorRows):
 def vector_rows(X: ArrayLike, device: torch.device) -> VectorRows:
     """Check X and wrap it.
 
+    Parameters
+    ----------
+    X : array-like or SciPy sparse matrix of shape (n, d)
+    device : torch.device
+
     Examples
     --------
     >>> rows = vector_rows([[1.0, 2.0], [3.0, 4.0]], torch.device("cpu"))
@@ -131,7 +149,11 @@ def vector_rows(X: ArrayLike, device: torch.device) -> VectorRows:
 
 
 def flat(values: NDArray[Any]) -> NDArray[Any]:
-    """An array with all but its first axis made one, if there are more than two.
+    """Join all axes but the first into one, if there are more than two.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n, …)
 
     Examples
     --------
@@ -142,7 +164,11 @@ def flat(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def numeric_matrix(X: ArrayLike) -> Any:
-    """X as a contiguous array or a canonical CSR array of finite numbers, shape (n, d).
+    """Return X as a contiguous array or a canonical CSR array of finite numbers, shape (n, d).
+
+    Parameters
+    ----------
+    X : array-like or SciPy sparse matrix of shape (n, d)
 
     Examples
     --------
@@ -168,7 +194,7 @@ def numeric_matrix(X: ArrayLike) -> Any:
 
 
 def _numbers(X: ArrayLike) -> Any:
-    """X as a contiguous array or a canonical CSR array, its values as yet unchecked."""
+    """Return X as a contiguous array or a canonical CSR array, with unchecked values."""
     try:
         values: Any = X if scipy.sparse.issparse(X) else np.asarray(X)
     except ValueError:
@@ -202,5 +228,5 @@ def _numbers(X: ArrayLike) -> Any:
 
 
 def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:
-    # Adding zero turns -0.0 into 0.0, which is the same value with other bits.
+    # Adding zero turns -0.0 into 0.0, so that equal values have equal bits.
     return scrambled((values.astype(np.float64) + 0.0).view(np.uint64))

@@ -1,14 +1,14 @@
-"""Batches of any dataset from worker processes.
+"""Read batches of any dataset in worker processes.
 
 **How workers start.**  A process that has computed with torch has threads, and forking it may copy
-a lock that no thread of the copy will ever release.  A dataset that says it is ``self_contained``
-is therefore served by workers forked from a small process of their own that has imported this
+a lock that no thread of the copy will ever release.  Workers for a dataset that is marked as
+``self_contained`` are therefore forked from a small separate process that has imported this
 package and done nothing else.  They do not run the user's script again, so it needs no
-``if __name__ == "__main__"``.  Other datasets may lean on anything the program has done so far;
-their workers start as torch starts them, and what works in a ``DataLoader`` works here.
+``if __name__ == "__main__"``.  Other datasets may depend on anything the program has done so far;
+their workers start as torch starts them, so that what works in a ``DataLoader`` works here.
 
-**Why they stay.**  Starting them takes seconds, a stream of a small source less.  One
-:class:`Decoder` serves all streams of a source.
+**Why workers are kept.**  Starting them takes seconds, often longer than reading a small dataset.
+One :class:`Decoder` therefore serves all streams of a dataset with the same workers.
 """
 
 import multiprocessing
@@ -27,18 +27,25 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from unsplit._typing import Index
-from unsplit.data.readers.pixels import GREY_MODES, channels_first, flat
+from unsplit.data.rows.pixels import GREY_MODES, channels_first, grey_or_rgb
 from unsplit.errors import InputError
 
 MOST_WORKERS = 8
-# Fewer items are decoded sooner than the first worker is there.
+# Fewer items than this are decoded faster than workers start.
 FEW_ITEMS = 2_000
 
 
 def decode_in_workers(
     dataset: Any, batches: Iterable[Index], workers: int | None = None, pin: bool = False
 ) -> Iterator[Tensor]:
-    """One stream of a :class:`Decoder` of its own, whose workers end with it.
+    """Decode one stream of batches in workers that end with it; see :class:`Decoder`.
+
+    Parameters
+    ----------
+    dataset, workers, pin
+        As for :class:`Decoder`.
+    batches : iterable of 1-D integer arrays
+        Items of each batch.
 
     Examples
     --------
@@ -51,7 +58,11 @@ def decode_in_workers(
 
 
 def default_workers(n_items: int) -> int:
-    """None for few items or where processes are not allowed, else one per core, at most eight.
+    """Return 0 for few items or where processes are not allowed, else one per core, at most 8.
+
+    Parameters
+    ----------
+    n_items : int
 
     Examples
     --------
@@ -74,10 +85,10 @@ class Decoder:
         entry is one.  An attribute ``self_contained`` that is true says that items depend on
         nothing but the dataset, and that it can be pickled.
     workers : int, optional
-        Processes; with 0, decoding is done where it is asked for.  None: see
+        Number of processes; 0 decodes in the calling process, None uses
         :func:`default_workers`.
     pin : bool
-        Whether batches are to lie in page-locked memory, from which a GPU can fetch them.
+        Whether to put batches into page-locked memory, from which a GPU can copy them.
 
     Examples
     --------
@@ -90,7 +101,7 @@ class Decoder:
         self._items = _Stacked(dataset, _length(dataset))
         self.workers = default_workers(self._items.length) if workers is None else workers
         if self.workers < 0:
-            raise InputError(f"workers must be 0 or more, got {workers}; use None to let it be.")
+            raise InputError(f"workers must be 0 or more, got {workers}; use None for the default.")
         self.pin = pin
         self._feed = _Feed()
         self._loader: DataLoader[Any] | None = None
@@ -105,18 +116,18 @@ class Decoder:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Workers stay where they are.
+        # Workers are not copied.
         return Decoder, (self._items.dataset, self.workers, self.pin)
 
     def stream(self, batches: Iterable[Index]) -> Iterator[Tensor]:
         """Decode batches in their order.
 
-        One stream runs at a time: when the next begins, an unfinished one is over.
+        Only one stream runs at a time: a new one ends an unfinished one.
 
         Parameters
         ----------
         batches : iterable of 1-D integer arrays
-            Items of each batch; taken from the iterable a few batches ahead of what is handed out.
+            Items of each batch; the iterable is read a few batches ahead.
 
         Yields
         ------
@@ -130,7 +141,7 @@ class Decoder:
             yield batch
 
     def take(self, batch: Index) -> Tensor:
-        """One batch, decoded here and now; a stream that is under way goes on."""
+        """Decode one batch in this process; a running stream continues."""
         return self._checked(self._items[np.asarray(batch)])
 
     def close(self) -> None:
@@ -149,7 +160,7 @@ class Decoder:
 
     @contextmanager
     def _or_close(self) -> Iterator[None]:
-        """End the workers if one died or someone lost patience."""
+        """End the workers if one died or the user interrupted."""
         try:
             yield
         except BaseException:
@@ -166,13 +177,13 @@ class Decoder:
             pin_memory=self.pin,
             persistent_workers=self.workers > 0,
             multiprocessing_context=start_method,
-            # Its own, or every stream would draw from the generator all share.
+            # Its own, because otherwise every stream would draw from torch's global generator.
             generator=torch.Generator(),
         )
 
     def _next(self, turn: int) -> Tensor | None:
         if turn != self._turn:
-            raise RuntimeError("this stream is over: its decoder was closed or began another")
+            raise RuntimeError("this stream has ended: its decoder was closed or started another")
         with self._or_close():
             result = next(self._results, None)
         return None if result is None else self._checked(result)
@@ -182,14 +193,14 @@ class Decoder:
             raise result.error
         first, batch = result
         if self._example is None:
-            # Its shape and type only.
+            # Only its shape and type.
             self._example = first, torch.empty_like(batch[0], device="meta")
         _refuse_unlike(first, batch[0], *self._example)
         return batch
 
 
 class _Feed:
-    """Hands the loader the batches of the stream that is under way."""
+    """Hands the batches of the current stream to the loader."""
 
     batches: Iterable[Index] = ()
 
@@ -228,8 +239,8 @@ class _Stacked(Dataset[Any]):
             if not 0 <= index < self.length:
                 raise
             raise InputError(
-                f"item {index} of the dataset cannot be had (IndexError: {error}) though its "
-                f"length is {self.length}; make its length the number of its items."
+                f"item {index} of the dataset cannot be read (IndexError: {error}) although its "
+                f"length is {self.length}; make __len__ return the number of items."
             ) from error
         return _tensor(item[0] if isinstance(item, (tuple, list)) and item else item, index)
 
@@ -238,7 +249,7 @@ def _tensor(item: Any, index: int) -> Tensor:
     if isinstance(item, Tensor):
         return item.detach()
     if hasattr(item, "getbands"):
-        item = channels_first(flat(item, channels=1 if item.mode in GREY_MODES else 3))
+        item = channels_first(grey_or_rgb(item, 1 if item.mode in GREY_MODES else 3))
     if isinstance(item, np.ndarray) and item.dtype.kind in "fiub":
         # A copy, because torch shares no array that cannot be written or is in another byte order.
         return torch.from_numpy(np.array(item, item.dtype.newbyteorder("="), order="C"))
@@ -252,13 +263,13 @@ def _tensor(item: Any, index: int) -> Tensor:
 def _refuse_unlike(index: int, item: Tensor, first: int, example: Tensor) -> None:
     if item.shape != example.shape:
         raise InputError(
-            f"item {index} has shape {tuple(item.shape)} where item {first} has "
-            f"{tuple(example.shape)}; all must be alike."
+            f"item {index} of the dataset has shape {tuple(item.shape)}, but item {first} has "
+            f"{tuple(example.shape)}; give all items the same shape."
         )
     if item.dtype != example.dtype:
         raise InputError(
-            f"item {index} has type {item.dtype} where item {first} has {example.dtype}; all must "
-            "be alike."
+            f"item {index} of the dataset has type {item.dtype}, but item {first} has "
+            f"{example.dtype}; give all items the same type."
         )
 
 
@@ -276,12 +287,12 @@ def _length(dataset: Any) -> int:
 
 
 def _sent(error: Exception) -> Exception:
-    """The error as it can travel, with a note of where it came from unless it says all itself."""
+    """Return an error that can be pickled, with a note of where it came from."""
     if not isinstance(error, InputError):
         error.add_note(f"In a worker process:\n{traceback.format_exc()}")
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # some cannot be rebuilt from what they hold
+    except Exception:  # some errors cannot be unpickled
         return RuntimeError("".join(traceback.format_exception_only(error)).strip())
     return error
 
@@ -291,7 +302,7 @@ def _as_it_is(batch: Any) -> Any:
 
 
 def _clean_start() -> str:
-    """The start method whose processes hold nothing of this one."""
+    """Return the start method whose processes inherit nothing from this one."""
     if sys.platform != "linux":
         return "spawn"
     # Imported once, before the fork, and not by every worker.
@@ -301,7 +312,7 @@ def _clean_start() -> str:
 
 @contextmanager
 def _main_left_out() -> Iterator[None]:
-    """New processes would run the script again, and start processes in turn if it has no guard."""
+    """Hide the script, which new processes would otherwise run again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:

@@ -1,0 +1,84 @@
+"""Files that cannot be read: a few are left out with a warning, many are an error."""
+
+import warnings
+from collections.abc import Callable, Sequence
+
+from unsplit.errors import InputError, SkippedWarning
+
+_NAMED = 3
+
+
+def check_max_broken(max_broken: float) -> None:
+    """Refuse a share that is not between 0 and 1.
+
+    Parameters
+    ----------
+    max_broken : float
+
+    Examples
+    --------
+    >>> check_max_broken(0.05)
+    """
+    if not 0 <= max_broken <= 1:
+        raise InputError(f"max_broken must be a share between 0 and 1, got {max_broken!r}.")
+
+
+def leave_out(
+    broken: Sequence[str], n: int, what: str, why: Callable[[str], str], max_broken: float
+) -> None:
+    """Warn that broken files are left out, or raise an error if there are too many.
+
+    Parameters
+    ----------
+    broken : sequence of str
+        Names of the files that cannot be read.
+    n : int
+        Number of all files.
+    what : str
+        What the files are, as the sentence calls them.
+    why : callable
+        Says for a name why the file cannot be read; called for the few that are named.
+    max_broken : float
+        Share of broken files up to which they are left out; all of them are always too many.
+
+    Examples
+    --------
+    >>> leave_out([], 20, "images", lambda name: "it is empty", 0.05)
+    >>> leave_out(["a/1.png"], 2, "images", lambda name: "it is empty", 0.05)
+    Traceback (most recent call last):
+    unsplit.errors.InputError: 1 of 2 images cannot be read, more than the 5% that may be broken:
+    'a/1.png' (it is empty); repair or remove them.
+    """
+    if not broken:
+        return
+    named = ", ".join(f"{name!r} ({why(name)})" for name in broken[:_NAMED])
+    named += f" and {len(broken) - _NAMED:,} more" if len(broken) > _NAMED else ""
+    which = f"{len(broken):,} of {n:,} {what} cannot be read"
+    if len(broken) == n:
+        raise InputError(f"none of the {n:,} {what} can be read: {named}; repair or replace them.")
+    if len(broken) > max_broken * n:
+        raise InputError(
+            f"{which}, more than the {100 * max_broken:g}% that may be broken: {named}; repair or "
+            "remove them."
+        )
+    warnings.warn(f"{which} and are left out: {named}.", SkippedWarning, stacklevel=4)
+
+
+def reason(error: Exception) -> str:
+    """Say in one line why a file could not be read.
+
+    Parameters
+    ----------
+    error : Exception
+        What reading the file raised.
+
+    Examples
+    --------
+    >>> reason(ValueError("it is cut short."))
+    'it is cut short'
+    """
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    if type(error).__name__ == "UnidentifiedImageError":
+        return "not an image"  # Pillow's own message names an address in memory
+    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
