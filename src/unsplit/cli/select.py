@@ -10,26 +10,10 @@ from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.saving import write_csv
 from unsplit.errors import BatchWarning
 from unsplit.pairwise.api import Settings
-from unsplit.selection import Candidate, select
+from unsplit.selection import select
+from unsplit.selection.candidates import usual_candidates
 
 NAME = "candidates.csv"
-
-
-def candidates(backbone: str) -> list[Candidate]:
-    """What to try: the backbone faster, slower and bare, and the paper's simple one.
-
-    Examples
-    --------
-    >>> [str(candidate) for candidate in candidates("resnet18")][:2]
-    ['resnet18', 'resnet18, learning_rate 0.0003']
-    """
-    return [
-        Candidate(backbone),
-        Candidate(backbone, learning_rate=3e-4),
-        Candidate(backbone, learning_rate=3e-3),
-        Candidate(backbone, augment=False),
-        Candidate("single-layer"),
-    ]
 
 
 def selected(
@@ -42,9 +26,9 @@ def selected(
         # The estimate, which comes next, says what it means that clusters share no batch.
         warnings.simplefilter("ignore", BatchWarning)
         found = select(
-            candidates(settings.backbone),
             read.X,
             read.labels,
+            usual_candidates(settings.backbone),
             batch=read.batch,
             epochs=settings.epochs,
             device=settings.device,

@@ -23,7 +23,7 @@ from unsplit.errors import InputError, SmallClusterWarning
 from unsplit.networks.build import build_network
 from unsplit.networks.losses import LOSSES
 from unsplit.networks.registry import Augment, Backbone, recipe_for, wanted_kind
-from unsplit.networks.training.loop import EpochRecord, TrainConfig
+from unsplit.networks.training.loop import MAX_EPOCHS, EpochRecord, TrainConfig
 from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise.batch_effects import Subclusters, check_overlap, encode_batches
 from unsplit.pairwise.folds import crossfit_folds, holdout_fold
@@ -52,7 +52,7 @@ def pairwise_tvd(
     holdout: float | None = None,
     loss: str | None = None,
     blurred: bool = False,
-    epochs: int = TrainConfig.epochs,
+    epochs: int = MAX_EPOCHS,
     device: str | torch.device = "auto",
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: bool | Progress = False,
@@ -82,8 +82,8 @@ def pairwise_tvd(
         colour if they are photographs; jitter and dropout of points; shifts and noise in
         sequences; nothing for vectors.
     training : TrainConfig, optional
-        How to train, all of it; None is what suits the backbone.  :func:`unsplit.select` finds
-        one.
+        How to train: learning rate, batch size and so on.  None uses what suits the backbone;
+        :func:`unsplit.select` can choose for you.
     cv : int
         Folds of cross-fitting: every observation is scored by a network that did not see it.
     holdout : float, optional
@@ -97,7 +97,8 @@ def pairwise_tvd(
         but to see how clusters that only touch lie to each other: the ``blurred`` of
         :func:`unsplit.merge`.
     epochs : int
-        The most epochs; training ends when the mean held-out accuracy stops improving.
+        The most epochs, set only here; training ends earlier when the mean held-out accuracy
+        stops improving.
     device : str or torch.device
         "auto" takes CUDA, else MPS, else the CPU.
     random_state : int, Generator, RandomState or None
@@ -131,7 +132,7 @@ class Settings:
     holdout: float | None = None
     loss: str | None = None
     blurred: bool = False
-    epochs: int = TrainConfig.epochs
+    epochs: int = MAX_EPOCHS
     device: str | torch.device = "auto"
     augment: Augment = "auto"
     training: TrainConfig | None = None
@@ -149,8 +150,11 @@ class Settings:
             raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}.")
         if not isinstance(epochs, (int, np.integer)) or epochs < 1:
             raise InputError(f"epochs must be a whole number of at least 1, got {epochs!r}.")
-        if self.training is not None:
-            _check_training(self.training, epochs)
+        if self.training is not None and not isinstance(self.training, TrainConfig):
+            raise InputError(
+                f"training must be an unsplit.TrainConfig or None, got {self.training!r}; the "
+                "number of epochs is set by epochs."
+            )
 
     @property
     def loss_name(self) -> str:
@@ -159,7 +163,7 @@ class Settings:
 
     def config(self, usual: TrainConfig) -> TrainConfig:
         """How to train a network that is usually trained so."""
-        config = replace(self.training or usual, epochs=self.epochs)
+        config = self.training or usual
         if not self.blurred:
             return config
         # The shape of the scores counts, not only their sign: strong decay would flatten their
@@ -202,7 +206,9 @@ def fit(
             )
             for fold in folds
         ]
-        scores, history = heldout_scores(networks, rows, clusters, folds, config, rng, tell, names)
+        scores, history = heldout_scores(
+            networks, rows, clusters, folds, config, rng, tell, names, settings.epochs
+        )
     result = summarize(scores, subclusters, history, encoded)
     return Fitted(rows, clusters, folds, networks, names, subclusters, result, config, recipe.name)
 
@@ -250,15 +256,6 @@ def canonical_order(keys: np.typing.NDArray[np.uint64], clusters: Index) -> tupl
     renamed = np.full(len(clusters), -1, np.int64)
     renamed[used] = number[clusters[used]]
     return order[np.argsort(renamed[order], kind="stable")], renamed
-
-
-def _check_training(training: TrainConfig, epochs: int) -> None:
-    if not isinstance(training, TrainConfig):
-        raise InputError(f"training must be an unsplit.TrainConfig or None, got {training!r}.")
-    if training.epochs not in (epochs, TrainConfig.epochs):
-        raise InputError(
-            f"epochs is {epochs} but training has {training.epochs}; say it once, as epochs."
-        )
 
 
 def _check_sizes(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
+from unsplit.data.frames import data_frame
 from unsplit.data.saving import load_arrays, save_arrays
 from unsplit.devices import device_for_sums
 from unsplit.errors import InputError
@@ -209,11 +210,7 @@ class PairwiseTVD:
 
     def to_frame(self, level: float = 0.95) -> Any:
         """:meth:`table` as a pandas DataFrame."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise ImportError("to_frame needs pandas: pip install unsplit[tables]") from None
-        return pd.DataFrame(self.table(level))
+        return data_frame(self.table(level), "PairwiseTVD.to_frame", "PairwiseTVD.table")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one .npz file, without pickle; an older file is replaced whole."""

@@ -64,6 +64,34 @@ class Candidate:
 Candidates = Mapping[str, Candidate | Backbone] | Sequence[Candidate | Backbone]
 
 
+def usual_candidates(backbone: str = "auto") -> list[Candidate]:
+    """What to try when nobody says: the backbone as it is, slower, faster and without augmentation.
+
+    The paper's simple network is the last one.
+
+    Parameters
+    ----------
+    backbone : str
+        As for :func:`unsplit.pairwise_tvd`.
+
+    Returns
+    -------
+    list of Candidate
+
+    Examples
+    --------
+    >>> [str(candidate) for candidate in usual_candidates("resnet18")][:2]
+    ['resnet18', 'resnet18, learning_rate 0.0003']
+    """
+    return [
+        Candidate(backbone),
+        Candidate(backbone, learning_rate=3e-4),
+        Candidate(backbone, learning_rate=3e-3),
+        Candidate(backbone, augment=False),
+        Candidate("single-layer"),
+    ]
+
+
 def named(candidates: Candidates) -> list[tuple[str, Candidate]]:
     """Names and candidates; those in a sequence are named by what they are.
 

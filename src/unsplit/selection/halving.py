@@ -12,7 +12,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -120,13 +120,14 @@ class Run:
         with private_randomness(self.seed, rows.device):
             network = build_network(rows, fold, recipe, k, problem.loss, augment=augment)
         self.n_parameters = sum(p.numel() for p in network.parameters())
-        config = replace(self.config, epochs=problem.epochs)
         on_device, rng = (
             torch.from_numpy(clusters).to(rows.device),
             np.random.default_rng(self.seed),
         )
         measure = problem.measure(rows)
-        self._training = Training([network], rows, on_device, [fold], config, rng, measure)
+        self._training = Training(
+            [network], rows, on_device, [fold], self.config, rng, measure, problem.epochs
+        )
 
     @property
     def training(self) -> Training:

@@ -30,15 +30,19 @@ from unsplit.networks.training.stacked import Stacked, can_be_stacked
 # A rise of A smaller than this is not worth another round of patience.
 TOLERANCE = 1e-4
 
+# The most passes over the training data; A usually stops training much earlier.
+MAX_EPOCHS = 200
+
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How to train.  The defaults are meant to be left alone.
+    """How to train.  The defaults suit most data.
+
+    The largest number of epochs is not part of it: pass ``epochs`` to
+    :func:`unsplit.pairwise_tvd`, :func:`unsplit.select` or :class:`unsplit.ClusterMerger`.
 
     Parameters
     ----------
-    epochs : int
-        The most passes over the training data; A usually stops training much earlier.
     patience : int
         Epochs without a new best A before training ends.
     learning_rate, weight_decay : float
@@ -54,9 +58,15 @@ class TrainConfig:
         scores of all folds have one scale.  Otherwise each fold has its own, chosen by the others.
     batch_folds : bool or None
         Train the folds as one stacked network.  None: where the network allows it and is small.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [4, 0]], 50)
+    >>> slower = unsplit.TrainConfig(learning_rate=3e-4)
+    >>> result = unsplit.pairwise_tvd(X, labels, training=slower, epochs=5, random_state=0)
     """
 
-    epochs: int = 200
     patience: int = 6
     learning_rate: float = 1e-3
     weight_decay: float = 4.0
@@ -67,7 +77,7 @@ class TrainConfig:
     batch_folds: bool | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("patience", 1), ("batch_size", 1), ("least_steps", 0)):
+        for name, least in (("patience", 1), ("batch_size", 1), ("least_steps", 0)):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or value < least:
                 raise InputError(
@@ -153,12 +163,13 @@ def train(
     config: TrainConfig,
     rng: np.random.Generator,
     on_epoch: Callable[[EpochRecord], None] | None = None,
+    epochs: int = MAX_EPOCHS,
 ) -> History:
     """Train one network per fold in place, each on its fold's ``train`` rows.
 
     Parameters are those of :class:`Training`; ``on_epoch`` is told after every epoch.
     """
-    training = Training(networks, rows, clusters, folds, config, rng)
+    training = Training(networks, rows, clusters, folds, config, rng, epochs=epochs)
     while not training.finished:
         record = training.epoch()
         if on_epoch is not None:
@@ -182,6 +193,8 @@ class Training:
         Draws the batches.
     measure : callable, optional
         A of each network of a group; by default over all pairs of clusters.
+    epochs : int
+        The most epochs.
     """
 
     def __init__(
@@ -193,10 +206,12 @@ class Training:
         config: TrainConfig,
         rng: np.random.Generator,
         measure: Measure | None = None,
+        epochs: int = MAX_EPOCHS,
     ) -> None:
         self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
         self.groups = _groups(networks, folds, rows, config)
         self.stopping = Stopping(len(folds), config.patience, _judge(folds, config))
+        self.max_epochs = epochs
         self.records: list[EpochRecord] = []
         self.seconds = 0.0
         self._cluster_of = clusters.cpu().numpy()
@@ -205,7 +220,7 @@ class Training:
     @property
     def finished(self) -> bool:
         """Whether A has stopped improving or there were as many epochs as there may be."""
-        return self.stopping.finished or len(self.records) >= self.config.epochs
+        return self.stopping.finished or len(self.records) >= self.max_epochs
 
     @property
     def steps(self) -> int:
