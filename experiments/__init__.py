@@ -1,1 +1,1 @@
-"""The paper's experiments, each from one command: ``unsplit experiment NAME``."""
+"""The paper's experiments, each from one command: ``python -m experiments NAME``."""

@@ -100,10 +100,8 @@ def test_fit_on_a_sparse_matrix(sparse):
     np.testing.assert_allclose(found.sum(axis=1), 1)
 
 
-def test_without_pandas_only_the_frame_is_missing(halves, monkeypatch):
-    X, labels = halves
+def test_without_pandas_only_the_frame_is_missing(merger, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    merger = ClusterMerger(3, **QUICK).fit(X, initial_labels=labels)
     assert merger.tree_.review_table()["done"].count("merged") == 3
     with pytest.raises(ImportError, match=r"pip install unsplit\[tables\].*review_table\(\)"):
         _ = merger.review_
@@ -125,11 +123,9 @@ def test_probabilities_sum_to_one_and_agree_with_predict(merger):
 
 def test_probabilities_match_known_posteriors():
     # Two unit Gaussians two apart, one of them in two halves: P(first | x) is logistic in x.
-    sizes = [600, 600, 600]
-    X, labels = datasets.gaussians([[0.0], [0.0], [2.0]], sizes[0], random_state=0)
-    merger = ClusterMerger(
-        2, must_link=[(0, 1)], device="cpu", random_state=0, strategy="linkage"
-    ).fit(X, initial_labels=labels)
+    X, labels = datasets.gaussians([[0.0], [0.0], [2.0]], 300, random_state=0)
+    merger = ClusterMerger(2, must_link=[(0, 1)], device="cpu", random_state=0)
+    merger.fit(X, initial_labels=labels)
     x = np.linspace(-1, 3, 9)[:, None]
     odds = np.exp(2 * x[:, 0] - 2) / 2
     np.testing.assert_allclose(merger.predict_proba(x)[:, 1], odds / (1 + odds), atol=0.1)

@@ -8,7 +8,7 @@ from torch import nn
 from unsplit.data.rows.vectors import VectorRows, vector_rows
 from unsplit.datasets import gaussians
 from unsplit.networks.build import build_network
-from unsplit.networks.heads import PairMatrixHead, ScoreHead
+from unsplit.networks.heads import ScoreHead
 from unsplit.networks.registry import RECIPES
 from unsplit.networks.training.group import Network, mean_hit
 from unsplit.networks.training.loop import (
@@ -157,18 +157,6 @@ def test_unequal_clusters_are_balanced():
     hit_small = (dense[:, 0] > dense[:, 1])[scores.clusters == 0].mean()
     assert hit_small > 0.3  # the best boundary has 0.76, an unbalanced one 0.02
     assert predicted_small < 0.5
-
-
-def test_naive_head_can_be_trained_by_the_same_loop():
-    rows, y, folds = small_problem()
-    networks = [
-        Network(n.backbone, PairMatrixHead(n.head.in_features, 4))
-        for n in networks_for(rows, folds)
-    ]
-    history = train(
-        networks, rows, torch.from_numpy(y), folds, TrainConfig(), np.random.default_rng(0)
-    )
-    assert history.accuracy.max() > 0.85
 
 
 @pytest.mark.parametrize(
