@@ -17,7 +17,8 @@ from unsplit.merging import Merge, MergeTree, NeighbourGraph, merge, neighbour_g
 from unsplit.networks.training.loop import EpochRecord, History, TrainConfig
 from unsplit.pairwise.api import pairwise_tvd
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.wasserstein import PairwiseWasserstein, pairwise_wasserstein
+from unsplit.pairwise.wasserstein.api import pairwise_wasserstein
+from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
 from unsplit.selection import Candidate, Selection, select
 
 __version__ = "0.1.0"

@@ -25,7 +25,6 @@ trained on the held-out rows.  With few clusters, where that might count, rows a
 X is centred and divided by one number, which is given back: the metric stays Euclidean.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,49 +32,17 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
 from unsplit.data.rows.vectors import VectorRows, numeric_matrix
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
 from unsplit.pairwise.api import canonical_order
 from unsplit.pairwise.folds import crossfit_folds
-from unsplit.pairwise.wasserstein.cluster_means import Array
 from unsplit.pairwise.wasserstein.heldout import choose_maps, combine_folds, heldout_sums
 from unsplit.pairwise.wasserstein.maps import LipschitzMaps
+from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
 from unsplit.pairwise.wasserstein.training import train
 from unsplit.randomness import generator_of, private_randomness
-
-
-@dataclass(frozen=True, eq=False)
-class PairwiseWasserstein:
-    """Lower bounds on the 1-Wasserstein distance between all pairs of clusters.
-
-    Parameters
-    ----------
-    cluster_ids : ndarray of shape (k,)
-        The clusters' names as given, sorted.  All (k, k) arrays are in this order.
-    distance : ndarray of shape (k, k)
-        Bounds in the unit of X, cut off below zero; zero where nothing is known.
-    stderr : ndarray of shape (k, k)
-        Their standard errors; zero on the diagonal, infinite where nothing is known, because the
-        two clusters were never held out in the same fold.
-    n_heldout : ndarray of shape (k,)
-        Observations of each cluster that were held out and counted.
-    history : ndarray of shape (epochs + 1,)
-        Mean over pairs of what the trained maps attain on training rows, before each epoch and at
-        the end: more epochs are needed if it still rises.
-    """
-
-    cluster_ids: NDArray[Any]
-    distance: Array
-    stderr: Array
-    n_heldout: Index
-    history: Array
-
-    def __post_init__(self) -> None:
-        for array in vars(self).values():
-            array.flags.writeable = False
 
 
 def pairwise_wasserstein(
@@ -89,33 +56,36 @@ def pairwise_wasserstein(
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: bool = False,
 ) -> PairwiseWasserstein:
-    """Bound the 1-Wasserstein distance between all pairs of clusters from below with one network.
+    """Estimate lower bounds on the 1-Wasserstein distance between all pairs of clusters.
 
-    The ground distance is Euclidean, in the unit of X: features are not brought to one scale.
+    One network serves all pairs.  Distances are Euclidean and in the unit of X: features are not
+    standardised.
 
     Parameters
     ----------
     X : array-like or SciPy sparse matrix of shape (n, d)
         Vectors; a sparse matrix is made dense.
     labels : array-like of shape (n,)
-        Integers or strings; −1 and missing values mean noise, left out.
+        The clusters: integers or strings; −1 and missing values mean noise and are left out.
     cv : int
-        Folds of cross-fitting: every observation is valued by functions that did not see it.
+        Folds of cross-fitting: every observation is evaluated by functions that were trained
+        without it.
     epochs : int
-        Passes over the training rows, of at least ten steps.
+        Passes over the training rows, of at least ten steps each.
     n_maps : int
-        Maps of each kind that the pairs share.
+        Number of maps of each kind; all pairs share them.
     device : str or torch.device
-        "auto" takes CUDA, else MPS, else the CPU.
+        "auto" uses CUDA if it is available, else MPS, else the CPU.
     random_state : int, Generator, RandomState or None
         The same seed gives the same result, whatever the order of the rows and the names of the
-        clusters.  No global random state is touched.
+        clusters.  The global random state is not changed.
     progress : bool
-        Show a bar.
+        Show a progress bar.
 
     Returns
     -------
     PairwiseWasserstein
+        Distances and standard errors; can be saved, made a data frame, and merged.
 
     Examples
     --------
@@ -150,6 +120,7 @@ def pairwise_wasserstein(
     value, stderr = (scale * part[np.ix_(number, number)] for part in combine_folds(*sums))
     return PairwiseWasserstein(
         cluster_ids=encoded.cluster_ids,
+        sizes=np.bincount(encoded.clusters[encoded.clusters >= 0]),
         distance=np.maximum(value, 0.0),
         stderr=stderr,
         n_heldout=sums[2].sum(axis=0)[number],
