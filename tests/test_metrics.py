@@ -95,9 +95,7 @@ def test_quality_of_reversed_distances_is_zero():
     [(["a", "a", "a"], "the same category"), (["a", "b", "c"], "different categories")],
 )
 def test_quality_needs_both_kinds_of_pairs(majorities, found):
-    with pytest.raises(
-        InputError, match=f"majorities must .* only pairs of {found}; pass"
-    ):
+    with pytest.raises(InputError, match=f"majorities must .* only pairs of {found}; pass"):
         quality(np.zeros((3, 3)), majorities)
 
 

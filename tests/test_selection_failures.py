@@ -58,7 +58,7 @@ BAD_CANDIDATES = {
     "none": ([], 'candidates is empty; pass at least one, for example ["auto"].'),
     "not in a list": (
         "mlp",
-        "candidates must be a mapping or a list, got 'mlp'; put a single one into a list.",
+        "candidates must be a mapping or a list, got 'mlp'; put a single candidate into a list.",
     ),
     "unknown name": (["auto", "vgg"], UNKNOWN(NAMES, "vgg")),
     "a number": ({"five": 5}, UNKNOWN(NAMES, "5")),

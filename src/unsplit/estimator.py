@@ -88,8 +88,8 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
     array([0, 1])
     >>> merger.review_[["left", "right", "done"]]
         left right        done
-    0  0 + 1     2  kept apart
-    1      0     1      merged
+    0      0     1      merged
+    1  0 + 1     2  kept apart
     """
 
     def __init__(

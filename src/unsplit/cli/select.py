@@ -1,4 +1,4 @@
-"""``--select``: the network that A(D) prefers."""
+"""``--select``: choose the network with the highest A(D)."""
 
 import warnings
 from dataclasses import asdict, replace
@@ -19,11 +19,11 @@ NAME = "candidates.csv"
 def selected(
     folder: Path, read: Observations, settings: Settings, seed: int, console: Console
 ) -> Settings:
-    """The settings with the network that was found; all that were tried are written down."""
+    """The settings with the chosen network; all candidates are written to candidates.csv."""
     assert read.labels is not None
     assert isinstance(settings.backbone, str)
     with console.stage("selecting"), warnings.catch_warnings():
-        # The estimate, which comes next, says what it means that clusters share no batch.
+        # The estimate that follows warns about clusters that share no batch.
         warnings.simplefilter("ignore", BatchWarning)
         found = select(
             read.X,
@@ -40,6 +40,6 @@ def selected(
 
 
 def plain(settings: Settings) -> dict[str, Any]:
-    """Settings in words and numbers."""
+    """Settings as strings and numbers."""
     training = None if settings.training is None else asdict(settings.training)
     return vars(settings) | {"training": training}

@@ -131,7 +131,7 @@ class Selection:
 
 
 def _at(trial: Trial, path: Sequence[str]) -> Any:
-    """An attribute of an attribute; NaN where there is none."""
+    """An attribute of an attribute; NaN if there is none."""
     found: Any = trial
     for name in path:
         found = getattr(found, name, np.nan)
@@ -208,7 +208,7 @@ def select(
     if not rows_of:
         raise _none_left(runs)
     rng = generator_of(random_state)
-    # Any of the kinds would do to split, as long as it is the same in any order of candidates.
+    # Any kind of data can be split, but the choice must not depend on the order of candidates.
     any_rows = min(rows_of.values(), key=lambda rows: rows.kind)
     subclusters, fold = _split(any_rows, labels, batch, holdout, rng)
     problem = Problem(subclusters, fold, settings.loss_name, epochs, int(rng.integers(2**62)))
@@ -225,11 +225,11 @@ def select(
 
 
 def _rows(runs: Sequence[Run], X: Any, device: torch.device) -> dict[Run, Rows]:
-    """What each candidate sees of X, made once for each kind of data; some may not suit."""
+    """X as each candidate needs it, read once for each kind of data; unsuited candidates fail."""
     made: dict[str | None, Rows] = {}
     found: dict[Run, Rows] = {}
     wanted = {run: kind_for(X, run.candidate.backbone) for run in runs}
-    # What X is by itself comes first, as others may well ask for the same.
+    # The kind that X has by itself comes first, because other candidates often need the same.
     for run in sorted(runs, key=lambda run: wanted[run] is not None):
         with run.at_its_own_risk():
             kind = wanted[run]
@@ -247,7 +247,7 @@ def _split(
     holdout: float,
     rng: np.random.Generator,
 ) -> tuple[Subclusters, Fold]:
-    """What to tell apart, numbered by content, and one share of each that is watched."""
+    """The clusters numbered by content, and the share of each that is held out."""
     encoded = encode_labels(labels, len(rows))
     subclusters = subclusters_of(encoded, batch, rows, "A leaves them out")
     number = np.empty(len(encoded.cluster_ids), np.int64)

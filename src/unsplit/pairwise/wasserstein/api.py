@@ -2,27 +2,28 @@
 
 **The bound.**  W1(P, Q) is the largest E_P f − E_Q f over 1-Lipschitz functions f.  Let φ be a map
 that never lengthens a distance, and m_i the mean of φ over cluster i.  For every unit vector u the
-function u·φ is 1-Lipschitz; the best u for a pair points from m_j to m_i, and gives |m_i − m_j|.
-Outputs z_i = w_i·φ could not do better, as (w_i − w_j)/|w_i − w_j| is but another u: cluster means
-are the best heads for all pairs at once, and nothing but φ has to be learned.
+function u·φ is 1-Lipschitz.  The best u for a pair points from m_j to m_i and gives |m_i − m_j|.
+Trained outputs z_i = w_i·φ could not do better, because (w_i − w_j)/|w_i − w_j| is just another u.
+So the cluster means are the best heads for all pairs at once, and only φ has to be learned.
 
 **Many maps.**  One φ cannot serve many pairs.  At any x, the gradients of all u·φ come from one
 contraction: in one dimension two of them can be 1 only for the same u, and the best φ for several
-clusters tends to be an isometry, which gives no more than the distance of means.  Maps that need
-not be contractions *together* can: W1(i, j) ≥ max_b |m_i^b − m_j^b|.  The network has some dozens
-of small ones (:class:`LipschitzMaps`), each kind of them trained for the mean over pairs of this
-maximum, and the identity beside them.  All pairs share all maps.
+clusters tends to be an isometry, which gives only the distance of the means.  Several maps that
+are contractions one by one can do more: W1(i, j) ≥ max_b |m_i^b − m_j^b|.  The network has some
+dozens of small maps (:class:`LipschitzMaps`).  Each kind of map is trained to raise the mean over
+pairs of this maximum; the identity is added without training.  All pairs share all maps.
 
-**Training.**  With the directions u_ij held, the sum over pairs is linear in φ(x): members of
-cluster i are pushed along Σ_j u_ij.  It touches the true goal from below, so batches have unbiased
-gradients; k² is met between cluster means only.
+**Training.**  With the directions u_ij fixed, the sum over pairs is linear in φ(x): members of
+cluster i are pushed along Σ_j u_ij.  This linear function touches the true goal from below, so
+minibatches have unbiased gradients, and only the cluster means are compared k² times.
 
-**Honesty.**  Map and direction of a pair are chosen on training rows and valued on rows held out,
-so the expected value is at most W1, until it is cut off at zero.  (What trained maps lose on rows
-they have not seen, a number for each kind of them, is taken from other folds, and these were
-trained on the held-out rows.  With few clusters, where that might count, rows are set aside.)
+**Held-out values.**  The map and direction of a pair are chosen on training rows and evaluated on
+held-out rows, so the expected value is at most W1, before it is cut off at zero.  One number per
+kind of map comes from the other folds: how much trained maps lose on new rows.  Those folds were
+trained on the held-out rows; with few clusters, where this could matter, rows are set aside.
 
-X is centred and divided by one number, which is given back: the metric stays Euclidean.
+X is centred and divided by one number, and results are multiplied by it, so distances stay
+Euclidean and in the unit of X.
 """
 
 from typing import Any
