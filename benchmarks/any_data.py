@@ -147,9 +147,9 @@ def main() -> None:
             if problem.candidates:
                 print(
                     unsplit.select(
-                        problem.candidates,
                         problem.X,
                         problem.clusters,
+                        problem.candidates,
                         device=args.device,
                         epochs=args.epochs,
                         random_state=0,

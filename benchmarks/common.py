@@ -15,7 +15,7 @@ from unsplit.networks.build import build_network
 from unsplit.networks.registry import RECIPES
 from unsplit.networks.training.group import Network
 from unsplit.networks.training.history import History
-from unsplit.networks.training.loop import TrainConfig
+from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
 from unsplit.networks.training.sampling import Fold
 from unsplit.overclustering import artificial
 from unsplit.pairwise.heldout_scores import heldout_scores
@@ -42,6 +42,7 @@ def run(
     seed: int,
     config: TrainConfig | None = None,
     device: torch.device = CPU,
+    epochs: int = MAX_EPOCHS,
 ) -> Run:
     """Train on given folds: what `pairwise_tvd` does after choosing them."""
     rows = vector_rows(X, device)
@@ -49,7 +50,13 @@ def run(
         k = int(clusters.max()) + 1
         networks = [build_network(rows, fold, RECIPES["mlp"], k, "softmax") for fold in folds]
         scores, history = heldout_scores(
-            networks, rows, clusters, folds, config or TrainConfig(), np.random.default_rng(seed)
+            networks,
+            rows,
+            clusters,
+            folds,
+            config or TrainConfig(),
+            np.random.default_rng(seed),
+            epochs=epochs,
         )
     return Run(rows, networks, scores, history)
 

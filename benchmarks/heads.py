@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from benchmarks.common import print_table, split_digits
+from benchmarks.naive_head import PairMatrixHead
 from unsplit.data.rows.vectors import vector_rows
 from unsplit.devices import choose_device
 from unsplit.metrics import majority_categories, quality
 from unsplit.networks.build import build_network
-from unsplit.networks.heads import PairMatrixHead, ScoreHead
+from unsplit.networks.heads import ScoreHead
 from unsplit.networks.registry import RECIPES
 from unsplit.networks.training.group import Network
 from unsplit.networks.training.loop import TrainConfig, train
@@ -26,7 +26,8 @@ from unsplit.networks.training.single import Single
 from unsplit.pairwise.folds import holdout_fold
 
 WIDTH = 256
-Head = Callable[[int, int], nn.Module]
+Head = Callable[[int, int], Any]
+HEADS: dict[str, Head] = {"k": ScoreHead, "k²": PairMatrixHead}
 
 
 def step_cost(make: Head, k: int, device: torch.device) -> tuple[float, float, int]:
@@ -37,7 +38,7 @@ def step_cost(make: Head, k: int, device: torch.device) -> tuple[float, float, i
     everything = np.arange(len(X))
     fold = Fold(everything, everything, everything)
     base = build_network(rows, fold, RECIPES["mlp"], k, "pairwise")
-    network = Network(base.backbone, make(WIDTH, k)).to(device)  # type: ignore[arg-type]
+    network = Network(base.backbone, make(WIDTH, k)).to(device)
     n_parameters = sum(p.numel() for p in network.head.parameters())
     group = Single([network], [fold], learning_rate=1e-3, weight_decay=0.0)
     on_device = torch.from_numpy(clusters).to(device)
@@ -58,7 +59,7 @@ def grow(ks: list[int], device: torch.device) -> None:
     table: list[tuple[Any, ...]] = []
     for k in ks:
         row: list[Any] = [k]
-        for make in (ScoreHead, PairMatrixHead):
+        for make in HEADS.values():
             try:
                 milliseconds, mebibytes, n_parameters = step_cost(make, k, device)
                 row += [f"{n_parameters:,}", f"{mebibytes:,.0f}", f"{milliseconds:.2f}"]
@@ -77,7 +78,7 @@ def compare_quality(device: torch.device) -> None:
         X, clusters, digit = split_digits(size, noise, 0)
         k, majority = int(clusters.max()) + 1, majority_categories(clusters, digit)
         rows = vector_rows(X, device)
-        for name, make in {"k": ScoreHead, "k²": PairMatrixHead}.items():
+        for name, make in HEADS.items():
             fold = holdout_fold(clusters, 0.2, np.random.default_rng(0))
             with torch.random.fork_rng():
                 torch.manual_seed(0)

@@ -104,8 +104,8 @@ def folds_together(device: torch.device) -> None:
         for batch_size in (32, 256):
             seconds = {}
             for together in (True, False):
-                config = TrainConfig(epochs=8, batch_size=batch_size, batch_folds=together)
-                history = run(X, y, folds, 0, config, device).history
+                config = TrainConfig(batch_size=batch_size, batch_folds=together)
+                history = run(X, y, folds, 0, config, device, epochs=8).history
                 seconds[together] = history.seconds[-1] - history.seconds[0]
             table.append(
                 (

@@ -1,1 +1,1 @@
-"""The paper's experiments, each from one command: ``unsplit experiment NAME``."""
+"""The paper's experiments: run ``python -m experiments NAME`` in the root of the repository."""

@@ -88,7 +88,7 @@ def load(name: str) -> Experiment:
     'experiments.modelnet40.run'
     """
     if name not in NAMES:
-        raise InputError(f"there is no experiment {name!r}; there are {', '.join(NAMES)}.")
+        raise InputError(f"there is no experiment {name!r}; choose one of {', '.join(NAMES)}.")
     return import_module(f"experiments.{folder_of(name).name}.run")
 
 

@@ -17,12 +17,12 @@ HEAD = """# The paper's experiments, repeated
 
 Written by `python -m experiments.page` from experiments/*/results; do not edit. The paper is
 Reiser, Schlötterer and Granitzer, *Parallel Total Variation Distance Estimation with Neural
-Networks for Merging Over-Clusterings* (2019). Its data are all of ImageNet; ours are what each
-section says, so numbers are set beside each other, not equated. Its figures are its authors': what
-they show is told in words, and ours follow. Each experiment is one command,
-`unsplit experiment NAME --data PATH`; experiments/NAME/README.md has its details. Q is the chance
-that two clusters of one category are closer than two of different ones, A the mean held-out
-accuracy over all pairs of clusters.
+Networks for Merging Over-Clusterings* (2019). It uses all of ImageNet; each section below says
+which data we used, so our numbers stand beside the paper's and need not equal them. The paper's
+figures belong to its authors: we describe them in words and show our own. Each experiment is one
+command, `python -m experiments NAME --data PATH`; experiments/NAME/README.md has the details. Q is
+the chance that two clusters of one category are closer than two of different categories. A is the
+mean held-out accuracy over all pairs of clusters.
 """
 
 

@@ -58,7 +58,7 @@ def layer(width, *more):
 
 
 def quick(candidates, X, labels, **settings):
-    return select(candidates, X, labels, **{"random_state": 0, "device": "cpu"} | settings)
+    return select(X, labels, candidates, **{"random_state": 0, "device": "cpu"} | settings)
 
 
 def refused(backbone):

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.checks import exactly
 from tests.overclustering_cases import gaussian
 from unsplit.errors import InputError
 from unsplit.metrics import purity
@@ -114,34 +113,23 @@ def test_observations_without_a_category_are_left_out(categories):
 
 @pytest.mark.parametrize("size", [0, -2])
 def test_clusters_without_members_are_refused(size):
-    with pytest.raises(
-        InputError, match=exactly(f"size is {size}; pass a cluster size of at least 1.")
-    ):
+    with pytest.raises(InputError, match=f"size must be at least 1, got {size}"):
         artificial(uneven_categories(), size)
 
 
 @pytest.mark.parametrize("noise", [-0.1, 1.0, 30, np.nan])
 def test_noise_must_be_a_share(noise):
-    sentence = (
-        f"noise is {noise}, but it is the share of observations to move; "
-        "pass at least 0 and less than 1."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=f"noise must be at least 0 and less than 1, got {noise}"):
         artificial(uneven_categories(), 10, noise)
 
 
 def test_too_large_a_size_names_the_largest_category():
-    sentence = "no category has 204 observations, the largest has 203; pass a smaller size."
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=r"size must be at most 203.*got 204.*smaller size"):
         artificial(uneven_categories(), 204)
 
 
 def test_noise_needs_clusters_of_two_categories():
-    sentence = (
-        "only one category has enough observations for a cluster, so there is no cluster of "
-        "another category to move noise to; pass noise=0 or a smaller size."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=r"noise must be 0.*got 0.1.*noise=0 or a smaller size"):
         artificial(uneven_categories(), 101, noise=0.1)
     assert np.bincount(artificial(uneven_categories(), 101) + 1).tolist() == [177, 101, 101]
 
@@ -151,9 +139,5 @@ def test_a_single_category_is_cut_but_has_nowhere_to_move_noise():
     labels = artificial(categories, 3, random_state=0)
     assert sorted(labels[:7]) == [-1, 0, 0, 0, 1, 1, 1]
     assert labels[7] == -1
-    sentence = (
-        "there is only one category (cat), so noise has no other category to move to; "
-        "pass noise=0 or at least two categories."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=r"only one category \(cat\), got 0.1.*at least two"):
         artificial(categories, 3, noise=0.1)

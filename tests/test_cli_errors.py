@@ -298,12 +298,13 @@ def test_what_is_missing_is_named(refuses):
         ),
         (
             "greedy --size 90 --n-clusters 2",
-            "2 clusters of 90 need 180 observations and R has 160; ask for at most 1 clusters of "
-            "this size or for smaller ones.",
+            "n_clusters=2 clusters of size=90 need 180 observations, but R has 160; pass at most "
+            "n_clusters=1 or a smaller size.",
         ),
         (
             "artificial --categories cluster --size 41",
-            "no category has 41 observations, the largest has 40; pass a smaller size.",
+            "size must be at most 40, the size of the largest category, got 41; pass a smaller "
+            "size.",
         ),
     ],
 )

@@ -1,5 +1,7 @@
 """Over-clustering with any clusterer of scikit-learn."""
 
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -8,7 +10,6 @@ from sklearn.cluster import DBSCAN, KMeans
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from tests.checks import exactly
 from tests.overclustering_cases import blobs, gaussian
 from unsplit.errors import InputError
 from unsplit.overclustering import default_clusterer, overcluster
@@ -63,24 +64,18 @@ def test_a_pipeline_will_do():
     assert len(set(labels)) == 6
 
 
-@pytest.mark.parametrize(("eps", "found"), [(1e-9, "no"), (100.0, "only one")])
+@pytest.mark.parametrize(("eps", "found"), [(1e-9, 0), (100.0, 1)])
 def test_fewer_than_two_clusters_are_refused(eps, found):
     X = gaussian(np.random.default_rng(14), 30, 2)
-    sentence = (
-        f"DBSCAN(eps={eps}) found {found} cluster, so there is no pair to compare; "
-        "let it make more and smaller ones."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    sentence = rf"clusterer must find at least 2.*DBSCAN\(eps={eps}\) found {found}; change"
+    with pytest.raises(InputError, match=sentence):
         overcluster(X, DBSCAN(eps=eps))
 
 
 @pytest.mark.parametrize("clusterer", [40, "kmeans", KMeans, StandardScaler()])
 def test_what_is_no_clusterer_is_refused(clusterer):
-    sentence = (
-        f"the clusterer must be a scikit-learn object with fit_predict, got {clusterer!r}; "
-        "pass for example sklearn.cluster.KMeans(40)."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    sentence = rf"clusterer must .*fit_predict, got {re.escape(repr(clusterer))}; pass.*KMeans"
+    with pytest.raises(InputError, match=sentence):
         overcluster(np.zeros((4, 1)), clusterer)
 
 

@@ -56,7 +56,7 @@ def accuracy(network, rows, y, fold):
 def test_kept_networks_know_the_scale_of_their_own_activations():
     rows, y, folds = problem()
     networks = networks_of(normed, rows, folds)
-    train(networks, rows, y, folds, TrainConfig(epochs=4), np.random.default_rng(0))
+    train(networks, rows, y, folds, TrainConfig(), np.random.default_rng(0), epochs=4)
     for network, fold in zip(networks, folds, strict=True):
         assert not network.training
         norm = network.backbone[-1][1]
@@ -104,7 +104,7 @@ class Frozen(nn.Module):
 def test_frozen_statistics_stay_as_they_are():
     rows, y, folds = problem()
     networks = networks_of(Frozen, rows, folds)
-    train(networks, rows, y, folds, TrainConfig(epochs=1), np.random.default_rng(0))
+    train(networks, rows, y, folds, TrainConfig(), np.random.default_rng(0), epochs=1)
     assert networks[0].backbone[-1].norm.running_mean.tolist() == [5.0, 5.0]
 
 
@@ -125,8 +125,8 @@ class Counts(nn.Module):
 def test_other_things_learned_on_the_way_are_kept():
     rows, y, folds = problem()
     networks = networks_of(Counts, rows, folds)
-    config = TrainConfig(epochs=2, batch_folds=False)
-    history = train(networks, rows, y, folds, config, np.random.default_rng(0))
+    config = TrainConfig(batch_folds=False)
+    history = train(networks, rows, y, folds, config, np.random.default_rng(0), epochs=2)
     seen = [int(network.backbone[-1].batches) for network in networks]
     assert seen == [10 * (epoch + 1) for epoch in history.kept_epoch]
 
@@ -165,9 +165,10 @@ def test_alone_and_stacked_learn_the_same():
     found = {}
     for stacked in (True, False):
         networks = networks_of("mlp", rows, folds)
-        config = replace(RECIPES["mlp"].training, epochs=1, batch_folds=stacked)
+        config = replace(RECIPES["mlp"].training, batch_folds=stacked)
         rng = np.random.default_rng(0)
-        found[stacked] = heldout_scores(networks, rows, y.numpy(), folds, config, rng)[0].dense()
+        scores, _ = heldout_scores(networks, rows, y.numpy(), folds, config, rng, epochs=1)
+        found[stacked] = scores.dense()
     assert np.abs(found[True] - found[False]).max() < 1e-3 * found[True].std()
 
 
@@ -183,7 +184,7 @@ def test_what_torch_cannot_batch_trains_alone():
     rows, y, folds = problem()
     networks = networks_of(Odd, rows, folds)
     assert not can_be_stacked(networks, rows)
-    history = train(networks, rows, y, folds, TrainConfig(epochs=2), np.random.default_rng(0))
+    history = train(networks, rows, y, folds, TrainConfig(), np.random.default_rng(0), epochs=2)
     assert history.accuracy[-1] > 0.7
 
 

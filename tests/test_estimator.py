@@ -1,8 +1,10 @@
 """ClusterMerger as a scikit-learn estimator."""
 
 import pickle
+import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import clone
@@ -19,7 +21,18 @@ from unsplit.overclustering import artificial
 QUICK = {"epochs": 3, "device": "cpu", "random_state": 0}
 
 
-@parametrize_with_checks([ClusterMerger(n_clusters=3, epochs=3, device="cpu")])
+# scikit-learn's checks of sparse input take whatever has predict_proba for a classifier of two or
+# four classes; test_predict_is_the_same_for_a_sparse_matrix checks what a clusterer should do.
+ONLY_FOR_CLASSIFIERS = dict.fromkeys(
+    ("check_estimator_sparse_array", "check_estimator_sparse_matrix"),
+    "the check reads the classifier tags of every estimator with predict_proba",
+)
+
+
+@parametrize_with_checks(
+    [ClusterMerger(n_clusters=3, epochs=3, device="cpu")],
+    expected_failed_checks=lambda _: ONLY_FOR_CLASSIFIERS,
+)
 @pytest.mark.filterwarnings("ignore::unsplit.SmallClusterWarning", "ignore:Can.t check dok")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -51,7 +64,8 @@ def test_fitted_attributes_agree(merger):
     assert merger.tvd_.shape == (k, k)
     assert merger.linkage_.shape == (k - 1, 4)
     assert np.array_equal(merger.linkage_, merger.tree_.linkage)
-    assert repr(merger.review_) == repr(merger.tree_.review())
+    pd.testing.assert_frame_equal(merger.review_, merger.tree_.review())
+    assert merger.review_["done"].tolist() == merger.tree_.review_table()["done"]
     assert merger.n_iter_ == len(merger.history_.epoch) > 0
     assert merger.pairwise_.n_clusters == k
     assert merger.n_clusters_ == merger.tree_.n_clusters == len(np.unique(merger.labels_))
@@ -65,9 +79,68 @@ def test_predict_finds_the_cluster_of_new_observations(merger):
     assert np.array_equal(predicted, at_centres[labels])
 
 
-def test_predict_is_the_same_for_a_sparse_matrix(merger):
+SPARSE = [scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.coo_array]
+
+
+@pytest.mark.parametrize("sparse", SPARSE)
+def test_predict_is_the_same_for_a_sparse_matrix(merger, sparse):
     X = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0], [3.0, 4.0]])
-    assert np.array_equal(merger.predict(X), merger.predict(scipy.sparse.csr_array(X)))
+    assert np.array_equal(merger.predict(X), merger.predict(sparse(X)))
+    assert np.array_equal(merger.predict_proba(X), merger.predict_proba(sparse(X)))
+
+
+@pytest.mark.parametrize("sparse", SPARSE)
+def test_fit_on_a_sparse_matrix(sparse):
+    X = np.random.default_rng(0).poisson(0.5, (60, 10)).astype(float)
+    X[30:, :3] += 5
+    merger = ClusterMerger(2, **QUICK).fit(sparse(X))
+    assert merger.predict(sparse(X)).shape == (60,)
+    found = merger.predict_proba(sparse(X))
+    assert found.shape == (60, 2)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+
+
+def test_without_pandas_only_the_frame_is_missing(merger, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert merger.tree_.review_table()["done"].count("merged") == 3
+    with pytest.raises(ImportError, match=r"pip install unsplit\[tables\].*review_table\(\)"):
+        _ = merger.review_
+
+
+def test_an_unfitted_merger_has_no_review():
+    assert not hasattr(ClusterMerger(), "review_")
+
+
+def test_probabilities_sum_to_one_and_agree_with_predict(merger):
+    X, _ = datasets.gaussians([[0, 0], [9, 0], [0, 9], [4, 4]], 50, random_state=1)
+    found = merger.predict_proba(X)
+    assert found.shape == (200, 3)
+    assert (found >= 0).all()
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-12)
+    assert np.array_equal(found.argmax(axis=1), merger.predict(X))
+    assert found[:150].max(axis=1).mean() > found[150:].max(axis=1).mean()
+
+
+def test_probabilities_match_known_posteriors():
+    # Two unit Gaussians two apart, one of them in two halves: P(first | x) is logistic in x.
+    X, labels = datasets.gaussians([[0.0], [0.0], [2.0]], 300, random_state=0)
+    merger = ClusterMerger(2, must_link=[(0, 1)], device="cpu", random_state=0)
+    merger.fit(X, initial_labels=labels)
+    x = np.linspace(-1, 3, 9)[:, None]
+    odds = np.exp(2 * x[:, 0] - 2) / 2
+    np.testing.assert_allclose(merger.predict_proba(x)[:, 1], odds / (1 + odds), atol=0.1)
+
+
+def test_probabilities_of_images():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], 20)
+    images = rng.random((60, 8, 8)) + (labels == 2)[:, None, None]
+    merger = ClusterMerger(2, cv=2, backbone="single-layer", **QUICK)
+    merger.fit(images, initial_labels=labels)
+    found = merger.predict_proba(images[:7])
+    assert found.shape == (7, 2)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    assert np.array_equal(found.argmax(axis=1), merger.predict(images[:7]))
 
 
 def test_prediction_is_not_swayed_by_a_far_origin(halves):

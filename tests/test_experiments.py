@@ -8,14 +8,14 @@ import pytest
 from click.testing import CliRunner
 
 from experiments import core
+from experiments.__main__ import main
 from experiments.artificial import some_of_each
 from experiments.images import images
 from unsplit import InputError
-from unsplit.cli.program import main
 
 
 def experiment(*arguments):
-    return CliRunner().invoke(main, ["experiment", *map(str, arguments)])
+    return CliRunner().invoke(main, list(map(str, arguments)))
 
 
 @pytest.mark.parametrize("name", core.NAMES)
@@ -123,9 +123,9 @@ def test_photographs_from_a_zip_and_from_a_folder(tmp_path):
 def test_bad_wishes_are_sentences(tmp_path):
     unknown = experiment("mnist")
     assert unknown.exit_code == 2
-    assert unknown.output == (
-        f"unsplit: there is no experiment 'mnist'; there are {', '.join(core.NAMES)}.\n"
-    )
+    assert unknown.output.startswith("experiments: ")
+    assert "'mnist'" in unknown.output
+    assert all(name in unknown.output for name in core.NAMES)
     for name, needed in (
         ("imagenet-artificial", "photographs"),
         ("modelnet40", "modelnet40.train"),

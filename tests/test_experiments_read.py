@@ -114,7 +114,7 @@ def test_committed_numbers_are_as_expected(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_readme_has_the_command_and_what_was_measured(name):
     readme = (folder_of(name) / "README.md").read_text("utf-8")
-    assert f"unsplit experiment {name}" in readme
+    assert f"python -m experiments {name}" in readme
     results = results_in(folder_of(name) / "results")
     assert readme.split(page.MARK)[1] == f"\n\n{page.measured(name, results)}"
 

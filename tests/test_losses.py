@@ -6,8 +6,8 @@ import torch
 from torch.nn import functional as F
 
 from tests import reference
-from unsplit.networks.heads import PairMatrixHead, ScoreHead
-from unsplit.networks.losses import margins, pair_matrix_loss, pairwise_logistic_loss, softmax_loss
+from unsplit.networks.heads import ScoreHead
+from unsplit.networks.losses import pairwise_logistic_loss, softmax_loss
 
 
 def problem(k, seed=0, scale=1.0):
@@ -32,38 +32,11 @@ def test_equals_the_papers_triple_sum(k, scale):
     np.testing.assert_allclose(scores.grad.numpy(), slope, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("k", [2, 3, 17])
-def test_naive_head_with_the_same_scores_gives_the_same_loss(k):
-    scores, clusters, sizes = problem(k)
-    logits = scores[:, None, :] - scores[:, :, None]  # logit of f_ij is z_j − z_i
-    naive = pair_matrix_loss(logits, clusters, sizes)
-    torch.testing.assert_close(naive, pairwise_logistic_loss(scores, clusters, sizes))
-    expected = reference.total_loss(lambda x, i, j: float(logits[x, i, j]), clusters.tolist(), k)
-    assert naive.item() == pytest.approx(expected, rel=1e-10)
-
-
-def test_naive_head_ignores_every_output_outside_the_own_row_and_column():
-    _, clusters, sizes = problem(5)
-    logits = torch.randn(len(clusters), 5, 5, dtype=torch.float64, requires_grad=True)
-    pair_matrix_loss(logits, clusters, sizes).backward()
-    for x, own in enumerate(clusters.tolist()):
-        used = torch.zeros(5, 5, dtype=torch.bool)
-        used[own], used[:, own] = True, True
-        used[own, own] = False
-        assert torch.equal(logits.grad[x] != 0, used)
-
-
 @pytest.mark.parametrize("loss", [pairwise_logistic_loss, softmax_loss])
 def test_gradcheck(loss):
     scores, clusters, sizes = problem(4)
     scores.requires_grad_()
     assert torch.autograd.gradcheck(lambda z: loss(z, clusters, sizes), scores)
-
-
-def test_gradcheck_of_the_naive_loss():
-    _, clusters, sizes = problem(3)
-    logits = torch.randn(len(clusters), 3, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda z: pair_matrix_loss(z, clusters, sizes), logits)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
@@ -119,12 +92,7 @@ def test_an_unrelated_shift_of_all_scores_changes_nothing():
     )
 
 
-def test_heads_start_undecided_and_agree_on_margins():
+def test_head_starts_undecided():
     features, clusters = torch.randn(6, 8), torch.tensor([0, 1, 2, 0, 1, 2])
-    for head in (ScoreHead(8, 3), PairMatrixHead(8, 3)):
-        assert (head.margins(head(features), clusters) == 0).all()
-    scores = torch.randn(6, 3)
-    matrix = scores[:, None, :] - scores[:, :, None]
-    torch.testing.assert_close(
-        PairMatrixHead(8, 3).margins(matrix, clusters), margins(scores, clusters)
-    )
+    head = ScoreHead(8, 3)
+    assert (head.margins(head(features), clusters) == 0).all()

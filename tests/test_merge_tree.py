@@ -234,7 +234,7 @@ def pairs_of(review, done):
 def test_review_has_every_merge_and_every_pair_left():
     result, _ = gaussian_estimate([0, 9, 9, 0, 18], [30, 40, 50, 60, 70], names=list("abcde"))
     tree = merge(result, alpha=0.05)
-    review = tree.review()
+    review = tree.review_table()
     assert list(review)[:4] == ["verdict", "done", "left", "right"]
     assert {len(column) for column in review.values()} == {2 + 3}
     assert sorted(map(sorted, pairs_of(review, "merged"))) == [["a", "d"], ["b", "c"]]
@@ -251,7 +251,7 @@ def test_review_has_every_merge_and_every_pair_left():
         for what in ("merged", "kept apart")
     }
     assert (sorted(steps["merged"]), steps["kept apart"]) == ([0, 1], [None] * 3)
-    frame = tree.review_frame()
+    frame = tree.review()
     assert frame["why"].tolist() == review["why"]
     assert sorted(frame["step"].dropna().tolist()) == [0, 1]
     assert tree.undo(frame["step"].dropna().iloc[0]).n_clusters == 4
@@ -289,7 +289,7 @@ def test_only_partitions_are_searched_for_valleys():
         assert step.verdict == "same"
     with pytest.warns(PartitionWarning):
         tested = merge(touching, alpha=0.05)
-    assert tested.review()["verdict"].count("same") > 0  # kept apart, though one lump
+    assert tested.review_table()["verdict"].count("same") > 0  # kept apart, though one lump
     overlapping, _ = gaussian_estimate([0, 0, 1], 150)
     assert all(np.isnan(step.p_valley) for step in merge(overlapping).merges)
 
@@ -297,7 +297,7 @@ def test_only_partitions_are_searched_for_valleys():
 def test_links_are_given_as_the_reason():
     result, _ = gaussian_estimate([0, 0, 0, 9], 100)
     tree = merge(result, alpha=0.05, cannot_link=[(0, 1)], must_link=[(2, 3)])
-    review = tree.review()
+    review = tree.review_table()
     rows = zip(review["left"], review["right"], review["why"], review["verdict"], strict=True)
     why = {frozenset((a, b)): (reason, word) for a, b, reason, word in rows}
     assert why[frozenset(("0", "1"))] == ("kept apart by cannot_link", "same")
@@ -317,16 +317,16 @@ def test_of_many_clusters_neighbours_are_compared():
 def test_review_of_another_cut_has_what_is_known_of_it():
     result, _ = gaussian_estimate([0, 5, 5.3, 0.1], 30, names=list("abcd"))
     tree = merge(result, n_clusters=2)
-    apart = {frozenset(pair) for pair in pairs_of(tree.review(), "kept apart")}
+    apart = {frozenset(pair) for pair in pairs_of(tree.review_table(), "kept apart")}
     assert apart == {frozenset(("a + d", "b + c"))}
     first = {tree.name(tree.merges[0].left), tree.name(tree.merges[0].right)}
-    undone = tree.undo(0).review()
+    undone = tree.undo(0).review_table()
     assert pairs_of(undone, "kept apart") == [first]
     assert len(pairs_of(undone, "merged")) == 1
-    whole = tree.cut(n_clusters=1).review()
+    whole = tree.cut(n_clusters=1).review_table()
     assert (len(pairs_of(whole, "merged")), pairs_of(whole, "kept apart")) == (3, [])
     # The last merge is of a pair kept apart at first, and is not there twice.
-    assert len(tree.review()["done"]) == 3
+    assert len(tree.review_table()["done"]) == 3
 
 
 # --- tables and files -----------------------------------------------------------------------------
@@ -355,8 +355,10 @@ def test_to_frame_without_pandas_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"to_frame needs pandas: pip install unsplit\[tables\]"):
         random_tree(3).to_frame()
-    with pytest.raises(ImportError, match=r"review_frame needs pandas: pip install unsplit\[tab"):
-        random_tree(3).review_frame()
+    with pytest.raises(
+        ImportError, match=r"review needs pandas: pip install unsplit\[tables\].*review_table"
+    ):
+        random_tree(3).review()
 
 
 def test_repr():
@@ -376,7 +378,7 @@ def test_save_and_load_give_the_same_tree(names, tmp_path):
     assert same_merges(tree, again)
     assert all(isinstance(m, Merge) for m in (*again.merges, *again.apart))
     assert repr(again.apart) == repr(tree.apart) != "()"
-    assert repr(again.review()) == repr(tree.review())
+    assert repr(again.review_table()) == repr(tree.review_table())
     assert again.mapping == tree.mapping
     assert again.taken.tolist() == tree.taken.tolist()
     assert again.sizes.tolist() == tree.sizes.tolist()

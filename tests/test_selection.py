@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from tests.selection_cases import layer, quick, rings, xor
-from unsplit import InputError, TrainConfig, pairwise_tvd
+from unsplit import ClusterMerger, InputError, TrainConfig, pairwise_tvd, select
 from unsplit.datasets import gaussians
 from unsplit.networks.registry import DEEP
-from unsplit.networks.training.loop import TOLERANCE
+from unsplit.networks.training.loop import MAX_EPOCHS, TOLERANCE
 from unsplit.selection import Candidate, api
-from unsplit.selection.candidates import named
+from unsplit.selection.candidates import named, usual_candidates
 
 COLUMNS = [
     "candidate", "backbone", "augment", "learning_rate", "weight_decay", "batch_size", "epochs",
@@ -126,6 +126,22 @@ def test_settings_have_a_training_only_where_the_candidate_varies_it():
     assert varied.settings == {"backbone": "mlp", "augment": False, "training": expected}
 
 
+def test_without_candidates_the_usual_ones_are_tried():
+    X, labels = xor(10)
+    selection = select(X, labels, epochs=1, random_state=0, device="cpu")
+    assert {trial.candidate for trial in selection.trials} == set(usual_candidates())
+    frame = selection.to_frame()
+    assert frame["candidate"].tolist() == [trial.name for trial in selection.trials]
+    assert list(frame) == list(selection.table())
+
+
+def test_a_merger_takes_the_settings():
+    X, labels = xor(10)
+    found = quick([Candidate("mlp", learning_rate=0.01)], X, labels, epochs=1)
+    merger = ClusterMerger(2, **found.settings, epochs=2, cv=2, device="cpu", random_state=0)
+    assert merger.fit(X, initial_labels=labels).n_iter_ == 2
+
+
 def test_what_a_candidate_does_not_vary_is_what_suits_the_backbone():
     assert Candidate().training(DEEP) == DEEP
     assert Candidate(learning_rate=0.01).training(DEEP) == replace(DEEP, learning_rate=0.01)
@@ -200,7 +216,7 @@ def test_one_candidate_is_trained_to_its_end():
     X, labels = xor(20)
     (trial,) = quick(["auto"], X, labels).trials
     assert (trial.name, trial.backbone) == ("auto", "mlp")
-    assert TrainConfig.patience < trial.epochs < TrainConfig.epochs
+    assert TrainConfig.patience < trial.epochs < MAX_EPOCHS
     assert trial.mean_accuracy > 0.8
 
 

@@ -10,7 +10,6 @@ from tests.checks import exactly
 from tests.cli_cases import QUICK, read_csv, read_json, succeeds, unsplit
 from tests.selection_cases import Column, layer, quick, ragged_donors, two_donors
 from unsplit import BatchWarning, ClusterMerger, InputError, pairwise_tvd
-from unsplit.cli.select import candidates as tried_by_commands
 from unsplit.data.labels import EncodedLabels
 from unsplit.networks.training.history import History
 from unsplit.pairwise.heldout_scores import scores_of, summarize
@@ -238,9 +237,7 @@ def test_commands_pass_batches_on(table, command, result):
     where = ("data.csv", "--labels", "cluster", "--batch", "donor", "--out", "out", "--seed", 3)
     succeeds(unsplit(command, *where, *QUICK, "--select"))
     with pytest.warns(BatchWarning):
-        expected = quick(
-            tried_by_commands("auto"), X, labels, batch=donor, epochs=3, random_state=3
-        )
+        expected = quick(None, X, labels, batch=donor, epochs=3, random_state=3)
     found = read_csv("out/candidates.csv")
     assert found["candidate"] == [trial.name for trial in expected.trials]
     accuracy = [trial.mean_accuracy for trial in expected.trials]

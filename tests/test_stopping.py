@@ -494,7 +494,7 @@ def test_unknown_choices():
 @pytest.mark.parametrize(
     ("matrix", "sentence"),
     [
-        ("abc", "distances must be a PairwiseTVD or a matrix of numbers."),
+        ("abc", "distances must be a PairwiseTVD, a PairwiseWasserstein or a matrix of numbers"),
         (None, "distances must be a square matrix of two or more clusters, got shape ()"),
         ([0.1, 0.2, 0.3], "distances must be a square matrix of two or more clusters, got shape"),
         (np.zeros((2, 3)), "two or more clusters, got shape (2, 3); pass all pairs, not a"),

@@ -8,8 +8,11 @@ from scipy.spatial.distance import cdist
 from scipy.stats import chi, expon, wasserstein_distance
 
 from tests.wasserstein_cases import clusters_at, normal
+from unsplit import MergeTree, merge
 from unsplit.errors import InputError
-from unsplit.pairwise.wasserstein import api, pairwise_wasserstein
+from unsplit.pairwise.wasserstein import api
+from unsplit.pairwise.wasserstein.api import pairwise_wasserstein
+from unsplit.pairwise.wasserstein.result import FORMAT, PairwiseWasserstein
 
 # Known distances.
 
@@ -192,6 +195,87 @@ def test_clusters_of_two_that_share_a_fold_are_compared():
 def test_more_folds_than_rows_and_rows_all_the_same_do_no_harm():
     result = pairwise_wasserstein(np.ones((6, 2)), [0, 0, 0, 1, 1, 1], cv=8, epochs=1)
     np.testing.assert_array_equal(result.distance, 0.0)
+
+
+# Files, tables and merging.
+
+
+def test_save_and_load_give_the_same_result(three, tmp_path):
+    _, _, result = three
+    result.save(tmp_path / "distances.npz")
+    again = PairwiseWasserstein.load(tmp_path / "distances.npz")
+    for name, array in vars(result).items():
+        found = getattr(again, name)
+        assert (found.dtype, found.shape) == (array.dtype, array.shape)
+        np.testing.assert_array_equal(found, array)
+    assert [path.name for path in tmp_path.iterdir()] == ["distances.npz"]
+
+
+def test_names_survive_saving(tmp_path):
+    names = np.repeat(["β cell", "α cell"], 10)
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    result = pairwise_wasserstein(X, names, cv=2, epochs=1, random_state=0)
+    result.save(tmp_path / "distances.npz")
+    again = PairwiseWasserstein.load(tmp_path / "distances.npz")
+    assert again.cluster_ids.tolist() == ["α cell", "β cell"]
+
+
+def test_load_refuses_other_files_in_a_sentence(three, tmp_path):
+    _, _, result = three
+    text = tmp_path / "notes.txt"
+    text.write_text("hello", "utf-8")
+    with pytest.raises(
+        InputError, match=r"notes\.txt was not written by PairwiseWasserstein\.save"
+    ):
+        PairwiseWasserstein.load(text)
+    result.save(tmp_path / "distances.npz")
+    with pytest.raises(InputError, match=rf"format '{FORMAT}'.*MergeTree"):
+        MergeTree.load(tmp_path / "distances.npz")
+
+
+def test_table_and_frame_list_the_closest_pairs_first(three):
+    _, _, result = three
+    table, frame = result.table(), result.to_frame()
+    assert list(table) == ["cluster_a", "cluster_b", "distance", "stderr", "n_a", "n_b"]
+    assert (np.diff(table["distance"]) >= 0).all()
+    for name, column in table.items():
+        np.testing.assert_array_equal(frame[name], column)
+    pairs = table["cluster_a"], table["cluster_b"]
+    np.testing.assert_array_equal(table["distance"], result.distance[pairs])
+    assert f"{table['cluster_a'][0]}–{table['cluster_b'][0]}" in repr(result)
+
+
+def test_merge_keeps_names_and_sizes():
+    X, labels = clusters_at([[0, 0], [20, 0], [0, 0.1]], 30, normal)
+    names = np.array(["b", "a", "c"])[labels]
+    X, names = X[:-5], names[:-5]
+    result = pairwise_wasserstein(X, names, cv=2, epochs=2, random_state=0)
+    tree = merge(result, n_clusters=2)
+    assert tree.mapping == {"a": 0, "b": 1, "c": 1}
+    assert tree.sizes.tolist() == [30, 30, 25]
+    assert tree.merges[0].statistic == result.distance[1, 2]
+    assert tree.labels(names).tolist() == [{"a": 0}.get(name, 1) for name in names]
+    assert merge(result, n_clusters=2, must_link=[("a", "c")]).mapping == {"a": 0, "b": 1, "c": 0}
+    # Heights are distances in the unit of X.
+    assert merge(result, n_clusters=1).cut(height=10).n_clusters == 2
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"max_tvd": 0.5}, {"alpha": 0.05}, {"strategy": "spectral", "n_clusters": 2}]
+)
+def test_merge_says_what_wasserstein_distances_cannot_do(three, options):
+    with pytest.raises(InputError, match=r"PairwiseWasserstein.*unit of X.*n_clusters"):
+        merge(three[2], **options)
+
+
+def test_clusters_that_could_not_be_compared_are_not_merged_as_if_close():
+    X, labels = clusters_at([[0, 0], [5, 0]], 20, normal)
+    X, labels = np.concatenate([X, [[50.0, 50.0]]]), np.append(labels, 2)
+    result = pairwise_wasserstein(X, labels, cv=2, epochs=2, random_state=0)
+    assert result.comparable.tolist() == [[True, True, False]] * 2 + [[False, False, True]]
+    assert np.isnan(result.table()["distance"][-2:]).all()
+    with pytest.raises(InputError, match=r"distances.*cluster 2.*label.*-1"):
+        merge(result, n_clusters=2)
 
 
 def test_a_bar_is_shown_on_request(three, capsys):

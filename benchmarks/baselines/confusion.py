@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.metrics import confusion_matrix
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
 
 from unsplit._typing import Index
@@ -53,9 +54,24 @@ class ConfusionMerges:
         return self.cut(self.n_clusters)
 
     def cut(self, n_clusters: int) -> Index:
-        """Cluster of each observation when ``n_clusters`` were left, shape (n,); −1 for noise.
+        """Cluster of each observation when ``n_clusters`` were left.
 
-        Clusters count from 0 in the order of the first initial cluster in them.
+        Parameters
+        ----------
+        n_clusters : int
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Clusters are numbered from 0 in the order of their first initial cluster; −1 is noise.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 50, random_state=0)
+        >>> merges = confusion_merging(X, labels, n_estimators=10, random_state=0)
+        >>> np.bincount(merges.cut(3)), np.bincount(merges.cut(2))
+        (array([50, 50, 50]), array([100,  50]))
         """
         k = len(self.cluster_ids)
         if not self.n_clusters <= n_clusters <= k:
@@ -82,7 +98,7 @@ def confusion_merging(
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> ConfusionMerges:
-    """Merge the two clusters a random forest confuses most, retrain, until it confuses few.
+    """Merge the two clusters that a random forest confuses most, and repeat until it confuses few.
 
     This is the loop called *clustification* in github.com/epigen/unsupervised_analysis.  As there:
     each round predicts every observation by stratified, shuffled cross-validation with
@@ -175,9 +191,7 @@ def _most_confused(
     folds = PredefinedSplit(_deal(node, n_folds, rng))
     active, true = np.unique(node, return_inverse=True)
     predicted = cross_val_predict(forest, rows, true, cv=folds)
-    counts = np.zeros((len(active), len(active)))
-    np.add.at(counts, (true, predicted), 1)
-    share = counts / counts.sum(axis=1, keepdims=True)
+    share = confusion_matrix(true, predicted, normalize="true")
     i, j = np.triu_indices(len(active), 1)
     confusion = (share[i, j] + share[j, i]) / 2
     best = int(confusion.argmax())

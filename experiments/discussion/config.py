@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from experiments.artificial import PAPER
-from unsplit import TrainConfig
+from unsplit.networks.training.loop import MAX_EPOCHS
 
 Case = tuple[str, str]  # data and how they were cut into clusters
 
@@ -73,7 +73,7 @@ FULL = Config(
         "weight decay": ((0.0, 0.1, 1.0, 4.0, 16.0), (NOISE, DRAWINGS, PHOTOS)),
         "network": (("single-layer", "usual"), (NOISE, CELLS, DRAWINGS, PHOTOS)),
     },
-    epochs=TrainConfig.epochs,
+    epochs=MAX_EPOCHS,
 )
 QUICK = Config(
     seeds=(0,),

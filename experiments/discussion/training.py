@@ -68,7 +68,7 @@ def _searched(
     candidates = {f"{rate:g}": Candidate(learning_rate=rate, **given.network) for rate in rates}
     selection, price = timed(
         lambda: unsplit.select(
-            candidates, given.X, given.labels, loss=PAPER["loss"], epochs=epochs, device=device,
+            given.X, given.labels, candidates, loss=PAPER["loss"], epochs=epochs, device=device,
             random_state=seed,
         )
     )  # fmt: skip

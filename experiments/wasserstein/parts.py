@@ -14,7 +14,7 @@ from experiments.wasserstein.transport import (
     same_size,
     value_of_best_function,
 )
-from unsplit.pairwise.wasserstein import PairwiseWasserstein, pairwise_wasserstein
+from unsplit import PairwiseWasserstein, pairwise_wasserstein
 
 # Of two clusters there is but one pair, so it is drawn several times.
 PAIRS_OF_TWO = 3

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from unsplit.networks.training.loop import TrainConfig
     from unsplit.pairwise.api import pairwise_tvd
     from unsplit.pairwise.result import PairwiseTVD
-    from unsplit.pairwise.wasserstein.api import PairwiseWasserstein, pairwise_wasserstein
+    from unsplit.pairwise.wasserstein.api import pairwise_wasserstein
+    from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
     from unsplit.selection.api import Selection, select
     from unsplit.selection.candidates import Candidate
 
@@ -76,7 +77,7 @@ _DEFINED_IN = {
     "MergeTree": "unsplit.merging.tree",
     "NeighbourGraph": "unsplit.merging.neighbours.graph",
     "PairwiseTVD": "unsplit.pairwise.result",
-    "PairwiseWasserstein": "unsplit.pairwise.wasserstein.api",
+    "PairwiseWasserstein": "unsplit.pairwise.wasserstein.result",
     "PartitionWarning": "unsplit.errors",
     "Selection": "unsplit.selection.api",
     "SkippedWarning": "unsplit.errors",

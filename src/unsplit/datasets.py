@@ -1,17 +1,33 @@
-"""Data whose total variation distances are known exactly, to test estimates against."""
+"""Simulated data whose total variation distances are known exactly, to test estimates."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
+from scipy.spatial.distance import cdist
 from scipy.stats import norm
 
 Data = tuple[NDArray[Any], NDArray[np.int64]]
 
 
 def gaussians(means: ArrayLike, size: int, random_state: int = 0) -> Data:
-    """Unit Gaussians, ``size`` observations around each of the means (k, d).
+    """Draw clusters from Gaussians with unit variance.
+
+    Parameters
+    ----------
+    means : array-like of shape (k, d)
+        Mean of each cluster.
+    size : int
+        Observations of each cluster.
+    random_state : int
+        The same seed gives the same data.
+
+    Returns
+    -------
+    X : ndarray of shape (k · size, d)
+    labels : ndarray of shape (k · size,)
+        Clusters 0, 1, …, k − 1.
 
     Examples
     --------
@@ -26,7 +42,15 @@ def gaussians(means: ArrayLike, size: int, random_state: int = 0) -> Data:
 
 
 def gaussians_tvd(means: ArrayLike) -> NDArray[np.float64]:
-    """Exact TVD between unit Gaussians: 2Φ(δ/2) − 1 at distance δ.
+    """Exact TVD between the clusters of :func:`gaussians`: 2Φ(δ/2) − 1 at distance δ.
+
+    Parameters
+    ----------
+    means : array-like of shape (k, d)
+
+    Returns
+    -------
+    ndarray of shape (k, k)
 
     Examples
     --------
@@ -34,16 +58,38 @@ def gaussians_tvd(means: ArrayLike) -> NDArray[np.float64]:
     np.float64(0.6827)
     """
     centres = np.asarray(means, float)
-    distance = np.linalg.norm(centres[:, None] - centres, axis=-1)
-    return 2 * norm.cdf(distance / 2) - 1
+    return 2 * norm.cdf(cdist(centres, centres) / 2) - 1
 
 
 def mixtures(
     weights: ArrayLike, separation: float, n_features: int, size: int, random_state: int = 0
 ) -> Data:
-    """Clusters that mix the same two unit Gaussians, ``separation`` apart, in different shares.
+    """Draw clusters that mix the same two unit Gaussians in different shares.
 
-    ``weights[c]`` is the share of cluster c that comes from the first.
+    Parameters
+    ----------
+    weights : array-like of shape (k,)
+        Share of each cluster that comes from the first Gaussian.
+    separation : float
+        Distance between the means of the two Gaussians.
+    n_features : int
+        Number of features; only the first one differs.
+    size : int
+        Observations of each cluster.
+    random_state : int
+        The same seed gives the same data.
+
+    Returns
+    -------
+    X : ndarray of shape (k · size, n_features)
+    labels : ndarray of shape (k · size,)
+        Clusters 0, 1, …, k − 1.
+
+    Examples
+    --------
+    >>> X, labels = mixtures([1.0, 0.5], separation=4.0, n_features=3, size=100)
+    >>> X.shape, np.bincount(labels)
+    ((200, 3), array([100, 100]))
     """
     share = np.asarray(weights, float)
     rng = np.random.default_rng(random_state)
@@ -54,7 +100,18 @@ def mixtures(
 
 
 def mixtures_tvd(weights: ArrayLike, separation: float) -> NDArray[np.float64]:
-    """Exact TVD of :func:`mixtures`: the difference of shares times the components' own TVD.
+    """Exact TVD between the clusters of :func:`mixtures`.
+
+    It is the difference of the shares times the TVD between the two Gaussians.
+
+    Parameters
+    ----------
+    weights : array-like of shape (k,)
+    separation : float
+
+    Returns
+    -------
+    ndarray of shape (k, k)
 
     Examples
     --------
@@ -67,7 +124,31 @@ def mixtures_tvd(weights: ArrayLike, separation: float) -> NDArray[np.float64]:
 
 
 def scaled_gaussians(scales: ArrayLike, size: int, random_state: int = 0) -> Data:
-    """One-dimensional Gaussians around zero with different scales: no linear boundary helps."""
+    """Draw clusters from one-dimensional Gaussians around zero with different scales.
+
+    No linear boundary tells them apart.
+
+    Parameters
+    ----------
+    scales : array-like of shape (k,)
+        Standard deviation of each cluster.
+    size : int
+        Observations of each cluster.
+    random_state : int
+        The same seed gives the same data.
+
+    Returns
+    -------
+    X : ndarray of shape (k · size, 1)
+    labels : ndarray of shape (k · size,)
+        Clusters 0, 1, …, k − 1.
+
+    Examples
+    --------
+    >>> X, labels = scaled_gaussians([1.0, 5.0], 100)
+    >>> X.shape, bool(X[labels == 1].std() > 3 * X[labels == 0].std())
+    ((200, 1), True)
+    """
     scale = np.asarray(scales, float)
     rng = np.random.default_rng(random_state)
     labels = np.repeat(np.arange(len(scale)), size)
@@ -75,7 +156,15 @@ def scaled_gaussians(scales: ArrayLike, size: int, random_state: int = 0) -> Dat
 
 
 def scaled_gaussians_tvd(scales: ArrayLike) -> NDArray[np.float64]:
-    """Exact TVD of :func:`scaled_gaussians`, from where the two densities cross.
+    """Exact TVD between the clusters of :func:`scaled_gaussians`.
+
+    Parameters
+    ----------
+    scales : array-like of shape (k,)
+
+    Returns
+    -------
+    ndarray of shape (k, k)
 
     Examples
     --------
@@ -89,6 +178,7 @@ def scaled_gaussians_tvd(scales: ArrayLike) -> NDArray[np.float64]:
         if narrow == wide:
             continue
         ratio = lambda x, a=narrow, b=wide: norm.logpdf(x, 0, a) - norm.logpdf(x, 0, b)  # noqa: E731
+        # The narrow density is larger between −cross and cross.
         cross = brentq(ratio, 0, 10 * wide)
         inside = [2 * norm.cdf(cross / s) - 1 for s in (narrow, wide)]
         result[i, j] = result[j, i] = inside[0] - inside[1]
@@ -96,7 +186,29 @@ def scaled_gaussians_tvd(scales: ArrayLike) -> NDArray[np.float64]:
 
 
 def discrete(probabilities: ArrayLike, size: int, random_state: int = 0) -> Data:
-    """Categorical variables as one-hot vectors; ``probabilities`` has one row per cluster."""
+    """Draw clusters from discrete distributions, as one-hot vectors.
+
+    Parameters
+    ----------
+    probabilities : array-like of shape (k, m)
+        Probability of each of m values in each cluster; rows sum to 1.
+    size : int
+        Observations of each cluster.
+    random_state : int
+        The same seed gives the same data.
+
+    Returns
+    -------
+    X : ndarray of shape (k · size, m)
+    labels : ndarray of shape (k · size,)
+        Clusters 0, 1, …, k − 1.
+
+    Examples
+    --------
+    >>> X, labels = discrete([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]], 100)
+    >>> X.shape, bool(X[labels == 0, 2].any())
+    ((200, 3), False)
+    """
     table = np.asarray(probabilities, float)
     rng = np.random.default_rng(random_state)
     drawn = np.concatenate([rng.choice(table.shape[1], size, p=row) for row in table])
@@ -104,7 +216,15 @@ def discrete(probabilities: ArrayLike, size: int, random_state: int = 0) -> Data
 
 
 def discrete_tvd(probabilities: ArrayLike) -> NDArray[np.float64]:
-    """Exact TVD between discrete distributions: half the sum of absolute differences.
+    """Exact TVD between the clusters of :func:`discrete`: half the sum of absolute differences.
+
+    Parameters
+    ----------
+    probabilities : array-like of shape (k, m)
+
+    Returns
+    -------
+    ndarray of shape (k, k)
 
     Examples
     --------
@@ -112,4 +232,4 @@ def discrete_tvd(probabilities: ArrayLike) -> NDArray[np.float64]:
     np.float64(0.5)
     """
     table = np.asarray(probabilities, float)
-    return np.abs(table[:, None] - table).sum(axis=-1) / 2
+    return cdist(table, table, "cityblock") / 2

@@ -6,11 +6,12 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from scipy.special import logsumexp, softmax
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 from torch.utils.data import Dataset
 
-from unsplit._typing import Index
+from unsplit._typing import Index, Matrix
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import differ_in_length
 from unsplit.data.rows.ragged import Ragged
@@ -18,7 +19,7 @@ from unsplit.data.rows.sequences import Audio
 from unsplit.errors import InputError
 from unsplit.merging.inputs import Link
 from unsplit.networks.registry import Augment, Backbone
-from unsplit.networks.training.loop import TrainConfig
+from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
 from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.heldout_scores import Progress
@@ -32,39 +33,49 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
     Parameters
     ----------
     n_clusters, max_tvd, alpha : optional
-        When to stop; at most one, none means *auto*.  See :func:`unsplit.merge`.
+        When to stop merging; pass at most one.  Without any, the stopping point is found
+        automatically.  See :func:`unsplit.merge`.
     strategy : {"linkage", "compose", "retrain", "warm", "spectral"}
-        How to merge.
+        How to merge.  See :func:`unsplit.merge`.
     statistic, linkage : str
-        What ranks pairs, for strategies other than "compose", and how linkage joins.
+        The distance that ranks pairs of clusters, and the linkage.  See :func:`unsplit.merge`.
     must_link, cannot_link : sequences of pairs of cluster names
+        Clusters that are known to belong together, or known to be different.
     min_clusters, max_clusters : int, optional
+        Bounds on the number of clusters.
     overclusterer : scikit-learn clusterer, optional
-        Makes the over-clustering when ``fit`` gets none; by default k-means into √n clusters.
+        Makes the over-clustering when ``fit`` is given none; by default k-means with about √n
+        clusters.  See :func:`unsplit.overclustering.default_clusterer`.
     backbone, augment, training, cv, holdout, loss, epochs, device
         How distances are estimated.  See :func:`unsplit.pairwise_tvd`.
     random_state : int, Generator, RandomState or None
+        The same seed gives the same result.
     progress : bool or callable
+        True shows a progress bar.  A callable receives an :class:`EpochRecord` after every epoch.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n,)
-        New cluster of every observation, from 0; −1 is noise and stays noise.
+        Merged cluster of every observation, from 0; noise keeps −1.
     initial_labels_ : ndarray of shape (n,)
         The over-clustering.
     n_clusters_ : int
+        Number of merged clusters.
     tree_ : MergeTree
-        Every merge, why, and where it stopped.
-    review_ : dict of columns
-        Pairs merged and kept apart, those a person should look at first.
+        Every merge with its reason, and why merging stopped.
+    review_ : pandas.DataFrame
+        Merged pairs and pairs kept apart, those to check first at the top.  The table is made when
+        you ask for it; ``tree_.review_table()`` has the same columns and needs no pandas.
     linkage_ : ndarray of shape (k − 1, 4)
-        The tree as SciPy knows it.
+        The tree as a SciPy linkage matrix.
     pairwise_ : PairwiseTVD
-        Distances between the initial clusters, with everything known about them.
+        Distances between the initial clusters, with their uncertainty.
     tvd_ : ndarray of shape (k, k)
+        Total variation distances between the initial clusters.
     history_ : History
+        Loss and accuracy during training.
     n_iter_ : int
-        Epochs of training.
+        Number of training epochs.
 
     Examples
     --------
@@ -75,6 +86,10 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
     2
     >>> merger.predict([[0, 0], [9, 0]])
     array([0, 1])
+    >>> merger.review_[["left", "right", "done"]]
+        left right        done
+    0      0     1      merged
+    1  0 + 1     2  kept apart
     """
 
     def __init__(
@@ -97,7 +112,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         cv: int = 5,
         holdout: float | None = None,
         loss: str | None = None,
-        epochs: int = TrainConfig.epochs,
+        epochs: int = MAX_EPOCHS,
         device: str | torch.device = "auto",
         random_state: Any = None,
         progress: bool | Progress = False,
@@ -138,26 +153,39 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, SciPy sparse matrix, list of sequences, or torch Dataset
-            As for :func:`unsplit.pairwise_tvd`.
+            Observations, as for :func:`unsplit.pairwise_tvd`.
         y : ignored
-            True categories, where a pipeline passes them on, must not be seen.
+            A pipeline may pass true categories here; they are never used.
         initial_labels : array-like of shape (n,), optional
-            The over-clustering: integers or strings; −1 and missing values mean noise.
+            The over-clustering: integers or strings; −1 and missing values mean noise.  Without
+            it, ``overclusterer`` makes one.
         batch : array-like of shape (n,), optional
             Compare clusters within each of these batches, as :func:`unsplit.pairwise_tvd` does.
         features : array-like of shape (n, d), optional
-            Vectors in which neighbours are looked for, such as an embedding of images; by default
-            X, if X holds vectors or counts.  See :func:`unsplit.neighbour_graph`.
+            Vectors in which to look for neighbours, such as an embedding of images.  By default X,
+            if X holds vectors or counts.  See :func:`unsplit.neighbour_graph`.
+
+        Returns
+        -------
+        ClusterMerger
+            The fitted estimator itself.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+        >>> unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=labels).tree_.mapping
+        {0: 0, 1: 0, 2: 1}
         """
         X = self._checked(X, reset=True)
         rng = generator_of(self.random_state)
         if initial_labels is None:
             if not _is_table(X):
                 raise InputError(
-                    "initial_labels is missing, and only vectors can be clustered here; pass the "
-                    "over-clustering of your data."
+                    "initial_labels is required because X is not a table of vectors, and only "
+                    "vectors can be clustered automatically; pass the over-clustering of X."
                 )
-            # Twice as many as are asked for, or there would be nothing to merge.
+            # At least twice as many clusters as requested, so that there is something to merge.
             default = default_clusterer(_num_samples(X), at_least=2 * (self.n_clusters or 1))
             initial_labels = overcluster(X, self.overclusterer or default, rng)
         merge_options = MergeOptions(
@@ -189,7 +217,6 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         self.history_ = self.pairwise_.history
         self.n_iter_ = len(self.history_.epoch)
         self.tree_ = merged.tree
-        self.review_ = self.tree_.review()
         self.linkage_ = self.tree_.linkage
         self.n_clusters_ = self.tree_.n_clusters
         self.labels_ = self.tree_.labels(self.initial_labels_)
@@ -205,29 +232,101 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         batch: ArrayLike | None = None,
         features: ArrayLike | None = None,
     ) -> Index:
-        """Merge an over-clustering of X and return ``labels_``."""
+        """Merge an over-clustering of X and return the merged labels.
+
+        Parameters
+        ----------
+        X, y, initial_labels, batch, features
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            ``labels_``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+        >>> merged = unsplit.ClusterMerger(random_state=0).fit_predict(X, initial_labels=labels)
+        >>> np.bincount(merged)
+        array([200, 100])
+        """
         merger = self.fit(X, initial_labels=initial_labels, batch=batch, features=features)
         return merger.labels_
 
     def predict(self, X: Any) -> Index:
-        """Cluster of new observations: the one they most probably come from.
+        """Assign new observations to the merged clusters.
 
-        A cluster's probability is the sum of those of its initial clusters, weighted by size.
-        On the observations of ``fit`` this may differ from ``labels_``, which follow the
-        over-clustering.
+        Each observation gets its most probable cluster.  For the observations of ``fit`` this may
+        differ from ``labels_``, which follow the over-clustering.
+
+        Parameters
+        ----------
+        X : same kind of data as in :meth:`fit`
+            New observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Clusters from 0 to ``n_clusters_`` − 1; no observation is called noise.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+        >>> merger = unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=labels)
+        >>> merger.predict([[0, 0], [9, 0]])
+        array([0, 1])
+        """
+        found: Index = self.predict_proba(X).argmax(axis=1)
+        return found
+
+    def predict_proba(self, X: Any) -> Matrix:
+        """Posterior probabilities of the merged clusters for new observations.
+
+        The probability of a merged cluster is the sum of those of its initial clusters.  Clusters
+        count by their size: where two have the same density, the larger one is more probable.
+        An observation that resembles no cluster still gets probabilities that sum to 1.
+
+        Parameters
+        ----------
+        X : same kind of data as in :meth:`fit`
+            New observations.
+
+        Returns
+        -------
+        ndarray of shape (n, n_clusters_)
+            Rows sum to 1.  Column c belongs to label c; :meth:`predict` returns the largest.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+        >>> merger = unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=labels)
+        >>> probability = merger.predict_proba([[0, 0], [4.5, 0], [9, 0]])
+        >>> probability.shape
+        (3, 2)
+        >>> bool(probability[0, 0] > 0.95 and probability[2, 1] > 0.95)
+        True
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        sizes = self.pairwise_.sizes
+        sizes, groups = self.pairwise_.sizes, self.tree_.groups
         log_weight = self._scorer.log_posterior(X) + np.log(sizes / sizes.sum())
-        groups = self.tree_.groups
-        weight = [
-            np.logaddexp.reduce(log_weight[:, groups == g], axis=1) for g in range(max(groups) + 1)
-        ]
-        return np.argmax(weight, axis=0)
+        merged = [logsumexp(log_weight[:, groups == g], axis=1) for g in range(self.n_clusters_)]
+        probability: Matrix = softmax(np.column_stack(merged), axis=1)
+        return probability
+
+    @property
+    def review_(self) -> Any:
+        """Merged pairs and pairs kept apart as a pandas DataFrame, those to check first on top."""
+        check_is_fitted(self)
+        return self.tree_.review()
 
     def _checked(self, X: Any, reset: bool) -> Any:
-        """A table as scikit-learn wants it checked; anything else is checked when it is used."""
+        """Check a table as scikit-learn does; other data are checked when they are used."""
         if not _is_table(X):
             return X
         return validate_data(
@@ -241,7 +340,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
 
 
 def _is_table(X: Any) -> bool:
-    """Whether X is what scikit-learn knows: not a Dataset, not sound, not of three or more axes."""
+    """Whether X is a table as scikit-learn takes it, not a Dataset, sound, images or the like."""
     if isinstance(X, (Dataset, Rows, Ragged, Audio)):
         return False
     if isinstance(X, (list, tuple)):

@@ -8,15 +8,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import roc_auc_score
+from sklearn.metrics.cluster import contingency_matrix
 
 from unsplit.data.labels import encode_labels
 from unsplit.errors import InputError
 
 
 def majority_categories(labels: ArrayLike, categories: ArrayLike) -> NDArray[Any]:
-    """M(S): the most frequent category of each cluster, in the order of the sorted labels.
+    """M(S): the most frequent category of each cluster.
 
-    Ties go to the category that sorts first.  Noise is left out.
+    Ties go to the category that sorts first.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n,)
+        The clusters: integers or strings; −1 and missing values mean noise and are left out.
+    categories : array-like of shape (n,)
+        The true category of each observation.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        In the order of the sorted labels.
 
     Examples
     --------
@@ -28,7 +41,16 @@ def majority_categories(labels: ArrayLike, categories: ArrayLike) -> NDArray[Any
 
 
 def purity(labels: ArrayLike, categories: ArrayLike) -> float:
-    """Share of clustered observations that belong to their cluster's majority category.
+    """Share of clustered observations that belong to the majority category of their cluster.
+
+    Parameters
+    ----------
+    labels, categories
+        As for :func:`majority_categories`.
+
+    Returns
+    -------
+    float
 
     Examples
     --------
@@ -40,7 +62,16 @@ def purity(labels: ArrayLike, categories: ArrayLike) -> float:
 
 
 def n_unique_majorities(labels: ArrayLike, categories: ArrayLike) -> int:
-    """Number of categories that are some cluster's majority.
+    """Number of categories that are the majority of at least one cluster.
+
+    Parameters
+    ----------
+    labels, categories
+        As for :func:`majority_categories`.
+
+    Returns
+    -------
+    int
 
     Examples
     --------
@@ -51,13 +82,21 @@ def n_unique_majorities(labels: ArrayLike, categories: ArrayLike) -> int:
 
 
 def quality(distances: ArrayLike, majorities: ArrayLike) -> float:
-    """Q(D): chance that a pair of one category is closer than a pair of two; ties count half.
+    """Q(D): how well distances separate pairs of one category from pairs of two.
+
+    Q is the chance that two clusters of the same category are closer than two clusters of
+    different categories; ties count half.
 
     Parameters
     ----------
     distances : array-like of shape (k, k)
     majorities : array-like of shape (k,)
-        Majority category of each cluster.
+        Majority category of each cluster (:func:`majority_categories`).
+
+    Returns
+    -------
+    float
+        From 0 to 1; 0.5 for random distances.
 
     Examples
     --------
@@ -69,13 +108,25 @@ def quality(distances: ArrayLike, majorities: ArrayLike) -> float:
     different = (category[:, None] != category)[upper]
     if different.all() or not different.any():
         raise InputError(
-            "Q needs pairs of clusters of one category and pairs of two; here all pairs are alike."
+            "majorities must give both pairs of clusters of the same category and pairs of "
+            f"different categories, got only pairs of "
+            f"{'different categories' if different.all() else 'the same category'}; pass more "
+            "clusters."
         )
     return float(roc_auc_score(different, matrix[upper]))
 
 
 def mean_accuracy(balanced_accuracy: ArrayLike) -> float:
-    """A(D): mean over the upper triangle; no categories needed.
+    """A(D): the mean balanced accuracy over all pairs of clusters; needs no categories.
+
+    Parameters
+    ----------
+    balanced_accuracy : array-like of shape (k, k)
+        Held-out accuracy for each pair; only the upper triangle is read.
+
+    Returns
+    -------
+    float
 
     Examples
     --------
@@ -87,7 +138,7 @@ def mean_accuracy(balanced_accuracy: ArrayLike) -> float:
 
 
 def correct_merges(merges: ArrayLike, cluster_categories: ArrayLike) -> NDArray[np.int64]:
-    """CM(1), CM(2), …: how many of the first merges joined clusters of one majority category.
+    """CM(1), CM(2), …: how many of the first merges joined clusters of the same majority category.
 
     Parameters
     ----------
@@ -95,6 +146,11 @@ def correct_merges(merges: ArrayLike, cluster_categories: ArrayLike) -> NDArray[
         As in a SciPy linkage: clusters 0 … k−1 are the initial ones, merge t makes cluster k+t.
     cluster_categories : array-like of shape (k, n_categories)
         Observations of each category in each initial cluster (:func:`category_counts`).
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        Number of correct merges among the first 1, 2, …, m.
 
     Examples
     --------
@@ -110,7 +166,17 @@ def correct_merges(merges: ArrayLike, cluster_categories: ArrayLike) -> NDArray[
 
 
 def category_counts(labels: ArrayLike, categories: ArrayLike) -> NDArray[np.int64]:
-    """Observations of each category in each cluster, shape (k, n_categories).
+    """Number of observations of each category in each cluster.
+
+    Parameters
+    ----------
+    labels, categories
+        As for :func:`majority_categories`.
+
+    Returns
+    -------
+    ndarray of shape (k, n_categories)
+        Clusters and categories are sorted.
 
     Examples
     --------
@@ -128,6 +194,4 @@ def _contingency(
     encoded = encode_labels(labels, len(category))
     used = encoded.clusters >= 0
     names, index = np.unique(category[used], return_inverse=True)
-    table = np.zeros((len(encoded.cluster_ids), len(names)), np.int64)
-    np.add.at(table, (encoded.clusters[used], index), 1)
-    return names, table
+    return names, contingency_matrix(encoded.clusters[used], index, dtype=np.int64)

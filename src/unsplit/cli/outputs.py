@@ -77,7 +77,7 @@ def write_merge(folder: Path, read: Observations, merged: Merged, figures: bool)
     tree, distances = merged.tree, merged.fitted.result
     write_labels(folder / "labels.csv", read, tree)
     write_csv(folder / "merges.csv", tree.table())
-    write_csv(folder / "review.csv", tree.review())
+    write_csv(folder / "review.csv", tree.review_table())
     distances.save(folder / "distances.npz")
     np.save(folder / "linkage.npy", tree.linkage)
     tree.save(folder / "tree.npz")

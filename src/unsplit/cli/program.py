@@ -8,7 +8,6 @@ import click
 from unsplit import __version__
 from unsplit.cli.demo import demo
 from unsplit.cli.distances import distances
-from unsplit.cli.experiment import experiment
 from unsplit.cli.merge import merge
 from unsplit.cli.overcluster import overcluster
 from unsplit.cli.run import INTERRUPTED
@@ -25,38 +24,43 @@ Examples:
 """
 
 
-class Program(click.Group):
-    """Commands whose errors are one sentence on standard error, never a traceback."""
+class PlainErrors(click.Command):
+    """A command whose errors are one sentence on standard error, never a traceback."""
+
+    program = "unsplit"
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run a command.
 
-        Exit codes are 0 on success, 2 for what cannot be used and 130 after Ctrl-C.
+        Exit codes are 0 on success, 2 for unusable input and 130 after Ctrl-C.
         """
         options["standalone_mode"] = False
         try:
             super().main(*args, **options)
         except click.ClickException as error:
-            _fail(error.format_message(), error.exit_code)
+            self._fail(error.format_message(), error.exit_code)
         except click.Abort:
-            _fail("interrupted", INTERRUPTED)
+            self._fail("interrupted", INTERRUPTED)
         except (InputError, ImportError) as error:
-            _fail(str(error))
+            self._fail(str(error))
         except OSError as error:
             where = "" if error.filename is None else f"{error.filename}: "
-            _fail(where + (error.strerror or str(error)).lower())
+            self._fail(where + (error.strerror or str(error)).lower())
+
+    def _fail(self, sentence: str, code: int = 2) -> NoReturn:
+        # The terminal has written ^C, and the sentence starts its own line.
+        start = "\n" if code == INTERRUPTED and sys.stderr.isatty() else ""
+        click.echo(f"{start}{self.program}: {' '.join(sentence.split())}", err=True)
+        sys.exit(code)
 
 
-def _fail(sentence: str, code: int = 2) -> NoReturn:
-    # The terminal has written ^C, and the sentence starts its own line.
-    start = "\n" if code == INTERRUPTED and sys.stderr.isatty() else ""
-    click.echo(f"{start}unsplit: {' '.join(sentence.split())}", err=True)
-    sys.exit(code)
+class Program(PlainErrors, click.Group):
+    """The commands together, with errors as one sentence."""
 
 
 @click.group(
     cls=Program,
-    commands=[merge, distances, overcluster, demo, experiment],
+    commands=[merge, distances, overcluster, demo],
     invoke_without_command=True,
     epilog=EXAMPLES,
 )

@@ -1,4 +1,4 @@
-"""``--select``: the network that A(D) prefers."""
+"""``--select``: choose the network with the highest A(D)."""
 
 import warnings
 from dataclasses import asdict, replace
@@ -10,41 +10,25 @@ from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.saving import write_csv
 from unsplit.errors import BatchWarning
 from unsplit.pairwise.api import Settings
-from unsplit.selection import Candidate, select
+from unsplit.selection import select
+from unsplit.selection.candidates import usual_candidates
 
 NAME = "candidates.csv"
-
-
-def candidates(backbone: str) -> list[Candidate]:
-    """What to try: the backbone faster, slower and bare, and the paper's simple one.
-
-    Examples
-    --------
-    >>> [str(candidate) for candidate in candidates("resnet18")][:2]
-    ['resnet18', 'resnet18, learning_rate 0.0003']
-    """
-    return [
-        Candidate(backbone),
-        Candidate(backbone, learning_rate=3e-4),
-        Candidate(backbone, learning_rate=3e-3),
-        Candidate(backbone, augment=False),
-        Candidate("single-layer"),
-    ]
 
 
 def selected(
     folder: Path, read: Observations, settings: Settings, seed: int, console: Console
 ) -> Settings:
-    """The settings with the network that was found; all that were tried are written down."""
+    """The settings with the chosen network; all candidates are written to candidates.csv."""
     assert read.labels is not None
     assert isinstance(settings.backbone, str)
     with console.stage("selecting"), warnings.catch_warnings():
-        # The estimate, which comes next, says what it means that clusters share no batch.
+        # The estimate that follows warns about clusters that share no batch.
         warnings.simplefilter("ignore", BatchWarning)
         found = select(
-            candidates(settings.backbone),
             read.X,
             read.labels,
+            usual_candidates(settings.backbone),
             batch=read.batch,
             epochs=settings.epochs,
             device=settings.device,
@@ -56,6 +40,6 @@ def selected(
 
 
 def plain(settings: Settings) -> dict[str, Any]:
-    """Settings in words and numbers."""
+    """Settings as strings and numbers."""
     training = None if settings.training is None else asdict(settings.training)
     return vars(settings) | {"training": training}

@@ -10,7 +10,13 @@ from sklearn.cluster import SpectralClustering
 from unsplit._typing import Index
 from unsplit.errors import InputError
 from unsplit.merging.evidence import Columns, Evidence, evidence_of
-from unsplit.merging.inputs import Link, MergeInputs, constraints, merge_inputs
+from unsplit.merging.inputs import (
+    Link,
+    MergeInputs,
+    check_wasserstein,
+    constraints,
+    merge_inputs,
+)
 from unsplit.merging.loop import MergeRecord, MergeState, agglomerate
 from unsplit.merging.neighbours.edges import Connected
 from unsplit.merging.neighbours.evidence import Neighbourhoods
@@ -34,11 +40,12 @@ from unsplit.merging.review import Merge
 from unsplit.merging.rules import SameGroup, WithinBatches
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
 from unsplit.randomness import generator_of
 
 
 def merge(
-    distances: PairwiseTVD | ArrayLike,
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     *,
     n_clusters: int | None = None,
     max_tvd: float | None = None,
@@ -62,8 +69,9 @@ def merge(
 
     Parameters
     ----------
-    distances : PairwiseTVD or array-like of shape (k, k)
-        Estimates with scores, or any symmetric matrix of distances, taken as TVD.
+    distances : PairwiseTVD, PairwiseWasserstein or array-like of shape (k, k)
+        Estimates with scores, or any symmetric matrix of distances, taken as TVD.  A
+        PairwiseWasserstein keeps its cluster names and sizes, and needs ``n_clusters``.
     n_clusters, max_tvd, alpha : optional
         At most one.  Stop at this many clusters; merge pairs with a TVD up to this; merge pairs
         that do not differ significantly at this level, adjusted for all pairs.  None of them
@@ -115,6 +123,7 @@ def merge(
     >>> tree.mapping
     {0: 0, 1: 0, 2: 1}
     """
+    check_wasserstein(distances, n_clusters, max_tvd, strategy)
     inputs = merge_inputs(distances, blurred, neighbours)
     check_strategy(strategy, linkage, inputs.result is not None, n_clusters, estimate is not None)
     k = len(inputs.ids)

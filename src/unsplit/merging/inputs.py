@@ -12,6 +12,7 @@ from unsplit._typing import Index
 from unsplit.errors import InputError
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
 
 Link = Sequence[Any]
 
@@ -128,11 +129,15 @@ class MergeInputs:
 
 
 def merge_inputs(
-    distances: PairwiseTVD | ArrayLike,
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     blurred: PairwiseTVD | None = None,
     graph: NeighbourGraph | None = None,
 ) -> MergeInputs:
     """Check what was given and put its clusters in order."""
+    if isinstance(distances, PairwiseWasserstein):
+        k = distances.n_clusters
+        matrix = _known(distances)
+        return MergeInputs(distances.cluster_ids, np.arange(k), distances.sizes, matrix)
     if not isinstance(distances, PairwiseTVD):
         matrix = _square(distances)
         k = len(matrix)
@@ -161,11 +166,40 @@ def merge_inputs(
     return MergeInputs(ids, order, result.sizes, result=result, blurred=blurred, graph=graph)
 
 
+def check_wasserstein(
+    distances: object, n_clusters: int | None, max_tvd: float | None, strategy: str
+) -> None:
+    """Refuse options that take distances for TVDs, if they are Wasserstein distances."""
+    if not isinstance(distances, PairwiseWasserstein):
+        return
+    if n_clusters is None or max_tvd is not None or strategy != "linkage":
+        raise InputError(
+            "distances is a PairwiseWasserstein, which can only be merged by "
+            'strategy="linkage" to a given number of clusters because it is in the unit of X; pass '
+            "n_clusters, or pass n_clusters=1 and cut the tree with tree.cut(height=...)."
+        )
+
+
+def _known(distances: PairwiseWasserstein) -> NDArray[np.float64]:
+    """The distances, if all pairs could be compared."""
+    missing = (~distances.comparable).sum(axis=1)
+    if missing.any():
+        name = distances.cluster_ids[missing.argmax()]
+        raise InputError(
+            f"distances has no value for {int(missing.sum()) // 2} pairs of clusters, most of them "
+            f"of cluster {name}, because too few observations were held out; label such small "
+            "clusters -1 before estimating distances."
+        )
+    return np.array(distances.distance)
+
+
 def _square(distances: ArrayLike) -> NDArray[np.float64]:
     try:
         matrix = np.asarray(distances, np.float64)
     except (TypeError, ValueError):
-        raise InputError("distances must be a PairwiseTVD or a matrix of numbers.") from None
+        raise InputError(
+            "distances must be a PairwiseTVD, a PairwiseWasserstein or a matrix of numbers."
+        ) from None
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
         raise InputError(
             f"distances must be a square matrix of two or more clusters, got shape {matrix.shape}; "

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
+from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels
 from unsplit.data.saving import load_arrays, save_arrays
 from unsplit.errors import InputError
@@ -170,18 +171,44 @@ class MergeTree:
         columns["merged"] = self.taken.tolist()
         return columns
 
-    def review(self) -> dict[str, list[Any]]:
-        """What was merged and what was kept apart, by column, most in need of a look first.
+    def review(self) -> Any:
+        """Pairs that were merged and pairs that were kept apart, those to check first at the top.
 
-        Unclear pairs come first, then those where a link or a number overruled the evidence,
-        then probably the same, different and the same; within each what was nearly otherwise.
-        ``step`` is what :meth:`undo` takes.  Another cut keeps what is still of two clusters.
+        Unclear pairs come first, then pairs for which a link or a requested number of clusters
+        overruled the evidence, then "probably same", "different" and "same".  Within each group
+        the closest decisions come first.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per pair.  ``step`` is what :meth:`undo` takes; it is missing for pairs that
+            were kept apart.  :meth:`review_table` returns the same columns without pandas.
 
         Examples
         --------
         >>> import unsplit
         >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
-        >>> review = tree.review()
+        >>> tree.review()[["done", "left", "right"]]
+                 done   left right
+        0      merged      0     1
+        1  kept apart  0 + 1     2
+        """
+        frame = data_frame(self.review_table(), "MergeTree.review", "MergeTree.review_table")
+        # Whole numbers with gaps, or undo would be given 7.0.
+        return frame.astype({"step": "Int64"})
+
+    def review_table(self) -> dict[str, list[Any]]:
+        """The columns of :meth:`review` as lists; needs no pandas.
+
+        Returns
+        -------
+        dict of str to list
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+        >>> review = tree.review_table()
         >>> review["done"], review["left"], review["right"]
         (['merged', 'kept apart'], ['0', '0 + 1'], ['1', '2'])
         """
@@ -212,12 +239,7 @@ class MergeTree:
 
     def to_frame(self) -> Any:
         """:meth:`table` as a pandas DataFrame."""
-        return _frame(self.table(), "to_frame")
-
-    def review_frame(self) -> Any:
-        """:meth:`review` as a pandas DataFrame."""
-        # Whole numbers with gaps, or undo would be given 7.0.
-        return _frame(self.review(), "review_frame").astype({"step": "Int64"})
+        return data_frame(self.table(), "MergeTree.to_frame", "MergeTree.table")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one .npz file, without pickle; an older file is replaced whole."""
@@ -258,14 +280,6 @@ class MergeTree:
 _ARRAYS = ("cluster_ids", "sizes", "taken")
 _MERGES = ("merges", "apart")
 _PLAIN = ("statistic", "strategy", "stopped", "n_forbidden")
-
-
-def _frame(columns: dict[str, list[Any]], method: str) -> Any:
-    try:
-        import pandas as pd
-    except ImportError:
-        raise ImportError(f"{method} needs pandas: pip install unsplit[tables]") from None
-    return pd.DataFrame(columns)
 
 
 def _numbered_by_first(values: Iterable[int]) -> Index:

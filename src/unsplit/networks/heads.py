@@ -1,8 +1,8 @@
 """Heads: the last layer of a network, which turns features into scores, a loss and margins.
 
-The *margin* m_j(x) is the score of x for its own cluster minus its score for cluster j; its sign is
-the decision of the classifier of that pair.  Training and evaluation only use losses and margins,
-so the same loop works for both heads.
+A *margin* m_j(x) says how much more the head believes x to come from its own cluster than from
+cluster j; its sign is the classifier of that pair.  Training and evaluation use only losses and
+margins, so the same loop can train any other head that has both (benchmarks/naive_head.py).
 """
 
 from torch import Tensor, nn
@@ -13,7 +13,22 @@ from unsplit.networks import losses
 class ScoreHead(nn.Linear):
     """Computes k scores from h features: k·h parameters for all k(k−1)/2 pairs.
 
-    Weights start at zero, so all pairs are ties in an untrained network.
+    Starts at zero, so an untrained network calls every pair a tie.
+
+    Parameters
+    ----------
+    in_features : int
+        Number of features, h.
+    n_clusters : int
+        Number of clusters, k.
+    loss : {"pairwise", "softmax"}
+        Name of the loss in :data:`unsplit.networks.losses.LOSSES`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> ScoreHead(8, 3)(torch.ones(5, 8)).shape
+    torch.Size([5, 3])
     """
 
     def __init__(self, in_features: int, n_clusters: int, loss: str = "pairwise") -> None:
@@ -25,35 +40,9 @@ class ScoreHead(nn.Linear):
         nn.init.zeros_(self.bias)
 
     def loss(self, scores: Tensor, clusters: Tensor) -> Tensor:
-        """Mean loss of observations that were drawn equally often from all clusters."""
+        """Mean loss of observations drawn evenly from the clusters."""
         return self.loss_function(scores, clusters)
 
     def margins(self, scores: Tensor, clusters: Tensor) -> Tensor:
         """Score for the own cluster minus the score for every cluster, shape (..., n, k)."""
         return losses.margins(scores, clusters)
-
-
-class PairMatrixHead(nn.Linear):
-    """The naive head with one logit per ordered pair: k²·h parameters.
-
-    A reference for comparing :class:`ScoreHead` with at small k, not for other uses.
-    """
-
-    def __init__(self, in_features: int, n_clusters: int) -> None:
-        super().__init__(in_features, n_clusters * n_clusters)
-        self.n_clusters = n_clusters
-        nn.init.zeros_(self.weight)
-        nn.init.zeros_(self.bias)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Logits of shape (..., n, k, k)."""
-        return super().forward(features).unflatten(-1, (self.n_clusters, self.n_clusters))
-
-    def loss(self, logits: Tensor, clusters: Tensor) -> Tensor:
-        """Mean loss of observations that were drawn equally often from all clusters."""
-        return losses.pair_matrix_loss(logits, clusters)
-
-    def margins(self, logits: Tensor, clusters: Tensor) -> Tensor:
-        """Mean margin of the two outputs of each pair, shape (..., n, k)."""
-        row, column = losses.own_row_and_column(logits, clusters)
-        return (column - row) / 2

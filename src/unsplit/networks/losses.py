@@ -1,11 +1,10 @@
 """Losses over the scores of all clusters at once.
 
-Every function takes scores of shape (..., n, k) and clusters of shape (..., n), the cluster of each
-observation.  It returns one value per leading index, so that the networks of several folds can
-share one call.
-With ``sizes``, the result is the balanced loss of exactly these observations.  Without, it is the
-mean over observations, which estimates the balanced loss without bias if all clusters were drawn
-equally often (:func:`unsplit.networks.training.sampling.balanced_draws`).
+Every loss takes scores of shape (..., n, k) and the cluster index of each observation, shape
+(..., n).  It returns one value per leading index, so the networks of several folds can share one
+call.  With ``sizes`` the result is the balanced loss of exactly these observations.  Without, it
+is the mean over observations, which estimates the balanced loss without bias if observations were
+drawn evenly from the clusters.
 """
 
 import torch
@@ -14,10 +13,20 @@ from torch.nn import functional as F
 
 
 def margins(scores: Tensor, clusters: Tensor) -> Tensor:
-    """Score of the own cluster minus the score of every cluster, shape (..., n, k).
+    """Score of the own cluster minus the score of every cluster.
 
-    The margin to the own cluster is zero.  Half precision is converted to float32 first, because
-    the difference of two large bfloat16 numbers has almost no correct digits.
+    Half precision is widened first, because the difference of two large bfloat16 numbers keeps
+    almost no digits.
+
+    Parameters
+    ----------
+    scores : Tensor of shape (..., n, k)
+    clusters : integer Tensor of shape (..., n)
+
+    Returns
+    -------
+    Tensor of shape (..., n, k)
+        Zero in the column of the own cluster.
 
     Examples
     --------
@@ -44,6 +53,10 @@ def pairwise_logistic_loss(scores: Tensor, clusters: Tensor, sizes: Tensor | Non
     sizes : Tensor of shape (k,), optional
         Number of observations of each cluster.
 
+    Returns
+    -------
+    Tensor of shape (...)
+
     Examples
     --------
     >>> scores = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
@@ -52,11 +65,20 @@ def pairwise_logistic_loss(scores: Tensor, clusters: Tensor, sizes: Tensor | Non
     """
     k = scores.shape[-1]
     per_pair = -F.logsigmoid(margins(scores, clusters))
-    return _balanced((_sum_of_others(per_pair, clusters)) / (k - 1), clusters, sizes, k)
+    return _balanced(_sum_of_others(per_pair, clusters) / (k - 1), clusters, sizes, k)
 
 
 def softmax_loss(scores: Tensor, clusters: Tensor, sizes: Tensor | None = None) -> Tensor:
-    """Class-balanced softmax cross-entropy, which has the same minimiser.
+    """Class-balanced softmax cross-entropy, which has the same minimiser as the pairwise loss.
+
+    Parameters
+    ----------
+    scores, clusters, sizes
+        As for :func:`pairwise_logistic_loss`.
+
+    Returns
+    -------
+    Tensor of shape (...)
 
     Examples
     --------
@@ -67,27 +89,6 @@ def softmax_loss(scores: Tensor, clusters: Tensor, sizes: Tensor | None = None) 
     log_softmax = F.log_softmax(_at_least_float32(scores), dim=-1)
     per_observation = -log_softmax.gather(-1, clusters.unsqueeze(-1)).squeeze(-1)
     return _balanced(per_observation, clusters, sizes, scores.shape[-1])
-
-
-def pair_matrix_loss(logits: Tensor, clusters: Tensor, sizes: Tensor | None = None) -> Tensor:
-    """The paper's total loss for the naive head with one output per ordered pair.
-
-    An observation of cluster i has label 0 in row i and label 1 in column i; all other outputs are
-    masked.  ``logits`` has shape (..., n, k, k).
-    """
-    k = logits.shape[-1]
-    row, column = own_row_and_column(logits, clusters)
-    per_pair = -(F.logsigmoid(-row) + F.logsigmoid(column)) / 2
-    return _balanced(_sum_of_others(per_pair, clusters) / (k - 1), clusters, sizes, k)
-
-
-def own_row_and_column(logits: Tensor, clusters: Tensor) -> tuple[Tensor, Tensor]:
-    """Row i and column i of the (k, k) outputs of each observation of cluster i."""
-    logits = _at_least_float32(logits)
-    own = clusters[..., None, None]
-    row = logits.take_along_dim(own, dim=-2).squeeze(-2)
-    column = logits.take_along_dim(own, dim=-1).squeeze(-1)
-    return row, column
 
 
 def _at_least_float32(scores: Tensor) -> Tensor:

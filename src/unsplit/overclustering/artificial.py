@@ -1,4 +1,4 @@
-"""Over-clusterings cut from known categories, as pure or as noisy as one likes."""
+"""Over-clusterings made from known categories, with any purity."""
 
 from typing import Any
 
@@ -13,28 +13,29 @@ from unsplit.randomness import generator_of
 def artificial(
     categories: ArrayLike, size: int, noise: float = 0.0, random_state: object = None
 ) -> NDArray[np.int64]:
-    """Cut every category at random into clusters of ``size``, then move some observations.
+    """Cut every category at random into clusters of one size, and optionally add noise.
 
-    The right merges of such an over-clustering are known, so it shows how well they are found.
+    The correct merges of such an over-clustering are known, so it shows how well a method finds
+    them.
 
     Parameters
     ----------
     categories : array-like of shape (n,)
         Integers or strings; observations with −1 or a missing category are left out.
     size : int
-        Observations in each cluster before any is moved.
+        Observations in each cluster before noise is added.
     noise : float
-        Share of all clustered observations, chosen at random, that move to a random cluster of
-        another category.  The purity is then about 1 − ``noise``.
+        Share of the clustered observations, chosen at random, that are moved to a random cluster
+        of another category.  The purity is then about 1 − ``noise``.
     random_state : int, Generator, RandomState or None
-        Same seed, same clusters.
+        The same seed gives the same clusters.
 
     Returns
     -------
     ndarray of shape (n,)
-        Clusters 0, 1, … in the order of the sorted categories; −1 for what was left out and for
-        the fewer than ``size`` observations that remain of a category.  Very small clusters may
-        be empty after moving.
+        Clusters 0, 1, … in the order of the sorted categories.  −1 marks observations that were
+        left out, and the remainder of each category that was too small for another cluster.
+        With noise, very small clusters may lose all their members.
 
     Examples
     --------
@@ -84,11 +85,13 @@ def _elsewhere(
 
 def _clusters_of_each(category: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     if size < 1:
-        raise InputError(f"size is {size}; pass a cluster size of at least 1.")
+        raise InputError(
+            f"size must be at least 1, got {size}; it is the number of observations per cluster."
+        )
     counts = np.bincount(category[category >= 0])
     if counts.max() < size:
         raise InputError(
-            f"no category has {size} observations, the largest has {counts.max()}; "
+            f"size must be at most {counts.max()}, the size of the largest category, got {size}; "
             "pass a smaller size."
         )
     return counts // size
@@ -97,16 +100,16 @@ def _clusters_of_each(category: NDArray[np.int64], size: int) -> NDArray[np.int6
 def _check_noise(noise: float, n_clusters: NDArray[np.int64], names: NDArray[Any]) -> None:
     if not 0 <= noise < 1:
         raise InputError(
-            f"noise is {noise}, but it is the share of observations to move; "
-            "pass at least 0 and less than 1."
+            f"noise must be at least 0 and less than 1, got {noise}; it is the share of "
+            "observations to move."
         )
     if noise > 0 and len(names) == 1:
         raise InputError(
-            f"there is only one category ({names[0]!s}), so noise has no other category to move "
-            "to; pass noise=0 or at least two categories."
+            f"noise must be 0 because there is only one category ({names[0]!s}), got {noise}; "
+            "pass noise=0 or at least two categories."
         )
     if noise > 0 and (n_clusters > 0).sum() == 1:
         raise InputError(
-            "only one category has enough observations for a cluster, so there is no cluster of "
-            "another category to move noise to; pass noise=0 or a smaller size."
+            "noise must be 0 because only one category is large enough for a cluster of this "
+            f"size, got {noise}; pass noise=0 or a smaller size."
         )

@@ -1,4 +1,4 @@
-"""Any scikit-learn clusterer as the maker of an over-clustering."""
+"""Over-clusterings from any scikit-learn clusterer."""
 
 import math
 from typing import Any
@@ -13,16 +13,17 @@ from unsplit.randomness import generator_of
 
 
 def overcluster(X: Any, clusterer: Any = None, random_state: object = None) -> NDArray[np.int64]:
-    """Labels from a copy of the clusterer; the one passed in stays as it is.
+    """Over-cluster X with a scikit-learn clusterer.
 
     Parameters
     ----------
     X : array-like of shape (n, d)
-        Whatever the clusterer takes.
+        Anything that the clusterer accepts.
     clusterer : scikit-learn clusterer or pipeline, optional
-        With ``fit_predict``; :func:`default_clusterer` if left out.
+        Must have ``fit_predict``.  A copy is fitted, so the object you pass is not changed.  By
+        default :func:`default_clusterer`.
     random_state : int, Generator, RandomState or None
-        Seeds every ``random_state`` of the clusterer that is None, in a pipeline too.
+        Replaces every ``random_state`` of the clusterer that is None, also within a pipeline.
 
     Returns
     -------
@@ -39,27 +40,41 @@ def overcluster(X: Any, clusterer: Any = None, random_state: object = None) -> N
         clusterer = default_clusterer(X.shape[0] if hasattr(X, "shape") else len(X))
     if isinstance(clusterer, type) or not hasattr(clusterer, "fit_predict"):
         raise InputError(
-            f"the clusterer must be a scikit-learn object with fit_predict, got {clusterer!r}; "
-            "pass for example sklearn.cluster.KMeans(40)."
+            f"clusterer must be a scikit-learn object with fit_predict, got {clusterer!r}; pass "
+            "for example sklearn.cluster.KMeans(40)."
         )
     labels = np.asarray(_seeded(clone(clusterer), random_state).fit_predict(X), np.int64)
     n_found = len(np.unique(labels[labels >= 0]))
     if n_found < 2:
         raise InputError(
-            f"{clusterer!r} found {'only one' if n_found else 'no'} cluster, so there is "
-            "no pair to compare; let it make more and smaller ones."
+            f"clusterer must find at least 2 clusters, but {clusterer!r} found {n_found}; change "
+            "its parameters so that it finds more and smaller clusters."
         )
     return labels
 
 
 def default_clusterer(n_observations: int, at_least: int = 2) -> KMeans:
-    """k-means with √n clusters: for those who have no over-clustering yet.
+    """k-means with about √n clusters, for data without an over-clustering.
 
-    Two categories in one cluster are never parted again, while a category in many clusters only
-    costs time, so there should be several times more clusters than categories.  On the other side,
-    a cluster needs about ten observations to be compared.  √n clusters of √n observations grow
-    in number and in size alike; below n = 100, where √n is less than ten, there are n/10.  There
-    are ``at_least`` as many as asked for, if there are as many observations.
+    Parameters
+    ----------
+    n_observations : int
+        Number of observations, n.
+    at_least : int
+        The fewest clusters, as long as there are as many observations.
+
+    Returns
+    -------
+    sklearn.cluster.KMeans
+        Not fitted.
+
+    Notes
+    -----
+    Two categories that share a cluster can never be separated again, while a category in many
+    clusters only costs time, so there should be several times more clusters than categories.  On
+    the other hand, a cluster needs about ten observations to be compared.  With √n clusters of
+    about √n observations, both number and size grow with n.  Below n = 100, where √n is less than
+    ten, there are n/10 clusters.
 
     Examples
     --------
@@ -71,7 +86,7 @@ def default_clusterer(n_observations: int, at_least: int = 2) -> KMeans:
 
 
 def _seeded(clusterer: Any, random_state: object) -> Any:
-    """Our own seed wherever scikit-learn would turn to NumPy's global one."""
+    """Set a seed wherever scikit-learn would use NumPy's global random state."""
     rng = generator_of(random_state)
     unset = [
         name

@@ -1,15 +1,15 @@
 """Dense clusters of one size, found greedily: Algorithm 1 of the paper.
 
-The definition asks for all distances anew after every cluster.  Two facts make that unnecessary
-and change nothing in the result.
+The definition computes all distances again after every cluster.  Two facts make that unnecessary
+without changing the result.
 
-Taking observations away only ever raises a candidate's mean distance, so an old value is a lower
-bound, and so is one corrected for what was taken from within the candidate's old radius.  Only
-candidates whose bound is below the best value known are looked at again.
+Removing observations can only raise a candidate's mean distance, so an old value is a lower bound.
+So is a value corrected for the observations that were removed from within the candidate's old
+radius.  Only candidates whose bound is below the best known value are computed again.
 
-Distances from a matrix product are quick but rounded, so they serve as bounds alone
+Distances from a matrix product are fast but rounded, so they are used only as bounds
 (:class:`unsplit.overclustering.bounds.DistanceBounds`).  The distances that decide are computed
-from differences in float64, and the result is the same on every device.
+from differences in float64, so the result is the same on every device.
 """
 
 from collections.abc import Iterator
@@ -33,12 +33,12 @@ WHISPER = 1e-9
 def greedy_dense(
     R: ArrayLike, n_clusters: int, size: int, *, device: str | torch.device = "auto"
 ) -> NDArray[np.int64]:
-    """The densest clusters of exactly ``size`` observations, one after the other.
+    """Find the densest clusters of exactly ``size`` observations, one after the other.
 
-    Every free observation and its ``size`` − 1 nearest free observations are a candidate, as dense
-    as the mean (Euclidean) distance from the one to the others is small.  The densest candidate
-    becomes a cluster and its members are no longer free.  What is left over is noise: a partial
-    clustering keeps to the dense regions and is the purer for it.
+    Every free observation and its ``size`` − 1 nearest free observations form a candidate.  Its
+    density is measured by the mean Euclidean distance from that observation to the others.  The
+    densest candidate becomes a cluster, and its members are no longer free.  The remaining
+    observations are noise: a partial clustering of the dense regions is purer than a full one.
 
     Parameters
     ----------
@@ -47,21 +47,21 @@ def greedy_dense(
     n_clusters : int
         How many clusters to find.
     size : int
-        Members of each, at least 2.
+        Members of each cluster, at least 2.
     device : str or torch.device
-        Where matrix products are computed.  The result does not depend on it.
+        Where matrix products are computed; the result does not depend on it.
 
     Returns
     -------
     ndarray of shape (n,)
-        Clusters 0, 1, … in the order found, densest first; −1 for the rest.  Ties go to the
-        observation that comes first.
+        Clusters 0, 1, … in the order in which they were found, densest first; −1 for noise.  Ties
+        go to the observation that comes first.
 
     Notes
     -----
-    Costs about one product R Rᵀ, 2n²d operations, and holds one float64 copy of R and blocks of
-    64 or 128 MiB, never an (n, n) array.  Where clusters are tighter than a hundredth of the
-    whole, single precision cannot rank them and the work is three times that.
+    The cost is about one product R Rᵀ (2n²d operations).  Memory holds one float64 copy of R and
+    blocks of 64 or 128 MiB, never an (n, n) array.  Clusters tighter than a hundredth of the whole
+    extent cannot be ranked in single precision; then the cost is three times higher.
 
     Examples
     --------
@@ -201,12 +201,12 @@ def _checked_points(R: ArrayLike) -> NDArray[Any]:
 def _check_counts(n: int, n_clusters: int, size: int) -> None:
     if size < 2:
         raise InputError(
-            f"size is {size}, but density needs a neighbour; pass a size of at least 2."
+            f"size must be at least 2, got {size}; density is measured between neighbours."
         )
     if n_clusters < 1:
-        raise InputError(f"n_clusters is {n_clusters}; ask for at least one cluster.")
+        raise InputError(f"n_clusters must be at least 1, got {n_clusters}.")
     if n_clusters * size > n:
         raise InputError(
-            f"{n_clusters} clusters of {size} need {n_clusters * size} observations and R has {n}; "
-            f"ask for at most {n // size} clusters of this size or for smaller ones."
+            f"n_clusters={n_clusters} clusters of size={size} need {n_clusters * size} "
+            f"observations, but R has {n}; pass at most n_clusters={n // size} or a smaller size."
         )

@@ -24,7 +24,7 @@ from unsplit.networks.build import build_network
 from unsplit.networks.losses import LOSSES
 from unsplit.networks.registry import Augment, Backbone, recipe_for, wanted_kind
 from unsplit.networks.training.history import EpochRecord
-from unsplit.networks.training.loop import TrainConfig
+from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
 from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise.batch_effects import Subclusters, check_overlap, encode_batches
 from unsplit.pairwise.folds import crossfit_folds, holdout_fold
@@ -53,7 +53,7 @@ def pairwise_tvd(
     holdout: float | None = None,
     loss: str | None = None,
     blurred: bool = False,
-    epochs: int = TrainConfig.epochs,
+    epochs: int = MAX_EPOCHS,
     device: str | torch.device = "auto",
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: bool | Progress = False,
@@ -85,8 +85,8 @@ def pairwise_tvd(
         flips and changes of colour for photographs; jitter and dropout of points; shifts and
         noise in sequences; no change to vectors.
     training : TrainConfig, optional
-        All settings of training; None chooses those that suit the backbone.
-        :func:`unsplit.select` finds good ones for your data.
+        How to train: learning rate, batch size and so on.  None uses what suits the backbone;
+        :func:`unsplit.select` can choose for you.
     cv : int
         Number of folds for cross-fitting.  Each observation is scored by a network that was not
         trained on it.
@@ -102,8 +102,8 @@ def pairwise_tvd(
         placed; pass the result as ``blurred`` to :func:`unsplit.merge`.  Do not use it for the
         distances themselves: they come out too small where clusters have fine structure.
     epochs : int
-        Largest number of epochs.  Training ends earlier if the mean held-out accuracy stops
-        improving.
+        The most epochs, set only here; training ends earlier when the mean held-out accuracy
+        stops improving.
     device : str or torch.device
         "auto" uses CUDA if available, else MPS, else the CPU.
     random_state : int, Generator, RandomState or None
@@ -138,7 +138,7 @@ class Settings:
     holdout: float | None = None
     loss: str | None = None
     blurred: bool = False
-    epochs: int = TrainConfig.epochs
+    epochs: int = MAX_EPOCHS
     device: str | torch.device = "auto"
     augment: Augment = "auto"
     training: TrainConfig | None = None
@@ -156,8 +156,11 @@ class Settings:
             raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}.")
         if not isinstance(epochs, (int, np.integer)) or epochs < 1:
             raise InputError(f"epochs must be a whole number of at least 1, got {epochs!r}.")
-        if self.training is not None:
-            _check_training(self.training, epochs)
+        if self.training is not None and not isinstance(self.training, TrainConfig):
+            raise InputError(
+                f"training must be an unsplit.TrainConfig or None, got {self.training!r}; the "
+                "number of epochs is set by epochs."
+            )
 
     @property
     def loss_name(self) -> str:
@@ -165,8 +168,8 @@ class Settings:
         return self.loss or ("pairwise" if self.blurred else "softmax")
 
     def config(self, usual: TrainConfig) -> TrainConfig:
-        """The settings of training, given those that suit the backbone."""
-        config = replace(self.training or usual, epochs=self.epochs)
+        """How to train a network that is usually trained so."""
+        config = self.training or usual
         if not self.blurred:
             return config
         # Here the shape of the scores matters, not only their sign.  Strong weight decay would
@@ -213,7 +216,9 @@ def fit(
             )
             for fold in folds
         ]
-        scores, history = heldout_scores(networks, rows, clusters, folds, config, rng, tell, names)
+        scores, history = heldout_scores(
+            networks, rows, clusters, folds, config, rng, tell, names, settings.epochs
+        )
     result = summarize(scores, subclusters, history, encoded)
     return Fitted(rows, clusters, folds, networks, names, subclusters, result, config, recipe.name)
 
@@ -264,15 +269,6 @@ def canonical_order(keys: np.typing.NDArray[np.uint64], clusters: Index) -> tupl
     renamed = np.full(len(clusters), -1, np.int64)
     renamed[used] = number[clusters[used]]
     return order[np.argsort(renamed[order], kind="stable")], renamed
-
-
-def _check_training(training: TrainConfig, epochs: int) -> None:
-    if not isinstance(training, TrainConfig):
-        raise InputError(f"training must be an unsplit.TrainConfig or None, got {training!r}.")
-    if training.epochs not in (epochs, TrainConfig.epochs):
-        raise InputError(
-            f"epochs is {epochs} but training.epochs is {training.epochs}; set epochs only."
-        )
 
 
 def _check_sizes(

@@ -15,7 +15,7 @@ from unsplit.devices import device_for_sums
 from unsplit.networks.build import with_merged_outputs
 from unsplit.networks.training.group import Group, Network, refuse_gaps
 from unsplit.networks.training.history import EpochRecord, History
-from unsplit.networks.training.loop import TrainConfig, train
+from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, train
 from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.batch_effects import Subclusters, comparable_pairs
@@ -96,11 +96,17 @@ class Fitted:
         rng = generator_of(random_state)
         subclusters, cell_of = self.subclusters.joined(groups)
         merged, sizes = cell_of[self.names], self.subclusters.sizes[self.names]
-        config = replace(self.config, epochs=WARM_EPOCHS, patience=WARM_EPOCHS // 2)
+        config = replace(self.config, patience=WARM_EPOCHS // 2)
         with private_randomness(int(rng.integers(2**63)), self.rows.device):
             networks = [with_merged_outputs(net, merged, sizes) for net in self.networks]
             scores, history = heldout_scores(
-                networks, self.rows, subclusters.of_rows, self.folds, config, rng
+                networks,
+                self.rows,
+                subclusters.of_rows,
+                self.folds,
+                config,
+                rng,
+                epochs=WARM_EPOCHS,
             )
         clusters = np.where(subclusters.of_rows < 0, -1, subclusters.cluster[subclusters.of_rows])
         labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
@@ -168,13 +174,14 @@ def heldout_scores(
     rng: np.random.Generator,
     on_epoch: Progress | None = None,
     names: Index | None = None,
+    epochs: int = MAX_EPOCHS,
 ) -> tuple[HeldoutScores, History]:
     """Train one network per fold and use it to score the ``test`` rows of its fold.
 
     In the scores, output c of the networks is cluster ``names[c]``; by default, cluster c.
     """
     on_device = torch.from_numpy(clusters).to(next(networks[0].parameters()).device)
-    history = train(networks, rows, on_device, folds, config, rng, on_epoch)
+    history = train(networks, rows, on_device, folds, config, rng, on_epoch, epochs)
     names = np.arange(networks[0].head.n_clusters) if names is None else names
     return scores_of(networks, rows, clusters, [fold.test for fold in folds], names), history
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
+from unsplit.data.frames import data_frame
 from unsplit.data.saving import load_arrays, save_arrays
 from unsplit.errors import InputError
 from unsplit.networks.training.history import History
@@ -274,18 +275,8 @@ class PairwiseTVD:
         return {"n_a": met[i, j], "n_b": met[j, i], "n_batches": self.n_batches[i, j]}
 
     def to_frame(self, level: float = 0.95) -> Any:
-        """Return :meth:`table` as a pandas DataFrame.
-
-        Parameters
-        ----------
-        level : float
-            Level of the confidence intervals.
-        """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise ImportError("to_frame needs pandas: pip install unsplit[tables]") from None
-        return pd.DataFrame(self.table(level))
+        """:meth:`table` as a pandas DataFrame."""
+        return data_frame(self.table(level), "PairwiseTVD.to_frame", "PairwiseTVD.table")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one .npz file, without pickle; an existing file is replaced.

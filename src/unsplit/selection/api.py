@@ -1,8 +1,8 @@
 """Which network tells most pairs of clusters apart?
 
-A(D), the mean accuracy over all pairs on observations held out, needs no labels but those of the
+A(D), the mean held-out accuracy over all pairs of clusters, needs only the labels of the
 over-clustering, so it can choose between networks where no ground truth is known.  With batches,
-A compares clusters within each, so that a network gains nothing by recognising the batch.
+A compares clusters within each batch, so a network gains nothing by recognising the batch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,30 +15,41 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
+from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
 from unsplit.networks.training.history import EpochRecord
-from unsplit.networks.training.loop import TrainConfig
+from unsplit.networks.training.loop import MAX_EPOCHS
 from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise.api import Settings, canonical_order, kind_for, subclusters_of
 from unsplit.pairwise.batch_effects import Subclusters
 from unsplit.pairwise.folds import holdout_fold
 from unsplit.randomness import generator_of
-from unsplit.selection.candidates import Candidate, Candidates, named, word
+from unsplit.selection.candidates import Candidate, Candidates, named, usual_candidates, word
 from unsplit.selection.halving import Problem, Run, Tell, Trial, halve
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Selection:
-    """The candidate with the highest A, and what became of the others.
+    """The candidate with the highest A, and the results of all others.
 
     Parameters
     ----------
     trials : tuple of Trial
-        Best first; those that could not be trained last.
+        Best first; candidates that could not be trained come last.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [4, 0]], 30)
+    >>> selection = unsplit.select(X, labels, ["mlp", "single-layer"], epochs=2, random_state=0)
+    >>> sorted(trial.name for trial in selection.trials)
+    ['mlp', 'single-layer']
+    >>> sorted(selection.settings)
+    ['augment', 'backbone', 'training']
     """
 
     trials: tuple[Trial, ...]
@@ -55,12 +66,28 @@ class Selection:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The best candidate in the words of :func:`unsplit.pairwise_tvd`."""
+        """The best candidate as keyword arguments of :func:`unsplit.pairwise_tvd`.
+
+        :class:`unsplit.ClusterMerger` takes the same arguments.  ``epochs`` is not among them.
+        """
         training = self.trials[0].training if self.best.varied else None
         return {"backbone": self.best.backbone, "augment": self.best.augment, "training": training}
 
     def table(self) -> dict[str, NDArray[Any]]:
-        """One row per candidate by column, best first; ready for a data frame or a file."""
+        """One row per candidate, best first, as a dictionary of columns.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Ready for a data frame or a file; :meth:`to_frame` makes a pandas DataFrame.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [4, 0]], 30)
+        >>> unsplit.select(X, labels, ["mlp"], epochs=2, random_state=0).table()["backbone"]
+        array(['mlp'], dtype='<U3')
+        """
 
         def column(*path: str) -> NDArray[Any]:
             return np.array([_at(trial, path) for trial in self.trials])
@@ -79,6 +106,23 @@ class Selection:
             "why": column("why"),
         }
 
+    def to_frame(self) -> Any:
+        """:meth:`table` as a pandas DataFrame.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [4, 0]], 30)
+        >>> frame = unsplit.select(X, labels, ["mlp"], epochs=2, random_state=0).to_frame()
+        >>> frame["candidate"].tolist()
+        ['mlp']
+        """
+        return data_frame(self.table(), "Selection.to_frame", "Selection.table")
+
     def __repr__(self) -> str:
         lines = [f"Selection: {self.name}, the best of {len(self.trials)}"]
         for t in self.trials:
@@ -88,7 +132,7 @@ class Selection:
 
 
 def _at(trial: Trial, path: Sequence[str]) -> Any:
-    """An attribute of an attribute; NaN where there is none."""
+    """An attribute of an attribute; NaN if there is none."""
     found: Any = trial
     for name in path:
         found = getattr(found, name, np.nan)
@@ -96,48 +140,52 @@ def _at(trial: Trial, path: Sequence[str]) -> Any:
 
 
 def select(
-    candidates: Candidates,
     X: Any,
     labels: ArrayLike,
+    candidates: Candidates | None = None,
     *,
     batch: ArrayLike | None = None,
     holdout: float = 0.2,
     loss: str | None = None,
-    epochs: int = TrainConfig.epochs,
+    epochs: int = MAX_EPOCHS,
     device: str | torch.device = "auto",
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: bool | Tell = False,
 ) -> Selection:
-    """Choose a network, its augmentation and its training by A(D): no ground truth is seen.
+    """Choose the network, its augmentation and its training settings without ground truth.
 
-    All candidates train for a few epochs, the better half goes on until it has had twice as many,
-    and so on; the last two train until A stops improving.
+    Candidates are compared by A(D), the mean held-out accuracy over all pairs of clusters.  All of
+    them train for a few epochs.  The better half continues for twice as many epochs, and so on.
+    The last two train until A stops improving.
 
     Parameters
     ----------
-    candidates : mapping from names, or sequence
-        Of :class:`Candidate`, or of backbones alone: a name, a module, or a function that makes
-        one.  Those in a sequence are named by what they are.
     X, labels
-        As for :func:`unsplit.pairwise_tvd`.  A candidate that X does not suit is listed with the
-        reason, and the others go on.
+        Observations and their over-clustering, as for :func:`unsplit.pairwise_tvd`.
+    candidates : mapping from names, or sequence, optional
+        Each is a :class:`Candidate` or a backbone: a name, a module, or a function that makes one.
+        In a sequence, candidates are named after their settings.  By default, the network that
+        suits X is tried with three learning rates and without augmentation, and compared with the
+        paper's "single-layer".  A candidate that does not suit X is listed with the reason, and
+        the others continue.
     batch : array-like of shape (n,), optional
-        As for :func:`unsplit.pairwise_tvd`, whose A this is: clusters are compared within each
-        batch, and a network gains nothing by recognising the batch.  Give it here if you give it
-        there.
+        As for :func:`unsplit.pairwise_tvd`: clusters are compared within each batch, so a network
+        gains nothing by recognising the batch.  Pass it here if you pass it there.
     holdout : float
-        Share of every cluster, and of each of its batches, that A is measured on, the same
-        observations for all candidates.
-        The A of the best is a little too good, as it is the best of many; an estimate made
-        with :attr:`Selection.settings` holds out anew.
-    loss, epochs, device
-        As for :func:`unsplit.pairwise_tvd`; ``epochs`` are the most for each candidate.
+        Share of every cluster (and of each of its batches) on which A is measured.  All candidates
+        are measured on the same observations.  The A of the best candidate is slightly too high,
+        because it is the best of several; an estimate made with :attr:`Selection.settings` holds
+        out new observations.
+    loss, device
+        As for :func:`unsplit.pairwise_tvd`.
+    epochs : int
+        The most epochs for each candidate.
     random_state : int, Generator, RandomState or None
-        The same seed gives the same choice, whatever the order of candidates and rows and the
-        names of clusters and batches.
+        The same seed gives the same choice, whatever the order of the candidates and the rows, and
+        whatever the names of the clusters and batches.
     progress : bool or callable
-        Show a bar, or call this with a candidate's name and an :class:`EpochRecord` after every
-        epoch.
+        True shows a progress bar.  A callable receives the candidate's name and an
+        :class:`EpochRecord` after every epoch.
 
     Returns
     -------
@@ -147,19 +195,21 @@ def select(
     --------
     >>> import unsplit
     >>> X, labels = unsplit.datasets.scaled_gaussians([1.0, 9.0], 50)
-    >>> line = torch.nn.Identity()  # leaves scores linear, and no line separates these
-    >>> selection = select({"line": line, "mlp": "mlp"}, X, labels, epochs=3, random_state=0)
+    >>> linear = torch.nn.Identity()  # only linear boundaries, which do not separate these clusters
+    >>> candidates = {"linear": linear, "mlp": "mlp"}
+    >>> selection = unsplit.select(X, labels, candidates, epochs=3, random_state=0)
     >>> selection.name
     'mlp'
     >>> result = unsplit.pairwise_tvd(X, labels, **selection.settings, epochs=3, random_state=0)
     """
     settings = Settings(holdout=holdout, loss=loss, epochs=epochs, device=device)
-    runs = [Run(name, candidate) for name, candidate in named(candidates)]
+    tried = usual_candidates() if candidates is None else candidates
+    runs = [Run(name, candidate) for name, candidate in named(tried)]
     rows_of = _rows(runs, X, choose_device(device))
     if not rows_of:
         raise _none_left(runs)
     rng = generator_of(random_state)
-    # Any of the kinds would do to split, as long as it is the same in any order of candidates.
+    # Any kind of data can be split, but the choice must not depend on the order of candidates.
     any_rows = min(rows_of.values(), key=lambda rows: rows.kind)
     subclusters, fold = _split(any_rows, labels, batch, holdout, rng)
     problem = Problem(subclusters, fold, settings.loss_name, epochs, int(rng.integers(2**62)))
@@ -176,11 +226,11 @@ def select(
 
 
 def _rows(runs: Sequence[Run], X: Any, device: torch.device) -> dict[Run, Rows]:
-    """What each candidate sees of X, made once for each kind of data; some may not suit."""
+    """X as each candidate needs it, read once for each kind of data; unsuited candidates fail."""
     made: dict[str | None, Rows] = {}
     found: dict[Run, Rows] = {}
     wanted = {run: kind_for(X, run.candidate.backbone) for run in runs}
-    # What X is by itself comes first, as others may well ask for the same.
+    # The kind that X has by itself comes first, because other candidates often need the same.
     for run in sorted(runs, key=lambda run: wanted[run] is not None):
         with run.at_its_own_risk():
             kind = wanted[run]
@@ -198,7 +248,7 @@ def _split(
     holdout: float,
     rng: np.random.Generator,
 ) -> tuple[Subclusters, Fold]:
-    """What to tell apart, numbered by content, and one share of each that is watched."""
+    """The clusters numbered by content, and the share of each that is held out."""
     encoded = encode_labels(labels, len(rows))
     subclusters = subclusters_of(encoded, batch, rows, "A leaves them out")
     number = np.empty(len(encoded.cluster_ids), np.int64)
@@ -209,8 +259,8 @@ def _split(
     parts = holdout_fold(subclusters.of_rows[order], holdout, rng)
     if not len(parts.test):
         raise InputError(
-            "every cluster has one observation, so none can be held out to compare candidates; "
-            "check that labels are clusters and not row ids."
+            "labels puts every observation into a cluster of its own, so nothing can be held out "
+            "to compare candidates; check that labels are clusters and not row ids."
         )
     train, watch = order[np.concatenate([parts.train, parts.watch])], order[parts.test]
     return subclusters, Fold(train, watch, watch)

@@ -1,4 +1,4 @@
-"""What can be chosen from."""
+"""The candidates of :func:`unsplit.select`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,16 @@ from unsplit.networks.training.loop import TrainConfig
 
 @dataclass(frozen=True)
 class Candidate:
-    """A network and how to train it; None is what suits the backbone.
+    """A network and how to train it, to be compared with others by :func:`unsplit.select`.
 
     Parameters
     ----------
     backbone, augment
         As for :func:`unsplit.pairwise_tvd`.
     learning_rate, weight_decay : float, optional
+        None uses what suits the backbone.
     batch_size : int, optional
+        None uses what suits the backbone.
 
     Examples
     --------
@@ -46,12 +48,12 @@ class Candidate:
 
     @property
     def varied(self) -> dict[str, Any]:
-        """What of the training is not left to the backbone."""
+        """The training settings that were given, by name."""
         names = ("learning_rate", "weight_decay", "batch_size")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def training(self, usual: TrainConfig) -> TrainConfig:
-        """How to train a network that is usually trained so."""
+        """The training settings: those given, and the usual ones of the backbone."""
         return replace(usual, **self.varied)
 
     def __str__(self) -> str:
@@ -64,8 +66,36 @@ class Candidate:
 Candidates = Mapping[str, Candidate | Backbone] | Sequence[Candidate | Backbone]
 
 
+def usual_candidates(backbone: str = "auto") -> list[Candidate]:
+    """What to try when nobody says: the backbone as it is, slower, faster and without augmentation.
+
+    The paper's simple network is the last one.
+
+    Parameters
+    ----------
+    backbone : str
+        As for :func:`unsplit.pairwise_tvd`.
+
+    Returns
+    -------
+    list of Candidate
+
+    Examples
+    --------
+    >>> [str(candidate) for candidate in usual_candidates("resnet18")][:2]
+    ['resnet18', 'resnet18, learning_rate 0.0003']
+    """
+    return [
+        Candidate(backbone),
+        Candidate(backbone, learning_rate=3e-4),
+        Candidate(backbone, learning_rate=3e-3),
+        Candidate(backbone, augment=False),
+        Candidate("single-layer"),
+    ]
+
+
 def named(candidates: Candidates) -> list[tuple[str, Candidate]]:
-    """Names and candidates; those in a sequence are named by what they are.
+    """Names and candidates; in a sequence, candidates are named after their settings.
 
     Examples
     --------
@@ -78,8 +108,8 @@ def named(candidates: Candidates) -> list[tuple[str, Candidate]]:
         found = [(str(one), one) for one in map(_candidate, candidates)]
     else:
         raise InputError(
-            f"candidates must be a mapping or a list, got {word(candidates)!r}; put a single one "
-            "into a list."
+            f"candidates must be a mapping or a list, got {word(candidates)!r}; put a single "
+            "candidate into a list."
         )
     if not found:
         raise InputError('candidates is empty; pass at least one, for example ["auto"].')
@@ -96,7 +126,7 @@ def _candidate(entry: Candidate | Backbone) -> Candidate:
 
 
 def word(choice: Any) -> str:
-    """A backbone or an augmentation in a word.
+    """A short name for a backbone or an augmentation.
 
     Examples
     --------

@@ -1,18 +1,18 @@
-"""Successive halving: train all briefly, go on with the better half, and again.
+"""Successive halving: train all candidates briefly, continue with the better half, and repeat.
 
-**What the budget is.**  Epochs, the same for all in a round, not seconds: a large network is not
-dropped for being slow, and who minds finds the seconds in the table.  Training goes on from where
-it was, so nothing is paid twice.
+**The budget** is a number of epochs, the same for all candidates of a round, and not seconds: a
+large network is not dropped for being slow.  The table lists the seconds for those who care.
+Training continues from the weights of the last round, so no epoch is computed twice.
 
-**What protects slow starters.**  The first round has at least 4 epochs and 100 steps, half go on
-each time, and the last two train until A stops improving.
+**Slow starters are protected:** the first round has at least 4 epochs and 100 steps, half of the
+candidates continue each time, and the last two train until A stops improving.
 """
 
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -42,25 +42,35 @@ Tell = Callable[[str, EpochRecord], None]
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of a candidate.
+    """The result of one candidate.
 
     Parameters
     ----------
     name : str
+        The candidate's name.
     candidate : Candidate
+        Its settings.
     backbone : str
-        The network's name, also where "auto" chose it.
+        The network's name, also if "auto" chose it.
     training : TrainConfig or None
-        How it was trained; None if it did not come to that.
+        How it was trained; None if training never started.
     epochs, seconds : int and float
-        How long.
+        How long it was trained.
     mean_accuracy : float
-        Its best A on the observations held out, within batches if there are any; NaN if it could
+        Its best A on the held-out observations, within batches if there are any; NaN if it could
         not be trained.
     round : int
-        The last round it was in, from 1; 0 if none.
+        The last round it took part in, from 1; 0 if none.
     why : str
         Why it is the best, was dropped, or could not be trained.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [4, 0]], 30)
+    >>> trial = unsplit.select(X, labels, ["mlp"], epochs=2, random_state=0).trials[0]
+    >>> trial.name, trial.epochs
+    ('mlp', 2)
     """
 
     name: str
@@ -76,7 +86,7 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What all candidates are given: what to tell apart, who is held out, loss and seed."""
+    """What all candidates share: clusters, held-out observations, loss, epochs and seed."""
 
     subclusters: Subclusters
     fold: Fold
@@ -85,14 +95,14 @@ class Problem:
     seed: int
 
     def measure(self, rows: Rows) -> Measure | None:
-        """What A is: with batches, as in an estimate, the accuracy over pairs within batches."""
+        """How A is measured: with batches, over pairs of clusters within batches."""
         if self.subclusters.n_batches == 1:
             return None
         return partial(accuracy_within_batches, rows=rows, subclusters=self.subclusters)
 
 
 class Run:
-    """A candidate on its way through the rounds."""
+    """A candidate and the state of its training."""
 
     def __init__(self, name: str, candidate: Candidate) -> None:
         self.name, self.candidate = name, candidate
@@ -105,7 +115,7 @@ class Run:
 
     @contextmanager
     def at_its_own_risk(self) -> Iterator[None]:
-        """Where it does not fit, this candidate fails and the others go on."""
+        """If this candidate cannot be trained it is marked as failed, and the others continue."""
         try:
             yield
         except (InputError, torch.cuda.OutOfMemoryError) as error:
@@ -121,22 +131,23 @@ class Run:
         with private_randomness(self.seed, rows.device):
             network = build_network(rows, fold, recipe, k, problem.loss, augment=augment)
         self.n_parameters = sum(p.numel() for p in network.parameters())
-        config = replace(self.config, epochs=problem.epochs)
         on_device, rng = (
             torch.from_numpy(clusters).to(rows.device),
             np.random.default_rng(self.seed),
         )
         measure = problem.measure(rows)
-        self._training = Training([network], rows, on_device, [fold], config, rng, measure)
+        self._training = Training(
+            [network], rows, on_device, [fold], self.config, rng, measure, problem.epochs
+        )
 
     @property
     def training(self) -> Training:
-        """The training of a candidate that is still in it."""
+        """The training of a candidate that has not been dropped."""
         assert self._training is not None
         return self._training
 
     def advance(self, epochs: int, tell: Tell) -> None:
-        """Train until there were this many epochs, or training ends by itself."""
+        """Train up to this many epochs, or until A stops improving."""
         training = self.training
         while self.epochs < epochs and not training.finished:
             # A seed for every epoch: what others do in between changes nothing.
@@ -147,15 +158,15 @@ class Run:
             tell(self.name, record)
 
     def drop(self, why: str) -> None:
-        """Let go of the network."""
+        """Stop training this candidate and free its network."""
         self.why, self._training = why, None
 
     def rank(self) -> tuple[Any, ...]:
-        """Best first; of equals the smaller network."""
+        """Sort key: best first; of equally good candidates the smaller network first."""
         return self.failed, -self.round, -self.accuracy, self.n_parameters, self.name
 
     def trial(self) -> Trial:
-        """What became of it."""
+        """The result of this candidate."""
         return Trial(
             name=self.name,
             candidate=self.candidate,
@@ -170,7 +181,7 @@ class Run:
 
 
 def halve(runs: Sequence[Run], tell: Tell) -> None:
-    """Train prepared candidates in rounds until the last have ended by themselves."""
+    """Train prepared candidates in rounds until the training of the last ones has ended."""
     alive = _advanced(runs, 1, 1, tell)
     fewest = min((run.training.steps for run in alive), default=LEAST_STEPS)
     budget = max(LEAST_EPOCHS, -(-LEAST_STEPS // fewest))
@@ -188,7 +199,7 @@ def halve(runs: Sequence[Run], tell: Tell) -> None:
 
 
 def _advanced(runs: Sequence[Run], turn: int, epochs: int, tell: Tell) -> list[Run]:
-    """Those that have come through, best first."""
+    """Train all candidates up to this many epochs; those that did not fail, best first."""
     for run in runs:
         run.round = turn
         with run.at_its_own_risk():

@@ -12,7 +12,7 @@ from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
 from unsplit.devices import BLOCK_ELEMENTS, mixed_precision
 from unsplit.errors import InputError
-from unsplit.networks.heads import PairMatrixHead, ScoreHead
+from unsplit.networks.heads import ScoreHead
 from unsplit.networks.training.sampling import Fold
 
 
@@ -22,9 +22,7 @@ class Network(nn.Module):
     ``most_at_once`` is the largest number of observations to pass at a time.
     """
 
-    def __init__(
-        self, backbone: nn.Module, head: ScoreHead | PairMatrixHead, most_at_once: int = 4096
-    ) -> None:
+    def __init__(self, backbone: nn.Module, head: ScoreHead, most_at_once: int = 4096) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head

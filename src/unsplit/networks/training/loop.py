@@ -31,15 +31,19 @@ from unsplit.networks.training.stacked import Stacked, can_be_stacked
 # A smaller rise of A than this does not count as an improvement.
 TOLERANCE = 1e-4
 
+# The most passes over the training data; A usually stops training much earlier.
+MAX_EPOCHS = 200
+
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Settings of training.  The defaults are good for most data.
+    """How to train.  The defaults suit most data.
+
+    The largest number of epochs is not part of it: pass ``epochs`` to
+    :func:`unsplit.pairwise_tvd`, :func:`unsplit.select` or :class:`unsplit.ClusterMerger`.
 
     Parameters
     ----------
-    epochs : int
-        Largest number of passes over the training data; training usually stops much earlier.
     patience : int
         Training ends after this many epochs without improvement of the mean accuracy A.
     learning_rate, weight_decay : float
@@ -55,16 +59,16 @@ class TrainConfig:
         scores of all folds have the same scale.  Otherwise each fold keeps its own epoch, chosen
         by the other folds.
     batch_folds : bool or None
-        Train the folds as one stacked network.  None does so if the network is small and can be
-        stacked.
+        Train the folds as one stacked network.  None: where the network allows it and is small.
 
     Examples
     --------
-    >>> TrainConfig(epochs=20, learning_rate=0.01).patience
-    6
+    >>> import unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [4, 0]], 50)
+    >>> slower = unsplit.TrainConfig(learning_rate=3e-4)
+    >>> result = unsplit.pairwise_tvd(X, labels, training=slower, epochs=5, random_state=0)
     """
 
-    epochs: int = 200
     patience: int = 6
     learning_rate: float = 1e-3
     weight_decay: float = 4.0
@@ -75,7 +79,7 @@ class TrainConfig:
     batch_folds: bool | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("patience", 1), ("batch_size", 1), ("least_steps", 0)):
+        for name, least in (("patience", 1), ("batch_size", 1), ("least_steps", 0)):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or value < least:
                 raise InputError(
@@ -135,12 +139,13 @@ def train(
     config: TrainConfig,
     rng: np.random.Generator,
     on_epoch: Callable[[EpochRecord], None] | None = None,
+    epochs: int = MAX_EPOCHS,
 ) -> History:
     """Train one network per fold in place, on the ``train`` rows of the fold.
 
     Parameters are those of :class:`Training`; ``on_epoch`` is called after every epoch.
     """
-    training = Training(networks, rows, clusters, folds, config, rng)
+    training = Training(networks, rows, clusters, folds, config, rng, epochs=epochs)
     while not training.finished:
         record = training.epoch()
         if on_epoch is not None:
@@ -163,7 +168,9 @@ class Training:
     rng : numpy.random.Generator
         Draws the batches.
     measure : callable, optional
-        Computes A for each network of a group; by default over all pairs of clusters.
+        A of each network of a group; by default over all pairs of clusters.
+    epochs : int
+        The most epochs.
     """
 
     def __init__(
@@ -175,10 +182,12 @@ class Training:
         config: TrainConfig,
         rng: np.random.Generator,
         measure: Measure | None = None,
+        epochs: int = MAX_EPOCHS,
     ) -> None:
         self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
         self.groups = _groups(networks, folds, rows, config)
         self.stopping = Stopping(len(folds), config.patience, _judge(folds, config))
+        self.max_epochs = epochs
         self.records: list[EpochRecord] = []
         self.seconds = 0.0
         self._cluster_of = clusters.cpu().numpy()
@@ -186,8 +195,8 @@ class Training:
 
     @property
     def finished(self) -> bool:
-        """Whether A has stopped improving, or the largest number of epochs is reached."""
-        return self.stopping.finished or len(self.records) >= self.config.epochs
+        """Whether A has stopped improving or there were as many epochs as there may be."""
+        return self.stopping.finished or len(self.records) >= self.max_epochs
 
     @property
     def steps(self) -> int:

@@ -2,30 +2,30 @@
 
 **The bound.**  W1(P, Q) is the largest E_P f − E_Q f over 1-Lipschitz functions f.  Let φ be a map
 that never lengthens a distance, and m_i the mean of φ over cluster i.  For every unit vector u the
-function u·φ is 1-Lipschitz; the best u for a pair points from m_j to m_i, and gives |m_i − m_j|.
-Outputs z_i = w_i·φ could not do better, as (w_i − w_j)/|w_i − w_j| is but another u: cluster means
-are the best heads for all pairs at once, and nothing but φ has to be learned.
+function u·φ is 1-Lipschitz.  The best u for a pair points from m_j to m_i and gives |m_i − m_j|.
+Trained outputs z_i = w_i·φ could not do better, because (w_i − w_j)/|w_i − w_j| is just another u.
+So the cluster means are the best heads for all pairs at once, and only φ has to be learned.
 
 **Many maps.**  One φ cannot serve many pairs.  At any x, the gradients of all u·φ come from one
 contraction: in one dimension two of them can be 1 only for the same u, and the best φ for several
-clusters tends to be an isometry, which gives no more than the distance of means.  Maps that need
-not be contractions *together* can: W1(i, j) ≥ max_b |m_i^b − m_j^b|.  The network has some dozens
-of small ones (:class:`LipschitzMaps`), each kind of them trained for the mean over pairs of this
-maximum, and the identity beside them.  All pairs share all maps.
+clusters tends to be an isometry, which gives only the distance of the means.  Several maps that
+are contractions one by one can do more: W1(i, j) ≥ max_b |m_i^b − m_j^b|.  The network has some
+dozens of small maps (:class:`LipschitzMaps`).  Each kind of map is trained to raise the mean over
+pairs of this maximum; the identity is added without training.  All pairs share all maps.
 
-**Training.**  With the directions u_ij held, the sum over pairs is linear in φ(x): members of
-cluster i are pushed along Σ_j u_ij.  It touches the true goal from below, so batches have unbiased
-gradients; k² is met between cluster means only.
+**Training.**  With the directions u_ij fixed, the sum over pairs is linear in φ(x): members of
+cluster i are pushed along Σ_j u_ij.  This linear function touches the true goal from below, so
+minibatches have unbiased gradients, and only the cluster means are compared k² times.
 
-**Honesty.**  Map and direction of a pair are chosen on training rows and valued on rows held out,
-so the expected value is at most W1, until it is cut off at zero.  (What trained maps lose on rows
-they have not seen, a number for each kind of them, is taken from other folds, and these were
-trained on the held-out rows.  With few clusters, where that might count, rows are set aside.)
+**Held-out values.**  The map and direction of a pair are chosen on training rows and evaluated on
+held-out rows, so the expected value is at most W1, before it is cut off at zero.  One number per
+kind of map comes from the other folds: how much trained maps lose on new rows.  Those folds were
+trained on the held-out rows; with few clusters, where this could matter, rows are set aside.
 
-X is centred and divided by one number, which is given back: the metric stays Euclidean.
+X is centred and divided by one number, and results are multiplied by it, so distances stay
+Euclidean and in the unit of X.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,49 +33,17 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
 from unsplit.data.rows.vectors import VectorRows, numeric_matrix
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
 from unsplit.pairwise.api import canonical_order
 from unsplit.pairwise.folds import crossfit_folds
-from unsplit.pairwise.wasserstein.cluster_means import Array
 from unsplit.pairwise.wasserstein.heldout import choose_maps, combine_folds, heldout_sums
 from unsplit.pairwise.wasserstein.maps import LipschitzMaps
+from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
 from unsplit.pairwise.wasserstein.training import train
 from unsplit.randomness import generator_of, private_randomness
-
-
-@dataclass(frozen=True, eq=False)
-class PairwiseWasserstein:
-    """Lower bounds on the 1-Wasserstein distance between all pairs of clusters.
-
-    Parameters
-    ----------
-    cluster_ids : ndarray of shape (k,)
-        The clusters' names as given, sorted.  All (k, k) arrays are in this order.
-    distance : ndarray of shape (k, k)
-        Bounds in the unit of X, cut off below zero; zero where nothing is known.
-    stderr : ndarray of shape (k, k)
-        Their standard errors; zero on the diagonal, infinite where nothing is known, because the
-        two clusters were never held out in the same fold.
-    n_heldout : ndarray of shape (k,)
-        Observations of each cluster that were held out and counted.
-    history : ndarray of shape (epochs + 1,)
-        Mean over pairs of what the trained maps attain on training rows, before each epoch and at
-        the end: more epochs are needed if it still rises.
-    """
-
-    cluster_ids: NDArray[Any]
-    distance: Array
-    stderr: Array
-    n_heldout: Index
-    history: Array
-
-    def __post_init__(self) -> None:
-        for array in vars(self).values():
-            array.flags.writeable = False
 
 
 def pairwise_wasserstein(
@@ -89,33 +57,36 @@ def pairwise_wasserstein(
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: bool = False,
 ) -> PairwiseWasserstein:
-    """Bound the 1-Wasserstein distance between all pairs of clusters from below with one network.
+    """Estimate lower bounds on the 1-Wasserstein distance between all pairs of clusters.
 
-    The ground distance is Euclidean, in the unit of X: features are not brought to one scale.
+    One network serves all pairs.  Distances are Euclidean and in the unit of X: features are not
+    standardised.
 
     Parameters
     ----------
     X : array-like or SciPy sparse matrix of shape (n, d)
         Vectors; a sparse matrix is made dense.
     labels : array-like of shape (n,)
-        Integers or strings; −1 and missing values mean noise, left out.
+        The clusters: integers or strings; −1 and missing values mean noise and are left out.
     cv : int
-        Folds of cross-fitting: every observation is valued by functions that did not see it.
+        Folds of cross-fitting: every observation is evaluated by functions that were trained
+        without it.
     epochs : int
-        Passes over the training rows, of at least ten steps.
+        Passes over the training rows, of at least ten steps each.
     n_maps : int
-        Maps of each kind that the pairs share.
+        Number of maps of each kind; all pairs share them.
     device : str or torch.device
-        "auto" takes CUDA, else MPS, else the CPU.
+        "auto" uses CUDA if it is available, else MPS, else the CPU.
     random_state : int, Generator, RandomState or None
         The same seed gives the same result, whatever the order of the rows and the names of the
-        clusters.  No global random state is touched.
+        clusters.  The global random state is not changed.
     progress : bool
-        Show a bar.
+        Show a progress bar.
 
     Returns
     -------
     PairwiseWasserstein
+        Distances and standard errors; can be saved, made a data frame, and merged.
 
     Examples
     --------
@@ -150,6 +121,7 @@ def pairwise_wasserstein(
     value, stderr = (scale * part[np.ix_(number, number)] for part in combine_folds(*sums))
     return PairwiseWasserstein(
         cluster_ids=encoded.cluster_ids,
+        sizes=np.bincount(encoded.clusters[encoded.clusters >= 0]),
         distance=np.maximum(value, 0.0),
         stderr=stderr,
         n_heldout=sums[2].sum(axis=0)[number],

@@ -1,4 +1,4 @@
-"""Means of clusters under many maps, and how far apart they are."""
+"""Means of clusters under many maps, and the distances between them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ class ClusterMeans:
     raw : ndarray of shape (M, k, d)
         Means of the observations themselves.
     mapped : ndarray of shape (M, 1 + B, k, h)
-        Means of what :class:`LipschitzMaps` gives; zeros for the identity.
+        Means of the outputs of :class:`LipschitzMaps`; zeros for the identity.
     counts : ndarray of shape (M, k)
-        Observations they are means of; where there are none, the means are zero.
+        Number of observations in each mean; without any, the mean is zero.
     signs : ndarray of shape (1 + B, h)
     keeps, kind : ndarray of shape (1 + B,)
-        How :class:`LipschitzMaps` makes distances of ``mapped`` and ``raw``, and which kind a map
-        is of.  The identity keeps everything, and is the only one of kind 0.
+        How :class:`LipschitzMaps` computes distances from ``mapped`` and ``raw``, and the kind of
+        each map.  The identity keeps everything, and is the only map of kind 0.
     """
 
     raw: Array
@@ -55,7 +55,7 @@ class ClusterMeans:
         raw = torch.zeros(n_models, k, x.shape[1], dtype=torch.double)
         mapped = torch.zeros(n_models, 1 + n_maps, k, h, dtype=torch.double)
         for at in torch.arange(len(x), device=x.device).split(ROWS_AT_ONCE):
-            # Products with indicators, because adding at indices is in no certain order on a GPU.
+            # Matrix products, because index_add is not deterministic on a GPU.
             here, place = torch.unique(clusters[at], return_inverse=True)
             is_member = place == torch.arange(len(here), device=x.device)[:, None]
             member = (is_member & used[:, None, at]).to(x)
@@ -92,7 +92,7 @@ class ClusterMeans:
         return np.sqrt(np.maximum(self.products(self, rows), 0.0))
 
     def parts(self) -> Iterator[slice]:
-        """Slices of the clusters that are small enough to look at all their pairs."""
+        """Slices of the clusters, small enough to hold all their pairs in memory."""
         n_models, n_maps, k, _ = self.mapped.shape
         step = max(1, ELEMENTS_AT_ONCE // (n_models * n_maps * k))
         return (slice(start, min(start + step, k)) for start in range(0, k, step))
@@ -106,7 +106,7 @@ def _products(a: Array, b: Array, rows: slice) -> Array:
 
 
 def row_masks(rows: Sequence[Index], x: Tensor) -> Tensor:
-    """For each of M sets of row indices which rows of x are in it, shape (M, n)."""
+    """Which rows of x are in each of M sets of row indices, shape (M, n)."""
     masks = torch.zeros(len(rows), len(x), dtype=torch.bool)
     for mask, index in zip(masks, rows, strict=True):
         mask[torch.from_numpy(index)] = True

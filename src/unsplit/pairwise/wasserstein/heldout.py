@@ -1,4 +1,4 @@
-"""What the functions of all pairs are worth on observations that did not make them."""
+"""Evaluate the functions of all pairs on held-out observations."""
 
 from collections.abc import Sequence
 
@@ -25,10 +25,10 @@ def choose_maps(
 ) -> Index:
     """Which map to use for each pair in each fold, shape (K, k, k); 0 is the identity.
 
-    ``means`` are those of training rows.  On these, trained maps look better than they are, wide
-    ones most.  So of each kind the best for a pair has to gain more on the identity than the best
-    of its kind lose, in the mean over pairs, on rows that they have not seen: those of the other
-    folds, or rows set aside.
+    ``means`` are those of training rows, on which trained maps look better than they are, wide
+    maps most of all.  So a map is used only if its gain over the identity on training rows is
+    larger than what the best maps of its kind lose, on average over pairs, on new rows: the rows of
+    the other folds, or rows that were set aside.
     """
     k, y = means.n_clusters, torch.from_numpy(clusters).to(x.device)
     watched = ClusterMeans.of(maps, x, y, row_masks([f.watch for f in folds], x), k)
@@ -37,7 +37,7 @@ def choose_maps(
     for kind in means.kinds():
         longest, gain, lost = _best_of_kind(kind, means, watched)
         gain -= judge(lost)[:, None, None]
-        better = gain > best_gain  # never, where nothing is known
+        better = gain > best_gain  # False where the loss is unknown (NaN)
         chosen[better], best_gain[better] = longest[better], gain[better]
     chosen = np.triu(chosen, 1)
     return chosen + chosen.swapaxes(1, 2)  # ties must not be broken differently for [j, i]
@@ -46,10 +46,10 @@ def choose_maps(
 def _best_of_kind(
     kind: Index, means: ClusterMeans, watched: ClusterMeans
 ) -> tuple[Index, Array, Array]:
-    """The map of a kind that drives each pair furthest apart, and what it gains on the identity.
+    """The map of a kind that moves each pair furthest apart, and its gain over the identity.
 
-    Both have shape (K, k, k).  Then how much of that gain is lost on the watched rows, in the mean
-    over pairs, (K,); NaN where no pair is watched.
+    Both have shape (K, k, k).  The third result, of shape (K,), is how much of that gain is lost on
+    the watched rows, on average over pairs; NaN where no pair is watched.
     """
     n_folds, k = len(means.raw), means.n_clusters
     best, gain = np.empty((n_folds, k, k), np.int64), np.empty((n_folds, k, k))
@@ -79,9 +79,10 @@ def heldout_sums(
 ) -> tuple[Array, Array, Index]:
     """Sums over held-out rows of the functions f_ij of all pairs.
 
-    At [i, j] are the sums over cluster i, of f_ij, shape (K, k, k), and of its square, over all
-    folds, (k, k).  Constants are such that f_ij is zero halfway between the training means, and
-    f_ji = −f_ij.  Then the counts of rows, (K, k).
+    Returns three arrays.  At [i, j] of the first, shape (K, k, k), is the sum of f_ij over the
+    held-out rows of cluster i in each fold; at [i, j] of the second, shape (k, k), the sum of its
+    square over all folds.  The third has the counts of rows, (K, k).  f_ij is zero halfway between
+    the training means, and f_ji = −f_ij.
     """
     k, fold_of = means.n_clusters, np.full(len(clusters), -1)
     for f, fold in enumerate(folds):
@@ -104,7 +105,7 @@ def heldout_sums(
 def _values(
     raw: Array, mapped: Array, means: ClusterMeans, choice: Index, at: tuple[int, int]
 ) -> Array:
-    """f_ij of some rows for all j, shape (n, k); ``at`` is the fold, whose model it is, and i."""
+    """f_ij of some rows for all j, shape (n, k); ``at`` is the fold, whose model is used, and i."""
     f, i = at
     mine, others = means.mapped[f, choice, i], means.mapped[f, choice, np.arange(len(choice))]
     along = means.keeps[choice, None] * (means.raw[f, i] - means.raw[f])

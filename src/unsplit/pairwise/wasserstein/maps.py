@@ -1,4 +1,4 @@
-"""Maps that never lengthen a distance, many of them side by side."""
+"""Many maps side by side, none of which lengthens a distance."""
 
 import math
 from itertools import pairwise
@@ -6,35 +6,35 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-# Coordinates that folding maps fold, narrow ones and wide ones (even), and layers of these.
+# Number of directions that narrow and wide folding maps fold (even numbers), and their layers.
 WIDTHS = 2, 16
 DEPTH = 4
 
-# How far Adam's usual step takes a matrix, in the Frobenius norm; and a bias or a coordinate of a
-# centre, in units of the data's.  With the betas below no step is longer than 2.35 times that, and
-# Newton's iteration converges from everywhere within 0.73.
+# Length of Adam's usual step: of a matrix, in the Frobenius norm; of a bias or a coordinate of a
+# centre, relative to the data's.  With the betas below no step is longer than 2.35 times that, and
+# Newton's iteration converges from every start within 0.73.
 MATRIX_STEP = 0.2
 SHIFT_STEP = 0.05
 
-# From singular values in 1 ± MATRIX_STEP, as many take them to 1 within single precision.
+# This many steps take singular values from 1 ± MATRIX_STEP to 1 within single precision.
 NEWTON_STEPS = 4
 
 
 class LipschitzMaps(nn.Module):
     """B maps of three kinds, none of which lengthens a distance, for each of M models.
 
-    The kinds are narrow and wide :class:`FoldingMaps`, and :class:`RadialMaps`.  What a map does to
-    the difference δ of two observations is known from δ itself and what :meth:`forward` gives:
+    The kinds are narrow and wide :class:`FoldingMaps`, and :class:`RadialMaps`.  How a map changes
+    the difference δ of two observations follows from δ itself and the output of :meth:`forward`:
 
         |map(x) − map(y)|² = keeps · |δ|² + Σ signs · (forward(x) − forward(y))².
 
     Parameters
     ----------
     n_models, n_maps : int
-        Models, one for each fold of cross-fitting say, and maps of each kind.
+        Number of models, such as one for each fold of cross-fitting, and of maps of each kind.
     n_features : int
-        Features of x.  Rows should have mean zero and E|x|² = 1: where to fold, and the centres,
-        are drawn to suit.
+        Features of x.  Rows should have mean zero and E|x|² = 1, because folds and centres are
+        drawn for such data.
 
     ``signs`` has shape (B, h), ``keeps`` and ``kind`` (numbers from 1 on) have shape (B,).
     """
@@ -59,22 +59,22 @@ class LipschitzMaps(nn.Module):
             self.register_buffer(name, values.repeat_interleave(n_maps, dim=0))
 
     def forward(self, x: Tensor) -> Tensor:
-        """For x (M, b, n_features) what the maps give, shape (M, B, b, h), short ones padded."""
+        """Outputs of the maps for x (M, b, n_features), shape (M, B, b, h), padded with zeros."""
         h = self.signs.shape[1]
         found = self.by_kind(x)
         return torch.cat([nn.functional.pad(f, (0, h - f.shape[-1])) for f in found], dim=1)
 
     def by_kind(self, x: Tensor) -> list[Tensor]:
-        """The same for each kind by itself, without padding."""
+        """The outputs for each kind of map, without padding."""
         return [maps(x) for maps in self.kinds]
 
     def split(self, values: Tensor) -> list[Tensor]:
-        """Values of all maps, like those of :meth:`forward`, by kind and without padding."""
+        """Split values of the shape of :meth:`forward` by kind of map, without padding."""
         parts = zip(values.chunk(len(self.kinds), dim=1), self.n_columns, strict=True)
         return [part[..., :n].clone() for part, n in parts]
 
     def optimizer(self) -> torch.optim.Adam:
-        """Adam with steps that :meth:`make_orthonormal` can follow."""
+        """Adam with steps small enough for :meth:`make_orthonormal`."""
         groups = [{"params": [self.radial.centres], "lr": SHIFT_STEP * self.radial.typical}]
         for maps in self.folding:
             groups.append({"params": list(maps.biases), "lr": SHIFT_STEP * maps.typical})
@@ -85,18 +85,18 @@ class LipschitzMaps(nn.Module):
 
     @torch.no_grad()
     def make_orthonormal(self) -> None:
-        """Make all matrices orthonormal again after a step."""
+        """Make all matrices orthonormal again after a training step."""
         for maps in self.folding:
             for weight in maps.weights:
                 weight.copy_(nearest_orthonormal(weight))
 
 
 class FoldingMaps(nn.Module):
-    """Maps x → (x − UUᵀx, ψ(Uᵀx)) that fold a few directions and leave the others alone.
+    """Maps x → (x − UUᵀx, ψ(Uᵀx)) that fold a few directions and leave the others unchanged.
 
     U has ``width`` orthonormal columns (or rows, where there are fewer features), and ψ alternates
-    rotations with :func:`fold_coordinates`.  Without the folds such a map would be an isometry:
-    differences of means are there from the start, and training can only add to them.
+    rotations with :func:`fold_coordinates`.  Without the folds such a map would be an isometry, so
+    differences of means are seen from the start, and training can only add to them.
     """
 
     def __init__(self, n_models: int, n_maps: int, n_features: int, width: int) -> None:
@@ -120,7 +120,7 @@ class FoldingMaps(nn.Module):
 class RadialMaps(nn.Module):
     """Maps x → |x − c|, the distance from a point.
 
-    They are what it takes where one cluster is another one stretched, in however many dimensions.
+    They are needed where one cluster is a stretched copy of another, in any number of dimensions.
     """
 
     def __init__(self, n_models: int, n_maps: int, n_features: int) -> None:
@@ -130,7 +130,7 @@ class RadialMaps(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Distances, shape (M, n_maps, b, 1)."""
-        # Not by products, which lose digits between close points.
+        # Matrix products would lose digits between close points.
         exactly = "donot_use_mm_for_euclid_dist"
         return torch.cdist(self.centres, x, compute_mode=exactly)[..., None]
 
@@ -138,8 +138,8 @@ class RadialMaps(nn.Module):
 def fold_coordinates(z: Tensor, bias: Tensor) -> Tensor:
     """Fold the first half of the coordinates, each at minus its bias; no distance grows.
 
-    Between rotations this is as much as sorting coordinates in pairs (GroupSort), which is the same
-    turned by 45 degrees, and quicker.
+    Between rotations this is equivalent to sorting coordinates in pairs (GroupSort), which is the
+    same fold turned by 45 degrees, and it is faster.
 
     Examples
     --------
@@ -151,9 +151,10 @@ def fold_coordinates(z: Tensor, bias: Tensor) -> Tensor:
 
 
 def nearest_orthonormal(weight: Tensor) -> Tensor:
-    """The orthonormal matrix (..., a, b) closest to one that is nearly so.
+    """The orthonormal matrix (..., a, b) closest to one that is nearly orthonormal.
 
-    Newton's iteration for the polar factor: products only, so it is quick on every device.
+    Uses Newton's iteration for the polar factor, which needs only matrix products and is therefore
+    fast on every device.
 
     Examples
     --------

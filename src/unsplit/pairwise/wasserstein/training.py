@@ -1,4 +1,4 @@
-"""Training many maps at once to drive the means of all pairs of clusters apart."""
+"""Train many maps at once to move the means of all pairs of clusters apart."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from unsplit.pairwise.wasserstein.maps import LipschitzMaps
 
 BATCH_SIZE = 128
 
-# Maps whose distances differ by this much, with E|x|² = 1, share a pair in the beginning.
+# At the start of training, maps whose distances differ by this much (E|x|² = 1) share a pair.
 TEMPERATURE = 0.02
 
 
@@ -28,7 +28,7 @@ def train(
     rng: np.random.Generator,
     progress: bool = False,
 ) -> tuple[ClusterMeans, Array]:
-    """Train one model per fold in place to drive cluster means apart.
+    """Train one model per fold in place to move the means of clusters apart.
 
     Parameters
     ----------
@@ -41,14 +41,15 @@ def train(
     rng : numpy.random.Generator
         Draws the batches.
     progress : bool
+        Show a progress bar.
 
     Returns
     -------
     ClusterMeans
         Of the training rows at the end.
     ndarray of shape (epochs + 1,)
-        Mean over folds and pairs of what the trained maps attain on training rows, before each
-        epoch and at the end.
+        Mean over folds and pairs of the bound that the trained maps give on training rows, before
+        each epoch and at the end.
     """
     k, y = int(clusters.max()) + 1, torch.from_numpy(clusters).to(x.device)
     used = row_masks([fold.train for fold in folds], x)
@@ -69,14 +70,14 @@ def train(
 
 
 def push_directions(means: ClusterMeans, temperature: float) -> tuple[Array, float]:
-    """Σ_j u_ij for every cluster i, and the mean over pairs of what the maps attain.
+    """Σ_j u_ij for every cluster i, and the mean bound over all pairs.
 
-    u_ij is the unit vector from the mean of j to that of i under the map that drives them furthest
-    apart, so each pair counts for one map only of every kind; kinds are trained as if alone.  This
-    is soft: maps that come within ``temperature`` of it have a share of the pair, or those that
-    started badly would never get any.
+    u_ij is the unit vector from the mean of j to that of i under the map that moves them furthest
+    apart, so each pair trains one map of every kind; kinds are trained independently.  The choice
+    is soft: maps that come within ``temperature`` of the best get a share of the pair, because
+    otherwise maps that started badly would never be trained.
 
-    The shape is (M, B, k, h), as the identity is not trained.
+    The directions have shape (M, B, k, h); the identity is not trained.
 
     Examples
     --------
@@ -105,7 +106,7 @@ def push_directions(means: ClusterMeans, temperature: float) -> tuple[Array, flo
 def _step(
     maps: LipschitzMaps, optimizer: torch.optim.Adam, x: Tensor, pushes: Sequence[Tensor]
 ) -> None:
-    """Move what the maps give of x along the pushes, which are one tensor for each kind."""
+    """Move the outputs of the maps for x along the pushes, one tensor for each kind of map."""
     optimizer.zero_grad()
     pushed = [(g * p).sum() for g, p in zip(maps.by_kind(x), pushes, strict=True)]
     (-torch.stack(pushed).sum() / x.shape[1]).backward()
@@ -114,6 +115,6 @@ def _step(
 
 
 def _of_rows(push: Tensor, clusters: Tensor) -> Tensor:
-    """Each row's push (M, B, b, h) from those of clusters (M, B, k, h)."""
+    """The push of each row (M, B, b, h), from the pushes of the clusters (M, B, k, h)."""
     models = torch.arange(len(push), device=push.device)[:, None]
     return push.transpose(1, 2)[models, clusters].transpose(1, 2)
