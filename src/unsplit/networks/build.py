@@ -1,12 +1,10 @@
 """Untrained networks, and what can be asked of trained ones."""
 
-import copy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
 from unsplit.errors import InputError
 from unsplit.networks.backbones import Blur, Standardize, StandardizeSequences
@@ -96,23 +94,3 @@ def _first_bad_layer(body: nn.Sequential, batch: Tensor) -> str:
     for hook in hooks:
         hook.remove()
     return found[0] if found else "another every time"
-
-
-@torch.no_grad()
-def with_merged_outputs(network: Network, groups: Index, sizes: Index) -> Network:
-    """A copy whose outputs are groups of the network's clusters, to be trained on from there.
-
-    A group's output starts at the size-weighted mean of its members' weights: the first term of
-    the composed score, which itself is no linear function of the features.
-    """
-    merged, old = copy.deepcopy(network), network.head
-    assert isinstance(old, ScoreHead)
-    device = old.weight.device
-    share = torch.zeros(int(groups.max()) + 1, len(groups), device=device)
-    share[groups, range(len(groups))] = torch.from_numpy(sizes).float().to(device)
-    share /= share.sum(dim=1, keepdim=True)
-    head = ScoreHead(old.in_features, len(share), old.loss_name).to(device)
-    head.weight.copy_(share @ old.weight)
-    head.bias.copy_(share @ old.bias)
-    merged.head = head
-    return merged
