@@ -28,7 +28,7 @@ from tests.cli_cases import (
 from tests.merging_cases import same_merges
 from unsplit.cli.progress import Console
 from unsplit.cli.summary import of_merge, of_review, shortened
-from unsplit.merging.loop import MergeRecord
+from unsplit.merging.state import MergeRecord
 from unsplit.networks.training.loop import EpochRecord
 from unsplit.pairwise.api import Settings
 from unsplit.pipeline import MergeOptions, merge_overclustering
@@ -217,11 +217,6 @@ def test_links_bounds_and_rules_reach_the_library():
     assert library.MergeTree.load("out/tree.npz").statistic == "tv"
     succeeds(merge("--n-clusters", 2, "--strategy", "spectral"))
     assert read_json("out/result.json")["n_clusters"] == 2
-
-
-def test_warm_goes_on_training():
-    succeeds(merge("--strategy", "warm", "--n-clusters", 2))
-    assert library.MergeTree.load("out/tree.npz").strategy == "warm"
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "sparse.npz", "tsv", "parquet"])

@@ -239,17 +239,17 @@ def no_training(monkeypatch):
         ("--alpha 0 --auto", "--alpha and --auto are two stopping rules; choose one."),
         (
             "--resume",
-            "--resume has no meaning for --strategy linkage, only for retrain; leave it out.",
+            "--resume has no effect with --strategy linkage, only with retrain; leave it out.",
         ),
         (
             "--statistic tv --strategy compose",
-            "--statistic has no meaning for --strategy compose, only for linkage, retrain, "
-            "warm; leave it out.",
+            "--statistic has no effect with --strategy compose, only with linkage and retrain; "
+            "leave it out.",
         ),
         (
-            "--linkage single --strategy warm",
-            "--linkage has no meaning for --strategy warm, only for linkage, spectral; leave "
-            "it out.",
+            "--linkage single --strategy retrain",
+            "--linkage has no effect with --strategy retrain, only with linkage and spectral; "
+            "leave it out.",
         ),
         (
             "--must-link 3",

@@ -33,10 +33,10 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
     ----------
     n_clusters, max_tvd, alpha : optional
         When to stop; at most one, none means *auto*.  See :func:`unsplit.merge`.
-    strategy : {"linkage", "compose", "retrain", "warm", "spectral"}
+    strategy : {"linkage", "compose", "retrain", "spectral"}
         How to merge.
     statistic, linkage : str
-        What ranks pairs, for strategies other than "compose", and how linkage joins.
+        What ranks pairs, and the distance between merged clusters.  See :func:`unsplit.merge`.
     must_link, cannot_link : sequences of pairs of cluster names
     min_clusters, max_clusters : int, optional
     overclusterer : scikit-learn clusterer, optional
@@ -150,16 +150,6 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
             X, if X holds vectors or counts.  See :func:`unsplit.neighbour_graph`.
         """
         X = self._checked(X, reset=True)
-        rng = generator_of(self.random_state)
-        if initial_labels is None:
-            if not _is_table(X):
-                raise InputError(
-                    "initial_labels is missing, and only vectors can be clustered here; pass the "
-                    "over-clustering of your data."
-                )
-            # Twice as many as are asked for, or there would be nothing to merge.
-            default = default_clusterer(_num_samples(X), at_least=2 * (self.n_clusters or 1))
-            initial_labels = overcluster(X, self.overclusterer or default, rng)
         merge_options = MergeOptions(
             **{name: getattr(self, name) for name in MergeOptions.__dataclass_fields__}
         )
@@ -173,6 +163,16 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
             augment=self.augment,
             training=self.training,
         )
+        rng = generator_of(self.random_state)
+        if initial_labels is None:
+            if not _is_table(X):
+                raise InputError(
+                    "initial_labels is missing, and only vectors can be clustered here; pass the "
+                    "over-clustering of your data."
+                )
+            # Twice as many as are asked for, or there would be nothing to merge.
+            default = default_clusterer(_num_samples(X), at_least=2 * (self.n_clusters or 1))
+            initial_labels = overcluster(X, self.overclusterer or default, rng)
         merged = merge_overclustering(
             X,
             initial_labels,

@@ -1,5 +1,6 @@
 """The waist of the hourglass: what is known about every pair of clusters."""
 
+import math
 import os
 from dataclasses import dataclass
 from functools import cached_property
@@ -123,8 +124,8 @@ class PairwiseTVD:
 
     @cached_property
     def p_adjusted(self) -> Matrix:
-        """``p_value`` adjusted for all pairs by Benjamini and Hochberg."""
-        return _frozen(stats.adjust_for_pairs(self.p_value))
+        """``p_value`` times the number of pairs, at most 1 (Bonferroni), as in the merge tables."""
+        return _frozen(stats.adjust_for_pairs(self.p_value, math.comb(self.n_clusters, 2)))
 
     @cached_property
     def mean_accuracy(self) -> float:
