@@ -213,7 +213,7 @@ def no_training(monkeypatch):
     [
         (
             "--must-link 0,1 --cannot-link 1,0",
-            "cannot_link keeps 1 and 0 apart but must_link joins them; drop one of the two.",
+            "cannot_link keeps 1 and 0 apart, but must_link joins them; drop one of these links.",
         ),
         (
             "--min-clusters 3 --max-clusters 2",
@@ -221,16 +221,16 @@ def no_training(monkeypatch):
         ),
         (
             "--n-clusters 5",
-            "n_clusters must be a whole number from 1 to 4, the number of clusters there are, "
-            "got 5.",
+            "n_clusters must be a whole number from 1 to 4, the number of initial clusters, got 5.",
         ),
         (
             "--must-link 0,x",
-            "must_link names 'x', but there is no such cluster; the names are 0, 1, 2, 3.",
+            "must_link names 'x', which is not a cluster; the clusters are 0, 1, 2, 3.",
         ),
         (
             "--strategy spectral",
-            'strategy="spectral" needs n_clusters; it cannot find the number itself.',
+            'strategy="spectral" needs n_clusters because it cannot choose the number of clusters; '
+            "pass n_clusters or use another strategy.",
         ),
         (
             "--n-clusters 2 --max-tvd 0.5",
