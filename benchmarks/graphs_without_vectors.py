@@ -30,8 +30,10 @@ from benchmarks.peers.problems.real import some_of_each
 from unsplit.data.rows.ragged import Ragged
 from unsplit.data.rows.sequences import Audio
 from unsplit.devices import choose_device
+from unsplit.merging.api import merge_with
 from unsplit.merging.neighbours.api import graph_of_scores
 from unsplit.merging.neighbours.graph import NeighbourGraph, connect
+from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import Settings, fit
 
 CATEGORIES = 10
@@ -109,12 +111,12 @@ def merged(problem: Problem, args: argparse.Namespace) -> Iterator[tuple[Any, ..
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", unsplit.PartitionWarning)
             auto, told = (
-                unsplit.merge(
+                merge_with(
                     fitted.result,
+                    MergeOptions(n_clusters=number),
                     neighbours=graph,
-                    homes=fitted.homes(),
-                    n_clusters=number,
                     random_state=args.seed,
+                    homes=fitted.homes(),
                 )
                 for number in (None, CATEGORIES)
             )

@@ -34,8 +34,8 @@ def strategies(
     for method in ("single", "complete"):
         yield f"{method} linkage, lecam", partial(whole, strategy="linkage", linkage=method)
     yield "spectral to 10", partial(whole, n_clusters=10, strategy="spectral", random_state=0)
-    for strategy in ("warm", "retrain") if with_retraining else ("warm",):
-        yield strategy, partial(trained, X, labels, strategy)
+    if with_retraining:
+        yield "retrain", partial(retrained, X, labels)
     for baseline in (baselines.euclidean, baselines.centroid, baselines.energy):
         name = f"{baseline.__name__} distance, average linkage"
         yield name, partial(by_baseline, baseline, X, labels)
@@ -47,8 +47,8 @@ def by_baseline(
     return unsplit.merge(baseline(X, labels), n_clusters=1)
 
 
-def trained(X: Matrix, labels: NDArray[np.int64], strategy: str) -> Tree:
-    return merge_overclustering(X, labels, MergeOptions(1, strategy=strategy), Settings(), 0).tree
+def retrained(X: Matrix, labels: NDArray[np.int64]) -> Tree:
+    return merge_overclustering(X, labels, MergeOptions(1, strategy="retrain"), Settings(), 0).tree
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ from tests.cli_cases import (
 from tests.merging_cases import same_merges
 from unsplit.cli.progress import Console
 from unsplit.cli.summary import of_merge, of_review, shortened
-from unsplit.merging.loop import MergeRecord
+from unsplit.merging.state import MergeRecord
 from unsplit.networks.training.history import EpochRecord
 from unsplit.pairwise.api import Settings
 from unsplit.pipeline import MergeOptions, merge_overclustering
@@ -99,7 +99,7 @@ def test_result_has_all_that_is_needed_to_judge_and_to_repeat(expected):
     assert result.items() >= counts.items()
     assert result["mapping"] == {"0": 0, "1": 0, "2": 1, "3": 1}
     assert result["mean_accuracy"] == expected.fitted.result.mean_accuracy
-    assert result["stopped"] == "2 clusters are left, as asked"
+    assert result["stopped"] == "at least 2 clusters were requested"
     tvd = [float(value) for value in read_csv("out/merges.csv")["tvd"]]
     assert [result["last_merge_tvd"], result["first_refused_tvd"]] == tvd[1:]
     assert result["n_unclear"] == read_csv("out/review.csv")["verdict"].count("unclear")
@@ -112,7 +112,7 @@ def test_result_has_all_that_is_needed_to_judge_and_to_repeat(expected):
 
 def test_closing_words_say_what_happened_and_where_it_is():
     lines = succeeds(merge("--n-clusters", 2)).splitlines()
-    assert lines[0] == "4 clusters became 2, because 2 clusters are left, as asked."
+    assert lines[0] == "4 clusters became 2, because 2 clusters were requested."
     assert lines[2].startswith("  last merge   TVD 0.")
     assert lines[2].endswith(("   0  and  1", "   2  and  3"))
     assert lines[3].strip() == "closest pair"
@@ -146,13 +146,13 @@ def test_closing_words_where_all_or_nothing_was_merged():
     D = np.array([[0, 0.4], [0.4, 0]])
     apart, one = library.merge(D, max_tvd=0.3), library.merge(D, n_clusters=1)
     assert of_merge(apart, 0)[0] == (
-        "2 clusters stayed apart, because every pair has a TVD above 0.3."
+        "2 clusters stayed apart, because every remaining pair has a TVD above 0.3."
     )
     what, why = of_merge(apart, 0)[2:]
     assert what.startswith("  not merged   TVD ")
-    assert why.strip() == "TVD 0.400, limit 0.3"
+    assert why.strip() == "TVD 0.400 is above 0.3"
     assert of_merge(one, 1)[0] == (
-        "2 clusters became 1, because one cluster is left. 1 observation stayed noise."
+        "2 clusters became 1, because only one cluster is left. 1 observation stayed noise."
     )
     what, why = of_merge(one, 0)[2:]
     assert what.startswith("  last merge   TVD ")
@@ -203,7 +203,7 @@ def test_noise_is_written_as_given_and_stays_noise():
     assert [written["old"][i] for i in (0, 50, 1)] == ["", "-1", "a"]
     assert [written["new"][i] for i in (0, 50, 1)] == ["-1", "-1", "0"]
     assert read_json("out/result.json")["n_noise"] == 2
-    assert out.startswith("2 clusters stayed apart, because 2 clusters are left, as asked. ")
+    assert out.startswith("2 clusters stayed apart, because 2 clusters were requested. ")
     assert "2 observations stayed noise." in out
 
 
@@ -220,11 +220,6 @@ def test_links_bounds_and_rules_reach_the_library():
     assert library.MergeTree.load("out/tree.npz").statistic == "tv"
     succeeds(merge("--n-clusters", 2, "--strategy", "spectral"))
     assert read_json("out/result.json")["n_clusters"] == 2
-
-
-def test_warm_goes_on_training():
-    succeeds(merge("--strategy", "warm", "--n-clusters", 2))
-    assert library.MergeTree.load("out/tree.npz").strategy == "warm"
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "sparse.npz", "tsv", "parquet"])

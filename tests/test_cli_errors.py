@@ -214,7 +214,7 @@ def no_training(monkeypatch):
     [
         (
             "--must-link 0,1 --cannot-link 1,0",
-            "cannot_link keeps 1 and 0 apart but must_link joins them; drop one of the two.",
+            "cannot_link keeps 1 and 0 apart, but must_link joins them; drop one of these links.",
         ),
         (
             "--min-clusters 3 --max-clusters 2",
@@ -222,16 +222,16 @@ def no_training(monkeypatch):
         ),
         (
             "--n-clusters 5",
-            "n_clusters must be a whole number from 1 to 4, the number of clusters there are, "
-            "got 5.",
+            "n_clusters must be a whole number from 1 to 4, the number of initial clusters, got 5.",
         ),
         (
             "--must-link 0,x",
-            "must_link names 'x', but there is no such cluster; the names are 0, 1, 2, 3.",
+            "must_link names 'x', which is not a cluster; the clusters are 0, 1, 2, 3.",
         ),
         (
             "--strategy spectral",
-            'strategy="spectral" needs n_clusters; it cannot find the number itself.',
+            'strategy="spectral" needs n_clusters because it cannot choose the number of clusters; '
+            "pass n_clusters or use another strategy.",
         ),
         (
             "--n-clusters 2 --max-tvd 0.5",
@@ -240,17 +240,17 @@ def no_training(monkeypatch):
         ("--alpha 0 --auto", "--alpha and --auto are two stopping rules; choose one."),
         (
             "--resume",
-            "--resume has no meaning for --strategy linkage, only for retrain; leave it out.",
+            "--resume has no effect with --strategy linkage, only with retrain; leave it out.",
         ),
         (
             "--statistic tv --strategy compose",
-            "--statistic has no meaning for --strategy compose, only for linkage, retrain, "
-            "warm; leave it out.",
+            "--statistic has no effect with --strategy compose, only with linkage and retrain; "
+            "leave it out.",
         ),
         (
-            "--linkage single --strategy warm",
-            "--linkage has no meaning for --strategy warm, only for linkage, spectral; leave "
-            "it out.",
+            "--linkage single --strategy retrain",
+            "--linkage has no effect with --strategy retrain, only with linkage and spectral; "
+            "leave it out.",
         ),
         (
             "--must-link 3",

@@ -35,12 +35,12 @@ def refuses(sentence, **merge_options):
 def test_must_links_come_first_with_height_zero():
     tree = merge(line(6), max_tvd=0.01, must_link=[(1, 5), (0, 4)])
     assert tree.groups.tolist() == [0, 1, 2, 3, 0, 1]
-    assert [m.why for m in tree.merges[:2]] == ["must_link"] * 2
+    assert [m.why for m in tree.merges[:2]] == ["required by must_link"] * 2
     assert [m.height for m in tree.merges[:2]] == [0, 0]
     # What they are ranked by is told all the same.
     assert [m.statistic for m in tree.merges[:2]] == [line(6)[1, 5], line(6)[0, 4]]
     assert sch.is_valid_linkage(tree.linkage)
-    assert tree.merges[2].why == "beyond the cut: TVD 0.200, limit 0.01"
+    assert tree.merges[2].why == "beyond the cut: TVD 0.200 is above 0.01"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_must_links_come_first_with_height_zero():
 def test_chains_and_triples_of_must_links(links):
     tree = merge(line(5), n_clusters=3, must_link=links)
     assert tree.groups.tolist() == [0, 1, 0, 2, 0]
-    assert [m.why for m in tree.merges].count("must_link") == 2
+    assert [m.why for m in tree.merges].count("required by must_link") == 2
 
 
 def test_links_by_name():
@@ -71,7 +71,7 @@ def test_links_by_name():
 def test_must_links_of_scores_are_reported_like_other_merges():
     result, _ = gaussian_estimate([0, 0, 5], 30)
     first = merge(result, alpha=0.05, must_link=[(0, 2)]).merges[0]
-    assert first.why == "must_link"
+    assert first.why == "required by must_link"
     assert first.height == 0 < first.statistic
     assert first.tvd == pytest.approx(result.tvd[0, 2])
     assert first.p_adjusted == pytest.approx(3 * result.p_value[0, 2])
@@ -112,13 +112,13 @@ def test_links_hold_at_every_cut(seed, k, data):
     must = data.draw(st.lists(pairs, max_size=2))
     linked = merge(matrix, n_clusters=len(partition_of(_joined(k, must))), must_link=must)
     if any(linked.groups[a] == linked.groups[b] for a, b in cannot):
-        with pytest.raises(InputError, match=r"apart but must_link joins them; drop one"):
+        with pytest.raises(InputError, match=r"apart, but must_link joins them; drop one"):
             merge(matrix, max_tvd=0.5, must_link=must, cannot_link=cannot)
         return
     tree = merge(matrix, max_tvd=0.5, must_link=must, cannot_link=cannot)
     assert sch.is_valid_linkage(tree.linkage, throw=True)
     n_linked = k - linked.n_clusters
-    assert [m.why for m in tree.merges[:n_linked]] == ["must_link"] * n_linked
+    assert [m.why for m in tree.merges[:n_linked]] == ["required by must_link"] * n_linked
     for n in range(1 + tree.n_forbidden, linked.n_clusters + 1):
         groups = tree.cut(n_clusters=n).groups
         assert all(groups[a] != groups[b] for a, b in cannot)
@@ -146,7 +146,7 @@ def test_min_clusters_stops_the_rule():
     assert merge(line(6), max_tvd=1.0).n_clusters == 1
     tree = merge(line(6), max_tvd=1.0, min_clusters=4)
     assert tree.n_clusters == 4
-    assert tree.stopped == "4 clusters are left, as asked"
+    assert tree.stopped == "at least 4 clusters were requested"
     assert merge(line(6), max_tvd=0.01, min_clusters=4).n_clusters == 6
 
 
@@ -154,10 +154,10 @@ def test_max_clusters_goes_on_where_the_rule_stops():
     assert merge(line(6), max_tvd=0.0).n_clusters == 6
     tree = merge(line(6), max_tvd=0.0, max_clusters=3)
     assert tree.n_clusters == 3
-    forced = "; merged because at most 3 may remain"
+    forced = "; merged to leave at most 3 clusters"
     assert all(m.why.endswith(forced) for m in tree.merges[:3])
     assert tree.merges[3].why.startswith("beyond the cut: TVD ")
-    assert tree.stopped == "every pair has a TVD above 0"
+    assert tree.stopped == "every remaining pair has a TVD above 0"
     assert merge(line(6), max_tvd=1.0, max_clusters=3).n_clusters == 1
     assert merge(line(6), max_tvd=0.0, max_clusters=3, min_clusters=3).n_clusters == 3
 
@@ -169,9 +169,9 @@ def test_what_the_rule_allows_comes_before_what_is_forced():
     tree = merge(matrix, max_tvd=0.2, max_clusters=2)
     assert tree.groups.tolist() == [0, 0, 1, 1]
     assert [m.why for m in tree.merges] == [
-        "TVD 0.100, limit 0.2",
-        "TVD 0.500, limit 0.2; merged because at most 2 may remain",
-        "beyond the cut: TVD 0.850, limit 0.2",
+        "TVD 0.100 is at most 0.2",
+        "TVD 0.500 is above 0.2; merged to leave at most 2 clusters",
+        "beyond the cut: TVD 0.850 is above 0.2",
     ]
 
 
@@ -203,33 +203,36 @@ def test_exactly_as_many_as_asked_for(strategy, n):
 
 def test_links_against_each_other():
     refuses(
-        "cannot_link keeps 1 and 3 apart but must_link joins them; drop one of the two.",
+        "cannot_link keeps 1 and 3 apart, but must_link joins them; drop one of these links.",
         must_link=[(1, 2), (3, 2)],
         cannot_link=[(0, 4), (1, 3)],
     )
 
 
 def test_links_to_itself():
-    refuses("cannot_link keeps 1 apart from itself; drop this link.", cannot_link=[(0, 1, 1)])
+    refuses(
+        "cannot_link names cluster 1 twice in one link; drop this link.", cannot_link=[(0, 1, 1)]
+    )
     assert merge(line(5), max_tvd=0, must_link=[(1, 1)]).n_clusters == 5
 
 
 @pytest.mark.parametrize("name", ["must_link", "cannot_link"])
 def test_links_that_are_no_pairs(name):
-    refuses(f"{name} takes pairs of cluster names, got 'ab'.", **{name: ["ab"]})
-    refuses(f"{name} takes pairs of cluster names, got (1,).", **{name: [(1,)]})
+    sentence = "{} must hold pairs of cluster names, got {}; pass a list such as [(3, 7)]."
+    refuses(sentence.format(name, "'ab'"), **{name: ["ab"]})
+    refuses(sentence.format(name, "(1,)"), **{name: [(1,)]})
     # One pair where a list of pairs is wanted.
-    refuses(f"{name} takes pairs of cluster names, got 0.", **{name: (0, 1)})
-    refuses(f"{name} takes pairs of cluster names, got 'a'.", **{name: ("a", "b")})
+    refuses(sentence.format(name, "0"), **{name: (0, 1)})
+    refuses(sentence.format(name, "'a'"), **{name: ("a", "b")})
 
 
 @pytest.mark.parametrize("name", ["must_link", "cannot_link"])
 def test_links_between_unknown_clusters(name):
     refuses(
-        f"{name} names 7, but there is no such cluster; the names are 0, 1, 2, 3, 4.",
+        f"{name} names 7, which is not a cluster; the clusters are 0, 1, 2, 3, 4.",
         **{name: [(0, 7)]},
     )
-    with pytest.raises(InputError, match=r"the names are 0, 1, 2, 3, 4, 5, 6, 7, …\.$"):
+    with pytest.raises(InputError, match=r"the clusters are 0, 1, 2, 3, 4, 5, 6, 7, …\.$"):
         merge(line(9), n_clusters=2, **{name: [("x", 0)]})
 
 
@@ -237,7 +240,7 @@ def test_links_between_unknown_clusters(name):
 @pytest.mark.parametrize("value", [0, 6, -1, 2.5, "2"])
 def test_bounds_out_of_range(name, value):
     refuses(
-        f"{name} must be a whole number from 1 to 5, the number of clusters there are, "
+        f"{name} must be a whole number from 1 to 5, the number of initial clusters, "
         f"got {value!r}.",
         **{name: value},
     )
@@ -259,18 +262,20 @@ def test_bounds_against_each_other():
 
 def test_bounds_against_links():
     refuses(
-        "must_link leaves 3 clusters, fewer than the 4 asked for; drop a link or ask for fewer.",
+        "must_link leaves 3 clusters, fewer than the 4 requested; drop a link or request fewer "
+        "clusters.",
         must_link=[(0, 1, 2)],
         min_clusters=4,
     )
     refuses(
-        "must_link leaves 3 clusters, fewer than the 4 asked for; drop a link or ask for fewer.",
+        "must_link leaves 3 clusters, fewer than the 4 requested; drop a link or request fewer "
+        "clusters.",
         must_link=[(0, 1, 2)],
         n_clusters=4,
     )
     sentence = (
-        "cannot_link leaves 3 clusters, more than the 2 allowed; drop some of these links or "
-        "allow more clusters."
+        "cannot_link leaves at least 3 clusters, more than the 2 requested; drop some of these "
+        "links or request more clusters."
     )
     refuses(sentence, cannot_link=[(0, 1, 2)], max_clusters=2)
     refuses(sentence, cannot_link=[(0, 1, 2)], n_clusters=2)

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from tests.merging_cases import gaussian_estimate, partition_of, regrouped, same_merges
 from unsplit import InputError, MergeTree, PartitionWarning, merge
+from unsplit.merging.api import merge_with
+from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import Merge, members_of_nodes
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
@@ -175,8 +177,8 @@ def test_cut_says_so_and_leaves_the_tree_alone():
     tree = random_tree(6, n_clusters=2)
     fewer = tree.cut(n_clusters=1)
     assert (tree.n_clusters, fewer.n_clusters) == (2, 1)
-    assert fewer.stopped == "cut at 1 clusters"
-    assert tree.cut(height=0.25).stopped == "cut at height 0.25"
+    assert fewer.stopped == "the tree was cut at 1 clusters"
+    assert tree.cut(height=0.25).stopped == "the tree was cut at height 0.25"
     assert same_merges(tree, fewer)
     assert tree.cut(n_clusters=2).groups.tolist() == tree.groups.tolist()
 
@@ -191,7 +193,7 @@ def test_undo_takes_back_a_merge_and_what_was_built_on_it(seed, k, data):
     expected = [not below[k + other] >= below[k + step] for other in range(k - 1)]
     assert undone.taken.tolist() == expected
     assert tree.taken.all()
-    assert undone.stopped == f"one cluster is left; merge {step} undone"
+    assert undone.stopped == f"only one cluster is left; merge {step} was undone"
     # The two sides are now clusters of their own.
     for side in (tree.merges[step].left, tree.merges[step].right):
         assert frozenset(below[side]) in partition_of(undone.groups)
@@ -200,7 +202,7 @@ def test_undo_takes_back_a_merge_and_what_was_built_on_it(seed, k, data):
 def test_undo_of_a_merge_not_taken_is_refused():
     tree = random_tree(6, n_clusters=3)
     for step in (3, 4, 5, -1):
-        with pytest.raises(InputError, match=f"merge {step} is not part of this cut; undo one of"):
+        with pytest.raises(InputError, match=f"step must be a merge of this cut, got {step};"):
             tree.undo(step)
     with pytest.raises(InputError, match="merge 0 is not part of this cut; undo one of none"):
         tree.cut(n_clusters=6).undo(0)
@@ -262,8 +264,8 @@ def test_review_has_every_merge_and_every_pair_left():
 def test_pairs_kept_apart_are_as_an_estimate_for_the_answer_says(strategy, n_clusters):
     result, _ = gaussian_estimate([[0, 0], [1, 0], [0, 1.3], [3, 3], [4.1, 3.2]], 30)
     result = replace(result, n_noise=1000)  # of cores only the number decides
-    again = {"estimate": lambda groups: regrouped(result, groups)}
-    tree = merge(result, n_clusters=n_clusters, strategy=strategy, **again)
+    options = MergeOptions(n_clusters=n_clusters, strategy=strategy)
+    tree = merge_with(result, options, estimate=lambda groups: regrouped(result, groups))
     union = regrouped(result, tree.groups)
     low, high = union.confidence_interval()
     assert len(tree.apart) == math.comb(n_clusters, 2)
@@ -273,7 +275,7 @@ def test_pairs_kept_apart_are_as_an_estimate_for_the_answer_says(strategy, n_clu
         assert pair.tvd == pytest.approx(union.tvd[a, b], abs=1e-9)
         assert (pair.low, pair.high) == pytest.approx((low[a, b], high[a, b]), abs=1e-6)
         assert pair.p_adjusted == pytest.approx(min(1.0, union.p_value[a, b] * 10), rel=0.02)
-        assert pair.why == f"{n_clusters} clusters are left, as asked"
+        assert pair.why == f"{n_clusters} clusters were requested"
 
 
 def test_only_partitions_are_searched_for_valleys():
@@ -281,7 +283,7 @@ def test_only_partitions_are_searched_for_valleys():
     touching, _ = gaussian_estimate([0, 2, 4, 20, 22, 24], 150)
     tree = merge(touching)
     (pair,) = tree.apart
-    assert pair.why == f"valley between: dip p {pair.p_valley:.2g}"
+    assert pair.why == f"density valley between them: dip test p {pair.p_valley:.2g}"
     assert (pair.verdict, pair.n_border) == ("different", 900)
     for step in tree.merges[:-1]:
         assert step.p_valley >= 0.05
@@ -301,7 +303,7 @@ def test_links_are_given_as_the_reason():
     rows = zip(review["left"], review["right"], review["why"], review["verdict"], strict=True)
     why = {frozenset((a, b)): (reason, word) for a, b, reason, word in rows}
     assert why[frozenset(("0", "1"))] == ("kept apart by cannot_link", "same")
-    assert why[frozenset(("2", "3"))] == ("must_link", "different")
+    assert why[frozenset(("2", "3"))] == ("required by must_link", "different")
 
 
 def test_of_many_clusters_neighbours_are_compared():
@@ -365,7 +367,7 @@ def test_repr():
     tree = random_tree(5, n_clusters=2, linkage="single")
     assert repr(tree) == (
         "MergeTree: 5 clusters merged into 2 (single linkage, distance)\n"
-        "  stopped: 2 clusters are left, as asked"
+        "  stopped: 2 clusters were requested"
     )
 
 

@@ -22,7 +22,8 @@ from tests.merging_cases import (
 )
 from unsplit import InputError, merge, pairwise_tvd
 from unsplit.datasets import gaussians
-from unsplit.merging.options import LINKAGES
+from unsplit.merging.api import merge_with
+from unsplit.merging.options import LINKAGES, MergeOptions
 from unsplit.merging.ranking import Linked
 from unsplit.merging.review import members_of_nodes
 
@@ -163,9 +164,8 @@ def test_compose_against_scores_from_scratch():
 @pytest.mark.parametrize("n_folds", [1, 3])
 def test_what_is_reported_is_what_an_estimate_for_the_union_says(strategy, n_folds):
     result = spread(n_folds=n_folds)
-    tree = merge(
-        result, n_clusters=2, strategy=strategy, estimate=lambda groups: regrouped(result, groups)
-    )
+    options = MergeOptions(n_clusters=2, strategy=strategy)
+    tree = merge_with(result, options, estimate=lambda groups: regrouped(result, groups))
     for step, found in enumerate(tree.merges):
         groups = tree.cut(n_clusters=6 - step).groups
         union = regrouped(result, groups)
@@ -211,13 +211,12 @@ class Estimator:
         return regrouped(self.result, groups)
 
 
-@pytest.mark.parametrize("strategy", ["retrain", "warm"])
 @pytest.mark.parametrize("rule", [{"n_clusters": 1}, {"n_clusters": 3}, {"alpha": 0.05}])
-def test_a_new_estimate_after_every_merge_but_the_last(strategy, rule):
+def test_a_new_estimate_after_every_merge_but_the_last(rule):
     # Names not in the order of the data: the groups are in the order of the names.
     result, _ = gaussian_estimate([0, 0, 1, 5, 0.1], 20, names=["10", "2", "9", "x", "z"])
     estimate = Estimator(result)
-    tree = merge(result, strategy=strategy, estimate=estimate, **rule)
+    tree = merge_with(result, MergeOptions(strategy="retrain", **rule), estimate=estimate)
     assert len(estimate.calls) == 3
     for step, groups in enumerate(estimate.calls):
         n_left = 4 - step
@@ -228,9 +227,8 @@ def test_a_new_estimate_after_every_merge_but_the_last(strategy, rule):
 @pytest.mark.parametrize("statistic", ["lecam", "tv"])
 def test_retraining_merges_the_closest_of_the_new_estimate(statistic):
     result = cores()
-    tree = merge(
-        result, n_clusters=1, strategy="retrain", statistic=statistic, estimate=Estimator(result)
-    )
+    options = MergeOptions(n_clusters=1, strategy="retrain", statistic=statistic)
+    tree = merge_with(result, options, estimate=Estimator(result))
     made = naive_merging(6, lambda groups: regrouped(result, groups).divergence(statistic))
     np.testing.assert_allclose([m.statistic for m in tree.merges], [s for _, s in made], atol=1e-6)
     assert node_members(tree.merges, 6) == [members for members, _ in made]
@@ -255,16 +253,16 @@ RUNS = {
 def test_an_interrupted_run_goes_on_to_the_same_tree(name):
     result, _ = gaussian_estimate([0, 0.3, 0.2, 2.5, 2.6, 5], 25)
     records = []
-    whole = merge(
+    whole = merge_with(
         result,
+        MergeOptions(**RUNS[name]),
         estimate=Estimator(result),
         on_merge=lambda record: records.append(copy.deepcopy(record)),
-        **RUNS[name],
     )
     assert [len(record.merges) for record in records] == [1, 2, 3, 4, 5]
     for n_done, record in enumerate(records, 1):
         estimate = Estimator(result)
-        tree = merge(result, estimate=estimate, done=record, **RUNS[name])
+        tree = merge_with(result, MergeOptions(**RUNS[name]), estimate=estimate, done=record)
         assert same_merges(tree, whole)
         assert tree.taken.tolist() == whole.taken.tolist()
         assert repr(tree.apart) == repr(whole.apart) != "()"
@@ -314,13 +312,14 @@ ODD = {
 
 
 @pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
-@pytest.mark.parametrize("strategy", ["compose", "linkage", "retrain", "warm"])
+@pytest.mark.parametrize("strategy", ["compose", "linkage", "retrain"])
 @pytest.mark.parametrize("case", ODD)
 @pytest.mark.parametrize("rule", [{}, {"n_clusters": 2}, {"max_tvd": 0.3}, {"alpha": 0.01}])
 def test_odd_clusters_give_a_complete_tree(strategy, case, rule):
     means, sizes, more = ODD[case]
     result, _ = gaussian_estimate(means, sizes, **more)
-    tree = merge(result, strategy=strategy, estimate=Estimator(result), **rule)
+    options = MergeOptions(strategy=strategy, **rule)
+    tree = merge_with(result, options, estimate=Estimator(result))
     assert sch.is_valid_linkage(tree.linkage, throw=True)
     assert len(tree.merges) == len(means) - 1
     assert 1 <= tree.n_clusters == rule.get("n_clusters", tree.n_clusters)

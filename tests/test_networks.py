@@ -14,7 +14,7 @@ from unsplit.data.rows.kinds import observations
 from unsplit.errors import InputError
 from unsplit.networks.augmentation import ImageAugmentation
 from unsplit.networks.backbones import Blur, Standardize, StandardizeSequences
-from unsplit.networks.build import build_network, n_features_out, with_merged_outputs
+from unsplit.networks.build import build_network, n_features_out
 from unsplit.networks.registry import recipe_for
 from unsplit.networks.training.sampling import Fold
 
@@ -219,19 +219,3 @@ def test_a_lazy_backbone_learns_its_sizes():
     network = built(images(), lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(7)))
     assert network.head.in_features == 7
     assert network.backbone[-1][1].weight.shape == (7, 108)
-
-
-# Merged outputs
-
-
-def test_outputs_of_a_group_start_at_the_mean_of_its_members():
-    network = built(clouds()[:, :, 0], "mlp")
-    nn.init.normal_(network.head.weight)
-    nn.init.normal_(network.head.bias)
-    merged = with_merged_outputs(network, np.array([1, 0, 1]), np.array([10, 20, 30]))
-    features = torch.rand(5, 256)
-    old, new = network.head(features), merged.head(features)
-    torch.testing.assert_close(new[:, 0], old[:, 1])
-    torch.testing.assert_close(new[:, 1], (10 * old[:, 0] + 30 * old[:, 2]) / 40)
-    assert merged.head.n_clusters == 2
-    assert network.head.n_clusters == 3

@@ -36,7 +36,7 @@ from benchmarks.peers.methods.linkage import (
     from_scratch,
     ward_of_clusters,
 )
-from benchmarks.peers.methods.ours import MOST_CLUSTERS_TO_RETRAIN, unsplit_family, warm
+from benchmarks.peers.methods.ours import MOST_CLUSTERS_TO_RETRAIN, retrain, unsplit_family
 from benchmarks.peers.methods.sccaf import sccaf
 from benchmarks.peers.methods.scratch import (
     genie,
@@ -203,15 +203,15 @@ def test_the_family_shares_one_training():
 
 def test_retraining_declines_many_clusters():
     clusters = np.arange(MOST_CLUSTERS_TO_RETRAIN + 1)
-    declined = warm(Task(np.zeros((len(clusters), 1)), clusters, 0))
+    declined = retrain(Task(np.zeros((len(clusters), 1)), clusters, 0))
     assert declined.automatic is None
     assert declined.at is None
 
 
 @pytest.mark.usefixtures("few_epochs")
-def test_warm_goes_on_from_the_weights():
+def test_retraining_finds_the_blobs():
     task, blob = blobs(2, 2, size=40)
-    assert adjusted_rand_score(blob, warm(task).automatic) == 1.0
+    assert adjusted_rand_score(blob, retrain(task).automatic) == 1.0
 
 
 @pytest.mark.parametrize(

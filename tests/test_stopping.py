@@ -20,6 +20,7 @@ from unsplit import (
     pairwise_tvd,
 )
 from unsplit.datasets import gaussians
+from unsplit.merging import LINKAGES, neighbour_graph
 from unsplit.merging.neighbours.evidence import Connection
 from unsplit.merging.options import decided_by, looks_like_partition, split_at_random
 from unsplit.merging.rules import NEIGHBOURS, TESTS, VALLEYS, Auto, Pair
@@ -65,7 +66,7 @@ def test_n_clusters_is_exact_and_warns_of_nothing(strategy, n):
         tree = merge(result, n_clusters=n, strategy=strategy, random_state=0)
         assert tree.n_clusters == n == len(set(tree.groups))
         assert len(tree.merges) == 5
-        expected = "one cluster is left" if n == 1 else f"{n} clusters are left, as asked"
+        expected = "only one cluster is left" if n == 1 else f"{n} clusters were requested"
         assert tree.stopped == expected
 
 
@@ -80,12 +81,12 @@ def test_max_tvd_leaves_only_pairs_above_it(strategy, limit):
     assert all(step.tvd <= limit for step in taken(tree))
     assert (left_over(result, tree, "tvd") > limit).all()
     if limit == 1:
-        assert tree.stopped == "one cluster is left"
+        assert tree.stopped == "only one cluster is left"
     else:
-        assert tree.stopped == f"every pair has a TVD above {limit:g}"
+        assert tree.stopped == f"every remaining pair has a TVD above {limit:g}"
     first = tree.merges[0]
     if tree.taken[0]:
-        assert first.why == f"TVD {first.tvd:.3f}, limit {limit:g}"
+        assert first.why == f"TVD {first.tvd:.3f} is at most {limit:g}"
 
 
 def test_max_tvd_of_a_matrix_is_its_linkage_distance():
@@ -107,7 +108,7 @@ def test_alpha_leaves_only_pairs_that_differ(strategy, alpha):
     assert all(step.p_adjusted > alpha for step in taken(tree))
     # All 15 initial pairs count to the end.
     assert (15 * left_over(result, tree, "p_value") <= alpha).all()
-    assert tree.stopped == f"every pair differs significantly (adjusted p ≤ {alpha:g})"
+    assert tree.stopped == f"every remaining pair differs significantly (adjusted p ≤ {alpha:g})"
 
 
 def test_alpha_finds_the_distributions():
@@ -149,19 +150,19 @@ def test_auto_is_a_test_where_clusters_overlap(strategy):
     tree = merge(overlapping(), strategy=strategy)
     tested = merge(overlapping(), strategy=strategy, alpha=0.05)
     assert tree.groups.tolist() == tested.groups.tolist() == [0, 0, 0, 1, 1, 2]
-    assert tree.stopped == "all near pairs differ significantly (adjusted p ≤ 0.05)"
-    assert all(step.why.startswith("cannot be told apart: adjusted p ") for step in taken(tree))
+    assert tree.stopped.startswith("every remaining pair of nearby clusters differs significantly")
+    assert all(step.why.startswith(SAME_WHY) for step in taken(tree))
     rest = tree.merges[len(taken(tree)) :]
-    assert all(step.why.endswith("of one distribution") for step in rest)
+    assert all(step.why.startswith("beyond the cut: significant difference") for step in rest)
 
 
 @pytest.mark.parametrize("strategy", ["compose", "linkage"])
 def test_auto_looks_for_valleys_where_clusters_only_touch(strategy):
     tree = merge(touching(), strategy=strategy)
     assert tree.groups.tolist() == [0, 0, 0, 1, 1, 1]
-    assert tree.stopped == "all near pairs have a valley between them (dip p < 0.05)"
-    assert all(step.why.startswith("no valley between: dip p ") for step in taken(tree))
-    assert tree.merges[-1].why.startswith("beyond the cut: valley between: dip p ")
+    assert "is separated by a density valley (dip test p < 0.05)" in tree.stopped
+    assert all(step.why.startswith("no density valley between them: dip") for step in taken(tree))
+    assert tree.merges[-1].why.startswith("beyond the cut: density valley between them: dip test p")
     assert quietly(touching(), alpha=0.05, strategy=strategy).n_clusters == 6
 
 
@@ -169,7 +170,7 @@ def test_auto_asks_the_test_before_it_looks_for_a_valley():
     result, _ = gaussian_estimate([0, 0, 20, 40, 60, 80], 30)
     tree = quietly(result)
     assert tree.groups.tolist() == [0, 0, 1, 2, 3, 4]
-    assert tree.merges[0].why == "cannot be told apart: adjusted p 1"
+    assert tree.merges[0].why.startswith(f"{SAME_WHY} 1, TVD at most 0.")
 
 
 def test_auto_looks_for_valleys_in_the_view():
@@ -181,16 +182,12 @@ def test_auto_looks_for_valleys_in_the_view():
 
 def test_the_warning_says_what_it_saw_and_what_happens_now():
     nearest = np.median((touching().tvd + np.diag([np.inf] * 6)).min(axis=1))
-    saw = (
-        "the clusters look like a partition of the same features (median TVD to the nearest "
-        f"neighbour {nearest:.2f}), where every pair is separable by construction; "
-    )
     for rule in ({"alpha": 0.05}, {"max_tvd": 0.5}, {"alpha": 0.0}, {"max_tvd": 0.0}):
         with pytest.warns(PartitionWarning) as caught:
             merge(touching(), **rule)
-        assert [str(warning.message) for warning in caught] == [
-            saw + "leave max_tvd and alpha out, and auto looks for what separates them."
-        ]
+        (sentence,) = (str(warning.message) for warning in caught)
+        assert f"(median TVD to the nearest neighbour {nearest:.2f})" in sentence
+        assert "leave both out to merge by density" in sentence
         # The line blamed is the user's.
         assert caught[0].filename == __file__
 
@@ -239,6 +236,7 @@ def candidate(
     return Pair(0, 1, 0.3, n_pairs, scores, seen, graph, at_random, nearest_tvd)
 
 
+SAME_WHY = "no significant difference: adjusted p"
 SAME = {"p": 0.5, "interval": (0.0, 0.3)}
 OTHER = {"p": 1e-9, "interval": (0.8, 1.0)}
 NOT_SURE = {"p": 0.5, "interval": (0.0, 0.51)}
@@ -249,7 +247,7 @@ NOT_SURE = {"p": 0.5, "interval": (0.0, 0.51)}
 def test_what_cannot_be_told_apart_is_merged_whatever_else_is_known(by, more):
     decision = Auto(by).judge(candidate(**SAME, **more))
     assert decision.merge
-    assert decision.why == "cannot be told apart: adjusted p 1"
+    assert decision.why == f"{SAME_WHY} 1, TVD at most 0.30"
 
 
 @pytest.mark.parametrize(
@@ -269,7 +267,8 @@ def test_alike_takes_enough_evidence(change):
     # Then neighbours decide, or the valley, though nothing is significant.
     kept = Auto(NEIGHBOURS).judge(candidate(**SAME | change, strength=0.99))
     assert not kept.merge
-    assert kept.why.startswith("few neighbours in common: 9 edges, 0.99 times")
+    assert kept.why.startswith("few edges between them")
+    assert "0.99 times as many as by chance, limit 1" in kept.why
 
 
 def test_a_pair_without_scores_is_not_alike():
@@ -281,7 +280,7 @@ def test_of_what_was_split_at_random_tests_decide_alone(by):
     for known, merged in ((OTHER, False), (NOT_SURE, True)):
         decision = Auto(by).judge(candidate(**known, at_random=True, strength=9.0, p_valley=1.0))
         assert decision.merge == merged
-        assert decision.why.endswith("of one distribution")
+        assert decision.why.startswith("no significant" if merged else "significant difference")
     pair = candidate(**OTHER, at_random=True, strength=9.0, p_valley=1.0)
     assert pair.connection is pair.blurred_contrast is None
     assert math.isnan(pair.unimodality)
@@ -302,7 +301,8 @@ def test_of_what_was_cut_valleys_decide_where_there_is_no_graph():
     for p_valley, merged in ((0.049, False), (0.05, True), (1.0, True)):
         decision = Auto(VALLEYS).judge(candidate(**OTHER, p_valley=p_valley))
         assert decision.merge == merged
-        assert decision.why.endswith(f"valley between: dip p {p_valley:.2g}")
+        assert decision.why.startswith("no density valley" if merged else "density valley")
+        assert decision.why.endswith(f"dip test p {p_valley:.2g}")
         # Should too many remain, the weakest valley gives way first.
         assert decision.objection == -p_valley
     # No valley is looked for where there is no difference.
@@ -319,13 +319,14 @@ def test_the_level_is_the_rules_own():
 @pytest.mark.parametrize(
     ("by", "sentence"),
     [
-        (TESTS, "all near pairs differ significantly (adjusted p ≤ 0.05)"),
-        (NEIGHBOURS, "all near pairs have too few neighbours in common, or a neck between them"),
-        (VALLEYS, "all near pairs have a valley between them (dip p < 0.05)"),
+        (TESTS, "differs significantly (adjusted p ≤ 0.05)"),
+        (NEIGHBOURS, "is too weakly connected in the neighbour graph"),
+        (VALLEYS, "is separated by a density valley (dip test p < 0.05)"),
     ],
 )
 def test_the_ending_says_what_decided_most(by, sentence):
-    assert Auto(by).ending == sentence
+    assert Auto(by).ending.startswith("every remaining pair ")
+    assert Auto(by).ending.endswith(sentence)
 
 
 def test_twins_were_split_at_random_and_cells_were_not():
@@ -378,11 +379,11 @@ def test_each_pair_is_judged_by_what_says_something_about_it(half_and_half):
         if step >= 8:
             break
         if min(lumps) < 2:
-            assert made.why.startswith("cannot be told apart: adjusted p ")
+            assert made.why.startswith(SAME_WHY)
             assert math.isnan(made.edges)
             assert math.isnan(made.strength)
         else:
-            assert made.why.startswith(("no neck between", "many neighbours in common"))
+            assert made.why.startswith(("wide contact", "many edges", "strong connection"))
             assert made.strength >= 1
             assert made.edges > 0
             assert made.p_adjusted < 0.05  # cells can be told apart
@@ -395,10 +396,10 @@ def test_pairs_left_say_what_keeps_them_apart(half_and_half):
     for pair in merger.tree_.apart:
         assert pair.verdict == "different"
         if math.isnan(pair.strength):
-            assert pair.why.endswith("of one distribution")
+            assert pair.why.startswith("significant difference")
         else:
             assert pair.strength < 1
-            assert pair.why.startswith(("a neck between", "few neighbours", "no neighbours"))
+            assert pair.why.startswith(("narrow neck", "few edges", "no edge", "weak connection"))
     assert len(merger.tree_.apart) == 6
 
 
@@ -434,7 +435,7 @@ def test_levels_out_of_range(name, value):
 @pytest.mark.parametrize("value", [0, 4, -2, 1.5, "2"])
 def test_numbers_of_clusters_out_of_range(value):
     refuses(
-        "n_clusters must be a whole number from 1 to 3, the number of clusters there are, "
+        "n_clusters must be a whole number from 1 to 3, the number of initial clusters, "
         f"got {value!r}.",
         MATRIX,
         n_clusters=value,
@@ -444,61 +445,94 @@ def test_numbers_of_clusters_out_of_range(value):
 @pytest.mark.parametrize("rule", [{}, {"alpha": 0.05}])
 def test_a_matrix_without_scores_has_no_tests(rule):
     refuses(
-        "a matrix without scores can be cut by n_clusters or max_tvd only; pass one of them, or a "
-        "PairwiseTVD.",
+        "n_clusters or max_tvd is required for a plain matrix, which has no scores to test; pass "
+        "one of them, or a PairwiseTVD.",
         MATRIX,
         **rule,
     )
 
 
-@pytest.mark.parametrize("strategy", ["compose", "retrain", "warm"])
-def test_a_matrix_without_scores_has_no_scores_to_compose(strategy):
+def test_a_matrix_without_scores_has_no_scores_to_compose():
     refuses(
-        f'strategy="{strategy}" needs scores, and a matrix has none; pass a PairwiseTVD or use '
+        'strategy="compose" needs scores, but a plain matrix has none; pass a PairwiseTVD or use '
         'strategy="linkage".',
         MATRIX,
         n_clusters=2,
-        strategy=strategy,
+        strategy="compose",
     )
 
 
 def test_strategies_that_need_more():
-    for strategy in ("retrain", "warm"):
+    for distances in (overlapping(), MATRIX):
         refuses(
-            f'strategy="{strategy}" needs estimate, a function that estimates anew; ClusterMerger '
-            "brings one.",
-            overlapping(),
-            strategy=strategy,
+            'strategy="retrain" needs the data to train new networks after every merge; use '
+            'ClusterMerger(strategy="retrain").',
+            distances,
+            strategy="retrain",
         )
-    sentence = 'strategy="spectral" needs n_clusters; it cannot find the number itself.'
-    refuses(sentence, MATRIX, strategy="spectral", max_tvd=0.5)
+    with pytest.raises(InputError, match='strategy="spectral" needs n_clusters because'):
+        merge(MATRIX, strategy="spectral", max_tvd=0.5)
 
 
-def test_unknown_choices():
-    refuses(
-        "strategy must be one of linkage, compose, retrain, warm, spectral, got 'ward'.",
-        MATRIX,
-        strategy="ward",
-        n_clusters=2,
-    )
-    refuses(
-        "linkage must be one of average, single, complete, got 'ward'.",
-        MATRIX,
-        linkage="ward",
-        n_clusters=2,
-    )
-    with pytest.raises(InputError, match="there is no divergence 'kl'; choose one of tv, lecam"):
-        merge(overlapping(), strategy="linkage", statistic="kl")
+MISTYPED = [
+    ("strategy", "ward", "linkage, compose, retrain, spectral"),
+    ("statistic", "kl", "auto, edges, tv, lecam, js, hellinger, overlap, auc"),
+    ("linkage", "ward", "average, single, complete"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "known"), MISTYPED)
+def test_mistyped_names_are_refused_before_any_training(name, value, known, monkeypatch):
+    sentence = f"{name} must be one of {known}, got {value!r}."
+    for distances in (MATRIX, overlapping()):
+        refuses(sentence, distances, n_clusters=2, **{name: value})
+    for work in ("overcluster", "merge_overclustering"):
+        monkeypatch.setattr(f"unsplit.estimator.{work}", lambda *_, **__: pytest.fail("too late"))
+    with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
+        ClusterMerger(**{name: value}).fit(np.zeros((9, 2)))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"statistic": "tv", "strategy": "compose"}, 'statistic="tv" has no effect with strategy='),
+        ({"statistic": "edges", "strategy": "retrain"}, 'statistic="edges" needs strategy='),
+        ({"linkage": "single", "strategy": "compose"}, 'linkage="single" has no effect with str'),
+        ({"linkage": "single", "statistic": "edges"}, 'linkage="single" has no effect with stat'),
+        ({"statistic": "edges"}, 'statistic="edges" needs neighbours; pass neighbours=unsplit.'),
+    ],
+)
+def test_options_without_an_effect_are_refused_and_not_ignored(options, sentence):
+    with pytest.raises(InputError, match=f"^{re.escape(sentence)}"):
+        merge(overlapping(), **options)
+
+
+def test_a_linkage_makes_auto_rank_by_a_divergence():
+    result, X = gaussian_estimate([[0, 0], [2, 0], [4, 0], [20, 0], [22, 0], [24, 0]], 60)
+    labels = np.empty(len(X), int)
+    labels[result.scores.rows] = result.scores.clusters
+    graph = neighbour_graph(X, labels)
+    found = {name: merge(result, neighbours=graph, linkage=name) for name in LINKAGES}
+    assert [tree.statistic for tree in found.values()] == ["edges", "lecam", "lecam"]
+    assert [tree.strategy for tree in found.values()][1:] == ["single linkage", "complete linkage"]
+
+
+def test_plain_k_means_is_merged_without_a_warning():
+    # Warnings are errors here.
+    X = np.random.default_rng(0).standard_normal((300, 2))
+    merger = ClusterMerger(overclusterer=KMeans(6), epochs=5, cv=2, random_state=0, device="cpu")
+    assert merger.fit(X).tree_.n_initial == 6
+    assert looks_like_partition(merger.pairwise_)
 
 
 @pytest.mark.parametrize(
     ("matrix", "sentence"),
     [
-        ("abc", "distances must be a PairwiseTVD, a PairwiseWasserstein or a matrix of numbers"),
-        (None, "distances must be a square matrix of two or more clusters, got shape ()"),
-        ([0.1, 0.2, 0.3], "distances must be a square matrix of two or more clusters, got shape"),
-        (np.zeros((2, 3)), "two or more clusters, got shape (2, 3); pass all pairs, not a"),
-        ([[0.0]], "two or more clusters, got shape (1, 1)"),
+        ("abc", "must be a PairwiseTVD, a PairwiseWasserstein or a matrix of numbers; make"),
+        (None, "distances must be a square matrix for at least two clusters, got shape ()"),
+        ([0.1, 0.2, 0.3], "must be a square matrix for at least two clusters, got shape"),
+        (np.zeros((2, 3)), "at least two clusters, got shape (2, 3); pass all pairs, not a"),
+        ([[0.0]], "at least two clusters, got shape (1, 1)"),
         ([[0, math.nan], [math.nan, 0]], "distances must be finite and not negative; fill in"),
         ([[0, -0.1], [-0.1, 0]], "distances must be finite and not negative"),
         ([[0, 0.1], [0.2, 0]], "distances must be symmetric; average the matrix with its"),
@@ -516,8 +550,8 @@ def test_the_weakest_valley_gives_way_first():
     assert tree.n_clusters == 3
     two = quietly(result, n_clusters=2)
     assert two.groups.tolist() == tree.cut(n_clusters=2).groups.tolist() == [0, 1, 1]
-    assert two.merges[0].why.startswith("valley between: dip p ")
-    assert two.merges[0].why.endswith("; merged because at most 2 may remain")
+    assert two.merges[0].why.startswith("density valley between them: dip test p ")
+    assert two.merges[0].why.endswith("; merged to leave at most 2 clusters")
 
 
 def test_a_cluster_of_one_does_not_hide_a_partition():

@@ -69,8 +69,7 @@ ABOUT = """## What was compared
   original is in R).
 - **confusion loop**: random forest, merge the most confused pair, stop below 0.025.
 - **DipDECK** is ClustPy's, begun with the given clusters. It and the confusion loop take a minute
-  or more, so they were run on k-means alone; so were `strategy="warm"` and `"retrain"`, on at most
-  20 clusters.
+  or more, so they were run on k-means alone; so was `strategy="retrain"`, on at most 20 clusters.
 - **HDBSCAN**: its noise joins the nearest cluster, which is kinder than counting it as one;
   *hundredths* tells it that a cluster has at least a hundredth of the observations.
 - **Leiden**: modularity with resolution 1, or 0.5, on the graph of 15 nearest neighbours, each edge

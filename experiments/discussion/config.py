@@ -16,7 +16,6 @@ ESTIMATORS: dict[str, dict[str, Any]] = {"paper": PAPER, "cross-fitted": {"cv": 
 STRATEGIES: dict[str, dict[str, Any]] = {
     "linkage": {"strategy": "linkage"},
     "compose": {"strategy": "compose"},
-    "warm": {"strategy": "warm"},
     "retrain": {"strategy": "retrain"},
     "paper": {"strategy": "retrain", "statistic": "tv", "max_tvd": 1.0, **PAPER},
 }

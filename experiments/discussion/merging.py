@@ -77,7 +77,7 @@ def run_merging(given: Problem, strategy: str, seed: int, device: str, epochs: i
         warnings.simplefilter("ignore", PartitionWarning)  # which tells "paper" not to do so
         _, price = timed(lambda: merger.fit(given.X, initial_labels=given.labels))
     k = merger.tree_.n_initial
-    if choices["strategy"] in ("warm", "retrain"):
+    if choices["strategy"] == "retrain":
         trainings += k - 2  # after every merge but the last, which leaves no pair
     first = [(merge.left, merge.right) for merge in merger.tree_.merges[: k - groups]]
     right = correct_merges(first, category_counts(given.labels, given.categories))

@@ -21,7 +21,7 @@ __all__ = ["cells", "claims", "draw", "minutes", "run", "table"]
 
 # Of processor time; twice as many with convolutions.
 MINUTES = {
-    "spectral": 0.04, "linkage": 0.07, "compose": 0.06, "warm": 0.48, "retrain": 0.71,
+    "spectral": 0.04, "linkage": 0.07, "compose": 0.06, "retrain": 0.71,
     "paper": 0.2, "cross-fitted": 0.29, "learning rate": 0.27, "weight decay": 0.06,
     "network": 0.03,
 }  # fmt: skip

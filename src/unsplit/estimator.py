@@ -35,7 +35,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
     n_clusters, max_tvd, alpha : optional
         When to stop merging; pass at most one.  Without any, the stopping point is found
         automatically.  See :func:`unsplit.merge`.
-    strategy : {"linkage", "compose", "retrain", "warm", "spectral"}
+    strategy : {"linkage", "compose", "retrain", "spectral"}
         How to merge.  See :func:`unsplit.merge`.
     statistic, linkage : str
         The distance that ranks pairs of clusters, and the linkage.  See :func:`unsplit.merge`.
@@ -178,16 +178,6 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         {0: 0, 1: 0, 2: 1}
         """
         X = self._checked(X, reset=True)
-        rng = generator_of(self.random_state)
-        if initial_labels is None:
-            if not _is_table(X):
-                raise InputError(
-                    "initial_labels is required because X is not a table of vectors, and only "
-                    "vectors can be clustered automatically; pass the over-clustering of X."
-                )
-            # At least twice as many clusters as requested, so that there is something to merge.
-            default = default_clusterer(_num_samples(X), at_least=2 * (self.n_clusters or 1))
-            initial_labels = overcluster(X, self.overclusterer or default, rng)
         merge_options = MergeOptions(
             **{name: getattr(self, name) for name in MergeOptions.__dataclass_fields__}
         )
@@ -201,6 +191,16 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
             augment=self.augment,
             training=self.training,
         )
+        rng = generator_of(self.random_state)
+        if initial_labels is None:
+            if not _is_table(X):
+                raise InputError(
+                    "initial_labels is required because X is not a table of vectors, and only "
+                    "vectors can be clustered automatically; pass the over-clustering of X."
+                )
+            # At least twice as many clusters as requested, so that there is something to merge.
+            default = default_clusterer(_num_samples(X), at_least=2 * (self.n_clusters or 1))
+            initial_labels = overcluster(X, self.overclusterer or default, rng)
         merged = merge_overclustering(
             X,
             initial_labels,

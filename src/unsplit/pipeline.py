@@ -1,66 +1,36 @@
-"""From observations and an over-clustering to a merge tree: what estimator and commands run."""
+"""From observations and an over-clustering to a merge tree, for the estimator and the CLI."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from unsplit._typing import Index
-from unsplit.data.labels import encode_labels
+from unsplit.data.labels import EncodedLabels, encode_labels
 from unsplit.data.rows.vectors import VectorRows
 from unsplit.errors import InputError
-from unsplit.merging.api import merge
-from unsplit.merging.inputs import Link, constraints
-from unsplit.merging.loop import MergeRecord
-from unsplit.merging.neighbours.api import graph_of_scores, neighbour_graph
+from unsplit.merging.api import merge_with
+from unsplit.merging.neighbours.api import graph_of_scores, graph_of_vectors
 from unsplit.merging.neighbours.graph import NeighbourGraph
-from unsplit.merging.options import (
-    check_rules,
-    check_strategy,
-    exactly,
-    looks_like_partition,
-)
-from unsplit.merging.ranking import Estimate
+from unsplit.merging.options import MergeOptions, looks_like_partition
+from unsplit.merging.state import MergeRecord
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.api import Settings, fit
 from unsplit.pairwise.heldout_scores import Fitted, Progress
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.randomness import generator_of
 
-# The blurred only ranks pairs and looks for valleys; more folds made neither better.
+__all__ = ["MergeOptions", "Merged", "Retraining", "merge_overclustering"]
+
+# The blurred estimate only ranks pairs and shows valleys; more folds improved neither.
 BLURRED_FOLDS = 3
-
-
-@dataclass(frozen=True)
-class MergeOptions:
-    """The choices of :func:`unsplit.merge`, under the same names."""
-
-    n_clusters: int | None = None
-    max_tvd: float | None = None
-    alpha: float | None = None
-    strategy: str = "linkage"
-    statistic: str = "auto"
-    linkage: str = "average"
-    must_link: Sequence[Link] = ()
-    cannot_link: Sequence[Link] = ()
-    min_clusters: int | None = None
-    max_clusters: int | None = None
-
-    def check(self, cluster_ids: NDArray[Any]) -> None:
-        """Refuse before the work starts what would be refused at its end."""
-        check_strategy(self.strategy, self.linkage, True, self.n_clusters, True)
-        check_rules(self.n_clusters, self.max_tvd, self.alpha)
-        fewest, most = self.min_clusters, self.max_clusters
-        if self.n_clusters is not None:
-            fewest, most = exactly(self.n_clusters, fewest, most, len(cluster_ids))
-        constraints(cluster_ids, self.must_link, self.cannot_link, fewest, most)
 
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """Networks, the neighbours or the blurred estimate where there is one, and the tree."""
+    """The trained networks, the neighbour graph or the blurred estimate if any, and the tree."""
 
     fitted: Fitted
     blurred: PairwiseTVD | None
@@ -70,7 +40,7 @@ class Merged:
 
 def merge_overclustering(
     X: Any,
-    labels: ArrayLike,
+    labels: ArrayLike | EncodedLabels,
     merge_options: MergeOptions,
     settings: Settings,
     random_state: object = None,
@@ -80,30 +50,32 @@ def merge_overclustering(
     batch: ArrayLike | None = None,
     features: Any = None,
 ) -> Merged:
-    """Estimate all distances, look for neighbours, and merge.
+    """Estimate all distances, find neighbours, and merge.
 
-    Neighbours are looked for in ``features``, or in X if these are vectors or counts.  A second
-    estimate, of blurred densities, is made where the answer depends on it.
+    The neighbour graph is made from ``features``, or from X if X holds vectors or counts.  A
+    second estimate, of blurred densities, is made only if the result depends on it.
     """
-    merge_options.check(encode_labels(labels, np.size(labels)).cluster_ids)
+    encoded = encode_labels(labels)
+    merge_options.constraints(encoded.cluster_ids)  # refuses impossible ones before any training
     seeds = generator_of(random_state).integers(2**63, size=4)
-    fitted = fit(X, labels, settings, seeds[0], progress, batch)
-    graph = _neighbours(features, labels, fitted, settings, batch)
+    fitted = fit(X, encoded, settings, seeds[0], progress, batch)
+    graph = _neighbours(features, encoded, fitted, settings, batch)
     blurred = None
     if _needs_blurred(merge_options, graph is not None) and looks_like_partition(fitted.result):
         changed = _blurred_settings(fitted.rows.kind, settings)
         if changed is not None:
-            blurred = fit(X, labels, changed, seeds[1], progress, batch).result
-    tree = merge(
+            blurred = fit(X, encoded, changed, seeds[1], progress, batch).result
+    retraining = None
+    if merge_options.strategy == "retrain":
+        retraining = Retraining(X, encoded.clusters, settings, int(seeds[2]), batch)
+    tree = merge_with(
         fitted.result,
-        **vars(merge_options),
-        blurred=blurred,
-        neighbours=graph,
+        merge_options,
+        blurred,
+        graph,
+        int(seeds[3]),
         homes=None if isinstance(fitted.rows, VectorRows) else fitted.homes(),
-        estimate=_estimate(
-            X, labels, fitted, merge_options.strategy, settings, int(seeds[2]), batch
-        ),
-        random_state=int(seeds[3]),
+        estimate=retraining,
         on_merge=on_merge,
         done=done,
     )
@@ -111,24 +83,28 @@ def merge_overclustering(
 
 
 def _neighbours(
-    features: Any, labels: ArrayLike, fitted: Fitted, settings: Settings, batch: ArrayLike | None
+    features: Any,
+    labels: EncodedLabels,
+    fitted: Fitted,
+    settings: Settings,
+    batch: ArrayLike | None,
 ) -> NeighbourGraph | None:
-    """The graph of neighbours: of vectors as they are, of other data by what networks see."""
+    """The neighbour graph of the features if there are any, otherwise of the networks' scores."""
     if features is None:
         if not isinstance(fitted.rows, VectorRows):
             return graph_of_scores(fitted.result)
         features = fitted.rows.values
     elif np.shape(features)[:1] != (len(fitted.rows),):
         raise InputError(
-            f"X has {len(fitted.rows)} observations but features has shape {np.shape(features)}; "
-            "pass one row of features for each."
+            f"features must have one row for each of the {len(fitted.rows)} observations in X, got "
+            f"shape {np.shape(features)}; pass the features of the same observations."
         )
     with_batches = None if fitted.subclusters.n_batches == 1 else batch
-    return neighbour_graph(features, labels, batch=with_batches, device=settings.device)
+    return graph_of_vectors(features, labels, with_batches, settings.device)
 
 
 def _blurred_settings(kind: str, settings: Settings) -> Settings | None:
-    """How to look at blurred densities; only of vectors, as nobody knows how to blur others."""
+    """Settings for the blurred estimate; None for data other than vectors, which cannot blur."""
     if kind not in ("vectors", "counts"):
         return None
     blurred = replace(settings, blurred=True, cv=min(settings.cv, BLURRED_FOLDS))
@@ -144,27 +120,11 @@ def _needs_blurred(merge_options: MergeOptions, has_neighbours: bool) -> bool:
     return merge_options.strategy == "linkage" and looks_for_valleys and not has_neighbours
 
 
-def _estimate(
-    X: Any,
-    labels: ArrayLike,
-    fitted: Fitted,
-    strategy: str,
-    settings: Settings,
-    seed: int,
-    batch: ArrayLike | None,
-) -> Estimate | None:
-    """How to estimate anew once clusters have been merged."""
-    if strategy == "retrain":
-        clusters = encode_labels(labels, len(fitted.rows)).clusters
-        return Retraining(X, clusters, settings, seed, batch)
-    return Warm(fitted, seed) if strategy == "warm" else None
-
-
 @dataclass(frozen=True, eq=False)
 class Retraining:
-    """The paper's way: train from scratch for every new set of clusters.
+    """Train from scratch for every new set of clusters, as in the paper.
 
-    The seed depends on how many are left, so that an interrupted run can be taken up again.
+    The seed depends on the number of clusters left, so that an interrupted run can be resumed.
     """
 
     X: Any
@@ -174,24 +134,8 @@ class Retraining:
     batch: ArrayLike | None = None
 
     def __call__(self, groups: Index) -> PairwiseTVD:
-        """Estimate for groups of the initial clusters."""
-        labels = np.where(self.clusters < 0, -1, groups[self.clusters])
+        """The estimate for groups of the initial clusters, numbered from 0."""
+        clusters = np.where(self.clusters < 0, -1, groups[self.clusters])
+        labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
         rng = np.random.default_rng([self.seed, int(groups.max())])
         return fit(self.X, labels, self.settings, rng, batch=self.batch).result
-
-
-class Warm:
-    """Train on from the last weights after every merge."""
-
-    def __init__(self, fitted: Fitted, seed: int) -> None:
-        self.fitted = fitted
-        self.rng = np.random.default_rng(seed)
-        self.groups = np.arange(fitted.result.n_clusters)
-
-    def __call__(self, groups: Index) -> PairwiseTVD:
-        """Estimate for groups of the initial clusters, which join groups of the last call."""
-        step = np.empty(int(self.groups.max()) + 1, np.int64)
-        step[self.groups] = groups
-        self.fitted = self.fitted.merged(step, self.rng)
-        self.groups = groups
-        return self.fitted.result

@@ -30,7 +30,6 @@ def _alone(name: str, run: Callable[[Task], Outcome]) -> Method:
 
 
 _MERGING: dict[str, Callable[[Task], Outcome]] = {
-    "unsplit, warm": ours.warm,
     "unsplit, retrain": ours.retrain,
     "Ward of clusters": linkage.ward_of_clusters,
     "average linkage of clusters": linkage.average_of_clusters,
@@ -78,6 +77,4 @@ SETTINGS = frozenset((*ours.TRAINED_OTHERWISE, ours.COMPOSED))
 FROM_SCRATCH = frozenset(_ANEW)
 
 # Minutes each on one core for 2,000 observations in 40 clusters.
-SLOW = frozenset(
-    ("confusion loop", "DipDECK", "DipDECK from scratch", "unsplit, warm", "unsplit, retrain")
-)
+SLOW = frozenset(("confusion loop", "DipDECK", "DipDECK from scratch", "unsplit, retrain"))

@@ -75,20 +75,11 @@ def composed(task: Task) -> Outcome:
     return _outcome(_merge_anew(task, MergeOptions(strategy="compose")).tree, task, None)
 
 
-def warm(task: Task) -> Outcome:
-    """Train on after every merge."""
-    return _retraining(task, "warm")
-
-
 def retrain(task: Task) -> Outcome:
     """The paper's way: train from scratch after every merge."""
-    return _retraining(task, "retrain")
-
-
-def _retraining(task: Task, strategy: str) -> Outcome:
     if task.k > MOST_CLUSTERS_TO_RETRAIN:
         return Outcome()
-    return _outcome(_merge_anew(task, MergeOptions(strategy=strategy)).tree, task, None)
+    return _outcome(_merge_anew(task, MergeOptions(strategy="retrain")).tree, task, None)
 
 
 def _merge_anew(

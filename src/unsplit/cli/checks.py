@@ -5,14 +5,10 @@ from typing import Any
 
 import click
 
-from unsplit.pipeline import MergeOptions
+from unsplit.merging.options import APPLIES_TO, MergeOptions
 
-# Where a choice has an effect; elsewhere it is refused rather than ignored.
-MEANT_FOR = {
-    "statistic": ("linkage", "retrain", "warm"),
-    "linkage": ("linkage", "spectral"),
-    "resume": ("retrain",),
-}
+# Strategies for which an option has an effect; with the others it is refused, not ignored.
+MEANT_FOR = {**APPLIES_TO, "resume": ("retrain",)}
 RULES = ("n_clusters", "max_tvd", "alpha", "auto")
 
 
@@ -44,16 +40,14 @@ def wishes_of(given: dict[str, Any]) -> MergeOptions:
     rules = [option(name) for name in RULES if name in asked]
     if len(rules) > 1:
         raise click.UsageError(f"{' and '.join(rules)} are two stopping rules; choose one.")
-    merge_options = MergeOptions(
-        **{f.name: asked[f.name] for f in fields(MergeOptions) if f.name in asked}
-    )
+    strategy = asked.get("strategy", MergeOptions.strategy)
     for name, strategies in MEANT_FOR.items():
-        if name in asked and merge_options.strategy not in strategies:
+        if name in asked and strategy not in strategies:
             raise click.UsageError(
-                f"{option(name)} has no meaning for --strategy {merge_options.strategy}, only for "
-                f"{', '.join(strategies)}; leave it out."
+                f"{option(name)} has no effect with --strategy {strategy}, only with "
+                f"{' and '.join(strategies)}; leave it out."
             )
-    return merge_options
+    return MergeOptions(**{f.name: asked[f.name] for f in fields(MergeOptions) if f.name in asked})
 
 
 def option(name: str) -> str:

@@ -16,9 +16,8 @@ from unsplit.cli.resume import ResumeFile
 from unsplit.cli.run import RESULT, Task, interruptible, merge_into
 from unsplit.cli.select import selected
 from unsplit.data.saving import output_folder
-from unsplit.merging.options import LINKAGES, STRATEGIES
+from unsplit.merging.options import LINKAGES, STATISTICS, STRATEGIES
 from unsplit.pairwise.api import Settings
-from unsplit.pairwise.divergences import NAMES
 
 EXAMPLE = """\b
 Example:
@@ -55,7 +54,7 @@ how_to_merge = options.together(
     ),
     click.option(
         "--statistic",
-        type=click.Choice(("auto", "edges", *NAMES)),
+        type=click.Choice(STATISTICS),
         help="What ranks pairs.  [default: auto, edges of the neighbour graph or lecam]",
     ),
     click.option(

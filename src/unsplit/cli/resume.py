@@ -16,8 +16,8 @@ from unsplit import __version__
 from unsplit.data.rows.kinds import observations
 from unsplit.data.saving import replacing, write_json
 from unsplit.errors import InputError
-from unsplit.merging.loop import MergeRecord
 from unsplit.merging.review import Merge
+from unsplit.merging.state import MergeRecord
 
 FORMAT = "unsplit.resume/3"
 NAME = "resume.json"

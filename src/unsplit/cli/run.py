@@ -13,7 +13,7 @@ from unsplit.cli.progress import Console
 from unsplit.cli.resume import ResumeFile, content_of, digest
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.merging.loop import MergeRecord
+from unsplit.merging.state import MergeRecord
 from unsplit.pairwise.api import Settings
 from unsplit.pipeline import Merged, MergeOptions, merge_overclustering
 
@@ -51,8 +51,7 @@ def merge_into(
     go_on : bool
         Whether to go on from what it holds.
     """
-    labels = np.asarray(read.labels)
-    encoded = encode_labels(labels, len(read.row_ids))
+    encoded = encode_labels(np.asarray(read.labels), len(read.row_ids))
     about = outputs.about_run(task.settings, task.merge_options, task.seed)
     done = None
     if resume is not None:
@@ -67,7 +66,7 @@ def merge_into(
             resume.save(record)
         console.on_merge(record, len(encoded.cluster_ids))
 
-    what = (read.X, labels, task.merge_options, task.settings, task.seed)
+    what = (read.X, encoded, task.merge_options, task.settings, task.seed)
     with console.stages_of_merging():
         merged = merge_overclustering(*what, console.on_epoch, on_merge, done, read.batch)
     with console.stage("writing"):

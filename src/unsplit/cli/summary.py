@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from unsplit._typing import Index
-from unsplit.merging.review import UNCLEAR, Merge, members_of_nodes
+from unsplit.merging.review import BEYOND, UNCLEAR, Merge, members_of_nodes
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 
-BEYOND = "beyond the cut: "
 CLOSEST = 8
 FIRST = 3
 
@@ -22,7 +21,7 @@ def of_merge(tree: MergeTree, n_noise: int) -> list[str]:
     >>> import unsplit
     >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], max_tvd=0.5)
     >>> of_merge(tree, n_noise=0)[0]
-    '3 clusters became 2, because every pair has a TVD above 0.5.'
+    '3 clusters became 2, because every remaining pair has a TVD above 0.5.'
     """
     noise = f" {count(n_noise, 'observation')} stayed noise." if n_noise else ""
     n_taken = int(tree.taken.sum())

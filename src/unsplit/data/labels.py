@@ -37,34 +37,32 @@ class EncodedLabels:
         return int((self.clusters < 0).sum())
 
 
-def encode_labels(labels: ArrayLike, n_observations: int, at_least: int = 2) -> EncodedLabels:
-    """Turn labels into indices; −1, "-1", empty and missing values mean noise.
+def encode_labels(
+    labels: ArrayLike | EncodedLabels, n_observations: int | None = None, at_least: int = 2
+) -> EncodedLabels:
+    """Turn labels into indices; −1, "-1" and missing values mean noise.
 
-    Parameters
-    ----------
-    labels : array-like of shape (n,)
-        Integers or strings.
-    n_observations : int
-        The number of labels that there must be.
-    at_least : int
-        Fewer clusters than this are an error.
+    Fewer than ``at_least`` clusters are an error, and so are other than ``n_observations`` labels
+    if that number is given.  Labels that are already encoded are returned as they are.
 
     Examples
     --------
     >>> encode_labels(["b", "a", None, "b"], 4).clusters
     array([ 1,  0, -1,  1])
     """
-    values = np.asarray(labels)
+    values = labels.clusters if isinstance(labels, EncodedLabels) else np.asarray(labels)
     if values.ndim != 1:
         raise InputError(
             f"labels must be one label per observation, got an array of shape {values.shape}; "
             "pass a one-dimensional array."
         )
-    if len(values) != n_observations:
+    if n_observations is not None and len(values) != n_observations:
         raise InputError(
             f"X has {n_observations} observations but labels has {len(values)}; "
             "pass one label for each row of X."
         )
+    if isinstance(labels, EncodedLabels):
+        return labels
     noise = is_missing(values)
     if noise.all():
         raise InputError(
@@ -77,7 +75,7 @@ def encode_labels(labels: ArrayLike, n_observations: int, at_least: int = 2) -> 
             f"labels hold only one cluster ({cluster_ids[0]!s}), so there is no pair to compare; "
             "pass labels with at least two clusters."
         )
-    clusters = np.full(n_observations, -1, np.int64)
+    clusters = np.full(len(values), -1, np.int64)
     clusters[~noise] = inverse
     return EncodedLabels(cluster_ids, clusters)
 

@@ -1,4 +1,4 @@
-"""The front door: distances and merge_options in, a merge tree out."""
+"""Merging: distances and options in, a merge tree out."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -8,23 +8,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import SpectralClustering
 
 from unsplit._typing import Index
-from unsplit.errors import InputError
 from unsplit.merging.evidence import Columns, Evidence, evidence_of
-from unsplit.merging.inputs import (
-    Link,
-    MergeInputs,
-    check_wasserstein,
-    constraints,
-    merge_inputs,
-)
-from unsplit.merging.loop import MergeRecord, MergeState, agglomerate
+from unsplit.merging.inputs import Link, MergeInputs, check_wasserstein, merge_inputs
+from unsplit.merging.loop import agglomerate
 from unsplit.merging.neighbours.edges import Connected
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import (
-    check_strategy,
+    MergeOptions,
     decided_by,
-    exactly,
     ranking_statistic,
     split_at_random,
     stopping_rule,
@@ -38,6 +30,7 @@ from unsplit.merging.ranking import (
 )
 from unsplit.merging.review import Merge
 from unsplit.merging.rules import SameGroup, WithinBatches
+from unsplit.merging.state import MergeRecord, MergeState
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
@@ -59,13 +52,9 @@ def merge(
     max_clusters: int | None = None,
     blurred: PairwiseTVD | None = None,
     neighbours: NeighbourGraph | None = None,
-    homes: ArrayLike | None = None,
-    estimate: Estimate | None = None,
     random_state: object = None,
-    on_merge: Callable[[MergeRecord], None] | None = None,
-    done: MergeRecord | None = None,
 ) -> MergeTree:
-    """Merge clusters, closest first, and say where to stop.
+    """Merge clusters, closest first, and choose where to stop.
 
     Parameters
     ----------
@@ -73,43 +62,37 @@ def merge(
         Estimates with scores, or any symmetric matrix of distances, taken as TVD.  A
         PairwiseWasserstein keeps its cluster names and sizes, and needs ``n_clusters``.
     n_clusters, max_tvd, alpha : optional
-        At most one.  Stop at this many clusters; merge pairs with a TVD up to this; merge pairs
-        that do not differ significantly at this level, adjusted for all pairs.  None of them
-        means *auto*, which needs scores.
-    strategy : {"linkage", "compose", "retrain", "warm", "spectral"}
-        "linkage" ranks by the fixed matrix; "compose" by the scores, merged in closed form;
-        "retrain" and "warm" by what ``estimate`` says after every merge; "spectral" needs
-        ``n_clusters``.
+        Pass at most one.  ``n_clusters`` stops at this many clusters.  ``max_tvd`` merges pairs
+        with a TVD up to this value.  ``alpha`` merges pairs that do not differ significantly at
+        this level, adjusted for all pairs.  Without any of them merging stops by itself (*auto*),
+        which needs a PairwiseTVD.
+    strategy : {"linkage", "compose", "spectral"}
+        "linkage" ranks pairs by the distances as they are; "compose" by the scores of merged
+        clusters, which follow from those of their parts; "spectral" cuts a spectral clustering
+        into ``n_clusters``.  The paper's "retrain" needs the data: use
+        ``ClusterMerger(strategy="retrain")``.
     statistic : str
-        What ranks pairs, for "linkage", "retrain" and "warm"; "compose" uses soft accuracy,
-        "spectral" the TVD.  A divergence; or "edges", which needs ``neighbours``.  "auto" is
-        "edges" if there are ``neighbours`` and most clusters were not split at random; otherwise
-        "lecam", or "overlap" if ``n_clusters`` is given and at least half of the observations are
-        in no cluster, as after the paper's Algorithm 1.
+        What ranks pairs under strategy "linkage": "tv", "lecam", "js", "hellinger", "overlap" or
+        "auc"; or "edges", the edges between clusters in the graph of ``neighbours``.  "auto" is
+        "edges" if there are ``neighbours``, most clusters were not split at random and ``linkage``
+        is left at its default; otherwise "lecam", or "overlap" if ``n_clusters`` is given and at
+        least half of the observations are in no cluster, as after the paper's Algorithm 1.
+        "compose" always uses soft accuracy, "spectral" the TVD, and a plain matrix its own values.
     linkage : {"average", "single", "complete"}
-        For strategy "linkage".
+        Distance between merged clusters under strategies "linkage" and "spectral".  "edges" needs
+        none, because edges add up.
     must_link, cannot_link : iterables of pairs of cluster names
-        Clusters known to belong together, or not to.
+        Clusters known to belong together, or known to be different.
     min_clusters, max_clusters : int, optional
-        Bounds on the number of clusters, whatever the rule says.
+        Bounds on the number of clusters, whichever rule applies.
     blurred : PairwiseTVD, optional
-        Another estimate for the same clusters, in which *auto* looks for valleys, and by which
-        "compose" ranks; :func:`unsplit.pairwise_tvd` makes one with ``blurred=True``.
+        A second estimate for the same clusters, made by :func:`unsplit.pairwise_tvd` with
+        ``blurred=True``.  *auto* searches it for density valleys, and "compose" ranks by it.
     neighbours : NeighbourGraph, optional
-        How the observations lie to each other; :func:`unsplit.neighbour_graph` makes one.  *auto*
-        goes by it where clusters were cut out of the same features, and then needs no ``blurred``.
-    homes : array-like of shape (k,), optional
-        For each cluster that could hold nothing out, the place in ``cluster_ids`` of the one that
-        the networks put it into; −1 if there is none, and for all others.
-    estimate : callable, optional
-        For "retrain" and "warm": takes the group of every cluster, shape (k,), returns a
-        PairwiseTVD of the groups.
+        The neighbour graph of the observations, made by :func:`unsplit.neighbour_graph`.  If
+        clusters were cut out of the same features, *auto* decides by it and needs no ``blurred``.
     random_state : int, Generator, RandomState or None
-        For "spectral", and for the structureless data that neighbours are compared with.
-    on_merge : callable, optional
-        Told after every merge what was done so far.
-    done : MergeRecord, optional
-        What an interrupted "retrain" had told ``on_merge``: it goes on from there.
+        For "spectral", and for the simulated data that neighbours are compared with.
 
     Returns
     -------
@@ -124,56 +107,95 @@ def merge(
     {0: 0, 1: 0, 2: 1}
     """
     check_wasserstein(distances, n_clusters, max_tvd, strategy)
+    options = MergeOptions(
+        n_clusters,
+        max_tvd,
+        alpha,
+        strategy,
+        statistic,
+        linkage,
+        tuple(must_link),
+        tuple(cannot_link),
+        min_clusters,
+        max_clusters,
+    )
+    return merge_with(distances, options, blurred, neighbours, random_state)
+
+
+def merge_with(
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
+    options: MergeOptions,
+    blurred: PairwiseTVD | None = None,
+    neighbours: NeighbourGraph | None = None,
+    random_state: object = None,
+    *,
+    homes: ArrayLike | None = None,
+    estimate: Estimate | None = None,
+    on_merge: Callable[[MergeRecord], None] | None = None,
+    done: MergeRecord | None = None,
+) -> MergeTree:
+    """Do what :func:`merge` does, with what only a run from observations can add.
+
+    Parameters
+    ----------
+    distances, options, blurred, neighbours, random_state
+        As for :func:`merge`.
+    homes : array-like of shape (k,), optional
+        For each cluster without held-out observations, the index in ``cluster_ids`` of the cluster
+        to which the networks assign it; −1 if there is none, and for all other clusters.
+    estimate : callable, optional
+        For strategy "retrain": takes the group of every cluster, shape (k,), and returns a
+        PairwiseTVD of the groups.
+    on_merge : callable, optional
+        Called after every merge with the record of all merges so far.
+    done : MergeRecord, optional
+        The last record that an interrupted run passed to ``on_merge``; merging goes on from there.
+    """
     inputs = merge_inputs(distances, blurred, neighbours)
-    check_strategy(strategy, linkage, inputs.result is not None, n_clusters, estimate is not None)
-    k = len(inputs.ids)
-    at_random, by = np.zeros(k, bool), ""
-    if inputs.result is not None:
-        at_random = split_at_random(inputs.result)
-        by = decided_by(inputs.result, at_random, inputs.graph is not None)
-    rule = stopping_rule(inputs.result, n_clusters, max_tvd, alpha, by)
-    if inputs.result is not None and not inputs.result.comparable.all():
+    result, k = inputs.result, len(inputs.ids)
+    options.check_input(result is not None, inputs.graph is not None, estimate is not None)
+    limits = options.constraints(inputs.ids[inputs.order])
+    at_random, by, statistic = np.zeros(k, bool), "", "distance"
+    if result is not None:
+        at_random = split_at_random(result)
+        by = decided_by(result, at_random, inputs.graph is not None)
+        statistic = ranking_statistic(options, result, by)
+    rule = stopping_rule(result, options, by)
+    if result is not None and not result.comparable.all():
         rule = WithinBatches(rule)
-    if n_clusters is not None:
-        min_clusters, max_clusters = exactly(n_clusters, min_clusters, max_clusters, k)
-    ids = inputs.ids[inputs.order]
-    limits = constraints(ids, must_link, cannot_link, min_clusters, max_clusters)
-    if inputs.result is not None:
-        told = n_clusters is not None
-        statistic = ranking_statistic(statistic, strategy, inputs.result, told, by)
-    ranking = _ranking(inputs, strategy, statistic, linkage, estimate, alpha is not None)
-    if strategy == "spectral":
-        rule = SameGroup(_spectral_groups(ranking.distances(), n_clusters, random_state))
-    evidence, blurred_evidence = _evidence(inputs, ranking, alpha is not None)
+    all_pairs = options.alpha is not None
+    ranking = _ranking(inputs, options, statistic, estimate)
+    if options.strategy == "spectral":
+        rule = SameGroup(_spectral_groups(ranking.distances(), options.n_clusters, random_state))
+    evidence, blurred_evidence = _evidence(inputs, ranking, all_pairs)
     neighbourhoods = None
     if inputs.graph is not None:
-        blurred_evidence = None  # neighbours say more than valleys do
-        # The same graph, the same answer, also if nobody thinks of a seed.
+        blurred_evidence = None  # neighbours are better evidence than valleys
+        # Without a seed the same graph still gives the same result.
         seed = 0 if random_state is None else random_state
         neighbourhoods = Neighbourhoods(inputs.graph, generator_of(seed))
-    record = MergeRecord() if done is None else replace(done, merges=list(done.merges))
     state = MergeState(
         ranking,
         evidence,
         blurred_evidence,
         neighbourhoods,
         at_random,
-        np.zeros(k, bool) if inputs.result is None else inputs.result.too_small,
+        np.zeros(k, bool) if result is None else result.too_small,
         _homes(homes, inputs),
-        np.ones((k, k)) if inputs.result is None else inputs.result.tvd,
+        np.ones((k, k)) if result is None else result.tvd,
         limits,
         inputs.sizes,
         on_merge,
-        record,
+        MergeRecord() if done is None else replace(done, merges=list(done.merges)),
     )
     record = agglomerate(state, rule)
     return MergeTree(
         cluster_ids=inputs.ids,
         sizes=inputs.sizes[np.argsort(inputs.order)],
         merges=tuple(_renamed(merge, inputs.order) for merge in record.merges),
-        taken=np.arange(len(ids) - 1) < (record.n_taken or 0),
+        taken=np.arange(k - 1) < (record.n_taken or 0),
         statistic=ranking.statistic,
-        strategy=_named(strategy, linkage, ranking),
+        strategy=_named(options, ranking),
         stopped=record.stopped,
         n_forbidden=len(record.merges) - (record.n_allowed or 0),
         apart=tuple(_renamed(pair, inputs.order) for pair in record.apart),
@@ -181,38 +203,30 @@ def merge(
 
 
 def _ranking(
-    inputs: MergeInputs,
-    strategy: str,
-    statistic: str,
-    linkage: str,
-    estimate: Estimate | None,
-    all_pairs: bool,
+    inputs: MergeInputs, options: MergeOptions, statistic: str, estimate: Estimate | None
 ) -> Ranking:
     if inputs.matrix is not None:
-        return Linked(inputs.matrix, linkage, "distance")
+        return Linked(inputs.matrix, options.linkage, statistic)
     assert inputs.result is not None
     assert inputs.blurred is not None
-    if strategy == "compose":
-        return Composed(inputs.blurred, lookup=all_pairs)
-    if estimate is not None and strategy in ("retrain", "warm"):
+    if options.strategy == "compose":
+        return Composed(inputs.blurred, lookup=options.alpha is not None)
+    if options.strategy == "retrain":
+        assert estimate is not None
         place = np.argsort(inputs.order)
         return Reestimated(inputs.result, lambda groups: estimate(groups[place]), statistic)
-    if strategy == "linkage" and statistic == "edges":
-        if inputs.graph is None:
-            raise InputError(
-                'statistic="edges" needs neighbours; pass a graph of them, made by '
-                "unsplit.neighbour_graph(X, labels)."
-            )
+    if statistic == "edges" and options.strategy == "linkage":
+        assert inputs.graph is not None
         return Connected(inputs.graph)
-    statistic = "tv" if strategy == "spectral" else statistic
+    statistic = "tv" if options.strategy == "spectral" else statistic
     matrix = inputs.result.divergence(statistic)
-    return Linked(matrix, linkage, statistic, inputs.result.comparable)
+    return Linked(matrix, options.linkage, statistic, inputs.result.comparable)
 
 
 def _evidence(
     inputs: MergeInputs, ranking: Ranking, all_pairs: bool
 ) -> tuple[Evidence | None, Evidence | None]:
-    """Where the reported numbers come from, and where valleys are looked for."""
+    """The scores that are reported, and the scores that are searched for valleys."""
     if inputs.result is None or inputs.blurred is None:
         return None, None
     if isinstance(ranking, Reestimated):
@@ -224,15 +238,15 @@ def _evidence(
     return evidence, evidence if one_estimate else evidence_of(inputs.blurred, all_pairs)
 
 
-def _named(strategy: str, linkage: str, ranking: Ranking) -> str:
-    """What the tree calls the way it was made."""
-    if strategy != "linkage":
-        return strategy
-    return "neighbours" if isinstance(ranking, Connected) else f"{linkage} linkage"
+def _named(options: MergeOptions, ranking: Ranking) -> str:
+    """The name of the strategy in the tree."""
+    if options.strategy != "linkage":
+        return options.strategy
+    return "neighbours" if isinstance(ranking, Connected) else f"{options.linkage} linkage"
 
 
 def _homes(homes: ArrayLike | None, inputs: MergeInputs) -> Index:
-    """Homes of the clusters in their order here."""
+    """``homes`` for the clusters in the order of the loop."""
     if homes is None:
         return np.full(len(inputs.ids), -1)
     old = np.asarray(homes, np.int64)[inputs.order]
@@ -246,14 +260,14 @@ def _spectral_groups(
     if n_clusters is None or n_clusters >= k:
         return np.arange(k)
     seed = int(generator_of(random_state).integers(2**31))
-    # A hair above zero keeps the graph in one piece, without which there is no embedding.
+    # Slightly above zero, because the spectral embedding needs a connected graph.
     similarity = np.clip(1 - distances, 1e-6, 1.0)
     model = SpectralClustering(n_clusters, affinity="precomputed", random_state=seed)
     return model.fit_predict(similarity).astype(np.int64)
 
 
 def _renamed(merge: Merge, order: Index) -> Merge:
-    """Leaves back to their places in ``cluster_ids``."""
+    """The merge with leaves numbered as in ``cluster_ids``."""
     k = len(order)
     left, right = (int(order[n]) if n < k else n for n in (merge.left, merge.right))
     return replace(merge, left=left, right=right)

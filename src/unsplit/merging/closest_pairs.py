@@ -1,29 +1,29 @@
-"""The closest pair of a changing set of clusters, without looking at all pairs each time."""
+"""Finds the closest pair of clusters after every merge without searching all pairs again."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
 
-# Where many are equally near, the next nearest is looked for among so many before all.
+# If many clusters are equally near, this many are searched for the next one before all are.
 NEXT = 64
 
 
 class ClosestPairs:
-    """Distances between clusters, some of which may not be joined.
+    """Distances between clusters, some of which may not be merged.
 
-    Every cluster remembers its nearest neighbour and how far it looks, so that finding the closest
-    pair and merging cost O(k) and not O(k²).
+    Every cluster keeps its nearest neighbour, so that finding the closest pair and merging it cost
+    O(k) instead of O(k²).
 
     Parameters
     ----------
     distances : ndarray of shape (k, k)
         Symmetric; copied.  The diagonal is ignored.
     reach : int, optional
-        Only pairs are looked at of which one is among the ``reach`` nearest clusters of the other,
-        refused ones counted.  None: all pairs.
+        Only pairs are considered in which one is among the ``reach`` nearest clusters of the other,
+        including those that were refused.  None for all pairs.
     limit : float
-        Pairs at this distance or beyond are not looked at.
+        Pairs at this distance or beyond are not considered.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class ClosestPairs:
             self.horizons = Horizons(self.distances, reach)
 
     def closest(self) -> tuple[int, int] | None:
-        """The closest pair (a, b) with a < b; None if there is none.  Ties go to the first."""
+        """The closest pair (a, b) with a < b, the first if several are; None if there is none."""
         within = self.least <= self.limit
         if self.horizons is not None:
             within &= self.least <= self.horizons.farthest
@@ -48,19 +48,19 @@ class ClosestPairs:
         if least == np.inf:
             return None
         rows = np.flatnonzero(within & (self.least == least))
-        # A pair may be in reach of its second cluster only, so the first row need not be the first.
+        # A pair may be in reach of its second cluster only, so the first row may hold a later pair.
         pairs = np.sort(np.column_stack([rows, self.nearest[rows]]), axis=1)
         a, b = pairs[np.lexsort(pairs.T[::-1])[0]].tolist()
         return a, b
 
     def set_row(self, a: int, row: NDArray[np.float64]) -> None:
-        """New distances from a to all clusters; infinite where they may not be joined."""
+        """Set the distances from a to all clusters; infinite where they may not be merged."""
         row = row.copy()
         row[a] = np.inf
         if self.horizons is not None:
             self.horizons.set_row(a, row)
         self.distances[a] = self.distances[:, a] = row
-        # Whoever loses a as nearest neighbour must look again; for the others a can only win.
+        # Rows that lose a as nearest neighbour need a new search; in others a can only get nearer.
         lost = np.flatnonzero((self.nearest == a) & (row > self.least))
         closer = (row < self.least) | ((row == self.least) & (a < self.nearest))
         self.nearest[closer], self.least[closer] = a, row[closer]
@@ -68,19 +68,19 @@ class ClosestPairs:
         self._look_again(np.array([a]))
 
     def forbid(self, a: int, b: int) -> None:
-        """Keep a and b apart until one of them gets a new row."""
+        """Exclude the pair until one of the two gets new distances."""
         self.distances[a, b] = self.distances[b, a] = np.inf
         pair = np.array([a, b])
         self._look_again(self._without_next(pair[self.nearest[pair] == pair[::-1]]))
 
     def remove(self, a: int) -> None:
-        """Cluster a no longer exists."""
+        """Remove cluster a."""
         self.set_row(a, np.full(len(self.nearest), np.inf))
 
     def _without_next(self, rows: Index) -> Index:
-        """Give rows that lost their nearest the next one that is as near; which have none?
+        """Give rows that lost their nearest cluster an equally near one; return those without.
 
-        None before it is, or it would have been the nearest.
+        Only later clusters can be equally near, because the nearest is always the first of them.
         """
         columns = self.nearest[rows, None] + np.arange(1, NEXT + 1)
         columns = np.minimum(columns, len(self.nearest) - 1)
@@ -95,9 +95,10 @@ class ClosestPairs:
 
 
 class Horizons:
-    """How far the ``reach`` nearest clusters of each are, refused ones counted.
+    """The distance from each cluster to its ``reach``-th nearest, its horizon.
 
-    Counts say whether a new distance moves a cluster's horizon, which few do.
+    Refused pairs count.  Counts of nearer clusters tell whether a new distance moves a horizon,
+    which is rare.
 
     Parameters
     ----------
@@ -114,7 +115,7 @@ class Horizons:
         self.n_within: Index = (self.distances <= self.farthest[:, None]).sum(axis=1)
 
     def set_row(self, a: int, row: NDArray[np.float64]) -> None:
-        """New distances from a to all clusters."""
+        """Set the distances from a to all clusters."""
         old = self.distances[a].copy()
         self.distances[a] = self.distances[:, a] = row
         self.n_nearer += (row < self.farthest).astype(np.int64) - (old < self.farthest)

@@ -1,4 +1,4 @@
-"""What held-out scores say about two clusters, however they came about."""
+"""Compares two clusters by the held-out scores of their observations."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,8 +13,8 @@ from unsplit.pairwise.batch_effects import effective_counts, pair_weights
 
 LEVEL = 0.95
 
-# A valley that shows only in more values than this is too shallow to matter: with so many, that
-# between two Gaussians 2.9 standard deviations apart just shows.
+# A valley that only more values than this would show is too shallow to matter: with this many, the
+# valley between two Gaussians 2.9 standard deviations apart is just detected.
 MOST_VALUES = 2000
 
 
@@ -29,11 +29,11 @@ class Contrast:
     of_a : ndarray of shape (m,)
         Whether the observation belongs to a; the others belong to b.
     folds : ndarray of shape (m,)
-        Which network scored it; with batches its stratum, fold · B + batch.
+        Fold of the network that scored it; with batches its stratum, fold · B + batch.
     n_folds : int
-        How many networks or strata there are.
+        Number of folds or strata.
     n_batches : int
-        Batches, B, in each of which there are observations of both clusters or of neither.
+        Number of batches, B; each holds observations of both clusters or of neither.
     """
 
     values: NDArray[np.float64]
@@ -51,7 +51,7 @@ class Contrast:
         n_strata: int,
         n_batches: int,
     ) -> "Contrast":
-        """Leave out the batches in which one of the two does not occur."""
+        """A contrast that leaves out the batches in which only one of the two occurs."""
         if n_batches > 1:
             batch = strata % n_batches
             counts = np.bincount(2 * batch + ~of_a, minlength=2 * n_batches).reshape(-1, 2)
@@ -61,7 +61,7 @@ class Contrast:
 
     @property
     def comparable(self) -> bool:
-        """Whether anything is known: not if there are batches and the two share none."""
+        """Whether the two can be compared; not if there are batches and they share none."""
         return self.n_batches == 1 or len(self.values) > 0
 
     @cached_property
@@ -89,7 +89,7 @@ class Contrast:
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the TVD."""
+        """95 % confidence interval of the TVD."""
         counts, n_networks = self._batch_counts, self.n_folds // self.n_batches
         n = counts[0] if self.n_batches == 1 else effective_counts(counts)
         ends = stats.accuracy_interval(stats.at_least_chance(self.hit_rate), n, LEVEL, n_networks)
@@ -99,16 +99,16 @@ class Contrast:
     @cached_property
     def p_value(self) -> float:
         """One-sided rank-sum p-value of "same distribution"."""
-        # The diagonal must stay zero: the test looks up all four places.
+        # The diagonal must be zero, because the test reads all four entries.
         U = self._rank_sum() * (1 - np.eye(2))
         n_networks = self.n_folds // self.n_batches
         return float(stats.rank_sum_p_value(U, self.counts, n_networks)[0, 1])
 
     @cached_property
     def unimodality(self) -> float:
-        """p-value of "no valley where the two meet": Hartigans' dip test on the window.
+        """p-value of "no density valley between the two" (Hartigans' dip test on the window).
 
-        A large window is thinned evenly.
+        Large windows are thinned evenly.
         """
         window = self.window
         if len(window) > MOST_VALUES:
@@ -117,10 +117,10 @@ class Contrast:
 
     @property
     def window(self) -> NDArray[np.float64]:
-        """The differences around zero, as many on either side as the smaller side has.
+        """The differences nearest to zero, equally many on both sides.
 
-        Without it a large cluster would drown what happens at the border to a small one, and so
-        would the cluster that is larger in a batch.
+        The smaller side sets the number, in each batch; otherwise a large cluster would hide the
+        valley between it and a small one.
         """
         if self.n_batches == 1:
             return _window(self.values)
@@ -135,7 +135,7 @@ class Contrast:
 
     def _rank_sum(self) -> float:
         """Pairs of an observation of a and one of b in a fold with a above b, ties one half."""
-        # Order by fold, then value, in one whole number, so that all folds are counted at once.
+        # One whole number sorts by fold, then by value, so that all folds are counted at once.
         n, rank = len(self.values), np.unique(self.values, return_inverse=True)[1]
         place = self.folds * n + rank
         of_a, of_b = place[self.of_a], np.sort(place[~self.of_a])

@@ -18,19 +18,19 @@ from unsplit.errors import InputError
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-# With fewer observations every sample has the smallest dip there is, 1/(2n).
+# With fewer observations every sample has the smallest possible dip, 1/(2n).
 FEWEST = 4
 
 
 class DipTest(NamedTuple):
-    """A dip and how often a uniform sample of the same size has one as large."""
+    """The dip and its p-value: how often a uniform sample of this size has a dip as large."""
 
     statistic: float
     p_value: float
 
 
 def dip_test(values: ArrayLike) -> DipTest:
-    """Test whether a sample has one mode; a small p-value says it has more.
+    """Test whether a sample has one mode; a small p-value means that it has more.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ def dip_test(values: ArrayLike) -> DipTest:
 
     Notes
     -----
-    The null distribution is that of continuous data.  Values rounded to few distinct numbers have
-    a larger dip, each number being a mode of its own, and then p is too small.
+    The null distribution assumes continuous data.  If values are rounded to a few distinct numbers,
+    each number is a mode of its own, so the dip is too large and p too small.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is known about two clusters beyond their rank, also after merges."""
+"""Evidence from held-out scores about two clusters, also after merges."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -12,35 +12,36 @@ from unsplit.merging.contrast import Contrast
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores, log_of_shares
 
-# Of four bytes each.  A number and not the memory there is: the same data, the same sums.
+# Of four bytes each.  Fixed, so that results do not depend on the memory of the machine.
 MOST_SCORES = 2**28
 
 
 class Evidence(Protocol):
-    """What is known about two clusters beyond their rank."""
+    """Compares two clusters, also after merges."""
 
     def merge(self, a: int, b: int) -> Sequence[int]:
-        """Put b into a."""
+        """Merge b into a."""
 
     def contrast(self, a: int, b: int) -> Contrast:
-        """What the scores say about two slots."""
+        """Compare two slots by their scores."""
 
     def known_p_value(self, a: int, b: int) -> float | None:
-        """p-value of "same distribution" for two slots; None where the contrast must say."""
+        """p-value of "same distribution" if it is known already; otherwise None."""
 
 
 class Mixtures:
-    """Evidence from one estimate: a merged cluster is the mixture of its members.
+    """Evidence from one estimate, computed when it is needed.
 
-    Needs no memory, and time for every member of the clusters compared.
+    A merged cluster is the mixture of its members.  This needs no memory, but time for every
+    member of the two clusters.
 
     Parameters
     ----------
     result : PairwiseTVD
         The estimate.
     lookup : bool
-        Whether p-values of initial clusters are looked up in the result, which is quicker if most
-        pairs are asked for.
+        Whether p-values of initial clusters are taken from the result, which is faster if most
+        pairs are compared.
     """
 
     def __init__(self, result: PairwiseTVD, lookup: bool = True) -> None:
@@ -50,7 +51,7 @@ class Mixtures:
         self.members = [[slot] for slot in range(result.n_clusters)]
 
     def merge(self, a: int, b: int) -> Sequence[int]:
-        """Put b's members into a."""
+        """Add the members of b to a."""
         self.members[a] += self.members[b]
         self.slot[self.slot == b] = a
         return (a,)
@@ -64,25 +65,25 @@ class Mixtures:
         return _contrast(scores, difference, self.slot[index] == a, scores.strata[index])
 
     def known_p_value(self, a: int, b: int) -> float | None:
-        """Looked up while neither has changed, if so wished."""
+        """From the result, if ``lookup`` is set and neither cluster has changed."""
         if self.lookup and len(self.members[a]) == len(self.members[b]) == 1:
             return float(self.result.p_value[a, b])
         return None
 
 
 def evidence_of(result: PairwiseTVD, lookup: bool) -> Evidence:
-    """What is known after merges, quickly if that takes no more than a gibibyte."""
+    """The faster kind of evidence if it needs at most a gibibyte, otherwise the smaller one."""
     few = len(result.scores.rows) * result.n_clusters <= MOST_SCORES
     return Columns(result, lookup) if few else Mixtures(result, lookup)
 
 
 class Columns:
-    """Evidence from scores of all observations for all clusters, which are kept: O(n) a merge.
+    """Evidence from one estimate, with the scores of all observations kept: O(n) per merge.
 
     Parameters
     ----------
     result : PairwiseTVD
-        Whose scores are composed.
+        The estimate.
     lookup : bool
         As for :class:`Mixtures`.
     """
@@ -97,17 +98,17 @@ class Columns:
         )
         self.result = result
         self.lookup = lookup
-        # By row, not by cluster: sums are then the same whatever the clusters are called.
+        # Sorted by row, not by cluster, so that sums do not depend on the names of the clusters.
         order = np.argsort(scores.rows, kind="stable")
         self.z = _columns(scores, order)
         self.slot = scores.clusters[order].copy()
         self.strata = scores.strata[order]
         self.batch = self.strata % scores.n_batches
-        # Of each batch; all in one where there are none.
+        # By batch; a single row if there are no batches.
         self.sizes = scores.subcluster_sizes(result.sizes).astype(float)
 
     def merge(self, a: int, b: int) -> Sequence[int]:
-        """Compose the two score columns."""
+        """Compose the score columns of the two."""
         of_batches = log_of_shares(self.sizes[:, [a, b]])
         log_shares = (of_batches if len(of_batches) == 1 else of_batches[self.batch]).T
         self.z[:, a] = np.logaddexp(self.z[:, a] + log_shares[0], self.z[:, b] + log_shares[1])
@@ -123,7 +124,7 @@ class Columns:
         return _contrast(self.result.scores, difference, of_a, strata)
 
     def known_p_value(self, a: int, b: int) -> float | None:
-        """Looked up while neither has changed, if so wished."""
+        """From the result, if ``lookup`` is set and neither cluster has changed."""
         if not self.lookup:
             return None
         unchanged = self.sizes[:, [a, b]].sum(axis=0) == self.result.sizes[[a, b]]
@@ -131,7 +132,7 @@ class Columns:
 
 
 def _columns(scores: HeldoutScores, order: Index) -> NDArray[np.float32]:
-    """All scores, rows in this order and columns in one piece, without a copy on the way."""
+    """All scores with rows in this order, in column-major memory, without a copy."""
     z = np.empty((len(order), scores.n_clusters), np.float32, order="F")
     place, done = np.argsort(order), 0
     for block, _ in scores.blocks():

@@ -1,4 +1,4 @@
-"""What the user passes to be merged, and what is known already: links, and how many clusters."""
+"""The input of a merge, checked: distances, links, and bounds on the number of clusters."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from unsplit._typing import Index
 from unsplit.errors import InputError
@@ -19,15 +21,16 @@ Link = Sequence[Any]
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """Links as indices of initial clusters, and the fewest and most clusters allowed.
+    """Links between initial clusters, as indices, and bounds on the number of clusters.
 
     Parameters
     ----------
     must : list of (int, int)
-        Pairs to join before anything else.
+        Pairs that are merged first.
     cannot : ndarray of shape (k, k)
-        Pairs never to join.
+        True for pairs that must not be merged.
     fewest, most : int
+        Bounds on the number of clusters left.
     """
 
     must: list[tuple[int, int]]
@@ -43,7 +46,7 @@ def constraints(
     min_clusters: int | None = None,
     max_clusters: int | None = None,
 ) -> Constraints:
-    """Check the user's constraints against each other and turn names into indices."""
+    """Check the user's constraints for contradictions and turn names into indices."""
     k = len(cluster_ids)
     fewest = _bound("min_clusters", min_clusters, 1, k)
     most = _bound("max_clusters", max_clusters, k, k)
@@ -53,22 +56,22 @@ def constraints(
         )
     must = _pairs("must_link", must_link, cluster_ids)
     cannot = np.zeros((k, k), bool)
-    group = _connected(must, k)
+    linked = csr_array((np.ones(len(must)), np.array(must, np.int64).reshape(-1, 2).T), (k, k))
+    n_left, group = connected_components(linked, directed=False)
     for a, b in _pairs("cannot_link", cannot_link, cluster_ids):
         if a == b:
             name = cluster_ids[a]
-            raise InputError(f"cannot_link keeps {name} apart from itself; drop this link.")
+            raise InputError(f"cannot_link names cluster {name} twice in one link; drop this link.")
         if group[a] == group[b]:
             raise InputError(
-                f"cannot_link keeps {cluster_ids[a]} and {cluster_ids[b]} apart but must_link "
-                "joins them; drop one of the two."
+                f"cannot_link keeps {cluster_ids[a]} and {cluster_ids[b]} apart, but must_link "
+                "joins them; drop one of these links."
             )
         cannot[a, b] = cannot[b, a] = True
-    n_left = len(np.unique(group))
     if n_left < fewest:
         raise InputError(
-            f"must_link leaves {n_left} clusters, fewer than the {fewest} asked for; drop a link "
-            "or ask for fewer."
+            f"must_link leaves {n_left} clusters, fewer than the {fewest} requested; drop a link "
+            "or request fewer clusters."
         )
     return Constraints(must, cannot, fewest, most)
 
@@ -78,23 +81,26 @@ def _bound(name: str, value: int | None, default: int, k: int) -> int:
         return default
     if not isinstance(value, (int, np.integer)) or not 1 <= value <= k:
         raise InputError(
-            f"{name} must be a whole number from 1 to {k}, the number of clusters there are, "
+            f"{name} must be a whole number from 1 to {k}, the number of initial clusters, "
             f"got {value!r}."
         )
     return int(value)
 
 
 def _pairs(name: str, links: Iterable[Link], ids: NDArray[Any]) -> list[tuple[int, int]]:
-    """Pairs of indices; a link of more than two names is a chain of pairs."""
+    """Links as pairs of indices; a link may name more than two clusters."""
     place = {str(cluster): index for index, cluster in enumerate(ids.tolist())}
     pairs = []
     for link in links:
         if isinstance(link, (str, bytes)) or not isinstance(link, Collection) or len(link) < 2:
-            raise InputError(f"{name} takes pairs of cluster names, got {link!r}.")
+            raise InputError(
+                f"{name} must hold pairs of cluster names, got {link!r}; pass a list such as "
+                "[(3, 7)]."
+            )
         unknown = [cluster for cluster in link if str(cluster) not in place]
         if unknown:
             raise InputError(
-                f"{name} names {unknown[0]!r}, but there is no such cluster; the names are "
+                f"{name} names {unknown[0]!r}, which is not a cluster; the clusters are "
                 f"{', '.join(list(place)[:8])}{', …' if len(place) > 8 else ''}."
             )
         index = [place[str(cluster)] for cluster in link]
@@ -105,18 +111,12 @@ def _pairs(name: str, links: Iterable[Link], ids: NDArray[Any]) -> list[tuple[in
     return pairs
 
 
-def _connected(pairs: list[tuple[int, int]], k: int) -> NDArray[np.int64]:
-    group = np.arange(k)
-    for a, b in pairs:
-        group[group == group[b]] = group[a]
-    return group
-
-
 @dataclass(frozen=True, eq=False)
 class MergeInputs:
-    """The input, clusters in the order in which they first appear in the data.
+    """The input with its clusters in the order in which they first appear in the data.
 
-    Ties between equally close pairs go to the first, so that names decide nothing.
+    Among equally close pairs the first is merged first; in this order that does not depend on the
+    names of the clusters.  ``ids`` are in the user's order, ``ids[order]`` in the new one.
     """
 
     ids: NDArray[Any]
@@ -133,7 +133,7 @@ def merge_inputs(
     blurred: PairwiseTVD | None = None,
     graph: NeighbourGraph | None = None,
 ) -> MergeInputs:
-    """Check what was given and put its clusters in order."""
+    """Check the input and put its clusters in order."""
     if isinstance(distances, PairwiseWasserstein):
         k = distances.n_clusters
         matrix = _known(distances)
@@ -144,23 +144,27 @@ def merge_inputs(
         return MergeInputs(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
     ids = distances.cluster_ids
     if blurred is not None and not np.array_equal(blurred.cluster_ids, ids):
-        raise InputError("blurred must be an estimate for the same clusters as distances.")
+        raise InputError(
+            "blurred must be an estimate for the same clusters as distances; make both from the "
+            "same labels."
+        )
     if len(distances.scores.rows) == 0:
         raise InputError(
-            "every cluster has one observation, so nothing was held out and nothing is known about "
-            "them; pass clusters of at least two."
+            "every cluster has only one observation, so none could be held out to compare "
+            "clusters; pass clusters of at least two observations."
         )
     first = np.full(len(ids), np.iinfo(np.int64).max)
     np.minimum.at(first, distances.scores.clusters, distances.scores.rows)
-    # Clusters with nothing held out have no first row; their weights, too, know no names.
+    # Clusters without held-out observations have no first row; their weights order them, which do
+    # not depend on names either.
     order = np.lexsort((*distances.scores.bias[::-1], first))
     result = distances.reordered(order)
     blurred = result if blurred is None else blurred.reordered(order)
     if graph is not None:
         if graph.n_clusters != len(ids):
             raise InputError(
-                f"neighbours has {graph.n_clusters} clusters and distances {len(ids)}; make both "
-                "from the same labels."
+                f"neighbours has {graph.n_clusters} clusters but distances has {len(ids)}; make "
+                "both from the same labels."
             )
         graph = graph.renamed(np.argsort(order))
     return MergeInputs(ids, order, result.sizes, result=result, blurred=blurred, graph=graph)
@@ -198,12 +202,13 @@ def _square(distances: ArrayLike) -> NDArray[np.float64]:
         matrix = np.asarray(distances, np.float64)
     except (TypeError, ValueError):
         raise InputError(
-            "distances must be a PairwiseTVD, a PairwiseWasserstein or a matrix of numbers."
+            "distances must be a PairwiseTVD, a PairwiseWasserstein or a matrix of numbers; make "
+            "one with unsplit.pairwise_tvd."
         ) from None
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
         raise InputError(
-            f"distances must be a square matrix of two or more clusters, got shape {matrix.shape}; "
-            "pass all pairs, not a condensed vector."
+            "distances must be a square matrix for at least two clusters, got shape "
+            f"{matrix.shape}; pass all pairs, not a condensed vector."
         )
     if not np.isfinite(matrix).all() or (matrix < 0).any():
         raise InputError("distances must be finite and not negative; fill in missing pairs first.")

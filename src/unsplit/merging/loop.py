@@ -1,215 +1,22 @@
-"""The one merging loop."""
+"""The merging loop, which all strategies share."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unsplit._typing import Index, Matrix
 from unsplit.errors import InputError
-from unsplit.merging.closest_pairs import ClosestPairs
-from unsplit.merging.evidence import Evidence
-from unsplit.merging.inputs import Constraints
-from unsplit.merging.neighbours.evidence import Neighbourhoods
-from unsplit.merging.ranking import Ranking
 from unsplit.merging.refused import Refused
-from unsplit.merging.review import MUST_LINK, Merge
-from unsplit.merging.rules import (
-    AT_HOME,
-    BOTH_SMALL,
-    BY_NETWORK,
-    ONE_SMALL,
-    Pair,
-    Rule,
-)
+from unsplit.merging.review import BEYOND, MUST_LINK, Merge
+from unsplit.merging.rules import BY_NETWORK, Pair, Rule
+from unsplit.merging.state import MergeRecord, MergeState
 
 FORBIDDEN = "kept apart by cannot_link"
-# Of each cluster left, so many neighbours are looked at and reported.
+# How many nearest neighbours of each remaining cluster are reported as kept apart.
 NEIGHBOURS = 10
 
 
-@dataclass
-class MergeRecord:
-    """What was done so far: enough to report it, and to go on from it.
-
-    Parameters
-    ----------
-    merges : list of Merge
-        Numbered by slot.
-    n_taken : int, optional
-        How many of them belong to the answer; None while the rule still allows merges.
-    n_allowed : int, optional
-        How many break no ``cannot_link``; None while there may be more.
-    stopped : str
-        Why the rule ended merging.
-    apart : list of Merge
-        Pairs of the clusters that were left then, neighbours only.
-    """
-
-    merges: list[Merge] = field(default_factory=list)
-    n_taken: int | None = None
-    n_allowed: int | None = None
-    stopped: str = ""
-    apart: list[Merge] = field(default_factory=list)
-
-
-@dataclass
-class MergeState:
-    """The state of the loop: who is left, and what was done.
-
-    ``ranking`` says which pair comes next; ``evidence`` what is reported; ``blurred`` where
-    a valley is looked for; ``neighbourhoods`` how neighbours connect it; ``at_random`` has the
-    clusters that were split at random, ``small`` those that could hold nothing out and ``homes``
-    where the network puts these, shapes (k,); ``tvd`` has the distances between the initial
-    clusters, shape (k, k).  All change together.  A ``record`` that is not empty is replayed.
-    """
-
-    ranking: Ranking
-    evidence: Evidence | None
-    blurred: Evidence | None
-    neighbourhoods: Neighbourhoods | None
-    at_random: NDArray[np.bool_]
-    small: NDArray[np.bool_]
-    homes: Index
-    tvd: Matrix
-    constraints: Constraints
-    sizes: Index
-    on_merge: Callable[[MergeRecord], None] | None = None
-    record: MergeRecord = field(default_factory=MergeRecord)
-
-    def __post_init__(self) -> None:
-        k = len(self.sizes)
-        self.size = self.sizes.copy()
-        self.slot = np.arange(k)
-        self.node = np.arange(k)
-        self.alive = np.ones(k, bool)
-        self.cannot = self.constraints.cannot.copy()
-        self.at_random = self.at_random.copy()
-        self.small = self.small.copy()
-        self.tvd = self.tvd.copy()
-        self.height = 0.0
-        for step, merge in enumerate(self.record.merges):
-            a, b = (int(np.flatnonzero(self.node == node)[0]) for node in (merge.left, merge.right))
-            self.height = merge.height
-            self._unite(a, b, k + step)
-
-    @property
-    def n_left(self) -> int:
-        """Clusters left."""
-        return int(self.alive.sum())
-
-    def pairs(
-        self, respect_links: bool = True, reach: int | None = None, limit: float = math.inf
-    ) -> ClosestPairs:
-        """All pairs that are left, within reach and below the limit, none refused yet."""
-        if self.n_left == 1:  # nothing to compare, so nothing to estimate
-            return ClosestPairs(np.full(self.cannot.shape, np.inf))
-        matrix = self.ranking.distances().copy()
-        matrix[~self.alive] = matrix[:, ~self.alive] = np.inf
-        if respect_links:
-            matrix[self.cannot] = np.inf
-        return ClosestPairs(matrix, reach, limit)
-
-    def candidate(self, a: int, b: int, statistic: float) -> Pair:
-        """What is known about two slots."""
-        # Of all the pairs there were: what is left late was selected from them.
-        n_pairs = math.comb(len(self.sizes), 2)
-        return Pair(
-            a,
-            b,
-            statistic,
-            n_pairs,
-            self.evidence,
-            self.blurred,
-            self.neighbourhoods,
-            bool(self.at_random[[a, b]].any()),
-            float(self.tvd[a, b]),
-            self._size(a, b),
-        )
-
-    def _size(self, a: int, b: int) -> str | None:
-        if not self.small[[a, b]].any():
-            return None
-        if self.small[[a, b]].all():
-            return BOTH_SMALL
-        small, other = (a, b) if self.small[a] else (b, a)
-        home = self.homes[self.slot == small]
-        return AT_HOME if (home >= 0).all() and (self.slot[home] == other).all() else ONE_SMALL
-
-    def join(self, pair: Pair, why: str, linked: bool = False) -> Sequence[int]:
-        """Merge b into a; which slots have new distances?"""
-        a, b = pair.a, pair.b
-        if not linked:
-            self.height = max(self.height, pair.statistic)
-        merge = self.described(pair, why)
-        changed = self._unite(a, b, len(self.sizes) + len(self.record.merges))
-        self.record.merges.append(merge)
-        if self.on_merge is not None:
-            self.on_merge(self.record)
-        return changed
-
-    def described(self, pair: Pair, why: str) -> Merge:
-        """All that is known about a pair, under the numbers of the tree."""
-        a, b = pair.a, pair.b
-        low, high = (math.nan, math.nan) if pair.contrast is None else pair.contrast.interval
-        link = pair.connection
-        return Merge(
-            left=int(self.node[a]),
-            right=int(self.node[b]),
-            size_left=int(self.size[a]),
-            size_right=int(self.size[b]),
-            statistic=pair.statistic,
-            height=self.height,
-            tvd=math.nan if pair.contrast is None else pair.contrast.tvd,
-            low=low,
-            high=high,
-            p_adjusted=pair.p_adjusted,
-            p_valley=pair.unimodality,
-            n_border=0 if pair.blurred_contrast is None else len(pair.blurred_contrast.window),
-            edges=math.nan if link is None else link.edges,
-            times_chance=math.nan if link is None else link.times_chance,
-            neck=math.nan if link is None else link.neck,
-            strength=math.nan if link is None else link.strength,
-            why=why,
-        )
-
-    def _unite(self, a: int, b: int, node: int) -> Sequence[int]:
-        self.node[a] = node
-        self.node[b] = -1
-        self.size[a] += self.size[b]
-        self.slot[self.slot == b] = a
-        self.alive[b] = False
-        if self.cannot[b].any():
-            self.cannot[a] |= self.cannot[b]
-            self.cannot[:, a] |= self.cannot[:, b]
-        self.at_random[a] |= self.at_random[b]
-        self.small[a] &= self.small[b]
-        self.tvd[a] = self.tvd[:, a] = np.minimum(self.tvd[a], self.tvd[b])
-        if self.neighbourhoods is not None:
-            self.neighbourhoods.merge(a, b)
-        changed = self.ranking.merge(a, b)
-        told: list[object] = [self.ranking]
-        for part in (self.evidence, self.blurred):
-            if part is not None and not any(part is other for other in told):
-                part.merge(a, b)
-                told.append(part)
-        return changed
-
-    def refresh(
-        self, pairs: ClosestPairs, gone: int, changed: Sequence[int], respect_links: bool = True
-    ) -> None:
-        """Tell the search what a merge changed."""
-        pairs.remove(gone)
-        if self.n_left > 1:
-            for slot in changed:
-                allowed = self.alive & ~self.cannot[slot] if respect_links else self.alive
-                pairs.set_row(slot, np.where(allowed, self.ranking.row(slot), np.inf))
-
-
 def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
-    """Merge what must be, then what the rule allows, then the rest to complete the tree."""
+    """Merge must_link pairs, then what the rule allows, then the rest to complete the tree."""
     record, limits = state.record, state.constraints
     if record.n_taken is None:
         _join_linked(state)
@@ -219,21 +26,21 @@ def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
         record.stopped = greedy.go(limits.fewest, limits.most)
         if state.n_left > limits.most:
             raise InputError(
-                f"cannot_link leaves {state.n_left} clusters, more than the {limits.most} allowed; "
-                "drop some of these links or allow more clusters."
+                f"cannot_link leaves at least {state.n_left} clusters, more than the {limits.most} "
+                "requested; drop some of these links or request more clusters."
             )
         record.n_taken = len(record.merges)
-        # Now, while what is known is about the clusters of the answer.
+        # Must come now, while the evidence is about the clusters of the result.
         record.apart = _kept_apart(state, rule)
     if record.n_allowed is None:
-        greedy.go(1, 1, "beyond the cut: ")
+        greedy.go(1, 1, BEYOND)
         record.n_allowed = len(record.merges)
     _join_forbidden(state)
     return record
 
 
 def _kept_apart(state: MergeState, rule: Rule) -> list[Merge]:
-    """Every cluster left with its nearest neighbours, and why they were not merged."""
+    """Pairs of each remaining cluster and its nearest ones, and why they were not merged."""
     if state.n_left == 1:
         return []
     left = np.flatnonzero(state.alive)
@@ -263,7 +70,10 @@ def _join_linked(state: MergeState) -> None:
 
 
 def _bring_home(state: MergeState, rule: Rule) -> None:
-    """Put what could hold nothing out where the network puts it; no distance ranks such pairs."""
+    """Merge clusters without held-out observations into those the network assigns them to.
+
+    They come first, because their distances do not rank them.
+    """
     for leaf in np.flatnonzero(state.homes >= 0).tolist():
         a, b = sorted((int(state.slot[leaf]), int(state.slot[state.homes[leaf]])))
         if a == b or state.cannot[a, b] or state.n_left <= state.constraints.fewest:
@@ -274,7 +84,7 @@ def _bring_home(state: MergeState, rule: Rule) -> None:
 
 
 def _join_forbidden(state: MergeState) -> None:
-    """What ``cannot_link`` keeps apart, closest first: only so that the tree is complete."""
+    """Merge what ``cannot_link`` keeps apart, closest first, only to complete the tree."""
     if state.n_left == 1:
         return
     pairs = state.pairs(respect_links=False)
@@ -285,19 +95,20 @@ def _join_forbidden(state: MergeState) -> None:
 
 
 class GreedyMerge:
-    """Walks from the closest pair to the next, merging what the rule allows."""
+    """Goes through the pairs, closest first, and merges those that the rule allows."""
 
     def __init__(self, state: MergeState, rule: Rule) -> None:
         self.state, self.rule = state, rule
-        # Pairs that nothing links are not worth a look before the others are done with.
+        # Pairs without any connection are left until nothing else can be merged.
         self.limit = state.ranking.unlinked
         self.pairs = state.pairs(reach=rule.reach, limit=self.limit)
         self.refused = Refused()
 
     def go(self, fewest: int, most: int, prefix: str = "") -> str:
-        """Merge until the rule allows no more or ``fewest`` are left; say why it ended.
+        """Merge until the rule allows no more or ``fewest`` clusters are left; return why.
 
-        While there are more than ``most``, the refused pair with the weakest objection is merged.
+        While more than ``most`` are left, the refused pair with the weakest objection is merged.
+        ``prefix`` begins the reason of every merge.
         """
         state = self.state
         while state.n_left > fewest:
@@ -308,13 +119,14 @@ class GreedyMerge:
                 self.limit = math.inf
                 self.pairs = state.pairs(reach=self.rule.reach)
             elif state.n_left > most and self.refused:
-                self._force("" if prefix else f"; merged because at most {most} may remain", prefix)
+                few = f"{most} cluster{'' if most == 1 else 's'}"
+                self._force("" if prefix else f"; merged to leave at most {few}", prefix)
             else:
                 linked = (state.cannot & state.alive & state.alive[:, None]).any()
                 return self.rule.ending + (" or is kept apart by cannot_link" if linked else "")
         if state.n_left == 1:
-            return "one cluster is left"
-        return f"{state.n_left} clusters are left, as asked"
+            return "only one cluster is left"
+        return f"{'' if fewest == most else 'at least '}{fewest} clusters were requested"
 
     def _judge(self, a: int, b: int, prefix: str) -> None:
         candidate = self.state.candidate(a, b, float(self.pairs.distances[a, b]))

@@ -1,13 +1,18 @@
-"""What the user chose: checked, and turned into a rule."""
+"""The options of a merge: checked before any training, and turned into a stopping rule."""
 
 import math
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.errors import InputError, PartitionWarning
 from unsplit.merging.evidence import Mixtures
+from unsplit.merging.inputs import Constraints, Link, constraints
 from unsplit.merging.rules import (
     ALIKE_TVD,
     NEIGHBOURS,
@@ -20,139 +25,186 @@ from unsplit.merging.rules import (
     Pair,
     Rule,
 )
+from unsplit.pairwise.divergences import NAMES
 from unsplit.pairwise.result import PairwiseTVD
 
-STRATEGIES = ("linkage", "compose", "retrain", "warm", "spectral")
+STRATEGIES = ("linkage", "compose", "retrain", "spectral")
+STATISTICS = ("auto", "edges", *NAMES)
 LINKAGES = ("average", "single", "complete")
 
-# Neighbouring cells of a partition are told apart almost always, parts of one distribution almost
-# never, so the middle will do.
+# Strategies for which an option has an effect; with the others it is refused, not ignored.
+APPLIES_TO = {"statistic": ("linkage", "retrain"), "linkage": ("linkage", "spectral")}
+
+# Neighbouring cells of a partition can almost always be told apart and parts of one distribution
+# almost never, so any limit in the middle will do.
 PARTITION_TVD = 0.5
 
-# Held-out observations of a cluster that say where it lies.
+# Held-out observations from which the distances of a cluster are reliable.
 ENOUGH = 10
 
-# With fewer held out, two clusters could always differ by more than ALIKE_TVD.
+# With fewer held-out observations the interval of the TVD always reaches beyond ALIKE_TVD.
 FEWEST_TO_BE_ALIKE = 12
 
-# Share of the observations in clusters with a twin that makes the others wholes.
+# If clusters with a twin hold this share of the observations, the others count as not split.
 ALMOST_ALL = 0.8
 
-# Where no more than this share of the observations is in a cluster, clusters are cores: what lies
-# between two of them was left out, so that a valley there says nothing.
+# If at most this share of the observations is in a cluster, the clusters are cores: what lay
+# between them was left out, so a valley between two of them means nothing.
 CORES = 0.5
 
 
-def check_strategy(
-    strategy: str, linkage: str, has_scores: bool, n_clusters: int | None, has_estimate: bool
-) -> None:
-    """Is there such a strategy, and is what it needs there?"""
-    if strategy not in STRATEGIES:
-        raise InputError(f"strategy must be one of {', '.join(STRATEGIES)}, got {strategy!r}.")
-    if linkage not in LINKAGES:
-        raise InputError(f"linkage must be one of {', '.join(LINKAGES)}, got {linkage!r}.")
-    if not has_scores and strategy not in ("linkage", "spectral"):
-        raise InputError(
-            f'strategy="{strategy}" needs scores, and a matrix has none; pass a PairwiseTVD or '
-            'use strategy="linkage".'
-        )
-    if strategy in ("retrain", "warm") and not has_estimate:
-        raise InputError(
-            f'strategy="{strategy}" needs estimate, a function that estimates anew; '
-            "ClusterMerger brings one."
-        )
-    if strategy == "spectral" and n_clusters is None:
-        raise InputError('strategy="spectral" needs n_clusters; it cannot find the number itself.')
+@dataclass(frozen=True)
+class MergeOptions:
+    """The options of :func:`unsplit.merge`, under the same names, checked when they are made."""
+
+    n_clusters: int | None = None
+    max_tvd: float | None = None
+    alpha: float | None = None
+    strategy: str = "linkage"
+    statistic: str = "auto"
+    linkage: str = "average"
+    must_link: Sequence[Link] = ()
+    cannot_link: Sequence[Link] = ()
+    min_clusters: int | None = None
+    max_clusters: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("strategy", STRATEGIES),
+            ("statistic", STATISTICS),
+            ("linkage", LINKAGES),
+        ):
+            if getattr(self, name) not in known:
+                raise InputError(
+                    f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}."
+                )
+        self._check_rules()
+        self._check_combinations()
+
+    def _check_rules(self) -> None:
+        rules = {"n_clusters": self.n_clusters, "max_tvd": self.max_tvd, "alpha": self.alpha}
+        chosen = [name for name, value in rules.items() if value is not None]
+        if len(chosen) > 1:
+            raise InputError(f"{' and '.join(chosen)} are two stopping rules; choose one.")
+        for name in ("max_tvd", "alpha"):
+            value = rules[name]
+            if value is not None and not 0 <= value <= 1:
+                raise InputError(f"{name} must lie between 0 and 1, got {value!r}.")
+
+    def _check_combinations(self) -> None:
+        strategy, statistic, linkage = self.strategy, self.statistic, self.linkage
+        if strategy == "spectral" and self.n_clusters is None:
+            raise InputError(
+                'strategy="spectral" needs n_clusters because it cannot choose the number of '
+                "clusters; pass n_clusters or use another strategy."
+            )
+        for name, strategies in APPLIES_TO.items():
+            value = getattr(self, name)
+            if value != getattr(MergeOptions, name) and strategy not in strategies:
+                raise InputError(
+                    f'{name}="{value}" has no effect with strategy="{strategy}", only with '
+                    f"{' and '.join(strategies)}; leave it out."
+                )
+        if statistic == "edges" and strategy != "linkage":
+            raise InputError(
+                f'statistic="edges" needs strategy="linkage", got "{strategy}"; choose another '
+                "statistic or leave strategy out."
+            )
+        if statistic == "edges" and linkage != MergeOptions.linkage:
+            raise InputError(
+                f'linkage="{linkage}" has no effect with statistic="edges", because edges are '
+                'added up; leave linkage out or choose a divergence such as statistic="lecam".'
+            )
+
+    def constraints(self, cluster_ids: NDArray[Any]) -> Constraints:
+        """Links and bounds for these clusters, or an error that says why there can be none."""
+        fewest, most, n = self.min_clusters, self.max_clusters, self.n_clusters
+        if n is not None:
+            k = len(cluster_ids)
+            if not isinstance(n, (int, np.integer)) or not 1 <= n <= k:
+                raise InputError(
+                    f"n_clusters must be a whole number from 1 to {k}, the number of initial "
+                    f"clusters, got {n!r}."
+                )
+            if (fewest is not None and fewest > n) or (most is not None and most < n):
+                raise InputError(
+                    f"n_clusters={n} contradicts min_clusters={fewest} and max_clusters={most}; "
+                    "pass n_clusters alone."
+                )
+            fewest = most = int(n)
+        return constraints(cluster_ids, self.must_link, self.cannot_link, fewest, most)
+
+    def check_input(self, has_scores: bool, has_neighbours: bool, can_retrain: bool) -> None:
+        """Refuse options that need more than there is."""
+        if self.strategy == "retrain" and not can_retrain:
+            raise InputError(
+                'strategy="retrain" needs the data to train new networks after every merge; use '
+                'ClusterMerger(strategy="retrain").'
+            )
+        if self.strategy == "compose" and not has_scores:
+            raise InputError(
+                'strategy="compose" needs scores, but a plain matrix has none; pass a PairwiseTVD '
+                'or use strategy="linkage".'
+            )
+        if self.n_clusters is None and self.max_tvd is None and not has_scores:
+            raise InputError(
+                "n_clusters or max_tvd is required for a plain matrix, which has no scores to "
+                "test; pass one of them, or a PairwiseTVD."
+            )
+        if self.statistic == "edges" and not has_neighbours:
+            raise InputError(
+                'statistic="edges" needs neighbours; pass '
+                "neighbours=unsplit.neighbour_graph(X, labels) with a PairwiseTVD."
+            )
 
 
-def check_rules(n_clusters: int | None, max_tvd: float | None, alpha: float | None) -> None:
-    """Is there at most one stopping rule, and can it be?"""
-    rules = {"n_clusters": n_clusters, "max_tvd": max_tvd, "alpha": alpha}
-    chosen = [name for name, value in rules.items() if value is not None]
-    if len(chosen) > 1:
-        raise InputError(f"{' and '.join(chosen)} are two stopping rules; choose one.")
-    for name in ("max_tvd", "alpha"):
-        value = rules[name]
-        if value is not None and not 0 <= value <= 1:
-            raise InputError(f"{name} must lie between 0 and 1, got {value!r}.")
-
-
-def stopping_rule(
-    result: PairwiseTVD | None,
-    n_clusters: int | None,
-    max_tvd: float | None,
-    alpha: float | None,
-    by: str,
-) -> Rule:
-    """The rule the user chose; *auto* if none.
+def stopping_rule(result: PairwiseTVD | None, options: MergeOptions, by: str) -> Rule:
+    """The rule that the options ask for; *auto* if they name none.
 
     Parameters
     ----------
     result : PairwiseTVD, optional
         None for a plain matrix.
-    n_clusters, max_tvd, alpha : optional
-        As for :func:`unsplit.merge`.
+    options : MergeOptions
     by : str
         What decides about most pairs, as :func:`decided_by` says.
     """
-    check_rules(n_clusters, max_tvd, alpha)
-    if result is None:
-        if n_clusters is not None:
-            return Always()
-        if max_tvd is None:
-            raise InputError(
-                "a matrix without scores can be cut by n_clusters or max_tvd only; pass one of "
-                "them, or a PairwiseTVD."
-            )
-        return MaxTVD(max_tvd)
-    if n_clusters is not None:
-        # What auto would merge goes first, so that the tree is the one of auto.
-        plain = by == TESTS or (by == VALLEYS and are_cores(result))
+    if options.n_clusters is not None:
+        # Merge first what auto would merge, so that the tree is the same as that of auto.
+        plain = result is None or by == TESTS or (by == VALLEYS and are_cores(result))
         return Always() if plain else Auto(by)
-    if max_tvd is None and alpha is None:
+    if options.max_tvd is None and options.alpha is None:
         return Auto(by)
-    _warn_of_partition(result)
-    return Alpha(alpha) if alpha is not None else MaxTVD(max_tvd or 0.0)
+    if result is not None:
+        _warn_of_partition(result)
+    if options.alpha is not None:
+        return Alpha(options.alpha)
+    assert options.max_tvd is not None
+    return MaxTVD(options.max_tvd)
 
 
-def exactly(n: int, fewest: int | None, most: int | None, k: int) -> tuple[int, int]:
-    """Fewest and most clusters when their number is given."""
-    if not isinstance(n, (int, np.integer)) or not 1 <= n <= k:
-        raise InputError(
-            f"n_clusters must be a whole number from 1 to {k}, the number of clusters there are, "
-            f"got {n!r}."
-        )
-    if (fewest is not None and fewest > n) or (most is not None and most < n):
-        raise InputError(
-            f"n_clusters={n} contradicts min_clusters={fewest} and max_clusters={most}; "
-            "pass n_clusters alone."
-        )
-    return int(n), int(n)
+def ranking_statistic(options: MergeOptions, result: PairwiseTVD, by: str) -> str:
+    """The statistic that ranks pairs, where "auto" leaves the choice to us.
 
-
-def ranking_statistic(
-    statistic: str, strategy: str, result: PairwiseTVD, number_given: bool, by: str
-) -> str:
-    """What ranks pairs if that is left to us.
-
-    Clusters cut out of the same features are ranked by their neighbours, those split at random by
-    the network.  Without neighbours, cores can nearly all be told apart, and what third
-    observations say of two of them ranks better.
+    Clusters cut out of the same features are ranked by their neighbours, clusters split at random
+    by the network.  Cores without neighbours can nearly all be told apart; for these, the scores of
+    the other observations ("overlap") rank better.
     """
-    if statistic != "auto":
-        return statistic
-    if by == NEIGHBOURS and strategy == "linkage":
+    if options.statistic != "auto":
+        return options.statistic
+    linked_by_default = options.linkage == MergeOptions.linkage
+    if by == NEIGHBOURS and options.strategy == "linkage" and linked_by_default:
         return "edges"
-    return "overlap" if number_given and are_cores(result) else "lecam"
+    return "overlap" if options.n_clusters is not None and are_cores(result) else "lecam"
 
 
 def split_at_random(result: PairwiseTVD, level: float = 0.05) -> NDArray[np.bool_]:
-    """Clusters that have a twin, from which they cannot be told: shape (k,).
+    """Which clusters have a twin that they cannot be told apart from, shape (k,).
 
-    Such a cluster is a part of a whole that was split at random, and tests that find no difference
-    to the other parts will find one to everything else.  Clusters too small to tell are what most
-    others are; and where almost all observations are in clusters with a twin, one without is a
-    whole that was not split.
+    Such a cluster is one of several random parts of a larger group: tests find no difference
+    between these parts, and a difference to everything else.  Clusters too small to tell are
+    treated like the majority.  If almost all observations are in clusters with a twin, a cluster
+    without one is a group that was not split, and is treated like the others.
     """
     k = result.n_clusters
     large = result.n_heldout >= FEWEST_TO_BE_ALIKE
@@ -160,11 +212,15 @@ def split_at_random(result: PairwiseTVD, level: float = 0.05) -> NDArray[np.bool
     distances = np.where(known, result.tvd, np.inf)
     nearest = distances.argmin(axis=1)
     evidence = Mixtures(result, lookup=False)
+
+    @cache  # as two clusters are often each other's nearest
+    def alike(a: int, b: int) -> bool:
+        return Pair(a, b, 0.0, math.comb(k, 2), evidence, None).alike(level)
+
     found = np.zeros(k, bool)
     for a in np.flatnonzero(distances[np.arange(k), nearest] <= ALIKE_TVD).tolist():
         b = int(nearest[a])
-        pair = Pair(a, b, 0.0, math.comb(k, 2), evidence, None)
-        found[a] = found[b] = found[a] or found[b] or pair.alike(level)
+        found[a] = found[b] = found[a] or found[b] or alike(min(a, b), max(a, b))
     if 2 * large.sum() >= k:
         usual = bool(2 * found[large].sum() >= large.sum())
     else:
@@ -175,7 +231,7 @@ def split_at_random(result: PairwiseTVD, level: float = 0.05) -> NDArray[np.bool
 
 
 def decided_by(result: PairwiseTVD, at_random: NDArray[np.bool_], has_graph: bool) -> str:
-    """What decides about most observations' clusters: tests, neighbours or valleys."""
+    """What decides about the clusters of most observations: tests, neighbours or valleys."""
     if 2 * result.sizes[at_random].sum() >= result.sizes.sum():
         return TESTS
     return NEIGHBOURS if has_graph else VALLEYS
@@ -188,16 +244,16 @@ def are_cores(result: PairwiseTVD) -> bool:
 
 
 def looks_like_partition(result: PairwiseTVD) -> bool:
-    """Whether most clusters can be told even from their nearest neighbour.
+    """Whether most clusters can be told apart even from their nearest neighbour.
 
-    So it is when k-means, Leiden and their like cut up the very features that are now compared:
-    every pair is separable by construction, and a two-sample test says so of any two pieces.
+    This is the case after k-means, Leiden and the like: they cut up the features that are now
+    compared, so every pair is separable by construction and every two-sample test is significant.
     """
     return _median_nearest(result) > PARTITION_TVD
 
 
 def _median_nearest(result: PairwiseTVD) -> float:
-    # A cluster of a few looks near to all: what little was held out can be right by chance alone.
+    # A tiny cluster looks close to all others, because a few held-out observations say little.
     large = result.n_heldout >= min(ENOUGH, np.sort(result.n_heldout)[-2])
     others = result.comparable & large & large[:, None] & ~np.eye(result.n_clusters, dtype=bool)
     nearest = np.where(others, result.tvd, np.inf).min(axis=1)
@@ -209,9 +265,10 @@ def _warn_of_partition(result: PairwiseTVD) -> None:
     if not looks_like_partition(result):
         return
     warnings.warn(
-        "the clusters look like a partition of the same features (median TVD to the nearest "
-        f"neighbour {_median_nearest(result):.2f}), where every pair is separable by "
-        "construction; leave max_tvd and alpha out, and auto looks for what separates them.",
+        "the clusters look like a partition of the features they are compared by (median TVD to "
+        f"the nearest neighbour {_median_nearest(result):.2f}), so nearly all pairs differ by "
+        "construction and max_tvd or alpha will merge little; leave both out to merge by density "
+        "instead.",
         PartitionWarning,
-        stacklevel=4,
+        stacklevel=5,
     )

@@ -1,7 +1,8 @@
-"""Clusters that are still apart: how close any two are, and what merging changes.
+"""Rankings of the remaining pairs, kept up to date when clusters are merged.
 
-One class for each way to rank pairs: scores composed in closed form, linkage on a fixed matrix, a
-new estimate after every merge.  All speak of slots 0 … k−1; merging b into a empties slot b.
+There is a class for each way to rank pairs: scores composed in closed form, linkage on a fixed
+matrix, and a new estimate after every merge.  Clusters are slots 0 … k−1; merging b into a empties
+slot b.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,13 +25,13 @@ class Ranking(Protocol):
 
     statistic: str
     unlinked: float
-    """From this distance on nothing links two clusters."""
+    """Clusters at this distance or beyond have no connection."""
 
     def distances(self) -> Matrix:
-        """Ranking statistic of all pairs, shape (k, k), as things stand."""
+        """Current ranking statistic of all pairs, shape (k, k)."""
 
     def merge(self, a: int, b: int) -> Sequence[int]:
-        """Put b into a; which slots have new distances?"""
+        """Merge b into a and return the slots whose distances have changed."""
 
     def row(self, a: int) -> Matrix:
         """Ranking statistic between a and all slots, shape (k,)."""
@@ -40,17 +41,16 @@ class Composed(Columns):
     """Scores of merged clusters in closed form: z_ab = log((n_a e^z_a + n_b e^z_b)/(n_a + n_b)).
 
     The ranking statistic is soft accuracy, 2·mean σ(z_own − z_other) − 1 over the held-out
-    observations of both: hard accuracy says 1 for all pairs that do not overlap, soft accuracy
-    still tells near from far.  Every observation counts once; for clusters of one size this is
-    the Le Cam distance, which lets every *cluster* count once and ranked a little worse.  With
-    batches it is the Le Cam distance within each, weighted as everywhere: a network leans towards
-    the cluster that is larger in a batch, and every observation counting once would take that for
-    a difference.
+    observations of both.  Hard accuracy is 1 for all pairs that do not overlap; soft accuracy still
+    ranks them.  Every observation counts once.  For clusters of equal size this is the Le Cam
+    distance, in which every *cluster* counts once and which ranked slightly worse.  With batches it
+    is the weighted mean of the Le Cam distances within batches, because a network prefers the
+    cluster that is larger in a batch, and counting observations would take that for a difference.
 
     Parameters
     ----------
     blurred : PairwiseTVD
-        Whose scores are composed.
+        The estimate whose scores are composed.
     lookup : bool
         As for :class:`Columns`.
     """
@@ -76,7 +76,7 @@ class Composed(Columns):
         return self._as_distance(hits + hits.T, weight + weight.T)
 
     def merge(self, a: int, b: int) -> Sequence[int]:
-        """Compose the two score columns and count row and column a anew."""
+        """Compose the score columns of the two and update row and column a."""
         super().merge(a, b)
         self.counts[:, a] += self.counts[:, b]
         self.counts[:, b] = 0
@@ -94,14 +94,14 @@ class Composed(Columns):
         return self._as_distance(hits.sum(axis=0), (mine + theirs).sum(axis=0))
 
     def _weights(self, n: Matrix, n_other: Matrix) -> Matrix:
-        """What the soft hits of n observations against a cluster of n_other count."""
+        """Weight of the soft hits of n observations against a cluster of n_other."""
         if len(self.counts) == 1:
             return np.broadcast_to(n, np.broadcast_shapes(n.shape, n_other.shape))
         return n * n_other / np.maximum(n + n_other, 1)
 
     @staticmethod
     def _as_distance(hits: Matrix, counts: Matrix) -> Matrix:
-        # Nothing is known about two clusters with nothing held out: they come last.
+        # Two clusters without held-out observations cannot be compared and come last.
         accuracy = np.where(counts > 0, hits / np.maximum(counts, 1), 1.0)
         return np.clip(2 * accuracy - 1, 0.0, 1.0)
 
@@ -132,16 +132,17 @@ class Composed(Columns):
 
 
 class Linked:
-    """Average, single or complete linkage on a matrix that stays as it is.
+    """Average, single or complete linkage on a fixed matrix.
 
     Parameters
     ----------
     matrix : ndarray of shape (k, k)
     method : {"average", "single", "complete"}
     statistic : str
-        What the matrix holds.
+        Name of what the matrix holds.
     known : ndarray of shape (k, k), optional
-        Where it holds something: the rest does not count, until all of a pair is of that kind.
+        Which pairs could be compared; the others count only if no pair of two merged clusters
+        could be compared.
     """
 
     unlinked = np.inf
@@ -156,15 +157,15 @@ class Linked:
         self.matrix = np.array(matrix, np.float64)
         self.method = method
         self.statistic = statistic
-        # Pairs of initial clusters that two slots were compared by.
+        # Number of comparable pairs of initial clusters behind each distance.
         self.n_pairs = np.ones(self.matrix.shape) if known is None else known.astype(np.float64)
 
     def distances(self) -> Matrix:
-        """The matrix as it stands."""
+        """The current matrix."""
         return self.matrix
 
     def merge(self, a: int, b: int) -> Sequence[int]:
-        """Lance and Williams' update; every pair of initial clusters counts once, as in SciPy."""
+        """The Lance–Williams update; every pair of initial clusters counts once, as in SciPy."""
         pair, n_pairs = self.matrix[[a, b]], self.n_pairs[[a, b]]
         total = n_pairs.sum(axis=0)
         if self.method == "average":
@@ -189,12 +190,12 @@ class Reestimated:
     Parameters
     ----------
     result : PairwiseTVD
-        Of the initial clusters.
+        The estimate for the initial clusters.
     estimate : callable
         Takes the group of every initial cluster, numbered from 0, and returns the estimate for
-        the groups, in that order.
+        the groups in that order.
     statistic : str
-        The divergence that ranks.
+        The divergence that ranks pairs.
     """
 
     unlinked = np.inf
@@ -207,32 +208,32 @@ class Reestimated:
         self.stale = False
 
     def distances(self) -> Matrix:
-        """The present estimate, infinite for empty slots."""
+        """Distances of the latest estimate; infinite for empty slots."""
         k, alive = len(self.slot_of), self._alive()
         matrix = np.full((k, k), np.inf)
         matrix[np.ix_(alive, alive)] = self._fresh().divergence(self.statistic)
         return matrix
 
     def merge(self, a: int, b: int) -> Sequence[int]:
-        """Note the merge; the next question makes the estimate."""
+        """Record the merge; a new estimate is made when it is needed."""
         self.slot_of[self.slot_of == b] = a
         self.stale = True
         return self._alive().tolist()
 
     def row(self, a: int) -> Matrix:
-        """The present estimate between a and all slots."""
+        """Distances between a and all slots in the latest estimate."""
         k, alive = len(self.slot_of), self._alive()
         row = np.full(k, np.inf)
         row[alive] = self._fresh().divergence(self.statistic)[np.searchsorted(alive, a)]
         return row
 
     def contrast(self, a: int, b: int) -> Contrast:
-        """From the scores of the present estimate."""
+        """Compare two slots by the scores of the latest estimate."""
         left, right = np.searchsorted(self._alive(), [a, b])
         return Mixtures(self._fresh()).contrast(int(left), int(right))
 
     def known_p_value(self, a: int, b: int) -> float:
-        """Of the present estimate."""
+        """p-value of the latest estimate."""
         left, right = np.searchsorted(self._alive(), [a, b])
         return float(self._fresh().p_value[left, right])
 

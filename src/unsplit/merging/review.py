@@ -1,4 +1,4 @@
-"""What is known about two clusters, in one word, in a record, and in the order to look at them."""
+"""The evidence about a pair as a record, as one word, and as a table in order of urgency."""
 
 import math
 from collections.abc import Sequence
@@ -8,43 +8,43 @@ from typing import Any, NamedTuple
 SAME, PROBABLY_SAME, UNCLEAR, DIFFERENT = WORDS = ("same", "probably same", "unclear", "different")
 
 LEVEL = 0.05
-# Around the level nobody should be sure, so between these two p-values the word is "unclear".
+# p-values near the level prove nothing: between these two the verdict is "unclear".
 CLEAR_P = 0.01
 HINT_P = 0.2
-# A classifier is right in 60 % and 75 % of the cases at best.
+# At these TVDs the best classifier is right in 60 % and 75 % of the cases.
 SMALL_TVD = 0.2
 LARGE_TVD = 0.5
-# A difference may be significant and still too small to matter, if clusters are huge.
+# In huge clusters a significant difference may be too small to matter.
 LEAST_TVD = 0.05
-# With so many observations two Gaussians 4 and 3.5 standard deviations apart give a p-value below
-# HINT_P in 80 % and 90 % of the cases; with fewer, a valley could be there and not be seen.
+# With this many observations the valley between two Gaussians 4 and 3.5 standard deviations apart
+# has a p-value below HINT_P in 80 % and 90 % of the cases; with fewer it may be missed.
 ENOUGH = 50
 MANY = 200
-# Around a strength of 1 nobody should be sure either.
+# Strengths near 1 prove nothing: between WEAK and FAIR the verdict is "unclear".
 WEAK = 0.8
 FAIR = 1.25
 STRONG = 2.0
-# A cluster of fewer has neighbours outside whatever it is.
+# A smaller cluster always has most of its neighbours outside.
 TINY = 10
 
 
 class Evidence(NamedTuple):
-    """What is known about two clusters; NaN for what is not.
+    """The evidence about two clusters; NaN for what is unknown.
 
     Parameters
     ----------
     low, high : float
-        Interval of their TVD.
+        95 % confidence interval of the TVD.
     p_adjusted : float
         Adjusted p-value of "same distribution".
     p_valley : float
-        p-value of "no valley between".
+        p-value of "no density valley between the two".
     n_border : int
-        Observations in which the valley was looked for.
+        Number of observations that were searched for a valley.
     strength : float
         How strongly the neighbour graph connects the two; 1 is the limit.
     smaller : int
-        Observations of the smaller of the two.
+        Number of observations in the smaller cluster.
     """
 
     low: float
@@ -57,11 +57,7 @@ class Evidence(NamedTuple):
 
 
 def verdict(known: Evidence) -> str:
-    """Turn evidence about two clusters into one of four words.
-
-    Notes
-    -----
-    What is not known (NaN) is unclear.
+    """The evidence about two clusters in one of four words; "unclear" if nothing is known.
 
     Examples
     --------
@@ -81,9 +77,9 @@ def verdict(known: Evidence) -> str:
 
 
 def doubt(known: Evidence) -> float:
-    """How far the evidence is from its limit: 0 on the limit, where all may be otherwise.
+    """Distance of the evidence from its limit on a log scale; 0 is as uncertain as can be.
 
-    Of two answers the one that speaks for "same" counts, as both must speak against it.
+    If test and valley disagree, the one in favour of "same" counts, as it does for the verdict.
 
     Examples
     --------
@@ -99,12 +95,12 @@ def doubt(known: Evidence) -> float:
 
 
 def _by_test(low: float, high: float, p: float) -> str:
-    # Between clusters of ten no difference is significant among many pairs, however plain it is.
+    # Differences between tiny clusters are never significant among many pairs, however large.
     if low >= LARGE_TVD or (low >= LEAST_TVD and p < CLEAR_P):
         return DIFFERENT
     if low >= LEAST_TVD or p < HINT_P:
         return UNCLEAR
-    # Not significant is not the same as the same: how large could the difference be?
+    # "Not significant" does not mean "same": the difference must also be small at its largest.
     if high <= SMALL_TVD:
         return SAME
     return PROBABLY_SAME if high <= LARGE_TVD else UNCLEAR
@@ -126,43 +122,47 @@ def _by_neighbours(strength: float, smaller: int) -> str:
     return SAME if strength >= STRONG and smaller >= MANY else PROBABLY_SAME
 
 
-MUST_LINK = "must_link"
+MUST_LINK = "required by must_link"
+# Begins the reason of a merge that only completes the tree.
+BEYOND = "beyond the cut: "
 
 
 @dataclass(frozen=True)
 class Merge:
-    """One step of the tree, or one that was possible when merging stopped.
+    """A merge of two clusters, or a pair that was left when merging stopped.
 
     Parameters
     ----------
     left, right : int
-        The clusters joined, numbered as in a SciPy linkage: 0 … k−1 are the initial clusters in
-        the order of ``MergeTree.cluster_ids``, step t makes cluster k + t.
+        The two clusters, numbered as in a SciPy linkage: 0 … k−1 are the initial clusters in the
+        order of ``MergeTree.cluster_ids``, and step t makes cluster k + t.
     size_left, size_right : int
-        Their observations.
+        Number of observations in each.
     statistic : float
-        What ranked the pair, as it was when the two were joined.
+        The statistic that ranked the pair, at the time of the merge.
     height : float
-        Largest statistic so far: a SciPy linkage must not go down.
+        Largest statistic so far, because heights in a SciPy linkage must not decrease.
     tvd, low, high : float
         Total variation distance between the two and its 95 % interval; NaN without scores.
     p_adjusted : float
-        p-value of "same distribution" times the number of pairs of initial clusters.
+        p-value of "same distribution" times the number of pairs of initial clusters, at most 1
+        (Bonferroni), as in :class:`unsplit.PairwiseTVD`.
     p_valley : float
-        p-value of "no valley between the two"; NaN unless one was looked for.
+        p-value of "no density valley between the two"; NaN if none was searched for.
     n_border : int
-        Observations in which a valley was looked for.
+        Number of observations that were searched for a valley.
     edges : float
-        Edges of the neighbour graph from the one to the other; NaN without a graph, as are the
-        next three, and for clusters that were split at random.
+        Number of edges between the two in the neighbour graph.  This and the next three are NaN
+        without a graph, and for clusters that were split at random.
     times_chance : float
-        Their number over that of a random graph with the same degrees.
+        Weight of these edges relative to a random graph with the same degrees.
     neck : float
-        How narrow the graph is where the two meet, from 0 to 1; NaN in many dimensions.
+        Width of the graph where the two meet relative to its width inside them, from 0 to 1; NaN
+        in many dimensions.
     strength : float
-        How strongly the graph connects them: 1 is the least that parts of one cluster have.
+        How strongly the graph connects the two; parts of one cluster have at least 1.
     why : str
-        Why the two were joined, or why they were not.
+        Why the two were merged, or why they were not.
     """
 
     left: int
@@ -185,12 +185,12 @@ class Merge:
 
     @property
     def verdict(self) -> str:
-        """Same, probably same, unclear or different: what the evidence says, whatever was done."""
+        """The evidence in a word: same, probably same, unclear or different."""
         return verdict(self.evidence)
 
     @property
     def evidence(self) -> Evidence:
-        """What the verdict goes by."""
+        """The evidence behind the verdict."""
         return Evidence(
             self.low,
             self.high,
@@ -203,7 +203,7 @@ class Merge:
 
 
 def members_of_nodes(merges: Sequence[Merge], n_initial: int) -> list[list[int]]:
-    """Initial clusters below every node of the tree."""
+    """The initial clusters in every node of the tree."""
     members = [[leaf] for leaf in range(n_initial)]
     for merge in merges:
         members.append(members[merge.left] + members[merge.right])
@@ -222,21 +222,21 @@ class Row:
 
     @property
     def done(self) -> str:
-        """What was done with the pair."""
+        """Whether the pair was merged or kept apart."""
         return APART if self.step is None else MERGED
 
     @property
     def against_evidence(self) -> bool:
-        """Merged though different, or kept apart though the same, as a link or number asked."""
+        """Whether it was merged though different, or kept apart though the same."""
         if self.step is None:
             return self.pair.verdict in (SAME, PROBABLY_SAME)
         return self.pair.verdict == DIFFERENT
 
     @property
     def urgency(self) -> tuple[int, bool, float, float]:
-        """Small for what should be looked at first; within a word, what was nearly otherwise.
+        """Sort key: pairs to look at first are smallest, and the least certain come first.
 
-        Clusters of a few are always unclear, and come after what a person can decide.
+        Pairs of tiny clusters are always unclear and come after those that a person can decide.
         """
         word, pair = self.pair.verdict, self.pair
         order = (UNCLEAR, "against", PROBABLY_SAME, DIFFERENT, SAME)
@@ -250,15 +250,16 @@ class Row:
 def review_table(
     rows: Sequence[Row], members: Sequence[Sequence[str]], clusters: Sequence[int]
 ) -> dict[str, list[Any]]:
-    """The pairs by column, in their order.
+    """The table of pairs, by column.
 
     Parameters
     ----------
     rows : sequence of Row
+        The pairs, most urgent first.
     members : sequence of sequences of str
         Names of the initial clusters in every node of the tree.
     clusters : sequence of int
-        New cluster to which every node belongs.
+        New cluster of every node.
     """
     pairs = [row.pair for row in rows]
     columns: dict[str, list[Any]] = {

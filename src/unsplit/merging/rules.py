@@ -1,7 +1,8 @@
-"""When to stop: may this pair still be merged?
+"""The stopping rules, each of which decides whether a given pair may be merged.
 
-Each rule looks at one pair at a time, closest first.  A pair it refuses waits until one of the two
-has changed; merging ends when every pair is refused.  docs/stopping.md says what each assumes.
+A rule looks at one pair at a time, closest first.  A pair that it refuses waits until one of its
+clusters has changed; merging ends when every pair is refused.  docs/stopping.md says what each
+rule assumes.
 """
 
 import math
@@ -13,15 +14,16 @@ from unsplit._typing import Index
 from unsplit.merging.contrast import Contrast
 from unsplit.merging.evidence import Evidence
 from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods
+from unsplit.pairwise.statistics import adjust_for_pairs
 
 # What decides about most pairs.
 TESTS, NEIGHBOURS, VALLEYS = "tests", "neighbours", "valleys"
 
-# Clusters that could hold nothing out: both; one; one that the network puts into the other.
+# Too small to hold out observations: both clusters; one; one that the network assigns to the other.
 BOTH_SMALL, ONE_SMALL, AT_HOME = "both small", "one small", "at home"
-BY_NETWORK = "too few observations to hold any out: the network puts them here"
+BY_NETWORK = "too few observations to compare; the network assigns them to this cluster"
 
-# Two clusters that may differ by more than this are not alike, however little is significant.
+# If the TVD of two clusters may be larger than this, they do not count as alike, whatever p is.
 ALIKE_TVD = 0.5
 
 
@@ -36,18 +38,18 @@ class Pair:
     statistic : float
         What ranked the pair.
     n_pairs : int
-        Pairs there were at the start.
+        Number of pairs of initial clusters.
     evidence, blurred : Evidence or None
-        The scores that are reported, and those in which a valley is looked for; both None for a
-        plain matrix, and no valley is looked for where neighbours decide.
+        The scores that are reported, and the scores that are searched for a valley.  Both are None
+        for a plain matrix; ``blurred`` is also None if neighbours decide.
     neighbourhoods : Neighbourhoods or None
-        What the graph of neighbours says.
+        Evidence from the neighbour graph.
     at_random : bool
-        Whether one of the two was split at random, so that tests for a difference decide alone.
+        Whether one of the two was split at random, so that the test for a difference decides alone.
     nearest_tvd : float
-        The least TVD between an initial cluster of the one and an initial cluster of the other.
+        Smallest TVD between an initial cluster of one and an initial cluster of the other.
     size : str, optional
-        Whether one or both could hold nothing out, and whether the network puts it into the other.
+        BOTH_SMALL, ONE_SMALL or AT_HOME if one of the two is too small to hold out observations.
     """
 
     a: int
@@ -63,7 +65,7 @@ class Pair:
 
     @cached_property
     def contrast(self) -> Contrast | None:
-        """What the scores say about the two."""
+        """The scores of the two clusters compared."""
         return None if self.evidence is None else self.evidence.contrast(self.a, self.b)
 
     @property
@@ -73,11 +75,11 @@ class Pair:
 
     @cached_property
     def p_adjusted(self) -> float:
-        """p-value of "same distribution", times the number of initial pairs (Bonferroni).
+        """p-value of "same distribution", adjusted for all initial pairs (Bonferroni).
 
-        A single wrong "different" keeps apart what belongs together, so the chance of any is
-        bounded, not the share.  All initial pairs count, also late: merging the closest first
-        leaves the most unlike pieces of a cluster for the end.
+        For initial clusters this is :attr:`unsplit.PairwiseTVD.p_adjusted`.  All initial pairs
+        count until the end, because merging the closest pairs first leaves the most unlike parts
+        of a cluster for last.
         """
         if self.evidence is None:
             return math.nan
@@ -85,11 +87,11 @@ class Pair:
         if p is None:
             assert self.contrast is not None
             p = self.contrast.p_value
-        return min(1.0, p * self.n_pairs)
+        return float(adjust_for_pairs(p, self.n_pairs))
 
     @cached_property
     def blurred_contrast(self) -> Contrast | None:
-        """Where a valley is looked for."""
+        """The scores that are searched for a valley."""
         if self.blurred is None or self.at_random:
             return None
         if self.blurred is self.evidence:
@@ -98,13 +100,13 @@ class Pair:
 
     @cached_property
     def connection(self) -> Connection | None:
-        """How the two are connected by neighbours, where that says something."""
+        """How the neighbour graph connects the two; None where that is not considered."""
         if self.neighbourhoods is None or (self.at_random and self.size is None):
             return None
         return self.neighbourhoods.connection(self.a, self.b)
 
     def alike(self, level: float) -> bool:
-        """Whether there is enough evidence that the two cannot be told apart."""
+        """Whether no difference is significant and the TVD cannot be large."""
         if self.contrast is None or self.nearest_tvd > ALIKE_TVD:
             return False
         return self.p_adjusted > level and self.contrast.interval[1] <= ALIKE_TVD
@@ -116,9 +118,9 @@ class Pair:
 
 
 class Decision(NamedTuple):
-    """Whether to merge, why, and how much speaks against it.
+    """Whether to merge, why, and how strong the objection is.
 
-    Should too many clusters remain, the pair with the weakest objection is merged first.
+    If too many clusters remain, the pair with the weakest objection is merged first.
     """
 
     merge: bool
@@ -127,18 +129,15 @@ class Decision(NamedTuple):
 
 
 class Rule(Protocol):
-    """Says which pairs may be merged.
-
-    ``reach`` is how many nearest clusters of each are compared with it; None for all.
-    """
+    """Decides which pairs may be merged."""
 
     @property
     def reach(self) -> int | None:
-        """How far to look."""
+        """How many of its nearest clusters each cluster is compared with; None for all."""
 
     @property
     def ending(self) -> str:
-        """Why merging ended when no pair was left."""
+        """Why merging stopped, as a clause about every remaining pair."""
 
     def judge(self, pair: Pair) -> Decision:
         """May this pair be merged?"""
@@ -146,13 +145,13 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class Always:
-    """Every pair may be merged: the number of clusters decides."""
+    """Allow every pair, because the number of clusters decides when to stop."""
 
-    ending = "one cluster is left"
+    ending = "no pair is left to merge"
     reach = None
 
     def judge(self, pair: Pair) -> Decision:
-        """Yes."""
+        """Allow the pair."""
         return Decision(True, "closest pair")
 
 
@@ -166,11 +165,13 @@ class MaxTVD:
     @property
     def ending(self) -> str:
         """Why merging ended."""
-        return f"every pair has a TVD above {self.limit:g}"
+        return f"every remaining pair has a TVD above {self.limit:g}"
 
     def judge(self, pair: Pair) -> Decision:
         """Compare the TVD with the limit."""
-        return Decision(pair.tvd <= self.limit, f"TVD {pair.tvd:.3f}, limit {self.limit:g}")
+        merge = pair.tvd <= self.limit
+        side = "at most" if merge else "above"
+        return Decision(merge, f"TVD {pair.tvd:.3f} is {side} {self.limit:g}")
 
 
 @dataclass(frozen=True)
@@ -183,25 +184,31 @@ class Alpha:
     @property
     def ending(self) -> str:
         """Why merging ended."""
-        return f"every pair differs significantly (adjusted p ≤ {self.level:g})"
+        return f"every remaining pair differs significantly (adjusted p ≤ {self.level:g})"
 
     def judge(self, pair: Pair) -> Decision:
         """Compare the adjusted p-value with the level."""
         p = pair.p_adjusted
-        return Decision(p > self.level, f"adjusted p {p:.2g} of one distribution")
+        what = "no significant difference" if p > self.level else "significant difference"
+        return Decision(p > self.level, f"{what}: adjusted p {p:.2g}")
 
 
 @dataclass(frozen=True)
 class Auto:
-    """The rule when none is given, pair by pair.
+    """The rule that applies when the user names none.
 
-    What cannot be told apart is merged.  If one of the two was split at random, parts of one whole
-    could not be told apart, so these two are different.  Otherwise every pair differs, because
-    clusters were cut out of the same features; then two are one if the graph of neighbours
-    connects them as it connects parts of one, or, where there is no graph, if they meet without a
-    valley.  Only near pairs are asked about: of many far pairs some would pass by chance.
+    Clusters that cannot be told apart are merged.  If one of the two was split at random and they
+    can be told apart, they are different.  Otherwise the clusters were cut out of the same
+    features, so that every pair differs; such a pair is merged if the neighbour graph connects the
+    two like parts of one cluster, or, without a graph, if there is no density valley between them.
+    Only nearby pairs are compared, because some of many distant pairs would pass by chance.
 
-    ``by`` says what decides about most pairs: how far to look, and what is said at the end.
+    Parameters
+    ----------
+    by : str
+        What decides about most pairs; it sets ``reach`` and ``ending``.
+    level : float
+        Significance level of all tests.
     """
 
     by: str
@@ -209,65 +216,75 @@ class Auto:
 
     @property
     def reach(self) -> int | None:
-        """Ten; but all that are neighbours at all, if neighbours decide."""
+        """The ten nearest; all, if the neighbour graph decides."""
         return None if self.by == NEIGHBOURS else 10
 
     @property
     def ending(self) -> str:
         """Why merging ended."""
         if self.by == TESTS:
-            return f"all near pairs differ significantly (adjusted p ≤ {self.level:g})"
+            return (
+                "every remaining pair of nearby clusters differs significantly (adjusted p ≤ "
+                f"{self.level:g})"
+            )
         if self.by == NEIGHBOURS:
-            return "all near pairs have too few neighbours in common, or a neck between them"
-        return f"all near pairs have a valley between them (dip p < {self.level:g})"
+            return "every remaining pair is too weakly connected in the neighbour graph"
+        return (
+            "every remaining pair of nearby clusters is separated by a density valley (dip test "
+            f"p < {self.level:g})"
+        )
 
     def judge(self, pair: Pair) -> Decision:
-        """Ask the test, then the neighbours or the valley."""
+        """Test for a difference first, then look at the neighbours or for a valley."""
         if pair.size == BOTH_SMALL:
-            return Decision(
-                False, "too few observations of both to say anything", objection=math.inf
-            )
+            why = "both clusters have too few observations to compare"
+            return Decision(False, why, objection=math.inf)
         if pair.size == AT_HOME:
             return Decision(True, BY_NETWORK)
         if pair.size is not None and pair.connection is None:
-            return Decision(False, "too few observations to say anything", objection=math.inf)
+            why = "one cluster has too few observations to compare"
+            return Decision(False, why, objection=math.inf)
         if pair.alike(self.level):
-            return Decision(True, f"cannot be told apart: adjusted p {pair.p_adjusted:.2g}")
+            assert pair.contrast is not None
+            return Decision(
+                True,
+                f"no significant difference: adjusted p {pair.p_adjusted:.2g}, TVD at most "
+                f"{pair.contrast.interval[1]:.2f}",
+            )
         if pair.connection is not None:
             return Decision(pair.connection.strength >= 1, pair.connection.why)
-        if pair.at_random:
-            return Alpha(self.level).judge(pair)
         decision = Alpha(self.level).judge(pair)
-        return decision if decision.merge else self._by_valley(pair)
+        return decision if decision.merge or pair.at_random else self._by_valley(pair)
 
     def _by_valley(self, pair: Pair) -> Decision:
         p = pair.unimodality
         merge = p >= self.level
-        why = f"{'no valley' if merge else 'valley'} between: dip p {p:.2g}"
+        why = f"{'no ' if merge else ''}density valley between them: dip test p {p:.2g}"
         return Decision(merge, why, objection=-p)
 
 
 @dataclass(frozen=True)
 class WithinBatches:
-    """A rule for clusters of which some share no batch: those are kept apart, whatever it says.
+    """Apply a rule to pairs that share a batch, and keep all other pairs apart.
 
-    Nothing is known about them, until one is merged with others that occur in the other's batches.
+    Clusters without a common batch cannot be compared until one of them is merged with a cluster
+    that occurs in a batch of the other.
     """
 
     rule: Rule
 
     @property
     def reach(self) -> int | None:
-        """As far as the rule looks."""
+        """The same as for the rule itself."""
         return self.rule.reach
 
     @property
     def ending(self) -> str:
         """Why merging ended."""
-        return f"{self.rule.ending} or have no batch in common"
+        return f"{self.rule.ending} or has no batch in common"
 
     def judge(self, pair: Pair) -> Decision:
-        """Ask the rule if there is something to ask it about."""
+        """Ask the rule if the two clusters share a batch."""
         if pair.contrast is not None and not pair.contrast.comparable:
             return Decision(False, "no batch in common", objection=math.inf)
         return self.rule.judge(pair)
@@ -275,13 +292,13 @@ class WithinBatches:
 
 @dataclass(frozen=True, eq=False)
 class SameGroup:
-    """Merge within groups that are already known; ``groups`` has one for each initial cluster."""
+    """Merge within known groups; ``groups`` holds the group of every initial cluster."""
 
     groups: Index
-    ending = "only different spectral groups are left"
+    ending = "every remaining pair is in different spectral groups"
     reach = None
 
     def judge(self, pair: Pair) -> Decision:
-        """Are both sides in one group?"""
-        left, right = self.groups[pair.a], self.groups[pair.b]
-        return Decision(bool(left == right), f"spectral groups {left} and {right}")
+        """Allow the pair if both are in the same group."""
+        merge = bool(self.groups[pair.a] == self.groups[pair.b])
+        return Decision(merge, "same spectral group" if merge else "different spectral groups")

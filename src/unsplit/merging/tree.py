@@ -1,4 +1,4 @@
-"""The result of merging: a complete tree, and where it was cut."""
+"""The result of merging: a complete tree and its cut."""
 
 import math
 import os
@@ -15,33 +15,33 @@ from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels
 from unsplit.data.saving import load_arrays, save_arrays
 from unsplit.errors import InputError
-from unsplit.merging.review import MUST_LINK, Merge, Row, members_of_nodes, review_table
+from unsplit.merging.review import Merge, Row, members_of_nodes, review_table
 
 FORMAT = "unsplit.MergeTree/3"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MergeTree:
-    """Which clusters were merged, in which order, how far, and why no further.
+    """The merges in order, where they stopped, and why.
 
-    The tree is always complete; ``taken`` says which of its merges the cut keeps.
+    The tree is always complete; ``taken`` marks the merges that are part of the result.
 
     Parameters
     ----------
     cluster_ids : ndarray of shape (k,)
         The initial clusters' names, in the order of :class:`unsplit.PairwiseTVD`.
     sizes : ndarray of shape (k,)
-        Their observations.
+        Number of observations in each.
     merges : tuple of k − 1 Merge
+        All merges, in order.
     taken : ndarray of shape (k − 1,)
-        Whether a merge is part of the answer.
+        Whether a merge is part of the result.
     n_forbidden : int
-        How many of the last merges break a ``cannot_link`` and exist to complete the tree.
+        How many of the last merges break a ``cannot_link``; they only complete the tree.
     apart : tuple of Merge
-        Merges that were possible when merging stopped: pairs of the clusters left then, of each
-        cluster those with the ten nearest.
+        Pairs that were left when merging stopped: each cluster with its ten nearest.
     statistic, strategy, stopped : str
-        What ranked the pairs, how, and why merging stopped.
+        What ranked the pairs, how they were merged, and why merging stopped.
     """
 
     cluster_ids: NDArray[Any]
@@ -70,7 +70,7 @@ class MergeTree:
 
     @cached_property
     def linkage(self) -> NDArray[np.float64]:
-        """The whole tree as SciPy knows it, shape (k − 1, 4): left, right, height, leaves."""
+        """The whole tree as a SciPy linkage, shape (k − 1, 4): left, right, height, leaves."""
         k = self.n_initial
         leaves = np.ones(2 * k - 1)
         table = np.empty((k - 1, 4))
@@ -86,7 +86,7 @@ class MergeTree:
         parent = np.arange(2 * k - 1)
         for step in np.flatnonzero(self.taken):
             parent[[self.merges[step].left, self.merges[step].right]] = k + step
-        # Parents have higher numbers, so one pass from the top finds every root.
+        # Parents have higher numbers, so a single pass from the top finds all roots.
         for node in range(2 * k - 2, -1, -1):
             parent[node] = parent[parent[node]]
         return _numbered_by_first(parent[:k])
@@ -121,7 +121,10 @@ class MergeTree:
         if (n_clusters is None) == (height is None):
             raise InputError("cut takes one of n_clusters and height; pass exactly one.")
         if n_clusters is not None:
-            n_taken, stopped = self._merges_to(n_clusters), f"cut at {n_clusters} clusters"
+            n_taken, stopped = (
+                self._merges_to(n_clusters),
+                f"the tree was cut at {n_clusters} clusters",
+            )
         else:
             assert height is not None
             if math.isnan(height):
@@ -129,13 +132,13 @@ class MergeTree:
             heights = np.array([merge.height for merge in self.merges])
             n_taken = int(np.searchsorted(heights, height, side="right"))
             n_taken = min(n_taken, self.n_initial - 1 - self.n_forbidden)
-            stopped = f"cut at height {height:g}"
+            stopped = f"the tree was cut at height {height:g}"
         return replace(self, taken=np.arange(self.n_initial - 1) < n_taken, stopped=stopped)
 
     def undo(self, step: int) -> "MergeTree":
-        """The same tree without merge ``step`` and all that was built on it.
+        """The same tree without merge ``step`` and the merges that build on it.
 
-        Other merges stay.  Steps count from 0, as in :attr:`merges`.
+        All other merges stay.  Steps count from 0, as in :attr:`merges`.
 
         Examples
         --------
@@ -146,7 +149,7 @@ class MergeTree:
         """
         if not 0 <= step < len(self.merges) or not self.taken[step]:
             raise InputError(
-                f"merge {step} is not part of this cut; undo one of "
+                f"step must be a merge of this cut, got {step}; choose one of "
                 f"{', '.join(map(str, np.flatnonzero(self.taken)[:20])) or 'none'}."
             )
         taken = self.taken.copy()
@@ -156,10 +159,10 @@ class MergeTree:
             if undone & {self.merges[later].left, self.merges[later].right}:
                 undone.add(self.n_initial + later)
                 taken[later] = False
-        return replace(self, taken=taken, stopped=f"{self.stopped}; merge {step} undone")
+        return replace(self, taken=taken, stopped=f"{self.stopped}; merge {step} was undone")
 
     def table(self) -> dict[str, list[Any]]:
-        """The merges by column, ready for a data frame or a file."""
+        """The merges as a dict of columns, for a data frame or a file."""
         columns: dict[str, list[Any]] = {
             "step": list(range(len(self.merges))),
             "left": [self.name(merge.left) for merge in self.merges],
@@ -219,11 +222,11 @@ class MergeTree:
 
     @cached_property
     def reviewed(self) -> list[Row]:
-        """The rows of :meth:`review`, in their order."""
+        """The rows of :meth:`review`, in order."""
         return sorted(self._compared(), key=lambda row: row.urgency)
 
     def _compared(self) -> Iterator[Row]:
-        """Merges of this cut, then pairs of its clusters that were compared, each once."""
+        """The merges of this cut, then the compared pairs of its clusters, each once."""
         left = set(range(self.n_initial))
         for step in np.flatnonzero(self.taken).tolist():
             merge = self.merges[step]
@@ -233,7 +236,7 @@ class MergeTree:
         yield from (Row(pair, None) for sides, pair in known.items() if sides <= left)
 
     def name(self, node: int) -> str:
-        """An initial cluster's own name, or ``"step 3"`` for what step 3 made."""
+        """The name of an initial cluster, or ``"step 3"`` for the cluster that step 3 made."""
         k = self.n_initial
         return str(self.cluster_ids[node]) if node < k else f"step {node - k}"
 
@@ -242,14 +245,14 @@ class MergeTree:
         return data_frame(self.table(), "MergeTree.to_frame", "MergeTree.table")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one .npz file, without pickle; an older file is replaced whole."""
+        """Write the tree to an .npz file without pickle, replacing an older file."""
         meta: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN}
         meta |= {name: [asdict(merge) for merge in getattr(self, name)] for name in _MERGES}
         save_arrays(path, FORMAT, meta, {name: getattr(self, name) for name in _ARRAYS})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "MergeTree":
-        """Read what :meth:`save` wrote."""
+        """Read a tree that :meth:`save` wrote."""
         meta, arrays = load_arrays(path, FORMAT)
         merges, apart = (tuple(Merge(**merge) for merge in meta[name]) for name in _MERGES)
         plain = {name: meta[name] for name in _PLAIN}
@@ -263,8 +266,8 @@ class MergeTree:
 
     @property
     def n_linked(self) -> int:
-        """How many of the first merges a ``must_link`` asked for."""
-        return sum(merge.why == MUST_LINK for merge in self.merges)
+        """How many of the first merges were required by ``must_link``."""
+        return sum(merge.why.endswith("must_link") for merge in self.merges)
 
     def _merges_to(self, n_clusters: int) -> int:
         k = self.n_initial

@@ -1,12 +1,10 @@
 """Build untrained networks, and networks for merged clusters from trained ones."""
 
-import copy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
 from unsplit.errors import InputError
 from unsplit.networks.backbones import Blur, Standardize, StandardizeSequences
@@ -110,31 +108,3 @@ def _first_bad_layer(body: nn.Sequential, batch: Tensor) -> str:
     for hook in hooks:
         hook.remove()
     return f"is {found[0]}" if found else "differs from call to call"
-
-
-@torch.no_grad()
-def with_merged_outputs(network: Network, groups: Index, sizes: Index) -> Network:
-    """Copy a network and merge its outputs, as the start of further training.
-
-    The weights of a merged output are the mean of its members' weights, weighted by size.  This
-    approximates the score of the merged cluster, which is not linear in the features.
-
-    Parameters
-    ----------
-    network : Network
-    groups : ndarray of shape (k,)
-        New output of each output, numbered from 0.
-    sizes : ndarray of shape (k,)
-        Number of observations of each output's cluster.
-    """
-    merged, old = copy.deepcopy(network), network.head
-    assert isinstance(old, ScoreHead)
-    device = old.weight.device
-    share = torch.zeros(int(groups.max()) + 1, len(groups), device=device)
-    share[groups, range(len(groups))] = torch.from_numpy(sizes).float().to(device)
-    share /= share.sum(dim=1, keepdim=True)
-    head = ScoreHead(old.in_features, len(share), old.loss_name).to(device)
-    head.weight.copy_(share @ old.weight)
-    head.bias.copy_(share @ old.bias)
-    merged.head = head
-    return merged

@@ -180,7 +180,7 @@ class Settings:
 
 def fit(
     X: Any,
-    labels: ArrayLike,
+    labels: ArrayLike | EncodedLabels,
     settings: Settings,
     random_state: object = None,
     progress: bool | Progress = False,

@@ -12,7 +12,6 @@ from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels
 from unsplit.data.rows.base import Rows
 from unsplit.devices import device_for_sums
-from unsplit.networks.build import with_merged_outputs
 from unsplit.networks.training.group import Group, Network, refuse_gaps
 from unsplit.networks.training.history import EpochRecord, History
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, train
@@ -23,12 +22,8 @@ from unsplit.pairwise.calibration import best_factor, scaled
 from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores
-from unsplit.randomness import generator_of, private_randomness
 
 Progress = Callable[[EpochRecord], None]
-
-# Merged outputs start close to their best weights, so a few epochs are enough.
-WARM_EPOCHS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,41 +78,6 @@ class Fitted:
         best = np.flatnonzero(~result.too_small)[share.argmax(axis=1)]
         homes[self.subclusters.of_rows[index[sure]]] = best[sure]
         return homes
-
-    def merged(self, groups: Index, random_state: object) -> "Fitted":
-        """Merge clusters and continue training from the present weights for a few epochs.
-
-        Parameters
-        ----------
-        groups : ndarray of shape (k,)
-            The new cluster of each of ``result.cluster_ids``, numbered from 0.
-        random_state : int, Generator, RandomState or None
-        """
-        rng = generator_of(random_state)
-        subclusters, cell_of = self.subclusters.joined(groups)
-        merged, sizes = cell_of[self.names], self.subclusters.sizes[self.names]
-        config = replace(self.config, patience=WARM_EPOCHS // 2)
-        with private_randomness(int(rng.integers(2**63)), self.rows.device):
-            networks = [with_merged_outputs(net, merged, sizes) for net in self.networks]
-            scores, history = heldout_scores(
-                networks,
-                self.rows,
-                subclusters.of_rows,
-                self.folds,
-                config,
-                rng,
-                epochs=WARM_EPOCHS,
-            )
-        clusters = np.where(subclusters.of_rows < 0, -1, subclusters.cluster[subclusters.of_rows])
-        labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
-        return replace(
-            self,
-            clusters=subclusters.of_rows,
-            networks=networks,
-            names=np.arange(len(subclusters.cluster)),
-            subclusters=subclusters,
-            result=summarize(scores, subclusters, history, labels),
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 NumPy only; torch is imported when something must be computed from the scores.
 """
 
+import math
 import os
 from dataclasses import dataclass
 from functools import cached_property
@@ -138,8 +139,8 @@ class PairwiseTVD:
 
     @cached_property
     def p_adjusted(self) -> Matrix:
-        """``p_value``, adjusted for the number of pairs by Benjamini and Hochberg's method."""
-        return _frozen(stats.adjust_for_pairs(self.p_value))
+        """``p_value`` times the number of pairs, at most 1 (Bonferroni), as in the merge tables."""
+        return _frozen(stats.adjust_for_pairs(self.p_value, math.comb(self.n_clusters, 2)))
 
     @cached_property
     def mean_accuracy(self) -> float:

@@ -10,8 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import scipy.stats
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from unsplit._typing import Matrix
@@ -243,19 +242,16 @@ def rank_sum_survival(a: int, b: int) -> Matrix:
     return survival
 
 
-def adjust_for_pairs(p_value: Matrix) -> Matrix:
-    """Adjust p-values for all k(k−1)/2 pairs by Benjamini and Hochberg's method.
+def adjust_for_pairs(p_value: ArrayLike, n_pairs: int) -> Matrix:
+    """p-values times the number of pairs, at most 1 (Bonferroni).
 
-    This limits the expected share of pairs that are wrongly called different.
+    The chance that any two clusters are wrongly called different is then at most the level.
+    Merging needs that: one wrong "different" keeps apart what belongs together.  The adjusted
+    value of a pair depends on no other pair, so it means the same for clusters that were merged.
 
     Examples
     --------
-    >>> adjust_for_pairs(np.array([[1, 0.01, 0.04], [0.01, 1, 0.5], [0.04, 0.5, 1]])).round(3)
-    array([[1.  , 0.03, 0.06],
-           [0.03, 1.  , 0.5 ],
-           [0.06, 0.5 , 1.  ]])
+    >>> adjust_for_pairs([0.01, 0.3], n_pairs=6)
+    array([0.06, 1.  ])
     """
-    upper = np.triu_indices(len(p_value), 1)
-    adjusted = np.ones_like(p_value)
-    adjusted[upper] = scipy.stats.false_discovery_control(p_value[upper])
-    return np.minimum(adjusted, adjusted.T)
+    return np.minimum(1.0, n_pairs * np.asarray(p_value))

@@ -1,1 +1,1 @@
-"""The graph of nearest neighbours as evidence about pairs of clusters."""
+"""The neighbour graph and what it says about pairs of clusters."""

@@ -1,4 +1,4 @@
-"""From observations to the graph of their neighbours."""
+"""Makes the neighbour graph of observations."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from unsplit.merging.neighbours.graph import NeighbourGraph, connect
 from unsplit.pairwise.batch_effects import encode_batches
 from unsplit.pairwise.result import PairwiseTVD
 
-# Counts are compared in so many dimensions, as is usual for cells and texts.
+# Number of components of counts, as is usual for single cells and texts.
 COMPONENTS = 50
 
 # Of eight bytes each: half a gibibyte.
@@ -30,20 +30,24 @@ def neighbour_graph(
     batch: ArrayLike | None = None,
     device: str | torch.device = "auto",
 ) -> NeighbourGraph:
-    """Connect every observation with its fifteen nearest neighbours, for :func:`unsplit.merge`.
+    """Connect every observation to its fifteen nearest neighbours, for :func:`unsplit.merge`.
 
     Parameters
     ----------
     X : array-like or SciPy sparse matrix of shape (n, d)
-        Vectors, compared by Euclidean distance as they are: scale them as for any clustering.
-        Counts in a sparse matrix are first divided by their sums, taken as logarithms and reduced
-        to fifty components.
+        Vectors, compared by Euclidean distance without scaling: scale them as for any clustering.
+        Counts in a sparse matrix are normalised by their row sums, log-transformed and reduced to
+        fifty components.
     labels : array-like of shape (n,)
         The over-clustering; −1 and missing values mean noise.
     batch : array-like of shape (n,), optional
-        Neighbours are looked for within each batch only.
+        Only observations of the same batch are connected.
     device : str or torch.device
         Where to search if there are many observations.
+
+    Returns
+    -------
+    NeighbourGraph
 
     Examples
     --------
@@ -52,9 +56,19 @@ def neighbour_graph(
     >>> unsplit.neighbour_graph(X, labels).n_clusters
     3
     """
+    return graph_of_vectors(X, labels, batch, device)
+
+
+def graph_of_vectors(
+    X: Any,
+    labels: ArrayLike | EncodedLabels,
+    batch: ArrayLike | None = None,
+    device: str | torch.device = "auto",
+) -> NeighbourGraph:
+    """The graph of :func:`neighbour_graph`, also for labels that are already encoded."""
     values = numeric_matrix(X)
     encoded = encode_labels(labels, values.shape[0])
-    # In an order that depends on content alone, so that it does not matter how rows are sorted.
+    # Sorted by content, so that the order of the rows does not matter.
     order = np.argsort(VectorRows(values, torch.device("cpu")).keys, kind="stable")
     batches = None if batch is None else _batches(batch, encoded)[order]
     values = values[order]
@@ -63,10 +77,11 @@ def neighbour_graph(
 
 
 def graph_of_scores(result: PairwiseTVD) -> NeighbourGraph | None:
-    """The graph of held-out observations that the networks take for members of the same clusters.
+    """The neighbour graph of held-out observations by their cluster probabilities.
 
-    For data without distances of their own: neighbours are observations with alike probabilities
-    of all clusters, by Hellinger distance.  None where these would take too much memory.
+    For data that cannot be compared directly, such as images: neighbours are observations to which
+    the networks give similar probabilities (Hellinger distance).  None if there are no held-out
+    observations or the probabilities would need too much memory.
     """
     scores = result.scores
     if len(scores.rows) * result.n_clusters > MOST_PROBABILITIES or not len(scores.rows):
@@ -79,9 +94,9 @@ def graph_of_scores(result: PairwiseTVD) -> NeighbourGraph | None:
 
 
 def components_of_counts(counts: scipy.sparse.csr_array) -> NDArray[np.float64]:
-    """Counts as most people compare them: shares, logarithms, principal directions.
+    """Normalise counts by their row sums, take logarithms, and reduce them to components.
 
-    Values of which some are negative are no counts, and are only reduced.
+    Values that include negative ones are not counts and are only reduced.
     """
     if not (counts.data < 0).any():
         totals = np.asarray(counts.sum(axis=1)).ravel()
@@ -92,11 +107,11 @@ def components_of_counts(counts: scipy.sparse.csr_array) -> NDArray[np.float64]:
     width = min(COMPONENTS, min(counts.shape) - 1)
     if width < 1:
         return counts.toarray()
-    with np.errstate(invalid="ignore", divide="ignore"):  # where nothing varies
+    with np.errstate(invalid="ignore", divide="ignore"):  # if all rows are equal
         return TruncatedSVD(width, random_state=0).fit_transform(counts)
 
 
 def _batches(batch: ArrayLike, encoded: EncodedLabels) -> NDArray[np.int64]:
-    """Batches numbered from 0, those of noise included."""
-    encode_batches(batch, encoded)  # says what is wrong with them
+    """The batch of every observation, noise included, numbered from 0."""
+    encode_batches(batch, encoded)  # raises an error if they cannot be used
     return np.unique(np.asarray(batch).astype(str), return_inverse=True)[1].astype(np.int64)

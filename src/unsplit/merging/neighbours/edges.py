@@ -1,4 +1,4 @@
-"""Edges between clusters: how many there are, and how many there would be by chance."""
+"""Edges between clusters in the neighbour graph, compared with a random graph."""
 
 from collections.abc import Sequence
 
@@ -8,17 +8,17 @@ from scipy import sparse
 from unsplit._typing import Index, Matrix
 from unsplit.merging.neighbours.graph import NeighbourGraph
 
-# Pairs without an edge are at this distance or beyond.
+# Pairs without an edge have this distance or a larger one.
 UNLINKED = 0.9
 
-# In fewer dimensions than this, pairs are ranked by edges over edges by chance, both with a few
-# added, so that small numbers say little; in more, by how sure it is that there are more.
+# In fewer dimensions than this, pairs are ranked by the ratio of edges to edges by chance, with a
+# few added to both so that small numbers count little; in more, by a likelihood ratio.
 FEW_DIMENSIONS = 3.0
 A_FEW_EDGES = 3.0
 
 
 class Connections:
-    """Edges between clusters, by their weights, which add up when clusters are merged.
+    """Summed weights of the edges between clusters, which add up when clusters are merged.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Connections:
         batch = sparse.csr_array(
             (np.ones(len(graph.batches)), (graph.batches, np.arange(len(graph.batches))))
         )
-        degree = weights @ members.sum(axis=1)  # edges to observations that count
+        degree = weights @ members.sum(axis=1)  # edges to observations in clusters
         self.degrees = (batch @ (members.multiply(degree[:, None])).tocsr()).toarray()
         self.totals = np.maximum(self.degrees.sum(axis=1), 1.0)
         known = graph.inverse_dimension > 0
@@ -44,7 +44,7 @@ class Connections:
         )
 
     def merge(self, a: int, b: int) -> None:
-        """Put b into a."""
+        """Merge b into a."""
         row = self.edges[a] + self.edges[b]
         row[a] += row[b]
         self.edges[a] = self.edges[:, a] = row
@@ -56,17 +56,17 @@ class Connections:
             sums[b] = 0
 
     def expected(self, rows: Index | slice) -> Matrix:
-        """Edges that a random graph with the same degrees would have, in every batch."""
+        """Expected edges in a random graph with the same degrees, summed over batches."""
         return (self.degrees[:, rows] / self.totals[:, None]).T @ self.degrees
 
     def distances(self, rows: Index | slice = slice(None)) -> Matrix:
-        """A distance in [0, 1] from some clusters to all: 1/2 if there are as many as by chance.
+        """Distances in [0, 1] from some clusters to all; 1/2 for as many edges as by chance.
 
-        The more edges there are than by chance, the closer to 0; the fewer, the closer to 0.9;
-        beyond that are pairs without an edge.
+        More edges than by chance bring the distance closer to 0, fewer closer to 0.9.  Pairs
+        without an edge have larger distances.
         """
         found, chance = self.edges[rows], self.expected(rows)
-        # Of pairs without an edge, which most are.  Logarithms, so that a tree can be looked at.
+        # First for pairs without an edge, which are the most.  The logarithm keeps trees readable.
         distances = 1 - (1 - UNLINKED) / (1 + np.log1p(chance))
         linked = found > 0
         found, chance = found[linked], chance[linked]
@@ -76,31 +76,31 @@ class Connections:
         return distances
 
     def _share(self, found: Matrix, chance: Matrix) -> Matrix:
-        """The smaller of two numbers of edges over the larger, small ones being nearly equal."""
+        """The smaller number of edges divided by the larger, after adding a few to both."""
         few = A_FEW_EDGES * self.usual_weight
         share: Matrix = (np.minimum(found, chance) + few) / (np.maximum(found, chance) + few)
         return share
 
     def times_chance(self, a: int, b: int) -> float:
-        """Edges between two clusters over those by chance."""
+        """Edges between two clusters divided by the edges expected by chance."""
         chance = float((self.degrees[:, a] / self.totals) @ self.degrees[:, b])
         return float(self.edges[a, b]) / chance if chance > 0 else 0.0
 
     def dimension(self, a: int, b: int) -> float:
-        """How many dimensions the data have in two clusters."""
+        """Local dimension of the data in two clusters."""
         inverse = float(self.inverse_dimensions[[a, b]].sum())
         return float(self.n_known[[a, b]].sum()) / inverse if inverse > 0 else 1.0
 
 
 def _doubt(found: Matrix, chance: Matrix) -> Matrix:
-    """Close to 0 if the ratio of likelihoods says that there are more or fewer than by chance."""
+    """Close to 0 if the likelihood ratio shows more or fewer edges than by chance."""
     gain = np.maximum(found * np.log(found / chance) - (found - chance), 0.0)
     doubt: Matrix = 1 / (1 + np.log1p(gain))
     return doubt
 
 
 class Connected:
-    """Ranking by edges: the pair that is most surely connected comes first.
+    """Ranks pairs by their edges; the pair with the clearest connection comes first.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class Connected:
         return matrix
 
     def merge(self, a: int, b: int) -> Sequence[int]:
-        """Add up the edges."""
+        """Add up the edges of the two."""
         self.connections.merge(a, b)
         return (a,)
 

@@ -1,4 +1,4 @@
-"""Whether the graph of neighbours connects two clusters as it connects parts of one."""
+"""Whether the neighbour graph connects two clusters the way it connects parts of one cluster."""
 
 import math
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from unsplit.merging.neighbours.lumps import Lumps
 from unsplit.merging.neighbours.neck import narrowest_usual, neck
 from unsplit.merging.neighbours.structureless import Spectrum, chance_curve
 
-# In few dimensions a neck tells two wholes from parts of one, in many the number of edges does:
-# there, borders are everywhere and wide.  Between these two numbers both count in part.
+# In few dimensions a neck separates two clusters; in many dimensions borders are wide everywhere,
+# and the number of edges is what differs.  Between these two limits both count.
 FEW_DIMENSIONS = 2.5
 MANY_DIMENSIONS = 4.0
 
-# Shares of what structureless data have; docs/stopping.md says what they were chosen on.
+# Limits, as shares of the values of structureless data; docs/stopping.md says how they were chosen.
 NECK_SHARE = 0.4
 NECK_SHARE_OF_TWO_LUMPS = 1.4
 EDGES_SHARE = 0.6
 
-# More says no more.
+# Larger values mean nothing more.
 MOST_STRENGTH = 1000.0
 
-# Clusters are judged by at most so many observations, or so many a cluster up to a second limit.
+# Sample size: MOST_JUDGED, or JUDGED_A_CLUSTER for each cluster if that is more, within a limit.
 MOST_JUDGED = 5_000
 JUDGED_A_CLUSTER = 20
 MOST_JUDGED_AT_ALL = 20_000
@@ -33,23 +33,25 @@ MOST_JUDGED_AT_ALL = 20_000
 
 @dataclass(frozen=True)
 class Connection:
-    """What the graph of neighbours says about two clusters.
+    """How the neighbour graph connects two clusters.
 
     Parameters
     ----------
     edges : int
-        Edges from the one to the other.
+        Number of edges between the two.
     times_chance : float
-        Their weight over that in a random graph with the same degrees.
+        Weight of these edges, divided by their expected weight in a random graph with the same
+        degrees.
     least_times : float
-        What parts of one cluster have at least; NaN where there are too few dimensions to ask.
+        Smallest ``times_chance`` of parts of one cluster; NaN in few dimensions, where only the
+        neck counts.
     neck : float
-        How narrow the graph is where the two meet, 0 to 1; NaN where there are too many
-        dimensions to ask.
+        Width of the graph where the two meet relative to its width inside them, from 0 to 1; NaN
+        in many dimensions, where only the edges count.
     least_neck : float
-        What parts of one cluster have at least; NaN likewise.
+        Smallest ``neck`` of parts of one cluster; NaN in many dimensions.
     dimension : float
-        How many dimensions the data have there.
+        Local dimension of the data.
     """
 
     edges: int
@@ -61,10 +63,10 @@ class Connection:
 
     @property
     def strength(self) -> float:
-        """How strongly the two are connected: 1 is the least that parts of one cluster have.
+        """How strongly the two are connected; parts of one cluster have at least 1.
 
-        The number of edges and the neck, each over its limit; between few and many dimensions
-        their mean on a scale of logarithms.
+        ``times_chance`` or ``neck`` divided by its limit; between few and many dimensions, the
+        weighted geometric mean of both.
         """
         if self.edges == 0:
             return 0.0
@@ -75,22 +77,28 @@ class Connection:
 
     @property
     def why(self) -> str:
-        """The strength in words."""
+        """Why the two are or are not merged, as a phrase."""
         if self.edges == 0:
-            return "no neighbours in common"
-        connected = self.strength >= 1
-        if weight_of_edges(self.dimension) < 0.5:
-            kind = "no neck" if connected else "a neck"
-            return f"{kind} between: {self.neck:.2f} as wide as inside, limit {self.least_neck:.2f}"
-        edges = f"{self.edges} edge{'' if self.edges == 1 else 's'}"
-        return (
-            f"{'many' if connected else 'few'} neighbours in common: {edges}, "
-            f"{self.times_chance:.2g} times as many as by chance, limit {self.least_times:.2g}"
-        )
+            return "no edge between them in the neighbour graph"
+        connected, many = self.strength >= 1, weight_of_edges(self.dimension)
+        if many == 0:
+            kind = "wide contact" if connected else "narrow neck"
+            return (
+                f"{kind} between them in the neighbour graph: {self.neck:.2f} of the width inside, "
+                f"limit {self.least_neck:.2f}"
+            )
+        if many == 1:
+            return (
+                f"{'many' if connected else 'few'} edges between them in the neighbour graph: "
+                f"{self.times_chance:.2g} times as many as by chance, limit {self.least_times:.2g}"
+            )
+        # Both count, so only their mean can be compared with a limit.
+        kind = "strong" if connected else "weak"
+        return f"{kind} connection in the neighbour graph: strength {self.strength:.2g}, limit 1"
 
 
 def weight_of_edges(dimension: float) -> float:
-    """How much the number of edges counts; the rest is the neck's.
+    """Weight of the number of edges, from 0 to 1; the neck has the rest.
 
     Examples
     --------
@@ -102,13 +110,13 @@ def weight_of_edges(dimension: float) -> float:
 
 
 class Neighbourhoods:
-    """Evidence from the graph of neighbours, also after merges.
+    """Evidence from the neighbour graph, kept up to date when clusters are merged.
 
     Parameters
     ----------
     graph : NeighbourGraph
     rng : numpy.random.Generator
-        Draws the observations that are judged by, if there are many, and structureless data.
+        Draws a sample of observations if there are many, and simulates data without structure.
     """
 
     def __init__(self, graph: NeighbourGraph, rng: np.random.Generator) -> None:
@@ -140,7 +148,7 @@ class Neighbourhoods:
         self.n_left -= 1
 
     def connection(self, a: int, b: int) -> Connection:
-        """What the graph says about two slots."""
+        """How the graph connects two slots."""
         dimension = self.judged.dimension(a, b)
         many = weight_of_edges(dimension)
         return Connection(
@@ -158,7 +166,7 @@ class Neighbourhoods:
         return share * narrowest_usual(dimension, float(self.judged.sizes[[a, b]].min()))
 
     def _neck(self, a: int, b: int) -> float:
-        """The neck between two slots; with batches, the mean over those they share."""
+        """The neck between two slots; with batches, the mean over the batches they share."""
         necks, weights = [0.0], [0.0]
         for batch in range(self.n_batches):
             here = self.batches == batch
@@ -169,13 +177,13 @@ class Neighbourhoods:
         return float(np.average(necks, weights=weights)) if any(weights) else 0.0
 
     def _few_dimensions(self) -> bool:
-        """Whether there is a pair whose neck is asked for, and one batch only."""
+        """Whether the neck counts for any pair; never with several batches."""
         inverse = self.judged.inverse_dimensions
         many = self.judged.n_known > MANY_DIMENSIONS * inverse
         return self.n_batches == 1 and not bool(many.all())
 
     def _structureless(self) -> float:
-        """Times by chance of the closest pair of as many pieces of structureless data."""
+        """``times_chance`` of the closest pair in structureless data with as many clusters left."""
         if self.curve is None:
             self.curve = chance_curve(
                 self.spectrum, len(self.slot), len(self.judged.sizes), self.rng
@@ -184,13 +192,13 @@ class Neighbourhoods:
 
 
 def thinned(graph: NeighbourGraph, rng: np.random.Generator) -> NeighbourGraph:
-    """The graph of some of the observations, if there are more than clusters are judged by."""
+    """The graph of a sample of the observations, if there are very many."""
     n, k = len(graph.clusters), graph.n_clusters
     most = max(MOST_JUDGED, min(JUDGED_A_CLUSTER * k, MOST_JUDGED_AT_ALL))
     if n <= most:
         return graph
     rows = np.sort(rng.choice(n, most, replace=False))
-    # One of each cluster at least.
+    # At least one observation of each cluster.
     first = np.unique(graph.clusters, return_index=True)[1]
     rows = np.union1d(rows, first[graph.clusters[first] >= 0])
     rows = rows[graph.clusters[rows] >= 0]

@@ -1,8 +1,8 @@
-"""The graph of nearest neighbours, and how it connects clusters.
+"""The neighbour graph, which connects each observation to its nearest neighbours.
 
-The share of an observation's neighbours that are in another cluster is the error of a
-nearest-neighbour classifier that did not see the observation: the same principle as the network's,
-with a local classifier.  It knows no labels but the over-clustering either.
+The share of an observation's neighbours in another cluster is the error of a nearest-neighbour
+classifier that has not seen the observation.  This is the principle of the network, with a local
+classifier; the only labels it uses are the over-clustering.
 """
 
 from dataclasses import dataclass, replace
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 N_NEIGHBOURS = 15
 
-# Labels are carried to observations outside of all clusters in so many steps along edges.
+# Number of steps along edges in which labels spread to observations outside all clusters.
 SPREADING_STEPS = 60
 
-# Rows for which common neighbours are counted at once: a few hundred megabytes.
+# Common neighbours are counted for this many rows at a time: a few hundred megabytes.
 ROWS_AT_ONCE = 20_000
 
 
@@ -34,19 +34,19 @@ class NeighbourGraph:
     Parameters
     ----------
     adjacency : sparse matrix of shape (n, n)
-        1 where one of the two is among the nearest neighbours of the other; symmetric.
+        1 if either observation is among the nearest neighbours of the other; symmetric.
     inverse_dimension : ndarray of shape (n,)
-        Of each observation, the mean logarithm of how much farther the farthest neighbour is than
-        the others: the inverse of the number of dimensions that the data have there.
+        Inverse of the local dimension at each observation: the mean log ratio of the distance to
+        the farthest neighbour and the distances to the others.
     clusters : ndarray of shape (n,)
         Cluster that each observation counts for: its own, unless more than half of its neighbours
-        are in one other; −1 for none.
+        are in another one; −1 for none.
     batches : ndarray of shape (n,)
         Batch of each observation; there are no edges between batches.
     features : ndarray of shape (n, d)
-        Where the neighbours were looked for.
+        The features in which neighbours were found.
     n_clusters : int
-        Number of clusters, k; some may have no observation here.
+        Number of clusters, k; some may have no observation in the graph.
     """
 
     adjacency: sparse.csr_array
@@ -66,7 +66,7 @@ class NeighbourGraph:
 
     @cached_property
     def members(self) -> sparse.csr_array:
-        """1 where an observation counts for a cluster, shape (n, k)."""
+        """1 if an observation counts for a cluster, shape (n, k)."""
         inside = np.flatnonzero(self.clusters >= 0)
         ones = np.ones(len(inside))
         shape = (len(self.clusters), self.n_clusters)
@@ -74,9 +74,9 @@ class NeighbourGraph:
 
     @cached_property
     def weights(self) -> sparse.csr_array:
-        """Weights of the edges: 1, and 1 more for each neighbour that the two ends share.
+        """Weights of the edges: 1 plus the number of neighbours that both ends share.
 
-        Few neighbours are shared across a gap, many inside a cluster (Jarvis and Patrick 1973).
+        Many neighbours are shared inside a cluster and few across a gap (Jarvis and Patrick 1973).
         """
         starts = range(0, self.adjacency.shape[0], ROWS_AT_ONCE)
         parts = (self.adjacency[start : start + ROWS_AT_ONCE] for start in starts)
@@ -85,7 +85,7 @@ class NeighbourGraph:
         )
 
     def renamed(self, new_index: Index) -> "NeighbourGraph":
-        """The same graph with cluster c called ``new_index[c]``."""
+        """The same graph with cluster c renamed to ``new_index[c]``."""
         clusters = np.where(self.clusters < 0, -1, new_index[self.clusters])
         return replace(self, clusters=clusters)
 
@@ -97,21 +97,21 @@ def connect(
     device: "torch.device | None" = None,
     n_clusters: int | None = None,
 ) -> NeighbourGraph:
-    """Connect every observation with its fifteen nearest, those of its own batch.
+    """Connect every observation to its fifteen nearest neighbours in the same batch.
 
     Parameters
     ----------
     features : ndarray of shape (n, d)
     clusters : ndarray of shape (n,)
-        The over-clustering, numbered from 0; −1 for noise.  Where at least half is noise, every
+        The over-clustering, numbered from 0; −1 for noise.  If at least half is noise, every
         observation counts for the cluster that random walks from it reach most often; otherwise
-        noise is left out.  Observations on the wrong side of a border count for the cluster that
-        more than half of their neighbours are in.
+        noise is left out.  An observation with more than half of its neighbours in another cluster
+        counts for that one.
     batches : ndarray of shape (n,), optional
     device : torch.device, optional
         Where to search, if there are many observations.
     n_clusters : int, optional
-        If there are clusters without an observation.
+        Required if the last clusters have no observation.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def connect(
 def _inverse_dimension(distances: Matrix) -> NDArray[np.float64]:
     """Levina and Bickel's (2004) estimate for each observation.
 
-    Neighbours in the very same place do not count; 0 if fewer than three are left.
+    Neighbours at distance 0 do not count; the result is 0 if fewer than three are left.
     """
     apart = distances > 0
     n_apart = apart.sum(axis=1)
@@ -161,7 +161,7 @@ def _inverse_dimension(distances: Matrix) -> NDArray[np.float64]:
 
 
 def _spread(adjacency: sparse.csr_array, clusters: Index) -> Index:
-    """Cluster in which random walks from each observation end most often; −1 if in none."""
+    """The cluster that random walks from each observation reach most often; −1 for none."""
     inside = np.flatnonzero(clusters >= 0)
     shape = (len(clusters), int(clusters.max()) + 1)
     start = sparse.csr_array((np.ones(len(inside)), (inside, clusters[inside])), shape).toarray()
@@ -176,9 +176,9 @@ def _spread(adjacency: sparse.csr_array, clusters: Index) -> Index:
 
 
 def _outvoted(adjacency: sparse.csr_array, clusters: Index, n_clusters: int) -> Index:
-    """The cluster that more than half of the neighbours are in, or the observation's own.
+    """The cluster of more than half of the neighbours, otherwise the observation's own.
 
-    Clusters that would keep fewer than two observations keep all.
+    Clusters that would keep fewer than two observations keep all of them.
     """
     inside = np.flatnonzero(clusters >= 0)
     shape = (len(clusters), n_clusters)

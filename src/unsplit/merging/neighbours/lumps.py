@@ -1,7 +1,7 @@
-"""A second opinion on two clusters in few dimensions: do they lie in one lump or in two?
+"""A second opinion on clusters in few dimensions: whether HDBSCAN puts two into the same lump.
 
-HDBSCAN finds lumps of observations with thinner ground between.  It takes structureless data in two
-dimensions apart, so it does not decide; where it sees two lumps, a wider neck is asked for.
+HDBSCAN finds lumps, regions of high density.  It also splits structureless data in two dimensions,
+so it does not decide alone; if it puts two clusters into different lumps, a wider neck is required.
 """
 
 import numpy as np
@@ -10,16 +10,16 @@ from sklearn.cluster import HDBSCAN
 
 from unsplit._typing import Index
 
-# A lump has at least this share of the observations, and this many.
+# Smallest lump, as a share and as a number of observations.
 SMALLEST_SHARE = 0.01
 SMALLEST = 5
 
-# Clusters share their lumps if the cosine between their counts is at least this.
+# Two clusters lie in the same lumps if the cosine between their counts is at least this.
 SHARED = 0.5
 
 
 class Lumps:
-    """In which lumps the observations of every cluster lie.
+    """Counts of the observations of every cluster in every lump.
 
     Parameters
     ----------
@@ -39,12 +39,12 @@ class Lumps:
         np.add.at(self.counts, (clusters[inside], lump[inside]), 1)
 
     def merge(self, a: int, b: int) -> None:
-        """Put b into a."""
+        """Merge b into a."""
         self.counts[a] += self.counts[b]
         self.counts[b] = 0
 
     def shared(self, a: int, b: int) -> bool:
-        """Whether two clusters lie in the same lumps; also if nothing is known."""
+        """Whether two clusters lie in the same lumps; True if one lies in none."""
         left, right = self.counts[[a, b]]
         lengths = float(np.linalg.norm(left) * np.linalg.norm(right))
         return lengths == 0 or float(left @ right) >= SHARED * lengths

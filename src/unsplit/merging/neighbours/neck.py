@@ -1,9 +1,9 @@
-"""How narrow the graph of neighbours is between two clusters.
+"""How narrow the neighbour graph is between two clusters.
 
-Two clusters that are parts of one whole meet in a border as wide as the clusters are; two wholes
-that touch meet in a neck.  Order the observations of both from deep inside the one to deep inside
-the other, and count the edges that cross each place in this order: a neck is where few cross though
-many do on either side.
+Two parts of one cluster meet along a border as wide as the parts themselves; two clusters that
+only touch meet in a narrow neck.  To measure it, the observations of both are ordered from deep
+inside one to deep inside the other, and the edges across each place in this order are counted.
+At a neck few edges cross, although many do on either side.
 """
 
 import numpy as np
@@ -12,17 +12,17 @@ from scipy import sparse
 from scipy.interpolate import RegularGridInterpolator
 from scipy.sparse.linalg import cg
 
-# The border is looked for this far from where the clusters' sizes put it, as a share of the
-# smaller one: there may be observations of either beyond it.
+# The border is searched for this far from where the sizes of the clusters put it, as a share of the
+# smaller size, because some observations may lie on the other side.
 SLACK = 0.2
 
-# Keeps observations without a way to the others from making the equations singular.
+# Keeps the equations from being singular if some observations are not connected to the others.
 LEAK = 1e-3
 TOLERANCE = 1e-4
 MOST_ITERATIONS = 200
 
-# The neck that only one in a hundred borders within structureless data falls below, by the number
-# of dimensions and the size of the smaller cluster: python -m benchmarks.neck_table
+# The 1 % quantile of the neck at borders within structureless data, by dimension and size of the
+# smaller cluster: python -m benchmarks.neck_table
 DIMENSIONS = (1.1, 1.5, 2.0, 2.6, 3.5, 5.0)
 SIZES = (12, 32, 70, 170, 600)
 NARROWEST = (
@@ -36,7 +36,7 @@ NARROWEST = (
 
 
 def neck(adjacency: sparse.csr_array, left: NDArray[np.int64], right: NDArray[np.int64]) -> float:
-    """Edges across the border over the most edges across a place on either side of it.
+    """Edges across the border divided by the largest number of edges on either side.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def neck(adjacency: sparse.csr_array, left: NDArray[np.int64], right: NDArray[np
     Returns
     -------
     float
-        At most 1, where nothing is narrower than elsewhere; 0 where no edge connects the two.
+        1 if the graph is no narrower at the border; 0 if no edge connects the two.
 
     Examples
     --------
@@ -66,14 +66,14 @@ def neck(adjacency: sparse.csr_array, left: NDArray[np.int64], right: NDArray[np
 
 
 def narrowest_usual(dimension: float, smaller: float) -> float:
-    """The neck that a border within structureless data falls below once in a hundred times.
+    """The 1 % quantile of the neck at borders within structureless data.
 
     Parameters
     ----------
     dimension : float
-        How many dimensions the two clusters have.
+        Local dimension of the two clusters.
     smaller : float
-        Observations in the smaller of them.
+        Number of observations in the smaller one.
 
     Examples
     --------
@@ -88,9 +88,9 @@ def narrowest_usual(dimension: float, smaller: float) -> float:
 
 
 def potential(adjacency: sparse.csr_array, n_left: int) -> NDArray[np.float64]:
-    """Voltage at each observation if a current enters evenly at the first and leaves at the rest.
+    """Voltage of each observation if a current flows from the first ``n_left`` to the others.
 
-    It falls steadily on the way from the one cluster to the other, whatever shape they have.
+    It falls steadily from one cluster to the other, whatever their shapes are.
     """
     n = adjacency.shape[0]
     current = np.full(n, -1 / (n - n_left))
@@ -103,7 +103,7 @@ def potential(adjacency: sparse.csr_array, n_left: int) -> NDArray[np.float64]:
 
 
 def edges_across(adjacency: sparse.csr_array, position: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How many edges lead across each of the n − 1 places between consecutive observations."""
+    """Number of edges across each of the n − 1 places between consecutive observations."""
     rank = np.empty(len(position), np.int64)
     rank[np.argsort(position, kind="stable")] = np.arange(len(position))
     edges = sparse.triu(adjacency, 1, format="coo")

@@ -1,4 +1,4 @@
-"""The nearest neighbours of every observation: exact where that is quick, else in nearby cells."""
+"""Finds nearest neighbours: exactly where that is fast, otherwise within nearby cells."""
 
 import numpy as np
 import torch
@@ -7,22 +7,22 @@ from torch import Tensor
 
 from unsplit._typing import Index, Matrix
 
-# A tree finds neighbours quickly in few dimensions only; comparing everything with everything
-# is as quick as anything else for so many observations.
+# A k-d tree is fast in few dimensions only; up to this many observations, comparing all with all is
+# as fast as any other method.
 DIMENSIONS_FOR_TREES = 8
 MOST_FOR_EXACT = 30_000
 
-# Otherwise each observation is compared with the members of the nearest cells, as many cells as
-# hold this many observations.
+# Otherwise each observation is compared with the members of its nearest cells, which together hold
+# this many observations.
 COMPARED = 10_000
 
-# Cells are made by k-means: this many times √n of them, in so many steps from a sample.
+# Cells are made by k-means on a sample: CELLS_PER_ROOT · √n cells in STEPS iterations.
 CELLS_PER_ROOT = 2
 SAMPLED_PER_CELL = 32
 STEPS = 5
 
-# Numbers in memory at a time: distances, which should stay in the processor's cache, and the
-# nearest cells of observations.
+# Largest number of distances, which should fit into the processor cache, and of nearest cells in
+# memory at a time.
 MOST_DISTANCES = 2**22
 MOST_NEAR = 2**25
 
@@ -30,7 +30,7 @@ MOST_NEAR = 2**25
 def nearest(
     X: Matrix, n_neighbours: int, device: torch.device | None = None
 ) -> tuple[Index, Matrix]:
-    """The nearest neighbours of every observation, itself left out, and their distances.
+    """The nearest neighbours of every observation, without itself, and their distances.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def nearest(
     n_neighbours : int
         Fewer than n.
     device : torch.device, optional
-        Where to search in cells, which is done where comparing all with all would take long.
+        Where to search in cells, if comparing all with all would take too long.
 
     Returns
     -------
@@ -62,10 +62,10 @@ def nearest(
 def by_cells(
     X: Matrix, n_neighbours: int, device: torch.device | None = None, compared: int = COMPARED
 ) -> tuple[Index, Matrix]:
-    """Neighbours among at least ``compared`` observations, those of the nearest cells.
+    """Neighbours among at least ``compared`` observations in the nearest cells (inverted file).
 
-    The cells are an inverted file.  They are not the over-clustering, which may have been split at
-    random, and whose borders are where edges will be counted.
+    The cells are not the over-clustering, because that may have been split at random, and because
+    the edges across its borders are to be counted.
     """
     if device is None or device.type == "mps":  # which has no float64
         device = torch.device("cpu")
@@ -78,7 +78,7 @@ def by_cells(
 
 
 class _Search:
-    """Points (n, d) in the order of their cells, and the nearest others found so far."""
+    """Points (n, d), sorted by cell, and the nearest neighbours found so far."""
 
     def __init__(self, points: Tensor, centres: Tensor, n_neighbours: int) -> None:
         used, homes, self.sizes = _homes(points, centres).unique(
@@ -92,9 +92,9 @@ class _Search:
         self.squares = torch.full(shape, torch.inf, device=points.device)  # nearest first
 
     def neighbours(self, compared: int) -> tuple[Tensor, Tensor]:
-        """Rows and distances of the nearest in the nearest cells that hold ``compared``."""
-        # Twice as many cells as are needed where cells are of the usual size, or as many as surely
-        # hold enough neighbours.
+        """Rows and distances of the nearest points in cells that hold ``compared`` points."""
+        # Twice as many cells as are needed on average, and enough to hold all neighbours even if
+        # they are the smallest cells.
         n_near = 2 * -(-compared * len(self.sizes) // len(self.points))
         fewest = self.sizes.sort().values.cumsum(0)
         n_near = max(n_near, int((fewest <= self.found.shape[1]).sum()) + 1)
@@ -104,7 +104,7 @@ class _Search:
             near = self._near(self.points[some], n_near)
             sizes = self.sizes[near]
             visited = sizes.cumsum(dim=1) - sizes < compared
-            # First the nearest cell: few others then have anything nearer.
+            # The nearest cell comes first, because few of the others then hold nearer points.
             for columns in (slice(1), slice(1, None)):
                 self._visit(some, near[:, columns], visited[:, columns])
         return self._sorted()
@@ -115,7 +115,7 @@ class _Search:
         return torch.cat([block.topk(n_near, dim=1, largest=False).indices for block in blocks])
 
     def _visit(self, rows: Tensor, near: Tensor, visited: Tensor) -> None:
-        """Compare rows with the members of those cells near to them that are to be visited."""
+        """Compare rows with the members of their nearby cells that are marked as visited."""
         cells, order = near[visited].sort(stable=True)
         visitors = rows[visited.nonzero()[order, 0]]
         counts = cells.bincount(minlength=len(self.sizes)).tolist()
@@ -127,7 +127,7 @@ class _Search:
     def _compare(self, rows: Tensor, cell: int) -> None:
         start, stop = self.ends[cell : cell + 2]
         members = torch.arange(start, stop, device=rows.device)
-        # Measured from the centre, or float32 would lose digits.
+        # Relative to the centre, because float32 would lose digits otherwise.
         left, right = ((self.points[some] - self.centres[cell]).float() for some in (rows, members))
         squares = _squares(left, right)
         squares += left.square().sum(dim=1, keepdim=True)
@@ -141,7 +141,7 @@ class _Search:
         self.found[rows] = found.gather(1, best)
 
     def _sorted(self) -> tuple[Tensor, Tensor]:
-        """What was found in the order of the data, nearest first by distances in full."""
+        """The neighbours in the order of the data, sorted by exact distances."""
         width = self.found.shape[1] * self.points.shape[1]
         blocks = zip(_blocks(self.points, width), _blocks(self.found, width), strict=True)
         lengths = [(self.points[others] - some[:, None]).norm(dim=2) for some, others in blocks]
@@ -151,7 +151,7 @@ class _Search:
 
 
 def _centres(points: Tensor, n_cells: int) -> Tensor:
-    """Centres of cells by a few steps of k-means, the same ones on every device."""
+    """Centres of cells by a few steps of k-means; the same on every device."""
     n_sampled = min(len(points), SAMPLED_PER_CELL * n_cells)
     sample = points[np.random.default_rng(0).choice(len(points), n_sampled, replace=False)]
     centres = sample[:n_cells]
@@ -174,5 +174,5 @@ def _blocks(points: Tensor, width: int) -> tuple[Tensor, ...]:
 
 
 def _squares(left: Tensor, right: Tensor) -> Tensor:
-    """Squared distances, less the squared length of what is on the left."""
+    """Squared distances minus the squared lengths of the left vectors."""
     return torch.addmm(right.square().sum(dim=1), left, right.T, alpha=-2)

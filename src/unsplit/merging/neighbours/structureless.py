@@ -1,8 +1,8 @@
-"""What edges between clusters look like in data without any structure.
+"""Edges between clusters of simulated data without structure.
 
-The smaller the number of clusters, the fewer edges by chance there are between the closest two of
-them, also if one Gaussian was cut into pieces.  How many depends on the variances of the data, so
-Gaussians with the same variances are cut and merged in the same way.
+As clusters are merged, the closest two have fewer and fewer edges relative to chance, even if they
+are pieces of a single Gaussian.  How fast this happens depends on the variances of the data, so
+Gaussians with the same variances are simulated, cut into pieces and merged in the same way.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from sklearn.utils.extmath import randomized_svd
 from unsplit.merging.neighbours.edges import Connections
 from unsplit.merging.neighbours.graph import connect
 
-# Of more features than this, only the first components are known one by one.
+# With more features than this, only the leading components are computed one by one.
 MOST_COMPONENTS = 300
 COMPONENTS_OF_MANY = 100
 
 DRAWS = 4
-# With more clusters left the limit is 1 in any case.
+# With more clusters left, the limit is 1 anyway.
 MOST_PIECES = 50
 
 
@@ -49,20 +49,21 @@ class Spectrum:
 def chance_curve(
     spectrum: Spectrum, n: int, k: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Edges of the closest pair in times chance, when so many pieces of one Gaussian are left.
+    """Edges of the closest pair relative to chance, by the number of pieces of a Gaussian left.
 
     Parameters
     ----------
     spectrum : Spectrum
-        Its variances.
+        The variances of the Gaussian.
     n, k : int
-        Observations, and pieces to begin with; at most :data:`MOST_PIECES` are made.
+        Number of observations, and of pieces at the start, at most :data:`MOST_PIECES`.
     rng : numpy.random.Generator
 
     Returns
     -------
     ndarray of shape (pieces + 1,)
-        Never falling; the first two are infinite, as nothing can be merged.
+        The value for each number of pieces left, not decreasing; the first two are infinite,
+        because nothing can be merged.
     """
     k = min(k, MOST_PIECES, n // 2)
     if not spectrum.deviations.any() or k < 2:
@@ -83,7 +84,7 @@ def _pieces(X: NDArray[np.float64], k: int, seed: int) -> NDArray[np.int64]:
 
 
 def _merge_all(connections: Connections, curve: NDArray[np.float64]) -> None:
-    """Merge the closest pair to the end, and note its edges in times chance."""
+    """Merge the closest pair until one piece is left, and record its edges relative to chance."""
     n_left = len(connections.sizes)
     distances = connections.distances()
     np.fill_diagonal(distances, np.inf)
