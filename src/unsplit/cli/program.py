@@ -1,4 +1,4 @@
-"""The commands together, and how every error becomes one sentence."""
+"""The ``unsplit`` program: all commands, and errors as one sentence."""
 
 import sys
 from typing import Any, NoReturn
@@ -21,17 +21,17 @@ Examples:
   unsplit merge cells.csv --labels clusters.csv --out merged --figures
   unsplit distances cells.csv --labels clusters.csv --out compared
 
-`unsplit COMMAND --help` says more.
+Run `unsplit COMMAND --help` for all options of a command.
 """
 
 
 class Program(click.Group):
-    """Commands whose errors are one sentence on standard error, never a traceback."""
+    """A group of commands that prints errors as one sentence, without a traceback."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run a command.
 
-        Exit codes are 0 on success, 2 for what cannot be used and 130 after Ctrl-C.
+        The exit code is 0 on success, 2 for invalid input and 130 after Ctrl-C.
         """
         options["standalone_mode"] = False
         try:
@@ -48,7 +48,7 @@ class Program(click.Group):
 
 
 def _fail(sentence: str, code: int = 2) -> NoReturn:
-    # The terminal has written ^C, and the sentence starts its own line.
+    # The terminal has just printed ^C, so start a new line.
     start = "\n" if code == INTERRUPTED and sys.stderr.isatty() else ""
     click.echo(f"{start}unsplit: {' '.join(sentence.split())}", err=True)
     sys.exit(code)
@@ -63,9 +63,10 @@ def _fail(sentence: str, code: int = 2) -> NoReturn:
 @click.version_option(__version__, message="unsplit %(version)s")
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Which of your clusters are really the same?
+    """Find out which of your clusters are really the same.
 
-    Unsplit merges the clusters that a classifier cannot tell apart.
+    Give Unsplit data that were cut into too many clusters; it compares all pairs of clusters with a
+    neural network, merges those that belong together, and says which merges you should check.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -1,4 +1,4 @@
-"""``--select``: the network that A(D) prefers."""
+"""``--select``: try several networks and use the most accurate one."""
 
 import warnings
 from dataclasses import asdict, replace
@@ -16,7 +16,7 @@ NAME = "candidates.csv"
 
 
 def candidates(backbone: str) -> list[Candidate]:
-    """What to try: the backbone faster, slower and bare, and the paper's simple one.
+    """List the networks to try: the backbone with variations, and the paper's simple network.
 
     Examples
     --------
@@ -35,13 +35,13 @@ def candidates(backbone: str) -> list[Candidate]:
 def selected(
     folder: Path, read: Observations, settings: Settings, seed: int, console: Console
 ) -> Settings:
-    """The settings with the network that was found; all that were tried are written down."""
+    """Return the settings with the best network; write the scores of all to candidates.csv."""
     assert read.labels is not None
     assert isinstance(settings.backbone, str)
     with console.stage("selecting"), warnings.catch_warnings():
-        # The estimate, which comes next, says what it means that clusters share no batch.
+        # The estimate that follows gives the same warning.
         warnings.simplefilter("ignore", BatchWarning)
-        found = select(
+        selection = select(
             candidates(settings.backbone),
             read.X,
             read.labels,
@@ -51,11 +51,11 @@ def selected(
             random_state=seed,
             progress=lambda _, record: console.on_epoch(record, "selecting"),
         )
-    write_csv(folder / NAME, found.table())
-    return replace(settings, **found.settings)
+    write_csv(folder / NAME, selection.table())
+    return replace(settings, **selection.settings)
 
 
-def plain(settings: Settings) -> dict[str, Any]:
-    """Settings in words and numbers."""
+def settings_dict(settings: Settings) -> dict[str, Any]:
+    """Turn settings into a dict that JSON can hold."""
     training = None if settings.training is None else asdict(settings.training)
     return vars(settings) | {"training": training}
