@@ -161,7 +161,6 @@ def _label(ax: Any, data: Distances, tree: MergeTree) -> None:
     clean(ax)
     write_names(ax, data.names, "x")
     write_names(ax, data.names, "y")
-    ax.set_title(
-        f"Distances between {tree.n_initial:,} clusters, merged into {tree.n_clusters:,} (blue outlines)",
-        loc="left", fontsize=11, color=INK,
-    )  # fmt: skip
+    merged = f"merged into {tree.n_clusters:,} (blue outlines)"
+    title = f"Distances between {tree.n_initial:,} clusters, {merged}"
+    ax.set_title(title, loc="left", fontsize=11, color=INK)
