@@ -44,7 +44,7 @@ def show(ax: Any, case: Case) -> None:
     kept = merger.labels_ >= 0
     ax.scatter(*X[~kept].T, s=2, color="#dddddd")
     ax.scatter(*X[kept].T, s=3, color=np.take(COLOURS, merger.labels_[kept], mode="wrap"))
-    ax.set_title(f"{title}:\n{merger.n_clusters_} clusters found, {n_true} expected", fontsize=10)
+    ax.set_title(f"{title}:\nfound {merger.n_clusters_}, expected {n_true}", fontsize=10)
     ax.set_aspect("equal")
     ax.axis("off")
 

@@ -36,7 +36,7 @@ def main() -> None:
         bottom.axvline(0, color="black", linewidth=1)
         verdict = "no valley: merged" if p >= 0.05 else "valley: kept apart"
         bottom.set_title(f"{verdict} (dip p = {p:.2g})", fontsize=10)
-        bottom.set_xlabel("score difference between the two halves (blurred estimate)")
+        bottom.set_xlabel("score difference (blurred estimate)")
         for ax in (top, bottom):
             ax.set_yticks([])
             ax.spines[["left", "right", "top"]].set_visible(False)
