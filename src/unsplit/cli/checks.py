@@ -47,16 +47,16 @@ def merge_options_from(given: dict[str, Any]) -> MergeOptions:
     rules = [option(name) for name in RULES if name in chosen]
     if len(rules) > 1:
         raise click.UsageError(f"{' and '.join(rules)} are different stopping rules; choose one.")
-    merge_options = MergeOptions(
-        **{f.name: chosen[f.name] for f in fields(MergeOptions) if f.name in chosen}
-    )
+    strategy = chosen.get("strategy", MergeOptions.strategy)
     for name, strategies in STRATEGIES_USING.items():
-        if name in chosen and merge_options.strategy not in strategies:
+        if name in chosen and strategy not in strategies:
             raise click.UsageError(
                 f"{option(name)} works only with --strategy {' or '.join(strategies)}, got "
-                f"--strategy {merge_options.strategy}; leave {option(name)} out."
+                f"--strategy {strategy}; leave {option(name)} out."
             )
-    return merge_options
+    return MergeOptions(
+        **{f.name: chosen[f.name] for f in fields(MergeOptions) if f.name in chosen}
+    )
 
 
 def option(name: str) -> str:
