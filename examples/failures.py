@@ -1,10 +1,9 @@
-"""Where `auto` goes wrong: gaps that were made, pieces of two groups, and nothing between two.
+"""Where `auto` fails: gaps made by removing data, pieces that mix groups, groups without a gap.
 
 python examples/failures.py docs/images/failures.png
 """
 
 import sys
-import warnings
 from typing import Any
 
 import numpy as np
@@ -20,18 +19,18 @@ Case = tuple[str, NDArray[np.float64], NDArray[np.int64], int]
 
 
 def cases(rng: np.random.Generator) -> list[Case]:
-    """Title, observations, over-clustering (−1: in none), and how many groups there are."""
+    """Return title, observations, over-clustering and true number of groups of each case."""
     noise = rng.uniform(size=(2000, 2))
     radius = np.repeat([1.0, 2.0, 3.0], (250, 500, 750)) + 0.1 * rng.standard_normal(1500)
     angle = rng.uniform(0, 2 * np.pi, 1500)
     rings = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
     near = rng.standard_normal((1500, 2)) + np.repeat([[-1.0, 0.0], [1.0, 0.0]], 750, axis=0)
     balls = greedy_dense(noise, 20, 50)
-    inside = balls >= 0  # with the rest beside them, they come back as one
+    inside = balls >= 0  # with the other observations, they would come back as one cluster
     return [
-        ("noise, only the densest half, in 20 balls", noise[inside], balls[inside], 1),
-        ("rings, k-means into 12", rings, _cut(rings, 12), 3),
-        ("two Gaussians, two deviations apart", near, _cut(near, 12), 2),
+        ("noise: densest half only, 20 balls", noise[inside], balls[inside], 1),
+        ("three rings: k-means into 12", rings, _cut(rings, 12), 3),
+        ("two Gaussians, 2 standard deviations apart", near, _cut(near, 12), 2),
     ]
 
 
@@ -41,13 +40,11 @@ def _cut(X: NDArray[np.float64], k: int) -> NDArray[np.int64]:
 
 def show(ax: Any, case: Case) -> None:
     title, X, labels, n_true = case
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", unsplit.PartitionWarning)
-        merger = unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=labels)
+    merger = unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=labels)
     kept = merger.labels_ >= 0
     ax.scatter(*X[~kept].T, s=2, color="#dddddd")
     ax.scatter(*X[kept].T, s=3, color=np.take(COLOURS, merger.labels_[kept], mode="wrap"))
-    ax.set_title(f"{title}:\n{merger.n_clusters_} found, {n_true} true", fontsize=10)
+    ax.set_title(f"{title}:\nfound {merger.n_clusters_}, expected {n_true}", fontsize=10)
     ax.set_aspect("equal")
     ax.axis("off")
 

@@ -1,6 +1,6 @@
-"""Tracks to try tracks.py on, made from still images: nothing here was really filmed.
+"""Simulated tracks for tracks.py, made from still images.
 
-A track shows one category, in frames that change smoothly.  No still image is in two tracks.
+A track shows one category in frames that change smoothly.  No still image is in two tracks.
 """
 
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ import unsplit
 
 Array = NDArray[Any]
 
-SHEETS = 14  # load_digits is a pile of forms, about 128 drawings each, filled in by 13 people
-SCENE = 96  # pixels of the scene that a digit crosses
+SHEETS = 14  # load_digits consists of forms with about 128 drawings each, by 13 writers
+SCENE = 96  # side of the background that a digit crosses, in pixels
 
 
 class Tracks(NamedTuple):
@@ -26,14 +26,14 @@ class Tracks(NamedTuple):
 
     frames: Array
     track: Array
-    categories: Array  # for the judge alone
+    categories: Array  # used for the evaluation only
 
 
 def digit_tracks(n_videos: int, n_frames: int, n_views: int, rng: np.random.Generator) -> Tracks:
-    """Ten tracks from each video: handwritten digits that cross its scene, in its light.
+    """Make ten tracks for each video: handwritten digits that cross its background.
 
-    A video's digits are from one form, so mostly by one hand.  A track shows ``n_views`` drawings
-    of a digit, each fading into the next, as an object looks different from different sides.
+    The digits of a video come from one form, so mostly from one writer.  A track shows ``n_views``
+    drawings of a digit that fade into each other, like an object seen from different sides.
     """
     X, digit = load_digits(return_X_y=True)
     drawings = resized(X.reshape(-1, 8, 8, 1) / 16, 24)
@@ -57,7 +57,7 @@ def photo_tracks(
     n_views: int,
     rng: np.random.Generator,
 ) -> Tracks:
-    """Tracks from a folder of photographs, ``category/*.JPEG``, in which a camera moves.
+    """Make tracks from a folder of photographs, ``category/*.JPEG``, with a moving camera.
 
     The photographs of a track follow each other without fading, as if the object had turned.
     """
@@ -72,14 +72,14 @@ def photo_tracks(
         films.append(lit(moved(resized(photos, 48)[cast], 32, 0.7, "reflection", rng), rng))
         categories.append(category)
     if len(set(categories)) < 2:
-        raise SystemExit(f"{folder} needs two subfolders with {n_views} images or more in each.")
+        raise SystemExit(f"{folder} must have two subfolders with at least {n_views} images each.")
     return numbered(films, categories)
 
 
 def dealt(
     stills: Array, categories: Array, n_views: int, most: int, rng: np.random.Generator
 ) -> Iterator[tuple[Any, Array]]:
-    """Stills dealt to tracks, ``n_views`` to each, at most so many tracks of a category."""
+    """Assign ``n_views`` still images to each track, with at most ``most`` tracks per category."""
     for category in np.unique(categories):
         hand = rng.permutation(stills[categories == category])
         for start in range(0, min(most * n_views, len(hand) - n_views + 1), n_views):
@@ -92,7 +92,7 @@ def numbered(films: list[Array], categories: list[Any]) -> Tracks:
 
 
 def between(stops: Array, n: int) -> Array:
-    """Values on the way from the first stop (s, …) to the last, shape (n, …)."""
+    """Interpolate between the stops (s, …), shape (n, …)."""
     place = np.linspace(0, len(stops) - 1, n)
     before = place.astype(int)
     share = (place - before).reshape(n, *[1] * (stops.ndim - 1))
@@ -100,19 +100,19 @@ def between(stops: Array, n: int) -> Array:
 
 
 def glide(size: float, n: int, rng: np.random.Generator) -> Array:
-    """A path through random values between ±size, shape (n,)."""
+    """Make a path through random values between ±size, shape (n,)."""
     return size * between(rng.uniform(-1, 1, 4), n)
 
 
 def resized(images: Array, side: int) -> Array:
-    """Images (n, h, w, c) as squares, shape (n, side, side, c)."""
+    """Resize images (n, h, w, c) to squares, shape (n, side, side, c)."""
     given = torch.from_numpy(images).movedim(-1, 1)
     made = F.interpolate(given, (side, side), mode="bicubic", antialias=True)
     return made.clamp(0, 1).movedim(1, -1).numpy()
 
 
 def moved(images: Array, side: int, size: float, outside: str, rng: np.random.Generator) -> Array:
-    """Images (n, h, w, c) that turn, shift, come and go, shape (n, side, side, c)."""
+    """Rotate, shift and scale images (n, h, w, c) smoothly, shape (n, side, side, c)."""
     n = len(images)
     angle, squash = glide(0.26, n, rng), 1 + glide(0.15, n, rng)
     scale = size * (1 + glide(0.16, n, rng))
@@ -127,13 +127,13 @@ def moved(images: Array, side: int, size: float, outside: str, rng: np.random.Ge
 
 
 def random_scene(rng: np.random.Generator) -> Array:
-    """What is behind the objects of a video: a shade, with coarse and fine structure."""
+    """Make the background of a video: a grey level with coarse and fine structure."""
     coarse, fine = (gaussian_filter(rng.standard_normal((SCENE, SCENE)), s) for s in (20, 3))
     return rng.uniform(0.15, 0.45) + 0.1 * coarse / coarse.std() + 0.05 * fine / fine.std()
 
 
 def behind(scene: Array, side: int, n: int, rng: np.random.Generator) -> Array:
-    """What is behind an object on its way through a scene, shape (n, side, side, 1)."""
+    """Cut out the background along the path of an object, shape (n, side, side, 1)."""
     reach = 20
     corner = rng.integers(reach, SCENE - side - reach, 2)
     path = np.stack([corner[axis] + glide(reach, n, rng) for axis in (0, 1)], axis=1).astype(int)
@@ -141,7 +141,7 @@ def behind(scene: Array, side: int, n: int, rng: np.random.Generator) -> Array:
 
 
 def lit(shown: Array, rng: np.random.Generator) -> Array:
-    """Frames in changing light, with a camera's noise, as bytes."""
+    """Add changing light and camera noise, and convert to bytes."""
     n = len(shown)
     gain, offset = (glide(size, n, rng)[:, None, None, None] for size in (0.25, 0.08))
     noise = 0.03 * rng.standard_normal(shown.shape)

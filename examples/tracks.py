@@ -1,21 +1,20 @@
 """Tracked objects: which tracks, from different videos, show the same kind of thing?
 
-The case that Reiser et al. (2019) had in mind.  A tracker follows objects through videos.  Every
-track is a set of images of one object, so an over-clustering comes for free: a cluster per track.
-To discover categories, tracks of one kind are merged across videos, without a label.
+A tracker follows objects through videos.  Every track is a set of images of one object, so one
+cluster per track is an over-clustering that costs nothing.  To discover categories, tracks of the
+same kind are merged across videos, without labels.  Reiser et al. (2019) had this case in mind.
 
     python examples/tracks.py                      # handwritten digits, about a minute
-    python examples/tracks.py --raw                # what goes wrong if scene and light are left in
+    python examples/tracks.py --raw                # fails, because scene and light are left in
     python examples/tracks.py --images FOLDER      # photographs, FOLDER/category/*.JPEG
 
-The tracks are simulated (track_films.py says how), so that the answer is known.  Writes tracks.csv
-and tracks.png.  docs/tracks.md tells the story.
+The tracks are simulated (see track_films.py), so the right answer is known.  The example writes
+tracks.csv and tracks.png; docs/tracks.md explains the results.
 """
 
 import argparse
 import csv
 import time
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -42,9 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     result = unsplit.pairwise_tvd(
         frames,
         data.track,
-        backbone=lambda: small_network(frames.shape[3]),  # made anew, from the seed
+        backbone=lambda: small_network(frames.shape[3]),  # a new network from the seed
         cv=2 if chosen.quick else 3,
-        # Frames of a track are much alike: long training would learn the stills by heart.
+        # Frames of a track look alike, so long training would memorise the still images.
         epochs=6 if chosen.quick else 30,
         random_state=chosen.seed,
     )
@@ -63,13 +62,15 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
 
 def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--images", metavar="FOLDER", help="of photographs, in category/*.JPEG")
-    parser.add_argument("--raw", action="store_true", help="leave the digits' background as it is")
-    views = "still images that a track is made of (5)"
+    parser.add_argument(
+        "--images", metavar="FOLDER", help="use photographs from FOLDER/category/*.JPEG"
+    )
+    parser.add_argument("--raw", action="store_true", help="keep the background of the digits")
+    views = "still images per track (default 5)"
     parser.add_argument("--views", type=int, choices=range(1, 6), default=5, help=views)
-    parser.add_argument("--out", default="tracks-output", help="folder for the files")
+    parser.add_argument("--out", default="tracks-output", help="folder for the results")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="less of everything")
+    parser.add_argument("--quick", action="store_true", help="fewer videos, frames and epochs")
     return parser
 
 
@@ -82,9 +83,9 @@ def made_tracks(chosen: argparse.Namespace) -> Tracks:
 
 
 def levelled(frames: Array) -> Array:
-    """Without the light that a plane through the border explains, and of one contrast.
+    """Subtract a plane fitted to the border of each frame, and scale all to one contrast.
 
-    What says "this track" but not "this kind of thing" is better taken away, where a hand can.
+    Light and scene identify a track but not a category, so it helps to remove them.
     """
     y, x = np.mgrid[[slice(-1, 1, side * 1j) for side in frames.shape[1:3]]]
     plane = np.stack([np.ones_like(x), x, y], axis=-1)
@@ -96,7 +97,7 @@ def levelled(frames: Array) -> Array:
 
 
 def small_network(channels: int) -> nn.Module:
-    """Three convolutions: enough for small frames, and quick on a processor."""
+    """Make a network of three convolutions: enough for small frames, and fast on a CPU."""
 
     def layer(into: int, out: int, kernel: int) -> list[nn.Module]:
         convolution = nn.Conv2d(into, out, kernel, stride=2, padding=kernel // 2, bias=False)
@@ -108,73 +109,73 @@ def small_network(channels: int) -> nn.Module:
 
 
 def merged(result: unsplit.PairwiseTVD, **merge_options: Any) -> unsplit.MergeTree:
-    """Tracks merged until there is a valley between any two groups, or as wished."""
-    with warnings.catch_warnings():
-        # That any two tracks can be told apart is no news here.
-        warnings.simplefilter("ignore", unsplit.PartitionWarning)
-        return unsplit.merge(result, **merge_options)
+    """Merge tracks until every remaining pair of groups is separated, or as the options say."""
+    return unsplit.merge(result, **merge_options)
 
 
-# ---- how good it is: from here on the true categories are known --------------------------------
+# ---- evaluation: only this part uses the true categories ---------------------------------------
 
 
 def report_distances(result: unsplit.PairwiseTVD, frames: Array, data: Tracks) -> dict[str, float]:
-    """Print how far tracks are from each other, and how well that ranks their pairs."""
+    """Print the distances between tracks, and how well they separate the categories."""
     same = data.categories[:, None] == data.categories
     pairs = np.triu(np.ones_like(same), 1)
-    for what, which in (("one category", same), ("two", ~same)):
+    for what, which in (("the same category", same), ("different categories", ~same)):
         tvd = result.tvd[pairs & which]
-        print(f"Tracks of {what}: median TVD {np.median(tvd):.3f}, {np.mean(tvd == 1):.0%} at 1.")
+        share = np.mean(tvd == 1)
+        print(f"Tracks of {what}: median TVD {np.median(tvd):.3f}; {share:.0%} have TVD 1.")
     euclidean = euclidean_distance(pixels_of(frames), data.track)
     distances = {name: result.divergence(name) for name in ("tv", "lecam", "overlap")}
     rank = {
         name: unsplit.metrics.quality(matrix, data.categories)
         for name, matrix in (distances | {"pixels": euclidean}).items()
     }
-    print("Q:", ", ".join(f"{name} {value:.3f}" for name, value in rank.items()))
+    print("Q of the distances:", ", ".join(f"{name} {value:.3f}" for name, value in rank.items()))
     return {f"Q {name}": value for name, value in rank.items()}
 
 
 def report_merges(
     tree: unsplit.MergeTree, result: unsplit.PairwiseTVD, frames: Array, data: Tracks
 ) -> dict[str, float]:
-    """Print how many merges joined tracks of one category, and how good the groups are."""
+    """Print how many merges joined tracks of one category, and how pure the groups are."""
     pixels, n = pixels_of(frames), len(np.unique(data.categories))
     trees = {
         "unsplit": tree,
-        f"unsplit, told {n}": tree.cut(n_clusters=n),
-        f"by overlap, told {n}": merged(
+        f"unsplit, given {n}": tree.cut(n_clusters=n),
+        f"by overlap, given {n}": merged(
             result, n_clusters=n, strategy="linkage", statistic="overlap"
         ),
-        f"by pixels, told {n}": unsplit.merge(euclidean_distance(pixels, data.track), n_clusters=n),
-        f"by chance, told {n}": unsplit.merge(random_distances(len(tree.groups)), n_clusters=n),
+        f"by pixels, given {n}": unsplit.merge(
+            euclidean_distance(pixels, data.track), n_clusters=n
+        ),
+        f"by chance, given {n}": unsplit.merge(random_distances(len(tree.groups)), n_clusters=n),
     }
     print(f"\n{'':26}{'groups':>8}{'right merges':>16}{'purity':>9}{'ARI':>7}")
     for name, made in trees.items():
-        judged(name, made.groups, data, "{} of {}".format(*right_merges(made, data)))
+        print_scores(name, made.groups, data, "{} of {}".format(*right_merges(made, data)))
     means = np.stack([pixels[data.track == name].mean(axis=0) for name in tree.cluster_ids])
     k_means = KMeans(n, n_init=10, random_state=0).fit_predict(means)
-    judged(f"k-means of means, told {n}", k_means, data)
+    print_scores(f"k-means of means, given {n}", k_means, data)
     right, n_merges = right_merges(tree, data)
     ari = adjusted_rand_score(data.categories, tree.groups)
     return {"right": right, "merges": n_merges, "ARI": float(ari)}
 
 
 def right_merges(tree: unsplit.MergeTree, data: Tracks) -> tuple[int, int]:
-    """Merges that joined clusters of one majority category, and all merges."""
+    """Count the merges of clusters with the same majority category, and all merges."""
     table = unsplit.metrics.category_counts(np.arange(len(data.categories)), data.categories)
     right = unsplit.metrics.correct_merges(tree.linkage[tree.taken, :2], table)
     return int(right[-1:].sum()), len(right)
 
 
-def judged(name: str, groups: Array, data: Tracks, right: str = "") -> None:
+def print_scores(name: str, groups: Array, data: Tracks, right: str = "") -> None:
     purity = unsplit.metrics.purity(groups, data.categories)
     ari = adjusted_rand_score(data.categories, groups)
     print(f"{name:26}{len(np.unique(groups)):8}{right:>16}{purity:9.2f}{ari:7.2f}")
 
 
 def euclidean_distance(X: Array, labels: Array) -> Array:
-    """Mean distance between the observations of any two clusters, as people compare them today."""
+    """Compute the mean distance between the observations of any two clusters."""
     members = (labels == np.unique(labels)[:, None]).astype(float)
     members /= members.sum(axis=1, keepdims=True)
     distances = members @ pairwise_distances(X) @ members.T
@@ -200,7 +201,7 @@ def write_table(path: Path, group_of: dict[str, int]) -> None:
 
 
 def draw(path: Path, data: Tracks, groups: Array, per_line: int = 12) -> None:
-    """All tracks by group, three frames of each; red around those of another kind than most."""
+    """Draw three frames of every track, by group; red frames mark a minority category."""
     from matplotlib.figure import Figure
 
     wrong = unsplit.metrics.majority_categories(groups, data.categories)[groups] != data.categories
@@ -229,8 +230,10 @@ def draw(path: Path, data: Tracks, groups: Array, per_line: int = 12) -> None:
 
 
 def strip(frames: Array, wrong: bool) -> Array:
-    """Three frames of a track side by side in a border, shape (h, w, 3)."""
-    some = frames[np.linspace(0, len(frames) - 1, 3).astype(int)] & 0xF0  # makes small files
+    """Put three frames of a track side by side, with a border; shape (h, w, 3)."""
+    some = (
+        frames[np.linspace(0, len(frames) - 1, 3).astype(int)] & 0xF0
+    )  # few grey levels make small files
     row = np.concatenate(list(some), axis=1)
     row = np.repeat(row, 3, axis=2) if row.shape[2] == 1 else row
     framed = np.full((row.shape[0] + 4, row.shape[1] + 4, 3), RED if wrong else 255, np.uint8)

@@ -99,7 +99,7 @@ def test_result_has_all_that_is_needed_to_judge_and_to_repeat(expected):
     assert result.items() >= counts.items()
     assert result["mapping"] == {"0": 0, "1": 0, "2": 1, "3": 1}
     assert result["mean_accuracy"] == expected.fitted.result.mean_accuracy
-    assert result["stopped"] == "at least 2 clusters were requested"
+    assert result["stopped"] == library.MergeTree.load("out/tree.npz").stopped
     tvd = [float(value) for value in read_csv("out/merges.csv")["tvd"]]
     assert [result["last_merge_tvd"], result["first_refused_tvd"]] == tvd[1:]
     assert result["n_unclear"] == read_csv("out/review.csv")["verdict"].count("unclear")
@@ -112,16 +112,27 @@ def test_result_has_all_that_is_needed_to_judge_and_to_repeat(expected):
 
 def test_closing_words_say_what_happened_and_where_it_is():
     lines = succeeds(merge("--n-clusters", 2)).splitlines()
-    assert lines[0] == "4 clusters became 2, because 2 clusters were requested."
-    assert lines[2].startswith("  last merge   TVD 0.")
-    assert lines[2].endswith(("   0  and  1", "   2  and  3"))
-    assert lines[3].strip() == "closest pair"
-    assert lines[4].startswith("  not merged   TVD 1.000 (")
-    assert lines[4].endswith("   0 + 1  and  2 + 3")
-    assert lines[5].startswith("               ")
-    assert lines[7] == "None of 3 pairs is unclear."
-    assert lines[-1] == f"In out/: {', '.join(FILES)}"
+    assert lines[0] == "Merged 4 clusters into 2, as requested."
+    assert lines[2].startswith(("Last pair merged: 0 and 1, TVD", "Last pair merged: 2 and 3, TVD"))
+    assert lines[4].startswith("First pair kept apart: (0 + 1) and (2 + 3), TVD 1.000 (95% ")
+    merges = read_csv("out/merges.csv")
+    assert merges["why"][1] == lines[3].strip()
+    assert merges["why"][2].endswith(lines[5].strip())
+    assert "clear for all 3 pairs" in lines[7]
+    assert lines[-1] == f"Files in out/: {', '.join(FILES)}"
     assert len(lines) == 10
+
+
+def test_closing_words_say_that_neighbours_decided_about_a_partition():
+    labels = np.where(X[:, 0] < 4.5, 0, 2) + (X[:, 1] > 0)  # each Gaussian cut in two
+    write_data(labels=labels)
+    result = merge()
+    lines = succeeds(result).splitlines()
+    assert lines[0] == "Merged 4 clusters into 2."
+    assert lines[1] == f"Merging stopped because {read_json('out/result.json')['stopped']}."
+    assert "cut out of the same features" in lines[2]
+    assert "neighbours" in lines[3]
+    assert result.stderr == ""  # the usual case is not worth a warning
 
 
 def test_closing_words_name_the_first_unclear_pairs():
@@ -134,35 +145,38 @@ def test_closing_words_name_the_first_unclear_pairs():
     assert review["verdict"][:n_unclear] == ["unclear"] * n_unclear
     n_pairs = len(review["verdict"])
     assert n_unclear > 3
-    assert lines[7] == f"{n_unclear} of {n_pairs} pairs are unclear and come first in review.csv:"
-    for line, done, tvd in zip(lines[8:11], review["done"], review["tvd"], strict=False):
-        assert line.startswith(f"  {done:10}   TVD {float(tvd):.3f} (")
-    assert lines[11] == ""
+    start = next(i for i, line in enumerate(lines) if "review.csv" in line)
+    assert f"{n_unclear} of {n_pairs} pairs" in lines[start]
+    assert "unclear" in lines[start]
+    rows = zip(lines[start + 1 : start + 4], review["done"], review["tvd"], strict=False)
+    for line, done, tvd in rows:
+        assert line.startswith(f"  {done}")
+        assert f" TVD {float(tvd):.3f} (" in line
+    assert lines[start + 4] == ""
     one = library.merge(np.array([[0, 0.4], [0.4, 0]]), n_clusters=1)
-    assert of_review(one)[0] == "1 of 1 pair is unclear and comes first in review.csv:"
+    assert "1 of 1 pair:" in of_review(one)[0]
 
 
 def test_closing_words_where_all_or_nothing_was_merged():
     D = np.array([[0, 0.4], [0.4, 0]])
     apart, one = library.merge(D, max_tvd=0.3), library.merge(D, n_clusters=1)
-    assert of_merge(apart, 0)[0] == (
-        "2 clusters stayed apart, because every remaining pair has a TVD above 0.3."
-    )
-    what, why = of_merge(apart, 0)[2:]
-    assert what.startswith("  not merged   TVD ")
-    assert why.strip() == "TVD 0.400 is above 0.3"
-    assert of_merge(one, 1)[0] == (
-        "2 clusters became 1, because only one cluster is left. 1 observation stayed noise."
-    )
-    what, why = of_merge(one, 0)[2:]
-    assert what.startswith("  last merge   TVD ")
-    assert why.strip() == "closest pair"
+    result, stopped, _, pair, why = of_merge(apart, 0)
+    assert result == "Merged nothing: all 2 clusters stayed apart."
+    assert apart.stopped in stopped
+    assert pair == "First pair kept apart: 0 and 1, distance 0.400"
+    assert "0.3" in why
+    result, noise, _, pair, why = of_merge(one, 1, MergeOptions(n_clusters=1))
+    assert result == "Merged 2 clusters into 1, as requested."
+    assert noise.startswith("1 observation ")
+    assert "noise" in noise
+    assert pair == "Last pair merged: 0 and 1, distance 0.400"
+    assert why.strip() == one.merges[0].why
 
 
 def test_large_clusters_and_long_names_are_shortened():
     D = np.ones((6, 6)) - np.eye(6)
     last = of_merge(library.merge(D, n_clusters=1), 0)[-2]
-    assert "0 + 1 + 2 + 2 more  and  5" in last
+    assert "(0 + 1 + 2 + 2 more) and 5" in last
     assert shortened("a" * 24) == "a" * 24
     assert shortened("a" * 25) == "a" * 23 + "…"
 
@@ -203,8 +217,8 @@ def test_noise_is_written_as_given_and_stays_noise():
     assert [written["old"][i] for i in (0, 50, 1)] == ["", "-1", "a"]
     assert [written["new"][i] for i in (0, 50, 1)] == ["-1", "-1", "0"]
     assert read_json("out/result.json")["n_noise"] == 2
-    assert out.startswith("2 clusters stayed apart, because 2 clusters were requested. ")
-    assert "2 observations stayed noise." in out
+    assert out.startswith("Merged nothing: all 2 clusters stayed apart, as requested.\n")
+    assert "2 observations labelled as noise" in out
 
 
 def test_links_bounds_and_rules_reach_the_library():
@@ -255,12 +269,13 @@ def test_warnings_are_one_line_each_and_recorded():
     assert read_json("out/result.json")["warnings"] == [lines[0].removeprefix("warning: ")]
 
 
-def test_a_partition_is_warned_of_once():
+def test_a_rule_that_cannot_work_on_a_partition_is_warned_of_once():
     write_data(labels=LABELS // 2)
     assert merge().stderr == ""  # auto knows what to do
     result = merge("--alpha", 0.05)
     succeeds(result)
-    assert result.stderr.startswith("warning: the clusters look like a partition")
+    assert result.stderr.startswith("warning: ")
+    assert "alpha" in result.stderr
     assert result.stderr.count("\n") == 1
 
 
@@ -322,7 +337,7 @@ def test_bars_are_drawn_on_a_terminal_only(monkeypatch):
             for epoch in (0, 1, 0):
                 console.on_epoch(EpochRecord(epoch, 0.1, 0.75, 0.1))
             console.on_merge(MergeRecord([None] * 3), n_clusters=8)
-        for bar in ("training: ", "second look: ", "| 3/7 ["):
+        for bar in ("training: ", "training on blurred data: ", "| 3/7 ["):
             assert (bar in screen.text) == is_terminal
         # The last thing drawn is nothing.
         assert screen.text.rpartition("\r")[0].endswith(" " * 20) == is_terminal

@@ -48,13 +48,14 @@ def test_distances_are_those_of_the_library():
     assert about["settings"] == vars(Settings(cv=2, epochs=3, device="cpu"))
     assert about["files"] == ["distances.npz", "pairs.csv", "distances.json"]
     lines = out.splitlines()
-    assert lines[0] == f"6 pairs of 4 clusters; mean accuracy A {expected.mean_accuracy:.3f}."
+    assert lines[0] == "Compared 6 pairs of 4 clusters."
+    assert f"mean accuracy of {expected.mean_accuracy:.3f}" in lines[1]
     first = frame.iloc[0]
-    assert lines[3].split() == [
-        f"{first.cluster_a}", "–", f"{first.cluster_b}", f"{first.tvd:.3f}",
-        f"{first.low:.3f}", "–", f"{first.high:.3f}", f"{first.p_adjusted:.2g}",
+    assert lines[4].split() == [
+        f"{first.cluster_a}", "and", f"{first.cluster_b}", f"{first.tvd:.3f}",
+        f"{first.low:.3f}", "to", f"{first.high:.3f}", f"{first.p_adjusted:.2g}",
     ]  # fmt: skip
-    assert lines[-1] == "In out/: distances.npz, pairs.csv, distances.json"
+    assert lines[-1] == "Files in out/: distances.npz, pairs.csv, distances.json"
     json_only = unsplit("distances", *where, "--json")
     assert succeeds(json_only) == Path("out/distances.json").read_text(encoding="utf-8")
 
@@ -63,10 +64,10 @@ def test_only_the_closest_pairs_are_printed_and_columns_align():
     points = np.random.default_rng(0).normal(size=(60, 2))
     names = np.repeat(["a", "a very long name of a cluster", "b", "c", "d", "e"], 10)
     lines = of_distances(library.pairwise_tvd(points, names, cv=2, epochs=1, random_state=0))
-    assert len(lines) == 3 + 8
-    assert lines[0].startswith("15 pairs of 6 clusters; mean accuracy A 0.")
-    assert len({line.index("   ", 2) for line in lines[2:] if "very" in line}) <= 1
-    assert {line.rindex("–") for line in lines[3:]} == {lines[3].rindex("–")}
+    assert len(lines) == 4 + 8
+    assert "15 pairs of 6 clusters" in lines[0]
+    assert len({line.index("   ", 2) for line in lines[3:] if "very" in line}) <= 1
+    assert {line.rindex(" to ") for line in lines[4:]} == {lines[4].rindex(" to ")}
 
 
 def test_the_table_needs_no_pandas(monkeypatch):
@@ -91,7 +92,7 @@ def test_overcluster_by_k_means_makes_labels_that_merge_reads():
     labels = read_csv("c.csv")
     assert labels["id"] == [f"r{i}" for i in range(160)]
     assert len(set(labels["label"])) == 13  # √160; the column of clusters counts as a feature
-    assert out.startswith("160 observations in 13 clusters of ")
+    assert out.startswith("Cut 160 observations into 13 clusters of ")
     assert out.splitlines()[-1] == "  unsplit merge data.csv --labels c.csv --out merged"
     read = read_observations("data.csv", "c.csv")
     assert [str(label) for label in read.labels] == labels["label"]
@@ -115,7 +116,7 @@ def test_overcluster_is_what_the_library_makes():
         out = succeeds(unsplit(*where, *arguments))
         assert read_csv("c.csv")["label"] == [str(label) for label in expected]
         assert out.splitlines()[0] == of_overclustering(expected)
-        assert ("In c.csv (seed 5). " if 5 in arguments else "In c.csv. ") in out
+        assert ("in c.csv (seed 5)." if 5 in arguments else "in c.csv.") in out
 
 
 def test_overcluster_speaks_json():

@@ -195,16 +195,17 @@ def test_what_is_read_is_not_overwritten():
     assert snapshot() == before
     Path("out/pairs.csv").write_text(Path("data.csv").read_text(encoding="utf-8"), "utf-8")
     result = unsplit("distances", "out/pairs.csv", "--labels", "cluster", "--out", "out")
-    assert result.stderr == "unsplit: out/pairs.csv would be overwritten; choose another --out.\n"
+    assert result.stderr.startswith("unsplit: out/pairs.csv ")
+    assert result.stderr.endswith(" would be overwritten; choose another --out.\n")
 
 
-# MergeOptions that cannot be met; nothing is trained
+# Options that contradict each other; nothing is trained
 
 
 @pytest.fixture
 def no_training(monkeypatch):
     def train(*_):
-        raise AssertionError("trained in vain")
+        raise AssertionError("trained although the options are invalid")
 
     monkeypatch.setattr("unsplit.pipeline.fit", train)
 
@@ -235,32 +236,34 @@ def no_training(monkeypatch):
         ),
         (
             "--n-clusters 2 --max-tvd 0.5",
-            "--n-clusters and --max-tvd are two stopping rules; choose one.",
+            "--n-clusters and --max-tvd are different stopping rules; choose one.",
         ),
-        ("--alpha 0 --auto", "--alpha and --auto are two stopping rules; choose one."),
+        ("--alpha 0 --auto", "--alpha and --auto are different stopping rules; choose one."),
         (
             "--resume",
-            "--resume has no effect with --strategy linkage, only with retrain; leave it out.",
+            "--resume works only with --strategy retrain, got --strategy linkage; leave --resume "
+            "out.",
         ),
         (
             "--statistic tv --strategy compose",
-            "--statistic has no effect with --strategy compose, only with linkage and retrain; "
-            "leave it out.",
+            "--statistic works only with --strategy linkage or retrain, got --strategy compose; "
+            "leave --statistic out.",
         ),
         (
             "--linkage single --strategy retrain",
-            "--linkage has no effect with --strategy retrain, only with linkage and spectral; "
-            "leave it out.",
+            "--linkage works only with --strategy linkage or spectral, got --strategy retrain; "
+            "leave --linkage out.",
         ),
         (
             "--must-link 3",
-            "Invalid value for '--must-link': '3' does not name two clusters; write A,B.",
+            "Invalid value for '--must-link': must name at least two clusters with a comma between "
+            "them, such as A,B, got '3'.",
         ),
         ("--max-tvd 2", "Invalid value for '--max-tvd': 2.0 is not in the range 0<=x<=1."),
         ("--epochs 0", "Invalid value for '--epochs': 0 is not in the range x>=1."),
     ],
 )
-def test_wishes_that_cannot_be_met(arguments, sentence, refuses, no_training):
+def test_options_that_contradict_each_other(arguments, sentence, refuses, no_training):
     refuses(merge(*arguments.split()), sentence)
 
 
@@ -273,7 +276,7 @@ def test_unusable_device(refuses):
 def test_what_is_missing_is_named(refuses):
     refuses(
         unsplit("merge", "data.csv", "--out", "out"),
-        "data.csv does not say which cluster is whose; name a column or a file with --labels.",
+        "data.csv needs clusters to merge; name a column of it, or another file, with --labels.",
     )
     refuses(unsplit("merge"), "Missing argument 'DATA'.")
     # The rest of the sentence is up to the version of click.
@@ -294,7 +297,8 @@ def test_what_is_missing_is_named(refuses):
         ("greedy --size 3 --n-clusters 2 --noise 0", "--method greedy does not take --noise."),
         (
             "k-means --n-clusters 161",
-            "--n-clusters is 161, but there are 160 rows; ask for fewer clusters.",
+            "--n-clusters must be at most 160, the number of rows, got 161; choose a smaller "
+            "number.",
         ),
         (
             "greedy --size 90 --n-clusters 2",

@@ -67,7 +67,7 @@ def test_a_resumed_run_ends_as_if_never_interrupted(rule, n_merges, monkeypatch)
         result = merge(*RETRAIN, *rule)
     assert result.exit_code == 130
     assert result.stderr == (
-        "unsplit: interrupted; nothing was changed in out but resume.json; go on with --resume\n"
+        "unsplit: interrupted; out is unchanged except for resume.json; continue with --resume\n"
     )
     assert set(snapshot()) == {"resume.json"}
     assert len(read_json("out/resume.json")["record"]["merges"]) == n_merges
@@ -114,9 +114,10 @@ def test_a_new_start_says_what_it_gives_up(monkeypatch):
         merge(*RETRAIN)
     result = merge(*RETRAIN, seed=1)
     succeeds(result)
-    sentence = "out/resume.json will be overwritten; --resume would have gone on with it."
+    (sentence,) = read_json("out/result.json")["warnings"]
+    assert "out/resume.json will be overwritten" in sentence
+    assert "--resume" in sentence
     assert result.stderr == f"warning: {sentence}\n"
-    assert read_json("out/result.json")["warnings"] == [sentence]
     assert "resume.json" not in snapshot()
 
 
@@ -136,10 +137,9 @@ def test_another_run_is_not_resumed(monkeypatch):
     }
     for named, result in cases.items():
         assert result.exit_code == 2
-        assert result.stderr == (
-            f"unsplit: out/resume.json is of a run with other {named}, so it cannot go on; "
-            "give the same as then, or leave out --resume to start anew.\n"
-        )
+        assert result.stderr.startswith("unsplit: out/resume.json ")
+        assert f"a run with different {named};" in result.stderr
+        assert "leave out --resume" in result.stderr
     assert snapshot() == before
 
 
@@ -149,9 +149,8 @@ def test_what_is_no_resume_file_is_refused(content):
     Path("out/resume.json").write_text(content, encoding="utf-8")
     result = merge(*RETRAIN, "--resume")
     assert result.exit_code == 2
-    assert result.stderr == (
-        "unsplit: out/resume.json was not written by unsplit; leave out --resume to start anew.\n"
-    )
+    assert result.stderr.startswith("unsplit: out/resume.json is not a resume file")
+    assert "leave out --resume" in result.stderr
 
 
 def test_records_come_back_as_they_were():
@@ -198,7 +197,7 @@ def test_an_interrupted_merge_changes_nothing(monkeypatch):
         monkeypatch.setattr(f"unsplit.cli.{patched}", interrupted)
         result = unsplit(command, "data.csv", "--labels", "cluster", "--out", "out")
         assert result.exit_code == 130
-        assert result.stderr == "unsplit: interrupted; nothing was changed in out\n"
+        assert result.stderr == "unsplit: interrupted; out is unchanged\n"
         assert result.stdout == ""
         assert snapshot() == before
         assert len(list(Path("out").iterdir())) == len(before)
@@ -210,7 +209,7 @@ def test_retrain_interrupted_before_the_first_merge_has_nothing_to_resume(monkey
 
     monkeypatch.setattr("unsplit.cli.run.merge_overclustering", interrupted)
     result = merge(*RETRAIN)
-    assert result.stderr == "unsplit: interrupted; nothing was changed in out\n"
+    assert result.stderr == "unsplit: interrupted; out is unchanged\n"
     assert not Path("out").exists()
 
 
@@ -246,23 +245,23 @@ def test_signals_leave_older_results_as_they_were():
     signals = {"interrupted": signal.SIGINT, "killed": signal.SIGKILL}
     before = {out: old_results(out) for out in signals}
     processes = {out: start(out) for out in signals}
-    told = {}
+    printed = {}
     try:
         for out, process in processes.items():
             while not Path(f"{out}.ready").exists() and process.poll() is None:
                 time.sleep(0.02)
             process.send_signal(signals[out])
-            told[out] = process.communicate()
+            printed[out] = process.communicate()
     finally:
         for process in processes.values():
             process.kill()
-    assert told["interrupted"] == (
+    assert printed["interrupted"] == (
         "",
-        "unsplit: interrupted; nothing was changed in interrupted\n",
+        "unsplit: interrupted; interrupted is unchanged\n",
     )
     assert processes["interrupted"].returncode == 130
     assert snapshot("interrupted") == before["interrupted"]
-    assert told["killed"] == ("", "")
+    assert printed["killed"] == ("", "")
     assert processes["killed"].returncode == -signal.SIGKILL
     after = snapshot("killed")
     assert {name: after[name] for name in before["killed"]} == before["killed"]

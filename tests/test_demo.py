@@ -33,7 +33,8 @@ def test_demo_leaves_what_merge_would_leave(demo):
     about = read_json(folder / "demo-output" / "result.json")
     assert about["n_initial"] == 40
     assert about["seed"] == 0
-    assert f"40 clusters became {about['n_clusters']}, because {about['stopped']}." in out
+    assert f"Merged 40 clusters into {about['n_clusters']}." in out
+    assert f"because {about['stopped']}." in out
 
 
 def test_the_command_it_prints_gives_the_same(demo, monkeypatch):
@@ -88,8 +89,7 @@ def test_without_matplotlib_there_are_no_figures(tmp_path, monkeypatch):
         monkeypatch.setattr("unsplit.cli.demo.find_spec", lambda name, found=spec: found)
         result = unsplit("demo", "--out", tmp_path / "out")
         assert result.exit_code == 130
-        where = tmp_path / "out"
-        assert result.stderr == f"unsplit: interrupted; nothing was changed in {where}\n"
+        assert result.stderr == f"unsplit: interrupted; {tmp_path / 'out'} is unchanged\n"
     assert asked == [False, True]
     assert not Path(tmp_path / "out").exists()
 

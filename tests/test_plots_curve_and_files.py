@@ -72,18 +72,18 @@ def test_merge_curve_marks_the_cut():
     ax = plots.merge_curve(random_tree(20, 12))
     (line,) = dashed_lines(ax)
     assert list(line.get_xdata()) == [7.5, 7.5]
-    assert labels_above(ax) == ["8 clusters"]
-    assert labels_above(plots.merge_curve(random_tree(20, 19))) == ["1 cluster"]
+    assert labels_above(ax) == ["stopped at 8 clusters"]
+    assert labels_above(plots.merge_curve(random_tree(20, 19))) == ["stopped at 1 cluster"]
 
 
 def test_merge_curve_shows_merges_left_out_as_hollow():
     tree = tree_of(chain(10), 8)
     ax = plots.merge_curve(replace(tree, taken=np.array([1, 1, 0, 0, 0, 1, 0, 0, 0], bool)))
-    assert labels_above(ax) == ["7 clusters, 3 earlier merges left out"]
+    assert labels_above(ax) == ["stopped at 7 clusters, 3 earlier merges not made"]
     hollow = ax.collections[-1]
     np.testing.assert_allclose(hollow.get_offsets(), [[7, 0.3], [6, 0.4], [5, 0.5]])
     one = plots.merge_curve(replace(tree, taken=np.array([0, 1, 0, 0, 0, 0, 0, 0, 0], bool)))
-    assert labels_above(one) == ["9 clusters, 1 earlier merge left out"]
+    assert labels_above(one) == ["stopped at 9 clusters, 1 earlier merge not made"]
 
 
 def curve_lines(ax):
@@ -95,7 +95,7 @@ def test_merge_curve_has_the_statistic_beside_the_tvd():
     tree = tree_of(Z, 12, tvd=Z[:, 2] / 2)
     ax = plots.merge_curve(tree)
     lines = curve_lines(ax)
-    np.testing.assert_array_equal(lines["TVD, 95 % interval"], Z[:, 2] / 2)
+    np.testing.assert_array_equal(lines["TVD with 95% interval"], Z[:, 2] / 2)
     np.testing.assert_array_equal(lines["Le Cam distance"], Z[:, 2])
     bars = np.array(ax.collections[0].get_segments())
     np.testing.assert_allclose(bars[:, 0, 1], [merge.low for merge in tree.merges])
@@ -106,14 +106,14 @@ def test_a_statistic_beyond_one_has_its_own_axis():
     Z = random_linkage(20) * [1, 1, 7, 1]
     ax = plots.merge_curve(tree_of(Z, 12, tvd=0.5, statistic="energy"))
     ours, other = ax.figure.axes
-    assert (ours.get_ylabel(), other.get_ylabel()) == ("TVD, 95 % interval", "energy")
+    assert (ours.get_ylabel(), other.get_ylabel()) == ("TVD with 95% interval", "energy")
     assert ours.get_ylim()[1] < 1.1 < other.get_ylim()[1]
-    assert list(curve_lines(ours)) == ["TVD, 95 % interval"]
+    assert list(curve_lines(ours)) == ["TVD with 95% interval"]
 
 
 def test_the_tvd_is_not_drawn_twice():
     ax = plots.merge_curve(random_tree(20, 12, statistic="tv"))
-    assert list(curve_lines(ax)) == ["TVD, 95 % interval"]
+    assert list(curve_lines(ax)) == ["TVD with 95% interval"]
     assert ax.get_legend() is None
 
 
@@ -204,7 +204,7 @@ def test_save_figures_writes_the_same_bytes_again(tmp_path):
 
 
 def test_save_figures_refuses_other_formats_and_writes_nothing(tmp_path):
-    with pytest.raises(InputError, match=r"formats has 'gif'; choose from png, pdf, svg\."):
+    with pytest.raises(InputError, match="formats must be among png, pdf, svg, got 'gif'"):
         plots.save_figures(tmp_path / "out", random_tree(8, 4), formats=("png", "gif"))
     with pytest.raises(InputError, match="tvd must have shape"):
         plots.save_figures(tmp_path / "out", random_tree(8, 4), random_matrix(7))

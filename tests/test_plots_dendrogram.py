@@ -169,7 +169,7 @@ def test_tops_are_the_last_merges_of_new_clusters():
 
 
 def test_too_few_leaves_are_refused():
-    with pytest.raises(InputError, match=r"most_leaves must be at least 2, got 1; 200 is usual\."):
+    with pytest.raises(InputError, match="most_leaves must be at least 2, got 1"):
         plots.dendrogram_data(random_tree(5, 2), most_leaves=1)
 
 
@@ -212,7 +212,7 @@ def test_dendrogram_marks_the_cut_only_where_a_height_separates():
 
 def test_dendrogram_says_what_it_shows():
     ax = plots.dendrogram(random_tree(30, 22, statistic="overlap"))
-    assert ax.get_ylabel() == "overlap"
+    assert ax.get_ylabel() == "1 − overlap"
     assert ax.get_title(loc="left") == "30 clusters merged into 8"
     tree = random_tree(30, 22)
     numbers = {text.get_text() for text in ax.texts}
@@ -224,7 +224,7 @@ def test_dendrogram_draws_a_wedge_for_each_folded_leaf_and_says_so():
     ax = plots.dendrogram(tree, most_leaves=20)
     data = plots.dendrogram_data(tree, most_leaves=20)
     assert len(wedges(ax).get_paths()) == (data.n_members > 1).sum() > 0
-    assert ax.get_xlabel() == "the first 40 merges are folded into wedges"
+    assert ax.get_xlabel() == "wedges stand for the first 40 merges"
     assert plots.dendrogram(tree).get_xlabel() == ""
 
 

@@ -1,4 +1,4 @@
-"""The command line: reads files, calls the library, writes files and a few words."""
+"""The command line: reads files, calls the library, writes the results and prints a summary."""
 
 from unsplit.cli.program import main
 

@@ -1,4 +1,4 @@
-"""Options of ``merge`` that must go together, seen before any work is done."""
+"""Checks of the options of ``merge`` that run before any work starts."""
 
 from dataclasses import fields
 from typing import Any
@@ -7,13 +7,13 @@ import click
 
 from unsplit.merging.options import APPLIES_TO, MergeOptions
 
-# Strategies for which an option has an effect; with the others it is refused, not ignored.
-MEANT_FOR = {**APPLIES_TO, "resume": ("retrain",)}
+# The strategies that use an option; with any other strategy the option is an error.
+STRATEGIES_USING = {**APPLIES_TO, "resume": ("retrain",)}
 RULES = ("n_clusters", "max_tvd", "alpha", "auto")
 
 
 def pairs(context: Any, parameter: Any, given: tuple[str, ...]) -> list[list[str]]:
-    """Names of clusters, written with commas between; a callback for click.
+    """Split names of clusters at the commas; a callback for click.
 
     Examples
     --------
@@ -23,35 +23,40 @@ def pairs(context: Any, parameter: Any, given: tuple[str, ...]) -> list[list[str
     found = [[name.strip() for name in text.split(",")] for text in given]
     for text, names in zip(given, found, strict=True):
         if len(names) < 2 or "" in names:
-            raise click.BadParameter(f"{text!r} does not name two clusters; write A,B.")
+            raise click.BadParameter(
+                f"must name at least two clusters with a comma between them, such as A,B, "
+                f"got {text!r}."
+            )
     return found
 
 
-def wishes_of(given: dict[str, Any]) -> MergeOptions:
-    """The merge_options in the options of ``merge``; None and False mean not given.
+def merge_options_from(given: dict[str, Any]) -> MergeOptions:
+    """Collect the options of the ``merge`` command; None and False mean "not given".
 
     Examples
     --------
-    >>> wishes_of({"n_clusters": 3, "alpha": None, "auto": False}).n_clusters
+    >>> merge_options_from({"n_clusters": 3, "alpha": None, "auto": False}).n_clusters
     3
     """
-    # By identity, since 0 equals False.
-    asked = {n: v for n, v in given.items() if v is not None and v is not False}
-    rules = [option(name) for name in RULES if name in asked]
+    # Compare by identity, because 0 equals False and is a valid value.
+    chosen = {n: v for n, v in given.items() if v is not None and v is not False}
+    rules = [option(name) for name in RULES if name in chosen]
     if len(rules) > 1:
-        raise click.UsageError(f"{' and '.join(rules)} are two stopping rules; choose one.")
-    strategy = asked.get("strategy", MergeOptions.strategy)
-    for name, strategies in MEANT_FOR.items():
-        if name in asked and strategy not in strategies:
+        raise click.UsageError(f"{' and '.join(rules)} are different stopping rules; choose one.")
+    strategy = chosen.get("strategy", MergeOptions.strategy)
+    for name, strategies in STRATEGIES_USING.items():
+        if name in chosen and strategy not in strategies:
             raise click.UsageError(
-                f"{option(name)} has no effect with --strategy {strategy}, only with "
-                f"{' and '.join(strategies)}; leave it out."
+                f"{option(name)} works only with --strategy {' or '.join(strategies)}, got "
+                f"--strategy {strategy}; leave {option(name)} out."
             )
-    return MergeOptions(**{f.name: asked[f.name] for f in fields(MergeOptions) if f.name in asked})
+    return MergeOptions(
+        **{f.name: chosen[f.name] for f in fields(MergeOptions) if f.name in chosen}
+    )
 
 
 def option(name: str) -> str:
-    """A parameter's name as one types it.
+    """Turn a parameter's name into the option that users type.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Handwritten digits, cut into too many clusters: data that come with scikit-learn.
+"""Handwritten digits from scikit-learn, cut into too many clusters.
 
-The true digits judge the result and are seen by nothing else.
+The true digits are used only to score the result.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ N_DIGITS = 10
 
 
 class Score(NamedTuple):
-    """A clustering, its clusters, and its adjusted Rand index with the true digits."""
+    """The name of a clustering, its number of clusters and its adjusted Rand index."""
 
     name: str
     n_clusters: int
@@ -28,7 +28,7 @@ class Score(NamedTuple):
 
 
 def overclustered_digits(seed: int = 0) -> tuple[Observations, Index]:
-    """1,797 digits of 8 × 8 pixels with 40 clusters by k-means, and the true digits.
+    """Return 1,797 digits of 8 × 8 pixels in 40 clusters by k-means, and the true digits.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def overclustered_digits(seed: int = 0) -> tuple[Observations, Index]:
 
 
 def scores(digits: Observations, tree: MergeTree, truth: ArrayLike, seed: int = 0) -> list[Score]:
-    """How near the clusterings come to the true digits: before and after merging, and two rivals.
+    """Score the clusters before and after merging, Ward and k-means against the true digits.
 
     Examples
     --------
@@ -53,21 +53,21 @@ def scores(digits: Observations, tree: MergeTree, truth: ArrayLike, seed: int = 
     >>> D = np.linalg.norm(centres[:, None] - centres, axis=2)
     >>> for score in scores(digits, unsplit.merge(D, n_clusters=12), truth):
     ...     print(f"{score.name}: {score.n_clusters}")
-    k-means, cut too fine: 40
+    k-means, before merging: 40
     merged: 12
-    merged, told there are 10: 10
-    Ward, told there are 10: 10
-    k-means, told there are 10: 10
+    merged, given the number 10: 10
+    Ward, given the number 10: 10
+    k-means, given the number 10: 10
     """
-    initial, told = np.asarray(digits.labels), f"told there are {N_DIGITS}"
-    found = {
-        "k-means, cut too fine": initial,
+    initial, given = np.asarray(digits.labels), f"given the number {N_DIGITS}"
+    clusterings = {
+        "k-means, before merging": initial,
         "merged": tree.labels(initial),
-        f"merged, {told}": tree.cut(n_clusters=N_DIGITS).labels(initial),
-        f"Ward, {told}": AgglomerativeClustering(N_DIGITS).fit_predict(digits.X),
-        f"k-means, {told}": KMeans(N_DIGITS, n_init=10, random_state=seed).fit_predict(digits.X),
+        f"merged, {given}": tree.cut(n_clusters=N_DIGITS).labels(initial),
+        f"Ward, {given}": AgglomerativeClustering(N_DIGITS).fit_predict(digits.X),
+        f"k-means, {given}": KMeans(N_DIGITS, n_init=10, random_state=seed).fit_predict(digits.X),
     }
     return [
         Score(name, len(np.unique(labels)), float(adjusted_rand_score(truth, labels)))
-        for name, labels in found.items()
+        for name, labels in clusterings.items()
     ]

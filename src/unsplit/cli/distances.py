@@ -1,4 +1,4 @@
-"""``unsplit distances``: how far apart all pairs of clusters are."""
+"""``unsplit distances``: the distances between all pairs of clusters."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ RESULT = "distances.json"
 WRITTEN = ("distances.npz", "pairs.csv")
 
 
-@click.command(epilog=EXAMPLE)
+@click.command(epilog=EXAMPLE, short_help="Compare all pairs of clusters, without merging.")
 @options.data
 @options.labels
 @options.batch
@@ -44,34 +44,36 @@ def distances(
     seed: int | None,
     as_json: bool,
 ) -> None:
-    """Compare all pairs of clusters of DATA and merge nothing.
+    """Compare all pairs of clusters in DATA, without merging any.
 
-    Written are pairs.csv with the distance of every pair, its interval and p-value, closest pair
-    first; distances.npz for unsplit.PairwiseTVD.load; and distances.json.
+    The command writes pairs.csv (the total variation distance of every pair with its interval and
+    p-value, closest pair first), distances.npz (read it with unsplit.PairwiseTVD.load) and
+    distances.json (settings, versions, seed).
     """
-    outputs.spare(
+    outputs.refuse_overwriting(
         [data, labels or data, batch or data], [os.path.join(out, name) for name in WRITTEN]
     )
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
     seed = outputs.new_seed() if seed is None else seed
-    about = {"command": "distances", "data": data, "labels": labels or "subfolders"}
-    about |= {} if batch is None else {"batch": batch}
-    about |= outputs.about_run(settings, None, seed)
+    info = {"command": "distances", "data": data, "labels": labels or "subfolders"}
+    info |= {} if batch is None else {"batch": batch}
+    info |= outputs.describe_run(settings, None, seed)
     console = Console()
-    with interruptible(out), output_folder(out) as folder, console.telling_warnings():
+    with interruptible(out), output_folder(out) as folder, console.show_warnings():
         with console.stage("reading"):
             read = read_clustered(data, labels, batch)
         if select:
             settings = selected(folder, read, settings, seed, console)
-            about |= outputs.about_run(settings, None, seed)
+            info |= outputs.describe_run(settings, None, seed)
         with console.stage("training"):
-            what = (read.X, np.asarray(read.labels), settings, seed, console.on_epoch, read.batch)
-            found = fit(*what).result
+            labels_read = np.asarray(read.labels)
+            fitted = fit(read.X, labels_read, settings, seed, console.on_epoch, read.batch)
+            result = fitted.result
         with console.stage("writing"):
-            found.save(folder / "distances.npz")
-            write_csv(folder / "pairs.csv", found.table())
-        about |= outputs.about_distances(read, found)
-        outputs.write_result(folder / RESULT, about, console)
-    outputs.tell(Path(out, RESULT), summary.of_distances(found), as_json)
+            result.save(folder / "distances.npz")
+            write_csv(folder / "pairs.csv", result.table())
+        info |= outputs.describe_distances(read, result)
+        outputs.write_result(folder / RESULT, info, console)
+    outputs.print_result(Path(out, RESULT), summary.of_distances(result), as_json)

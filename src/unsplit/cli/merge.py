@@ -1,4 +1,4 @@
-"""``unsplit merge``: an over-clustering in, a clustering out."""
+"""``unsplit merge``: merge the clusters of an over-clustering."""
 
 import os
 from dataclasses import replace
@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from unsplit.cli import options, outputs, summary
-from unsplit.cli.checks import pairs, wishes_of
+from unsplit.cli.checks import merge_options_from, pairs
 from unsplit.cli.progress import Console
 from unsplit.cli.reading import read_clustered
 from unsplit.cli.resume import ResumeFile
@@ -20,12 +20,12 @@ from unsplit.merging.options import LINKAGES, STATISTICS, STRATEGIES
 from unsplit.pairwise.api import Settings
 
 EXAMPLE = """\b
-Example:
+Examples:
   unsplit merge cells.csv --labels leiden --out merged --figures
   unsplit merge photos/ --out merged
 """
 
-# What a file that is read could be called, too.
+# Output files whose names an input file could also have.
 WRITTEN = ("labels.csv", "merges.csv", "review.csv", "distances.npz", "linkage.npy", "tree.npz")
 
 share = click.FloatRange(0, 1)
@@ -33,41 +33,49 @@ number = click.IntRange(min=1)
 linked = partial(click.option, multiple=True, callback=pairs, metavar="A,B")
 
 when_to_stop = options.together(
-    click.option("--n-clusters", type=number, metavar="N", help="Stop at this many clusters."),
+    click.option("--n-clusters", type=number, metavar="N", help="Stop at exactly N clusters."),
     click.option(
-        "--max-tvd", type=share, metavar="T", help="Merge pairs with a TVD up to this, 0 to 1."
+        "--max-tvd",
+        type=share,
+        metavar="T",
+        help="Merge pairs with a total variation distance (TVD) of at most T, 0 to 1.",
     ),
     click.option(
         "--alpha",
         type=share,
         metavar="A",
-        help="Merge pairs that do not differ significantly at this level.",
+        help="Merge pairs that do not differ significantly at level A, 0 to 1.",
     ),
-    click.option("--auto", is_flag=True, help="Find out when to stop: the default."),
-    click.option("--min-clusters", type=number, metavar="N", help="Leave at least this many."),
-    click.option("--max-clusters", type=number, metavar="N", help="Leave at most this many."),
+    click.option(
+        "--auto", is_flag=True, help="Find the number of clusters automatically (the default)."
+    ),
+    click.option("--min-clusters", type=number, metavar="N", help="Keep at least N clusters."),
+    click.option("--max-clusters", type=number, metavar="N", help="Keep at most N clusters."),
 )
 
 how_to_merge = options.together(
     click.option(
-        "--strategy", type=click.Choice(STRATEGIES), help="How to merge.  [default: linkage]"
+        "--strategy",
+        type=click.Choice(STRATEGIES),
+        help="How to compare clusters after a merge.  [default: linkage]",
     ),
     click.option(
         "--statistic",
         type=click.Choice(STATISTICS),
-        help="What ranks pairs.  [default: auto, edges of the neighbour graph or lecam]",
+        help="Distance that decides which pair is merged first; auto uses edges (of the neighbour "
+        "graph) or lecam.  [default: auto]",
     ),
     click.option(
         "--linkage",
         type=click.Choice(LINKAGES),
-        help="How --strategy linkage joins.  [default: average]",
+        help="Kind of linkage for --strategy linkage and spectral.  [default: average]",
     ),
-    linked("--must-link", help="Clusters to merge; more than once if needed."),
-    linked("--cannot-link", help="Clusters to keep apart."),
+    linked("--must-link", help="Always merge clusters A and B; may be repeated."),
+    linked("--cannot-link", help="Never merge clusters A and B; may be repeated."),
 )
 
 
-@click.command(epilog=EXAMPLE, short_help="Merge clusters that cannot be told apart.")
+@click.command(epilog=EXAMPLE, short_help="Merge clusters that belong together.")
 @options.data
 @options.labels
 @options.batch
@@ -76,8 +84,10 @@ how_to_merge = options.together(
 @how_to_merge
 @options.estimation
 @options.seed
-@click.option("--figures", is_flag=True, help="Draw dendrogram, distances and merge curve.")
-@click.option("--resume", is_flag=True, help="Go on with an interrupted --strategy retrain.")
+@click.option(
+    "--figures", is_flag=True, help="Also draw the dendrogram, the distances and the merge curve."
+)
+@click.option("--resume", is_flag=True, help="Continue an interrupted run of --strategy retrain.")
 @options.as_json
 def merge(
     data: str,
@@ -96,35 +106,37 @@ def merge(
     as_json: bool,
     **choices: Any,
 ) -> None:
-    """Merge the clusters of DATA that a good classifier cannot tell apart.
+    """Merge the clusters of DATA that belong together.
 
-    DATA is .npy, .npz (also SciPy sparse), .csv, .tsv or .parquet with a row per observation, or a
-    folder of images, sounds, meshes or point clouds with a subfolder for each cluster.
-    Written are labels.csv with the old and new cluster of every row, merges.csv, review.csv with
-    the pairs to look at first, result.json, distances.npz, tree.npz and linkage.npy.
+    DATA is a table with one row per observation (.csv, .tsv, .parquet, .npy, .npz, also SciPy
+    sparse), or a folder of images, sounds, meshes or point clouds with one subfolder per cluster.
+
+    The command writes labels.csv (old and new cluster of every row), review.csv (which pairs to
+    check, unclear ones first), merges.csv (every merge and the reason), result.json (settings,
+    versions, seed, numbers), distances.npz, tree.npz and linkage.npy.
     """
-    merge_options = wishes_of(choices | {"resume": resume})
-    given = [data, labels or data, batch or data]
-    outputs.spare(given, [os.path.join(out, name) for name in WRITTEN])
+    merge_options = merge_options_from(choices | {"resume": resume})
+    inputs = [data, labels or data, batch or data]
+    outputs.refuse_overwriting(inputs, [os.path.join(out, name) for name in WRITTEN])
     if figures:
         outputs.require_figures()
-    kept = ResumeFile(out) if merge_options.strategy == "retrain" else None
-    if seed is None and kept is not None and resume:
-        seed = kept.seed()
+    resume_file = ResumeFile(out) if merge_options.strategy == "retrain" else None
+    if seed is None and resume_file is not None and resume:
+        seed = resume_file.seed()
     seed = outputs.new_seed() if seed is None else seed
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
     task = Task(data, labels or "subfolders", merge_options, settings, seed, figures, batch)
     console = Console()
-    with interruptible(out, kept), output_folder(out) as folder, console.telling_warnings():
+    with interruptible(out, resume_file), output_folder(out) as folder, console.show_warnings():
         with console.stage("reading"):
             read = read_clustered(data, labels, batch)
         if select:
             task = replace(task, settings=selected(folder, read, settings, seed, console))
-        merged = merge_into(folder, task, read, console, kept, resume)
-    if kept is not None:
-        kept.remove()
-    lines = summary.of_merge(merged.tree, merged.fitted.result.n_noise)
+        merged = merge_into(folder, task, read, console, resume_file, resume)
+    if resume_file is not None:
+        resume_file.remove()
+    lines = summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)
     lines += ["", *summary.of_review(merged.tree)]
-    outputs.tell(Path(out, RESULT), lines, as_json)
+    outputs.print_result(Path(out, RESULT), lines, as_json)

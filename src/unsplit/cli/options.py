@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Several options as one decorator, in the order in which --help lists them."""
+    """Combine several options into one decorator; --help lists them in this order."""
 
     def decorate(command: F) -> F:
         for option in reversed(options):
@@ -27,14 +27,15 @@ data = click.argument("data", type=click.Path())
 labels = click.option(
     "--labels",
     metavar="FILE|COLUMN",
-    help="The over-clustering: a column of DATA or another file. −1 and empty mean noise. "
-    "In a folder, subfolders are clusters.",
+    help="The cluster of every row: a column of DATA, or another file. Rows with -1 or an "
+    "empty label are noise. Not needed for a folder, where subfolders are clusters.",
 )
 
 batch = click.option(
     "--batch",
     metavar="FILE|COLUMN",
-    help="Donor, run or the like: compare clusters within each batch only.",
+    help="Donor, sequencing run or another source of batch effects: clusters are compared within "
+    "each batch only.",
 )
 
 folder = click.option("--out", required=True, type=click.Path(), help="Folder for the results.")
@@ -43,11 +44,12 @@ seed = click.option(
     "--seed",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Same seed, same result. Drawn if left out.",
+    help="Random seed; the same seed gives the same result. Without it, a random seed is used "
+    "and reported.",
 )
 
 as_json = click.option(
-    "--json", "as_json", is_flag=True, help="Print the result as JSON and nothing else."
+    "--json", "as_json", is_flag=True, help="Print the result as JSON instead of a summary."
 )
 
 estimation = together(
@@ -56,22 +58,22 @@ estimation = together(
         type=click.Choice(["auto", *RECIPES]),
         default=Settings.backbone,
         show_default=True,
-        help="The network; auto chooses by the data.",
+        help="The neural network; auto chooses one for the kind of data.",
     ),
     click.option(
         "--select",
         is_flag=True,
-        help="Try several networks first and take the one with the best A, within batches if there "
-        "are any.",
+        help="Try several networks first and use the one with the highest mean held-out accuracy "
+        "(within batches if --batch is given).",
     ),
-    click.option("--no-augment", is_flag=True, help="Train on observations as they are."),
+    click.option("--no-augment", is_flag=True, help="Train without data augmentation."),
     click.option(
         "--cv",
         type=click.IntRange(min=2),
         metavar="N",
         default=Settings.cv,
         show_default=True,
-        help="Folds of cross-fitting.",
+        help="Number of cross-fitting folds.",
     ),
     click.option(
         "--epochs",
@@ -79,9 +81,12 @@ estimation = together(
         metavar="N",
         default=Settings.epochs,
         show_default=True,
-        help="The most epochs; training ends by itself.",
+        help="Maximum number of epochs; training usually stops earlier.",
     ),
     click.option(
-        "--device", default=Settings.device, show_default=True, help="auto, cpu, cuda or mps."
+        "--device",
+        default=Settings.device,
+        show_default=True,
+        help="Where to compute: auto, cpu, cuda or mps.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The files that commands leave behind, and what is in result.json."""
+"""The files that commands write, and the contents of result.json."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import numpy as np
 
 from unsplit import __version__
 from unsplit.cli.progress import Console
-from unsplit.cli.select import plain
+from unsplit.cli.select import settings_dict
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.saving import write_csv, write_json
 from unsplit.devices import choose_device
@@ -27,53 +27,53 @@ from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pipeline import Merged, MergeOptions
 
 
-def spare(inputs: Iterable[str], outputs: Iterable[str]) -> None:
-    """Refuse to write over what is read.
+def refuse_overwriting(inputs: Iterable[str], outputs: Iterable[str]) -> None:
+    """Raise an error if an output file would replace an input file.
 
     Examples
     --------
-    >>> spare(["cells.csv", "labels.csv"], ["out/labels.csv"])
-    >>> spare(["cells.csv", "out/labels.csv"], ["out/labels.csv"])
+    >>> refuse_overwriting(["cells.csv", "labels.csv"], ["out/labels.csv"])
+    >>> refuse_overwriting(["a/x.csv"], ["a/x.csv"])
     Traceback (most recent call last):
     ...
-    unsplit.errors.InputError: out/labels.csv would be overwritten; choose another --out.
+    unsplit.errors.InputError: a/x.csv is an input and would be overwritten; choose another --out.
     """
     written = {os.path.realpath(path) for path in outputs}
     for path in inputs:
         if os.path.realpath(path) in written:
-            raise InputError(f"{path} would be overwritten; choose another --out.")
+            raise InputError(f"{path} is an input and would be overwritten; choose another --out.")
 
 
 def new_seed() -> int:
-    """A seed for those who gave none, short enough to copy."""
+    """Draw a seed that is short enough to copy."""
     return secrets.randbelow(2**32)
 
 
 def write_result(path: Path, content: dict[str, Any], console: Console) -> None:
-    """Add how the run went and which files are beside ``path``, and write it all there."""
+    """Write ``content`` to ``path``, with the warnings, times and files of the run."""
     files = sorted(file.name for file in path.parent.iterdir())
-    went = {"warnings": console.warnings, "seconds": console.seconds}
-    write_json(path, content | went | {"files": [*files, path.name]})
+    run = {"warnings": console.warnings, "seconds": console.seconds}
+    write_json(path, content | run | {"files": [*files, path.name]})
 
 
-def tell(path: Path, lines: list[str], as_json: bool) -> None:
-    """Print what :func:`write_result` wrote as it is, or some lines and where the files are."""
+def print_result(path: Path, lines: list[str], as_json: bool) -> None:
+    """Print the file that :func:`write_result` wrote, or a summary and where the files are."""
     text = path.read_text(encoding="utf-8")
     if as_json:
         click.echo(text, nl=False)
     else:
         files = ", ".join(json.loads(text)["files"])
-        click.echo("\n".join([*lines, "", f"In {path.parent}/: {files}"]))
+        click.echo("\n".join([*lines, "", f"Files in {path.parent}/: {files}"]))
 
 
 def require_figures() -> None:
-    """Raise now what drawing would raise at the end."""
+    """Check at the start of a run that figures can be drawn at its end."""
     if find_spec("matplotlib") is None:
         raise ImportError("--figures needs matplotlib: pip install unsplit[figures]")
 
 
 def write_merge(folder: Path, read: Observations, merged: Merged, figures: bool) -> None:
-    """Everything about a merge but result.json."""
+    """Write all files of a merge except result.json."""
     tree, distances = merged.tree, merged.fitted.result
     write_labels(folder / "labels.csv", read, tree)
     write_csv(folder / "merges.csv", tree.table())
@@ -88,18 +88,20 @@ def write_merge(folder: Path, read: Observations, merged: Merged, figures: bool)
 
 
 def write_labels(path: Path, read: Observations, tree: MergeTree) -> None:
-    """Old and new cluster of every row."""
+    """Write the old and new cluster of every row."""
     assert read.labels is not None
     columns = {"id": read.row_ids, "old": read.labels, "new": tree.labels(read.labels)}
     write_csv(path, columns)
 
 
-def about_run(settings: Settings, merge_options: MergeOptions | None, seed: int) -> dict[str, Any]:
-    """What is needed to repeat a run: every setting, the seed, the device and the versions."""
+def describe_run(
+    settings: Settings, merge_options: MergeOptions | None, seed: int
+) -> dict[str, Any]:
+    """Collect what is needed to repeat a run: settings, seed, device and versions."""
     chosen = {} if merge_options is None else vars(merge_options)
     packages = ("numpy", "torch", "scikit-learn")
     return {
-        "settings": chosen | plain(settings),
+        "settings": chosen | settings_dict(settings),
         "seed": seed,
         "device": str(choose_device(settings.device)),
         "versions": {"unsplit": __version__, "python": platform.python_version()}
@@ -107,8 +109,8 @@ def about_run(settings: Settings, merge_options: MergeOptions | None, seed: int)
     }
 
 
-def about_distances(read: Observations, distances: PairwiseTVD) -> dict[str, Any]:
-    """The numbers of an estimate."""
+def describe_distances(read: Observations, distances: PairwiseTVD) -> dict[str, Any]:
+    """Collect the numbers of an estimate."""
     return {
         "n_observations": len(read.row_ids),
         "n_features": read.X.shape[1] if len(getattr(read.X, "shape", ())) == 2 else None,
@@ -118,8 +120,8 @@ def about_distances(read: Observations, distances: PairwiseTVD) -> dict[str, Any
     }
 
 
-def about_tree(tree: MergeTree) -> dict[str, Any]:
-    """The numbers of a merge."""
+def describe_tree(tree: MergeTree) -> dict[str, Any]:
+    """Collect the numbers of a merge."""
     n_taken = int(tree.taken.sum())
     tvd = [merge.tvd for merge in tree.merges]
     return {

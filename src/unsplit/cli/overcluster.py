@@ -1,4 +1,4 @@
-"""``unsplit overcluster``: more clusters than there are categories, to merge afterwards."""
+"""``unsplit overcluster``: cut data into many small clusters, to merge afterwards."""
 
 import json
 import shlex
@@ -23,60 +23,83 @@ Example:
   unsplit overcluster cells.csv --out clusters.csv --method greedy --n-clusters 200 --size 25
 """
 
-# What a method needs, and what it takes as well.
-NEEDS = {"k-means": (), "greedy": ("n_clusters", "size"), "artificial": ("categories", "size")}
-TAKES = {"k-means": ("n_clusters", "seed"), "greedy": (), "artificial": ("noise", "seed")}
+# Options that a method requires, and options that it also accepts.
+REQUIRED = {"k-means": (), "greedy": ("n_clusters", "size"), "artificial": ("categories", "size")}
+OPTIONAL = {"k-means": ("n_clusters", "seed"), "greedy": (), "artificial": ("noise", "seed")}
 
 
-@click.command(epilog=EXAMPLE)
+@click.command(epilog=EXAMPLE, short_help="Cut data into many small clusters.")
 @options.data
-@click.option("--out", required=True, type=click.Path(), help="Table of row ids and labels.")
-@click.option("--method", required=True, type=click.Choice(list(NEEDS)))
 @click.option(
-    "--n-clusters", type=click.IntRange(min=1), metavar="N", help="How many; √n for k-means."
+    "--out",
+    required=True,
+    type=click.Path(),
+    help="Table to write, with the id and cluster of every row (.csv).",
 )
 @click.option(
-    "--size", type=click.IntRange(min=1), metavar="N", help="Observations in each cluster."
+    "--method",
+    required=True,
+    type=click.Choice(list(REQUIRED)),
+    help="How to make the clusters; see above.",
 )
-@click.option("--categories", metavar="FILE|COLUMN", help="Known categories, to be cut up.")
+@click.option(
+    "--n-clusters",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of clusters; k-means uses the square root of the number of rows if left out.",
+)
+@click.option(
+    "--size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of observations in each cluster.",
+)
+@click.option(
+    "--categories",
+    metavar="FILE|COLUMN",
+    help="Known categories that artificial splits: a column of DATA, or another file.",
+)
 @click.option(
     "--noise",
     type=click.FloatRange(0, 1, max_open=True),
     metavar="SHARE",
-    help="Share of observations put into a cluster of another category.",
+    help="Share of observations that artificial puts into a cluster of another category.",
 )
 @options.seed
 @options.as_json
 def overcluster(data: str, out: str, method: str, as_json: bool, **choices: Any) -> None:
-    """Cut DATA into many small clusters.
+    r"""Cut DATA into many small clusters.
 
-    k-means makes them of all observations; greedy finds the densest ones of a given size and
-    leaves the rest out; artificial cuts known categories at random, to try merging out.
+    \b
+    k-means     puts every observation into a cluster
+    greedy      finds the densest groups of a given size; the rest is noise
+    artificial  splits known categories at random, to test how well merging works
     """
     given = {name: value for name, value in choices.items() if value is not None}
     _check(method, given)
-    if "seed" in TAKES[method]:
+    if "seed" in OPTIONAL[method]:
         given.setdefault("seed", outputs.new_seed())
-    outputs.spare([data, given.get("categories", data)], [out])
-    with interruptible(out), replacing(out) as new, Console().telling_warnings():
+    outputs.refuse_overwriting([data, given.get("categories", data)], [out])
+    with interruptible(out), replacing(out) as new, Console().show_warnings():
         read = read_observations(data, given.get("categories"))
         labels = _labels(method, read, given)
         write_csv(new, {"id": read.row_ids, "label": labels})
     if as_json:
-        about = {"command": "overcluster", "data": data, "settings": {"method": method} | given}
-        click.echo(json.dumps(about | _counts(labels), indent=2))
+        info = {"command": "overcluster", "data": data, "settings": {"method": method} | given}
+        click.echo(json.dumps(info | _counts(labels), indent=2))
         return
     command = shlex.join(["unsplit", "merge", data, "--labels", out, "--out", "merged"])
-    by = f" (seed {given['seed']})" if "seed" in given else ""
-    click.echo(f"{summary.of_overclustering(labels)}\n\nIn {out}{by}. Go on with:\n  {command}")
+    seed = f" (seed {given['seed']})" if "seed" in given else ""
+    click.echo(summary.of_overclustering(labels))
+    click.echo(f"\nThe clusters are in {out}{seed}. To merge them:\n  {command}")
 
 
 def _check(method: str, given: dict[str, Any]) -> None:
-    for name in NEEDS[method]:
+    for name in REQUIRED[method]:
         if name not in given:
             raise click.UsageError(f"--method {method} needs {option(name)}.")
     for name in given:
-        if name not in NEEDS[method] + TAKES[method]:
+        if name not in REQUIRED[method] + OPTIONAL[method]:
             raise click.UsageError(f"--method {method} does not take {option(name)}.")
 
 
@@ -92,7 +115,8 @@ def _labels(method: str, read: Observations, given: dict[str, Any]) -> Index:
         return overclustering.overcluster(read.X, None, given["seed"])
     if n_clusters > n:
         raise InputError(
-            f"--n-clusters is {n_clusters}, but there are {n} rows; ask for fewer clusters."
+            f"--n-clusters must be at most {n}, the number of rows, got {n_clusters}; choose a "
+            "smaller number."
         )
     return overclustering.overcluster(read.X, KMeans(n_clusters), given["seed"])
 

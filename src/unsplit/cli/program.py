@@ -1,4 +1,4 @@
-"""The commands together, and how every error becomes one sentence."""
+"""The ``unsplit`` program: all commands, and errors as one sentence."""
 
 import sys
 from typing import Any, NoReturn
@@ -20,7 +20,7 @@ Examples:
   unsplit merge cells.csv --labels clusters.csv --out merged --figures
   unsplit distances cells.csv --labels clusters.csv --out compared
 
-`unsplit COMMAND --help` says more.
+Run `unsplit COMMAND --help` for all options of a command.
 """
 
 
@@ -32,7 +32,7 @@ class PlainErrors(click.Command):
     def main(self, *args: Any, **options: Any) -> Any:
         """Run a command.
 
-        Exit codes are 0 on success, 2 for unusable input and 130 after Ctrl-C.
+        The exit code is 0 on success, 2 for invalid input and 130 after Ctrl-C.
         """
         options["standalone_mode"] = False
         try:
@@ -67,9 +67,10 @@ class Program(PlainErrors, click.Group):
 @click.version_option(__version__, message="unsplit %(version)s")
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Which of your clusters are really the same?
+    """Find out which of your clusters are really the same.
 
-    Unsplit merges the clusters that a classifier cannot tell apart.
+    Give Unsplit data that were cut into too many clusters; it compares all pairs of clusters with a
+    neural network, merges those that belong together, and says which merges you should check.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

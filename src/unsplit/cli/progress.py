@@ -1,4 +1,4 @@
-"""What a run tells while it goes: bars, warnings, and how long each stage took."""
+"""Progress bars, warnings and the time of each stage."""
 
 import sys
 import time
@@ -18,35 +18,36 @@ from unsplit.errors import (
 from unsplit.merging.state import MergeRecord
 from unsplit.networks.training.history import EpochRecord
 
-# Every new estimate raises these again.
+# Every new estimate raises these warnings again.
 REPEATED = (SmallClusterWarning, BatchWarning, PartitionWarning)
 OURS = (*REPEATED, SkippedWarning)
 
 
 class Console:
-    """Follows one run.
+    """Shows the progress and the warnings of one run.
 
-    Bars are drawn on standard error while it is a terminal, and leave no trace.  Each of our
-    warnings is told once, though every new estimate raises it again.
+    Progress bars appear on standard error if it is a terminal, and are removed at the end.  Each
+    of Unsplit's warnings is shown once, although every new estimate raises it again.
 
     Attributes
     ----------
     seconds : dict of str to float
-        By stage.
+        How long each stage took.
     warnings : list of str
+        The warnings that were shown.
     """
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.warnings: list[str] = []
-        self._told: set[object] = set()
+        self._shown: set[object] = set()
         self._bar: Any = None
         self._n_trainings = 0
         self._last_epoch = 0.0
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time what is done inside."""
+        """Time one stage."""
         start = time.perf_counter()
         try:
             yield
@@ -56,7 +57,7 @@ class Console:
 
     @contextmanager
     def stages_of_merging(self) -> Iterator[None]:
-        """Time what is done inside: training is what came before the last epoch told of."""
+        """Time training, which ends with the last epoch, and merging, which follows it."""
         start = self._last_epoch = time.perf_counter()
         try:
             yield
@@ -66,8 +67,8 @@ class Console:
         self.seconds["merging"] = _since(self._last_epoch)
 
     @contextmanager
-    def telling_warnings(self) -> Iterator[None]:
-        """One line on standard error for each warning."""
+    def show_warnings(self) -> Iterator[None]:
+        """Show each warning as one line on standard error."""
         with warnings.catch_warnings():
             for category in OURS:
                 warnings.simplefilter("always", category)
@@ -75,24 +76,24 @@ class Console:
             yield
 
     def warn(self, sentence: str) -> None:
-        """Tell a warning, whatever bar is on the screen."""
+        """Show a warning without breaking the progress bar."""
         self.warnings.append(sentence)
         tqdm.write(f"warning: {sentence}", file=sys.stderr)
 
-    def on_epoch(self, record: EpochRecord, what: str | None = None) -> None:
-        """Take note of an epoch of training."""
-        if what is not None and self._bar is None:
-            self._open(desc=what, unit=" epochs")
-        if what is None and record.epoch == 0:
+    def on_epoch(self, record: EpochRecord, stage: str | None = None) -> None:
+        """Show an epoch of training."""
+        if stage is not None and self._bar is None:
+            self._open(desc=stage, unit=" epochs")
+        if stage is None and record.epoch == 0:
             self._n_trainings += 1
-            what = "training" if self._n_trainings == 1 else "second look"
-            self._open(desc=what, unit=" epochs")
-        self._bar.set_postfix_str(f"A {record.accuracy:.3f}", refresh=False)
+            stage = "training" if self._n_trainings == 1 else "training on blurred data"
+            self._open(desc=stage, unit=" epochs")
+        self._bar.set_postfix_str(f"held-out accuracy {record.accuracy:.3f}", refresh=False)
         self._bar.update()
         self._last_epoch = time.perf_counter()
 
     def on_merge(self, record: MergeRecord, n_clusters: int) -> None:
-        """Take note of a merge in a tree of so many clusters."""
+        """Show how many merges of a tree with ``n_clusters`` leaves are done."""
         done = len(record.merges)
         if self._bar is None or self._bar.total is None:
             self._open(desc="merging", unit=" merges", total=n_clusters - 1, initial=done)
@@ -109,8 +110,8 @@ class Console:
 
     def _warn(self, message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         key: object = category if issubclass(category, REPEATED) else str(message)
-        if key not in self._told:
-            self._told.add(key)
+        if key not in self._shown:
+            self._shown.add(key)
             self.warn(str(message))
 
 

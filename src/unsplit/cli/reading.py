@@ -1,4 +1,4 @@
-"""What commands read."""
+"""Reading the input of a command."""
 
 from dataclasses import replace
 
@@ -10,10 +10,10 @@ from unsplit.errors import InputError
 
 
 def read_clustered(data: str, labels: str | None, batch: str | None = None) -> Observations:
-    """Observations with a cluster for each, and a batch if asked for."""
-    found = read(data, labels, batch)
-    if found.labels is None:
+    """Read observations with the cluster of each, and the batch if one is named."""
+    observations = read(data, labels, batch)
+    if observations.labels is None:
         raise InputError(
-            f"{data} does not say which cluster is whose; name a column or a file with --labels."
+            f"{data} needs clusters to merge; name a column of it, or another file, with --labels."
         )
-    return replace(found, labels=np.asarray(found.labels))
+    return replace(observations, labels=np.asarray(observations.labels))

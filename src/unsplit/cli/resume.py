@@ -1,4 +1,4 @@
-"""A long run that was interrupted goes on after its last merge."""
+"""Saving the progress of a long run, so that it can be continued after an interruption."""
 
 import hashlib
 import json
@@ -24,12 +24,12 @@ NAME = "resume.json"
 
 
 class ResumeFile:
-    """``resume.json`` in the folder of the results: what was done so far, and of what.
+    """The file ``resume.json`` in the output folder: the merges so far and the run they belong to.
 
     Parameters
     ----------
     folder : str or path
-        Made with the first merge if there is none.
+        The output folder; the first merge creates it.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -37,35 +37,35 @@ class ResumeFile:
         self.run: dict[str, Any] = {}
 
     def begin(self, **run: Any) -> None:
-        """Say what the run depends on, such as data, settings and seed."""
+        """Set what the run depends on, such as data, settings and seed."""
         self.run = {"format": FORMAT, "version": __version__} | run
 
     def save(self, record: MergeRecord) -> None:
-        """Replace the file by what was done so far."""
+        """Write the merges so far."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(self.path) as new:
             write_json(new, self.run | {"record": asdict(record)})
 
     def remove(self) -> None:
-        """All is done."""
+        """Delete the file, because the run has finished."""
         self.path.unlink(missing_ok=True)
 
     def seed(self) -> int | None:
-        """The seed of the run that was interrupted, if there is one."""
+        """Return the seed of the interrupted run; None if there is no file."""
         return None if (content := self._content()) is None else content["seed"]
 
     def record(self) -> MergeRecord | None:
-        """What the run that was interrupted had done, if there is one and it is the same."""
+        """Return the merges of the interrupted run; None if there is no file."""
         content = self._content()
         if content is None:
             return None
-        # As it comes back from a file: tuples are lists, and so on.
+        # Compare as JSON, where tuples are lists.
         now = json.loads(json.dumps(self.run))
         differ = [name for name in now if content.get(name) != now[name]]
         if differ:
             raise InputError(
-                f"{self.path} is of a run with other {' and '.join(differ)}, so it cannot go on; "
-                "give the same as then, or leave out --resume to start anew."
+                f"{self.path} belongs to a run with different {' and '.join(differ)}; use the "
+                "same as in that run, or leave out --resume to start again."
             )
         return _record_of(content["record"])
 
@@ -79,19 +79,19 @@ class ResumeFile:
         except (ValueError, AttributeError):
             pass
         raise InputError(
-            f"{self.path} was not written by unsplit; leave out --resume to start anew."
+            f"{self.path} is not a resume file of unsplit; leave out --resume to start again."
         )
 
 
 def content_of(X: Any) -> Any:
-    """What tells observations from others: they themselves, or a hash of each."""
+    """Return what identifies the observations: the array itself, or a hash of each."""
     if isinstance(X, np.ndarray) or scipy.sparse.issparse(X):
         return X
     return observations(X, torch.device("cpu")).keys
 
 
 def digest(values: Any) -> str:
-    """A fingerprint of an array or sparse matrix: its shape, type and every value.
+    """Compute a fingerprint of the shape, type and values of an array or sparse matrix.
 
     Examples
     --------
@@ -101,11 +101,11 @@ def digest(values: Any) -> str:
     parts: list[NDArray[Any]] = [values]
     if scipy.sparse.issparse(values):
         parts = [values.data, values.indices, values.indptr, np.array(values.shape)]
-    found = hashlib.sha256()
+    fingerprint = hashlib.sha256()
     for part in map(np.ascontiguousarray, parts):
-        found.update(f"{part.dtype.str}{part.shape}".encode())
-        found.update(part.reshape(-1).view(np.uint8).data)
-    return found.hexdigest()
+        fingerprint.update(f"{part.dtype.str}{part.shape}".encode())
+        fingerprint.update(part.reshape(-1).view(np.uint8).data)
+    return fingerprint.hexdigest()
 
 
 def _record_of(content: dict[str, Any]) -> MergeRecord:
@@ -114,6 +114,6 @@ def _record_of(content: dict[str, Any]) -> MergeRecord:
 
 
 def _merge_of(content: dict[str, Any]) -> Merge:
-    # JSON has no NaN, and no other field can be null.
-    gaps = {name: np.nan for name, value in content.items() if value is None}
-    return Merge(**content | gaps)
+    # JSON has no NaN; null stands for it.
+    missing = {name: np.nan for name, value in content.items() if value is None}
+    return Merge(**content | missing)

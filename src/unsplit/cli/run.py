@@ -1,4 +1,4 @@
-"""One merge from observations to files, for the commands that make one."""
+"""One merge from observations to files, shared by ``merge`` and ``demo``."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,12 +18,12 @@ from unsplit.pairwise.api import Settings
 from unsplit.pipeline import Merged, MergeOptions, merge_overclustering
 
 RESULT = "result.json"
-INTERRUPTED = 130  # as shells count a process ended by SIGINT
+INTERRUPTED = 130  # the exit code of shells after SIGINT
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to merge and how; ``data``, ``labels`` and ``batch`` say whence they are."""
+    """What to merge and how; ``data``, ``labels`` and ``batch`` are file or column names."""
 
     data: str
     labels: str
@@ -39,67 +39,77 @@ def merge_into(
     task: Task,
     read: Observations,
     console: Console,
-    resume: ResumeFile | None = None,
-    go_on: bool = False,
+    resume_file: ResumeFile | None = None,
+    resume: bool = False,
 ) -> Merged:
-    """Merge the clusters of what was read, and write all files into the folder.
+    """Merge the clusters and write all files into the folder.
 
     Parameters
     ----------
-    resume : ResumeFile, optional
-        Where to keep what was done.
-    go_on : bool
-        Whether to go on from what it holds.
+    folder : Path
+        Where the files are written.
+    task : Task
+        What to merge and how.
+    read : Observations
+        The observations, with their clusters.
+    console : Console
+        Shows progress and warnings.
+    resume_file : ResumeFile, optional
+        Where to save the progress after each merge.
+    resume : bool
+        Whether to continue from the progress saved in ``resume_file``.
     """
     encoded = encode_labels(np.asarray(read.labels), len(read.row_ids))
-    about = outputs.about_run(task.settings, task.merge_options, task.seed)
-    done = None
-    if resume is not None:
+    info = outputs.describe_run(task.settings, task.merge_options, task.seed)
+    previous = None
+    if resume_file is not None:
         content = [digest(encoded.clusters), digest(encoded.cluster_ids)]
         if read.batch is not None:
             content.append(digest(read.batch.astype(str)))
-        resume.begin(data=digest(content_of(read.X)), labels=content, **about)
-        done = _done_before(resume, go_on, console)
+        resume_file.begin(data=digest(content_of(read.X)), labels=content, **info)
+        previous = _previous_merges(resume_file, resume, console)
 
     def on_merge(record: MergeRecord) -> None:
-        if resume is not None:
-            resume.save(record)
+        if resume_file is not None:
+            resume_file.save(record)
         console.on_merge(record, len(encoded.cluster_ids))
 
-    what = (read.X, encoded, task.merge_options, task.settings, task.seed)
+    inputs = (read.X, encoded, task.merge_options, task.settings, task.seed)
     with console.stages_of_merging():
-        merged = merge_overclustering(*what, console.on_epoch, on_merge, done, read.batch)
+        merged = merge_overclustering(*inputs, console.on_epoch, on_merge, previous, read.batch)
     with console.stage("writing"):
         outputs.write_merge(folder, read, merged, task.figures)
-    whence = {"command": "merge", "data": task.data, "labels": task.labels}
-    whence |= {} if task.batch is None else {"batch": task.batch}
-    about = whence | about
-    about |= outputs.about_distances(read, merged.fitted.result) | outputs.about_tree(merged.tree)
-    outputs.write_result(folder / RESULT, about, console)
+    source = {"command": "merge", "data": task.data, "labels": task.labels}
+    source |= {} if task.batch is None else {"batch": task.batch}
+    info = source | info | outputs.describe_distances(read, merged.fitted.result)
+    info |= outputs.describe_tree(merged.tree)
+    outputs.write_result(folder / RESULT, info, console)
     return merged
 
 
-def _done_before(resume: ResumeFile, go_on: bool, console: Console) -> MergeRecord | None:
-    if go_on:
-        return resume.record()
-    if resume.path.exists():
-        console.warn(f"{resume.path} will be overwritten; --resume would have gone on with it.")
+def _previous_merges(resume_file: ResumeFile, resume: bool, console: Console) -> MergeRecord | None:
+    if resume:
+        return resume_file.record()
+    if resume_file.path.exists():
+        console.warn(
+            f"{resume_file.path} will be overwritten; use --resume to continue that run instead."
+        )
     return None
 
 
 class Interrupted(click.ClickException):
-    """Ctrl-C, with a sentence on what that means for the results."""
+    """Ctrl-C, with a sentence about the results."""
 
     exit_code = INTERRUPTED
 
 
 @contextmanager
-def interruptible(where: str, resume: ResumeFile | None = None) -> Iterator[None]:
-    """Say after Ctrl-C that nothing was lost."""
+def interruptible(out: str, resume_file: ResumeFile | None = None) -> Iterator[None]:
+    """Say after Ctrl-C that older results in ``out`` are unchanged, and how to continue."""
     try:
         yield
     except KeyboardInterrupt:
-        sentence = f"interrupted; nothing was changed in {where}"
-        if resume is not None and resume.path.exists():
-            sentence += f" but {resume.path.name}; go on with --resume"
+        sentence = f"interrupted; {out} is unchanged"
+        if resume_file is not None and resume_file.path.exists():
+            sentence += f" except for {resume_file.path.name}; continue with --resume"
         raise Interrupted(sentence) from None

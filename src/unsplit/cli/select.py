@@ -1,4 +1,4 @@
-"""``--select``: choose the network with the highest A(D)."""
+"""``--select``: try several networks and use the most accurate one."""
 
 import warnings
 from dataclasses import asdict, replace
@@ -19,13 +19,13 @@ NAME = "candidates.csv"
 def selected(
     folder: Path, read: Observations, settings: Settings, seed: int, console: Console
 ) -> Settings:
-    """The settings with the chosen network; all candidates are written to candidates.csv."""
+    """Return the settings with the best network; write the scores of all to candidates.csv."""
     assert read.labels is not None
     assert isinstance(settings.backbone, str)
     with console.stage("selecting"), warnings.catch_warnings():
-        # The estimate that follows warns about clusters that share no batch.
+        # The estimate that follows gives the same warning.
         warnings.simplefilter("ignore", BatchWarning)
-        found = select(
+        selection = select(
             read.X,
             read.labels,
             usual_candidates(settings.backbone),
@@ -35,11 +35,11 @@ def selected(
             random_state=seed,
             progress=lambda _, record: console.on_epoch(record, "selecting"),
         )
-    write_csv(folder / NAME, found.table())
-    return replace(settings, **found.settings)
+    write_csv(folder / NAME, selection.table())
+    return replace(settings, **selection.settings)
 
 
-def plain(settings: Settings) -> dict[str, Any]:
-    """Settings as strings and numbers."""
+def settings_dict(settings: Settings) -> dict[str, Any]:
+    """Turn settings into a dict that JSON can hold."""
     training = None if settings.training is None else asdict(settings.training)
     return vars(settings) | {"training": training}

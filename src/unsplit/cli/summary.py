@@ -1,5 +1,6 @@
-"""What the commands say at the end, in a few lines."""
+"""The summary that a command prints at the end: result, reason, what to check."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,91 +9,117 @@ from unsplit._typing import Index
 from unsplit.merging.review import BEYOND, UNCLEAR, Merge, members_of_nodes
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pipeline import MergeOptions
 
-CLOSEST = 8
-FIRST = 3
+N_CLOSEST = 8
+N_UNCLEAR = 3
+
+# Clusters made by k-means, Leiden and the like are the usual case, so this is not a warning.
+CUT_OUT_OF_FEATURES = (
+    "The clusters were cut out of the same features, as k-means and Leiden do, so every pair "
+    "differs by construction.",
+    "The nearest neighbours of the observations therefore decided which clusters belong together.",
+)
 
 
-def of_merge(tree: MergeTree, n_noise: int) -> list[str]:
-    """How many became how many, why no fewer, and how close the call was.
+def of_merge(tree: MergeTree, n_noise: int, options: MergeOptions | None = None) -> list[str]:
+    """Say how many clusters became how many, why merging stopped, and how close the call was.
+
+    Parameters
+    ----------
+    tree : MergeTree
+    n_noise : int
+        Observations labelled as noise.
+    options : MergeOptions, optional
+        What the user asked for; the defaults if left out.
 
     Examples
     --------
     >>> import unsplit
     >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], max_tvd=0.5)
     >>> of_merge(tree, n_noise=0)[0]
-    '3 clusters became 2, because every remaining pair has a TVD above 0.5.'
+    'Merged 3 clusters into 2.'
     """
-    noise = f" {count(n_noise, 'observation')} stayed noise." if n_noise else ""
+    options = MergeOptions() if options is None else options
+    lines = [_result(tree, requested=options.n_clusters is not None)]
+    if options.n_clusters is None:
+        lines.append(f"Merging stopped because {tree.stopped}.")
+    if _neighbours_decided(tree, options):
+        lines += CUT_OUT_OF_FEATURES
+    if n_noise:
+        lines.append(f"{count(n_noise, 'observation')} labelled as noise stayed noise (label -1).")
+    lines.append("")
     n_taken = int(tree.taken.sum())
-    became = f"became {tree.n_clusters:,}" if n_taken else "stayed apart"
-    lines = [f"{count(tree.n_initial, 'cluster')} {became}, because {tree.stopped}.{noise}", ""]
     if n_taken:
-        lines += _with_reason("last merge", tree, tree.merges[n_taken - 1])
+        lines += _pair_and_reason("Last pair merged:", tree, tree.merges[n_taken - 1])
     if n_taken < len(tree.merges):
-        lines += _with_reason("not merged", tree, tree.merges[n_taken])
+        lines += _pair_and_reason("First pair kept apart:", tree, tree.merges[n_taken])
     return lines
 
 
 def of_review(tree: MergeTree) -> list[str]:
-    """How many pairs are unclear, and the first of them.
+    """Say how many pairs are unclear, and name the first of them.
 
     Examples
     --------
     >>> import unsplit
     >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], max_tvd=0.5)
     >>> of_review(tree)[0]
-    '2 of 2 pairs are unclear and come first in review.csv:'
+    'Please check 2 of 2 pairs: the evidence is unclear. They come first in review.csv.'
     """
     unclear = [row for row in tree.reviewed if row.pair.verdict == UNCLEAR]
-    of_all = f"of {count(len(tree.reviewed), 'pair')}"
+    n_pairs = count(len(tree.reviewed), "pair")
     if not unclear:
-        return [f"None {of_all} is unclear."]
-    are = "is unclear and comes" if len(unclear) == 1 else "are unclear and come"
-    lines = [f"{len(unclear):,} {of_all} {are} first in review.csv:"]
-    return lines + [f"  {row.done:10}   {_of_step(tree, row.pair)}" for row in unclear[:FIRST]]
+        return [f"The evidence is clear for all {n_pairs} in review.csv."]
+    come = "It comes" if len(unclear) == 1 else "They come"
+    heading = f"Please check {len(unclear):,} of {n_pairs}: the evidence is unclear."
+    lines = [f"{heading} {come} first in review.csv."]
+    return lines + [f"  {row.done:10}  {_pair(tree, row.pair)}" for row in unclear[:N_UNCLEAR]]
 
 
 def of_distances(distances: PairwiseTVD) -> list[str]:
-    """How many pairs there are, and a table of the closest."""
+    """Say how many pairs were compared, and list the closest."""
     k = distances.n_clusters
     table = distances.table()
     names = [
-        f"{shortened(a)} – {shortened(b)}"
-        for a, b in zip(table["cluster_a"][:CLOSEST], table["cluster_b"][:CLOSEST], strict=True)
+        f"{shortened(a)} and {shortened(b)}"
+        for a, b in zip(table["cluster_a"][:N_CLOSEST], table["cluster_b"][:N_CLOSEST], strict=True)
     ]
     width = max(map(len, ["closest pairs", *names]))
     lines = [
-        f"{count(k * (k - 1) // 2, 'pair')} of {count(k, 'cluster')}; mean accuracy "
-        f"A {distances.mean_accuracy:.3f}.",
+        f"Compared {count(k * (k - 1) // 2, 'pair')} of {count(k, 'cluster')}.",
+        f"The network tells two clusters apart with a mean accuracy of "
+        f"{distances.mean_accuracy:.3f} (0.5 is chance).",
         "",
-        f"  {'closest pairs':{width}}   TVD    95 % interval   adjusted p",
+        f"  {'closest pairs':{width}}   TVD    95% interval     adjusted p",
     ]
     for row, name in enumerate(names):
         tvd, low, high, p = (table[c][row] for c in ("tvd", "low", "high", "p_adjusted"))
-        lines.append(f"  {name:{width}}   {tvd:.3f}  {low:.3f} – {high:.3f}   {p:.2g}")
+        lines.append(f"  {name:{width}}   {tvd:.3f}  {low:.3f} to {high:.3f}   {p:.2g}")
     return lines
 
 
 def of_overclustering(labels: Index) -> str:
-    """How many clusters of which sizes.
+    """Say how many clusters were made, and of which sizes.
 
     Examples
     --------
     >>> of_overclustering(np.array([0, 0, 1, -1, 1, 1]))
-    '6 observations in 2 clusters of 2 to 3, 1 noise.'
+    'Cut 6 observations into 2 clusters of 2 to 3 observations; 1 is in no cluster.'
     """
     sizes = np.unique(labels[labels >= 0], return_counts=True)[1]
-    spread = f"{sizes.min():,}" + (f" to {sizes.max():,}" if sizes.min() < sizes.max() else "")
+    smallest, largest = sizes.min(), sizes.max()
+    spread = "" if smallest == largest else f"{smallest:,} to "
     n_noise = int((labels < 0).sum())
+    left_out = f"; {n_noise:,} {'is' if n_noise == 1 else 'are'} in no cluster" if n_noise else ""
     return (
-        f"{count(len(labels), 'observation')} in {count(len(sizes), 'cluster')} of {spread}"
-        f"{f', {n_noise:,} noise' if n_noise else ''}."
+        f"Cut {count(len(labels), 'observation')} into {count(len(sizes), 'cluster')} of {spread}"
+        f"{count(int(largest), 'observation')}{left_out}."
     )
 
 
 def count(n: int, thing: str) -> str:
-    """A number and what it counts.
+    """Join a number and what it counts.
 
     Examples
     --------
@@ -103,23 +130,39 @@ def count(n: int, thing: str) -> str:
 
 
 def shortened(name: object, most: int = 24) -> str:
-    """A name that leaves room for others on the line."""
+    """Cut a long name, so that it leaves room for others on the line."""
     text = str(name)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _of_step(tree: MergeTree, merge: Merge) -> str:
+def _result(tree: MergeTree, requested: bool) -> str:
+    as_requested = ", as requested" if requested else ""
+    if not tree.taken.any():
+        return f"Merged nothing: all {count(tree.n_initial, 'cluster')} stayed apart{as_requested}."
+    return f"Merged {tree.n_initial:,} clusters into {tree.n_clusters:,}{as_requested}."
+
+
+def _neighbours_decided(tree: MergeTree, options: MergeOptions) -> bool:
+    """Whether *auto* recognised a partition and used the neighbour graph."""
+    own_rule = options.max_tvd is not None or options.alpha is not None
+    return tree.strategy == "neighbours" and options.statistic == "auto" and not own_rule
+
+
+def _pair(tree: MergeTree, merge: Merge) -> str:
     members = members_of_nodes(tree.merges, tree.n_initial)
     left, right = (_side(tree, members[node]) for node in (merge.left, merge.right))
-    return f"TVD {merge.tvd:.3f} ({merge.low:.3f} – {merge.high:.3f})   {left}  and  {right}"
+    if math.isnan(merge.tvd):
+        return f"{left} and {right}, distance {merge.statistic:.3f}"
+    interval = f"95% interval {merge.low:.3f} to {merge.high:.3f}"
+    return f"{left} and {right}, TVD {merge.tvd:.3f} ({interval})"
 
 
-def _with_reason(what: str, tree: MergeTree, merge: Merge) -> list[str]:
-    indent = " " * (len(what) + 5)
-    why = merge.why.removeprefix(BEYOND)
-    return [f"  {what}   {_of_step(tree, merge)}", f"{indent}{why}"]
+def _pair_and_reason(heading: str, tree: MergeTree, merge: Merge) -> list[str]:
+    return [f"{heading} {_pair(tree, merge)}", f"  {merge.why.removeprefix(BEYOND)}"]
 
 
 def _side(tree: MergeTree, members: Sequence[int]) -> str:
     names = [shortened(tree.cluster_ids[member]) for member in sorted(members)]
-    return " + ".join(names[:3]) + (f" + {len(names) - 3} more" if len(names) > 3 else "")
+    more = f" + {len(names) - 3} more" if len(names) > 3 else ""
+    together = " + ".join(names[:3]) + more
+    return f"({together})" if len(names) > 1 else together

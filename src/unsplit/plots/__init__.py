@@ -1,4 +1,4 @@
-"""Figures of a merged over-clustering; each has a function for its data and one that draws them."""
+"""Figures of a merge; for each, one function computes the data and another one draws them."""
 
 from unsplit.plots.branches import Dendrogram, dendrogram, dendrogram_data
 from unsplit.plots.curve import MergeCurve, merge_curve, merge_curve_data

@@ -1,4 +1,4 @@
-"""The tree of all merges, and which of them were made."""
+"""Dendrogram of all merges; the merges that were made are coloured."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,43 +10,42 @@ from unsplit._typing import Index
 from unsplit.errors import InputError
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.layout import new_clusters, node_heights, places
-from unsplit.plots.style import GREY, INK, WRITTEN_OUT, clean, colours_of, new_axes, write_names
+from unsplit.plots.style import AXIS_LABELS, GREY, INK, clean, colours_of, new_axes, write_names
 
 Floats = NDArray[np.float64]
 
 MOST_LEAVES = 200
 
-# More numbers than this would cover each other.
+# More numbers than this would overlap.
 MOST_NUMBERS = 40
 
 
 @dataclass(frozen=True, eq=False)
 class Dendrogram:
-    """A tree ready to be drawn; leaf i stands at x = i.
+    """The coordinates of a dendrogram; leaf i is at x = i.
 
     Parameters
     ----------
     names : tuple of m str
-        The leaves: initial clusters, or ``"(12)"`` for twelve folded into one.
+        Names of the leaves: initial clusters, or ``"(12)"`` for twelve of them shown as one leaf.
     n_members : ndarray of shape (m,)
-        How many initial clusters a leaf holds.
+        Number of initial clusters in each leaf.
     leaf_clusters : ndarray of shape (m,)
-        Their new clusters; −1 where a folded leaf has several.
+        New cluster of each leaf; −1 if its initial clusters belong to several.
     leaf_heights : ndarray of shape (m,)
-        ``base``, or the height of the last merge folded.
+        ``base``, or the height of the last merge inside the leaf.
     x, y : ndarrays of shape (b, 4)
-        Each branch is a bracket: up from its left side, across, down to its right side.
+        Each merge is a bracket: up from its left side, across, down to its right side.
     branch_clusters : ndarray of shape (b,)
-        The new cluster a branch is part of; −1 beyond the cut.
+        New cluster of each merge; −1 for merges that were not made.
     tops : ndarray of shape (c, 3)
-        New cluster, x and y of the last merge of each that has more than one member, from left
-        to right.
+        New cluster, x and y of the last merge in each new cluster, from left to right.
     base : float
-        Where the leaves begin, a little below the lowest merge or zero.
+        Height at which the leaves begin, a little below the lowest merge or zero.
     cut : float
-        Height between the merges made and those not made; NaN if no height separates them.
+        Height between the merges that were made and the others; NaN if there is no such height.
     n_folded : int
-        Merges folded into leaves.
+        Number of merges that are hidden inside leaves.
     """
 
     names: tuple[str, ...]
@@ -63,14 +62,19 @@ class Dendrogram:
 
 
 def dendrogram_data(tree: MergeTree, *, most_leaves: int = MOST_LEAVES) -> Dendrogram:
-    """Coordinates and new clusters of all branches.
+    """Compute the coordinates of the dendrogram, without drawing it.
 
     Parameters
     ----------
     tree : MergeTree
+        The result of a merge.
     most_leaves : int
-        A tree with more leaves is folded: its first merges are not shown, and what they made are
-        leaves themselves.
+        Maximum number of leaves.  In a larger tree the first merges are hidden, and the clusters
+        that they made are the leaves.
+
+    Returns
+    -------
+    Dendrogram
 
     Examples
     --------
@@ -82,7 +86,7 @@ def dendrogram_data(tree: MergeTree, *, most_leaves: int = MOST_LEAVES) -> Dendr
     """
     if most_leaves < 2:
         raise InputError(
-            f"most_leaves must be at least 2, got {most_leaves}; {MOST_LEAVES} is usual."
+            f"most_leaves must be at least 2, got {most_leaves}; the default is {MOST_LEAVES}."
         )
     k = tree.n_initial
     n_folded = max(0, k - most_leaves)
@@ -107,20 +111,22 @@ def dendrogram_data(tree: MergeTree, *, most_leaves: int = MOST_LEAVES) -> Dendr
 
 
 def dendrogram(tree: MergeTree, ax: Any = None, *, most_leaves: int = MOST_LEAVES) -> Any:
-    """Draw the whole tree; merges that were made have the colour of their new cluster.
+    """Draw the dendrogram of all merges.
 
-    Merges beyond the cut are grey, new clusters carry their numbers.  A dashed line marks the cut
-    where one height separates the merges made from the others, which need not be so after
-    :meth:`~unsplit.MergeTree.undo`.  Leaves have their names where there is room to read them.
+    Merges that were made have the colour of their new cluster, whose number is written on top.
+    Merges that were not made are grey.  A dashed line marks the cut if one height separates the
+    two kinds; after :meth:`~unsplit.MergeTree.undo` there may be no such height.  Leaves are
+    named if there is room.
 
     Parameters
     ----------
     tree : MergeTree
+        The result of a merge.
     ax : matplotlib.axes.Axes, optional
-        By default one on a new figure.
+        Where to draw; by default on a new figure.
     most_leaves : int
-        A tree with more leaves is folded: its first merges are drawn as wedges, grey if they hold
-        more than one new cluster.
+        Maximum number of leaves.  In a larger tree the first merges are drawn as wedges, which
+        are grey if they contain more than one new cluster.
 
     Returns
     -------
@@ -154,7 +160,7 @@ def dendrogram(tree: MergeTree, ax: Any = None, *, most_leaves: int = MOST_LEAVE
 def _brackets(
     tree: MergeTree, n_folded: int, first: Index, heights: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Where every node stands, and its branch's x and y."""
+    """Compute x of every node, and x and y of every bracket."""
     k = tree.n_initial
     centres = first.astype(np.float64)
     x, y = np.empty((2, k - 1 - n_folded, 4))
@@ -167,7 +173,7 @@ def _brackets(
 
 
 def _tops(clusters: Index, centres: Floats, heights: Floats, k: int) -> Floats:
-    """The last merge of every new cluster that can be seen."""
+    """Find the last merge of every new cluster, if it is visible."""
     last = {int(clusters[node]): node for node in range(k, len(clusters)) if clusters[node] >= 0}
     tops = [(c, centres[node], heights[node]) for c, node in last.items() if centres[node] >= 0]
     return np.array(sorted(tops, key=lambda top: top[1])).reshape(-1, 3)
@@ -184,7 +190,7 @@ def _cut_height(tree: MergeTree) -> float:
 def _draw_branches(ax: Any, data: Dendrogram, colours: dict[int, str]) -> None:
     from matplotlib.collections import LineCollection
 
-    # Grey first, so that merges made stay visible where two branches share a height.
+    # Grey first, so that coloured branches stay visible where two share a height.
     order = np.argsort(data.branch_clusters, kind="stable")
     lines = LineCollection(
         list(np.stack([data.x, data.y], axis=2)[order]),
@@ -202,7 +208,7 @@ def _draw_wedges(ax: Any, data: Dendrogram, colours: dict[int, str]) -> None:
     at = np.flatnonzero(data.n_members > 1).tolist()
     base, heights = data.base, data.leaf_heights
     wedges = [[(x - 0.4, base), (x, heights[x]), (x + 0.4, base)] for x in at]
-    # Without an edge their tips would be too thin to see.
+    # Without an edge the tips would be too thin to see.
     faces = [colours[cluster] for cluster in data.leaf_clusters[at].tolist()]
     ax.add_collection(
         PolyCollection(wedges, facecolors=faces, edgecolors=faces, linewidths=0.8, zorder=2)
@@ -223,10 +229,10 @@ def _write_numbers(ax: Any, data: Dendrogram) -> None:
 def _label(ax: Any, data: Dendrogram, tree: MergeTree) -> None:
     clean(ax, "left")
     write_names(ax, data.names, "x")
-    ax.set_ylabel(WRITTEN_OUT.get(tree.statistic, tree.statistic), color=INK)
+    ax.set_ylabel(AXIS_LABELS.get(tree.statistic, tree.statistic), color=INK)
     ax.set_title(
         f"{tree.n_initial:,} clusters merged into {tree.n_clusters:,}",
         loc="left", fontsize=11, color=INK,
     )  # fmt: skip
     if data.n_folded:
-        ax.set_xlabel(f"the first {data.n_folded:,} merges are folded into wedges", color=INK)
+        ax.set_xlabel(f"wedges stand for the first {data.n_folded:,} merges", color=INK)

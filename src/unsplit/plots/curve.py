@@ -1,4 +1,4 @@
-"""How far apart the clusters were that each merge joined."""
+"""Merge curve: the distance between the two clusters of every merge."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,32 +8,32 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.merging.tree import MergeTree
-from unsplit.plots.style import COLOURS, INK, LARGEST_TEXT, WRITTEN_OUT, clean, new_axes
+from unsplit.plots.style import AXIS_LABELS, COLOURS, INK, LARGEST_TEXT, clean, new_axes
 
 Floats = NDArray[np.float64]
 
-# Up to here a line helps to follow single merges.
+# Up to this many merges, a line helps to follow them one by one.
 FEW_MERGES = 60
 
 
 @dataclass(frozen=True, eq=False)
 class MergeCurve:
-    """The merges in their order; all arrays have shape (k − 1,).
+    """The data of a merge curve, in the order of the merges; all arrays have shape (k − 1,).
 
     Parameters
     ----------
     n_left : ndarray
-        Clusters left once this merge and all before it are made: k − 1 … 1.
+        Number of clusters left after each merge: k − 1 … 1.
     tvd, low, high : ndarrays
-        Distance of the two clusters joined and its 95 % interval; NaN without scores.
+        TVD between the two merged clusters and its 95% interval; NaN for a tree from a matrix.
     statistic : ndarray
-        What ranked the pair.
+        The statistic that ranked the pair.
     taken : ndarray
         Whether the merge was made.
     cut : float
-        Just after the last merge made, on the scale of ``n_left``.
+        Position just after the last merge that was made, on the scale of ``n_left``.
     n_left_out : int
-        Merges before the cut that were not made.
+        Number of merges before the cut that were not made.
     """
 
     n_left: Index
@@ -47,7 +47,16 @@ class MergeCurve:
 
 
 def merge_curve_data(tree: MergeTree) -> MergeCurve:
-    """The distance of every merge, and where merging stopped.
+    """Compute the distance of every merge and where merging stopped, without drawing.
+
+    Parameters
+    ----------
+    tree : MergeTree
+        The result of a merge.
+
+    Returns
+    -------
+    MergeCurve
 
     Examples
     --------
@@ -73,17 +82,18 @@ def merge_curve_data(tree: MergeTree) -> MergeCurve:
 
 
 def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
-    """Draw the TVD of every merge with its 95 % interval, and where merging stopped.
+    """Draw the TVD of every merge with its 95% interval, and where merging stopped.
 
-    Merging goes from left to right.  The statistic that ranked the pairs is the thin line; a tree
-    from a plain matrix has nothing else.  Merges before the cut that were not made are hollow.
-    With many merges and the cut among the last of them, the axis is logarithmic.
+    Time runs from left to right.  A thin line shows the statistic that ranked the pairs; a tree
+    from a matrix has only this line.  Merges before the cut that were not made are hollow.  The
+    axis is logarithmic if there are many merges and the cut is among the last of them.
 
     Parameters
     ----------
     tree : MergeTree
+        The result of a merge.
     ax : matplotlib.axes.Axes, optional
-        By default one on a new figure.
+        Where to draw; by default on a new figure.
 
     Returns
     -------
@@ -97,7 +107,7 @@ def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
     'clusters left'
     """
     data = merge_curve_data(tree)
-    statistic = WRITTEN_OUT.get(tree.statistic, tree.statistic)
+    statistic = AXIS_LABELS.get(tree.statistic, tree.statistic)
     ax = new_axes(7.0, 4.2) if ax is None else ax
     clean(ax, "left", "bottom")
     if np.isnan(data.tvd).all():
@@ -111,7 +121,7 @@ def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
 
 
 def _draw_both(ax: Any, data: MergeCurve, statistic: str) -> None:
-    """The TVD, and the statistic: on the same axis if it fits there, else on one of its own."""
+    """Draw the TVD and the statistic, on one axis if the statistic lies in [0, 1]."""
     _draw_tvd(ax, data)
     if np.array_equal(data.tvd, data.statistic):
         return
@@ -121,7 +131,7 @@ def _draw_both(ax: Any, data: MergeCurve, statistic: str) -> None:
         _draw_statistic(own, data, statistic, COLOURS[1])
     else:
         _draw_statistic(ax, data, statistic, COLOURS[1])
-        ax.set_ylabel("distance of the two joined", color=INK)
+        ax.set_ylabel("distance between the two merged clusters", color=INK)
         ax.legend(loc="best", frameon=False, labelcolor=INK, fontsize=LARGEST_TEXT)
 
 
@@ -129,14 +139,14 @@ def _draw_tvd(ax: Any, data: MergeCurve) -> None:
     n = len(data.n_left)
     bar = min(3.0, max(0.5, 150 / max(n, 1)))
     ax.vlines(data.n_left, data.low, data.high, color=COLOURS[0], alpha=0.3, linewidth=bar)
-    # A line through very many points is a scribble.
+    # A line through very many points is hard to read.
     line = 1.2 if n <= FEW_MERGES else 0.0
     ax.plot(
         data.n_left, data.tvd, color=COLOURS[0], marker="o", markersize=1.5 + 0.6 * bar,
-        markeredgewidth=0, linewidth=line, label="TVD, 95 % interval",
+        markeredgewidth=0, linewidth=line, label="TVD with 95% interval",
     )  # fmt: skip
     ax.set_ylim(-0.02, 1.02)
-    ax.set_ylabel("TVD, 95 % interval", color=COLOURS[0])
+    ax.set_ylabel("TVD with 95% interval", color=COLOURS[0])
 
 
 def _draw_statistic(ax: Any, data: MergeCurve, name: str, colour: str) -> None:
@@ -155,9 +165,9 @@ def _draw_left_out(ax: Any, data: MergeCurve) -> None:
 
 
 def _mark_cut(ax: Any, data: MergeCurve, n_clusters: int) -> None:
-    text = _counted(n_clusters, "cluster")
+    text = f"stopped at {_counted(n_clusters, 'cluster')}"
     if data.n_left_out:
-        text += f", {_counted(data.n_left_out, 'earlier merge')} left out"
+        text += f", {_counted(data.n_left_out, 'earlier merge')} not made"
     ax.axvline(data.cut, color=INK, linewidth=0.8, dashes=(4, 3), zorder=1)
     ax.annotate(
         text, (data.cut, 1.0), xytext=(0, 3), color=INK, fontsize=LARGEST_TEXT,

@@ -1,4 +1,4 @@
-"""Where the leaves and branches of a tree stand, from left to right."""
+"""Positions of the leaves and merges of a tree, from left to right."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +10,11 @@ Floats = NDArray[np.float64]
 
 
 def places(tree: MergeTree, n_folded: int = 0) -> Index:
-    """Leftmost place below every node, shape (2k − 1,), left side of a merge first as in SciPy.
+    """Return the position of the leftmost leaf of every node, shape (2k − 1,).
 
-    What the first ``n_folded`` merges made counts as one leaf; nodes inside it have −1.  Two loops
-    and no recursion: a chain of thousands of merges is as deep as it is long.
+    The left side of a merge comes first, as in SciPy.  A cluster made by the first ``n_folded``
+    merges counts as one leaf; nodes inside it have −1.  There is no recursion, because a tree can
+    be thousands of merges deep.
     """
     k = tree.n_initial
     steps = range(n_folded, k - 1)
@@ -30,12 +31,12 @@ def places(tree: MergeTree, n_folded: int = 0) -> Index:
 
 
 def leaf_order(tree: MergeTree) -> Index:
-    """Initial clusters from left to right, shape (k,)."""
+    """Return the initial clusters from left to right, shape (k,)."""
     return np.argsort(places(tree)[: tree.n_initial])
 
 
 def new_clusters(tree: MergeTree) -> Index:
-    """New cluster that every node lies in, shape (2k − 1,); −1 for nodes beyond the cut."""
+    """Return the new cluster of every node, shape (2k − 1,); −1 for merges not made."""
     k = tree.n_initial
     clusters = np.append(tree.groups, np.full(k - 1, -1))
     for step in np.flatnonzero(tree.taken):
@@ -44,10 +45,10 @@ def new_clusters(tree: MergeTree) -> Index:
 
 
 def node_heights(tree: MergeTree) -> Floats:
-    """Height of every node, shape (2k − 1,); the leaves hang a little below everything else.
+    """Return the height of every node, shape (2k − 1,); leaves lie a little below all merges.
 
-    Otherwise merges at zero, the surest of all, would vanish in the axis.  Zero is shown unless
-    all merges are far from it: then the leaves hang from the first.
+    Otherwise merges at height zero would be hidden by the axis.  The axis includes zero unless all
+    merges are far above it.
     """
     heights = np.array([merge.height for merge in tree.merges])
     low, high = heights.min(initial=np.inf), heights.max(initial=0.0)

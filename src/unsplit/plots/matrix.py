@@ -1,4 +1,4 @@
-"""All distances in the order of the tree, with the new clusters along the diagonal."""
+"""Heatmap of all distances, with the new clusters as blocks along the diagonal."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,19 +16,21 @@ from unsplit.plots.style import INK, clean, new_axes, write_names
 
 @dataclass(frozen=True, eq=False)
 class Distances:
-    """Distances ready to be drawn.
+    """The data of a heatmap of distances.
 
     Parameters
     ----------
     order : ndarray of shape (k,)
-        Initial clusters in the order of the tree's leaves.
+        Initial clusters in the order of the dendrogram.
     names : tuple of k str
+        Their names, in this order.
     tvd : ndarray of shape (k, k)
-        In this order.
+        Their distances, in this order.
     blocks : ndarray of shape (n_clusters, 2)
-        First row of each new cluster and the row after its last.
+        First row of each new cluster, and the row after its last.
     lowest : float
-        Smallest distance between two clusters, rounded down to a tenth below one.
+        Start of the colour scale: the smallest distance between two clusters, rounded down to a
+        tenth, at most 0.9.
     """
 
     order: Index
@@ -39,13 +41,18 @@ class Distances:
 
 
 def distances_data(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> Distances:
-    """The distances in the order of the tree, and where its new clusters begin and end.
+    """Sort the distances as in the dendrogram and find the block of each new cluster.
 
     Parameters
     ----------
     tree : MergeTree
+        The result of a merge.
     tvd : PairwiseTVD or array-like of shape (k, k)
-        A matrix has the order of ``tree.cluster_ids`` and values in [0, 1].
+        The distances.  A matrix must have the order of ``tree.cluster_ids`` and values in [0, 1].
+
+    Returns
+    -------
+    Distances
 
     Examples
     --------
@@ -69,18 +76,20 @@ def distances_data(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> Distances:
 
 
 def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> Any:
-    """Draw all distances in the order of the tree's leaves, new clusters outlined.
+    """Draw a heatmap of all distances in the order of the dendrogram.
 
-    New clusters of a single old one have no outline.  Names stand where they can be read.
-    Colours begin at the smallest distance between two clusters, rounded down to a tenth.
+    New clusters are outlined, unless they consist of one initial cluster.  Names are written if
+    there is room.  The colour scale starts at the smallest distance between two clusters, rounded
+    down to a tenth.
 
     Parameters
     ----------
     tree : MergeTree
+        The result of a merge.
     tvd : PairwiseTVD or array-like of shape (k, k)
-        A matrix has the order of ``tree.cluster_ids`` and values in [0, 1].
+        The distances.  A matrix must have the order of ``tree.cluster_ids`` and values in [0, 1].
     ax : matplotlib.axes.Axes, optional
-        By default one on a new figure.
+        Where to draw; by default on a new figure.
 
     Returns
     -------
@@ -100,10 +109,10 @@ def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> 
         side = float(np.clip(2.5 + 0.11 * k, 5.5, 9.0))
         ax = new_axes(side + 0.8, side)
     image = ax.imshow(data.tvd, cmap="magma", vmin=data.lowest, vmax=1)
-    # The point of the bar says that the diagonal lies below.
+    # A pointed colour bar shows that values on the diagonal lie below its range.
     below = "min" if data.lowest > 0 else "neither"
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.7, aspect=30, extend=below)
-    bar.set_label("TVD", color=INK)
+    bar.set_label("total variation distance (TVD)", color=INK)
     bar.ax.tick_params(colors=INK)
     bar.outline.set_visible(False)
     _outline(ax, data.blocks)
@@ -112,23 +121,26 @@ def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> 
 
 
 def _checked(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> NDArray[np.float64]:
-    """The matrix, if it can belong to the tree."""
+    """Return the distances as a matrix; raise an error if they do not fit the tree."""
     k = tree.n_initial
     if isinstance(tvd, PairwiseTVD):
         if not np.array_equal(tvd.cluster_ids, tree.cluster_ids):
             raise InputError(
-                f"tvd has other clusters than the tree ({tvd.n_clusters} and {k}, or other names); "
-                "pass the result that the tree was made from."
+                f"tvd must have the {k} clusters of the tree, got {tvd.n_clusters} clusters or "
+                "other names; pass the result that the tree was made from."
             )
         return tvd.tvd
     matrix = np.asarray(tvd, np.float64)
     if matrix.shape != (k, k):
-        raise InputError(f"tvd must have shape ({k}, {k}) as the tree has, got {matrix.shape}.")
+        raise InputError(
+            f"tvd must have shape ({k}, {k}), one row per cluster of the tree, got {matrix.shape}; "
+            "pass the distances that the tree was made from."
+        )
     low, high = np.nanmin(matrix, initial=0.0), np.nanmax(matrix, initial=0.0)
     if low < 0 or high > 1:
         raise InputError(
-            f"tvd must lie in [0, 1], got {low:g} to {high:g}; divide by the largest value there "
-            "can be."
+            f"tvd must lie in [0, 1], got {low:g} to {high:g}; divide the distances by the largest "
+            "possible one."
         )
     return matrix
 
@@ -149,7 +161,6 @@ def _label(ax: Any, data: Distances, tree: MergeTree) -> None:
     clean(ax)
     write_names(ax, data.names, "x")
     write_names(ax, data.names, "y")
-    ax.set_title(
-        f"{tree.n_initial:,} clusters in the order of the tree, {tree.n_clusters:,} after merging",
-        loc="left", fontsize=11, color=INK,
-    )  # fmt: skip
+    merged = f"merged into {tree.n_clusters:,} (blue outlines)"
+    title = f"Distances between {tree.n_initial:,} clusters, {merged}"
+    ax.set_title(title, loc="left", fontsize=11, color=INK)

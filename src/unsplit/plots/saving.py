@@ -1,4 +1,4 @@
-"""All figures into one folder."""
+"""Saving all figures of a merge to a folder."""
 
 import os
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from unsplit.plots.branches import dendrogram
 from unsplit.plots.curve import merge_curve
 from unsplit.plots.matrix import distances
 
-# What matplotlib would write into a file that changes from day to day or release to release.
-_NOT_WRITTEN: dict[str, dict[str, Any]] = {
+# Metadata that would make the same figure differ between days or versions of matplotlib.
+_NO_METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None},
     "svg": {"Date": None},
@@ -29,22 +29,25 @@ def save_figures(
     tvd: PairwiseTVD | ArrayLike | None = None,
     formats: Sequence[str] = ("png",),
 ) -> list[Path]:
-    """Write dendrogram, merge_curve and, given the distances, distances.
+    """Save the dendrogram, the merge curve and, if the distances are given, their heatmap.
 
-    The same input gives the same bytes, with the same matplotlib and fonts.
+    The same input gives the same bytes with the same version of matplotlib and the same fonts.
 
     Parameters
     ----------
     folder : path
-        Made if there is none; files of the same names are replaced, others stay.
+        Created if it does not exist; files of the same names are replaced, others stay.
     tree : MergeTree
+        The result of a merge.
     tvd : PairwiseTVD or array-like of shape (k, k), optional
+        The distances that the tree was made from.
     formats : sequence of {"png", "pdf", "svg"}
+        File formats; each figure is saved in all of them.
 
     Returns
     -------
     list of Path
-        The files written.
+        The files that were written.
 
     Examples
     --------
@@ -56,8 +59,10 @@ def save_figures(
     ['dendrogram.png', 'merge_curve.png', 'distances.png']
     """
     for name in formats:
-        if name not in _NOT_WRITTEN:
-            raise InputError(f"formats has {name!r}; choose from {', '.join(_NOT_WRITTEN)}.")
+        if name not in _NO_METADATA:
+            raise InputError(
+                f"formats must be among {', '.join(_NO_METADATA)}, got {name!r}; remove it."
+            )
     axes = {"dendrogram": dendrogram(tree), "merge_curve": merge_curve(tree)}
     if tvd is not None:
         axes["distances"] = distances(tree, tvd)
@@ -72,6 +77,6 @@ def _save(figure: Any, path: Path) -> None:
     from matplotlib import rc_context
 
     suffix = path.suffix[1:]
-    # Without a salt the identifiers in an SVG are random.
+    # Without a salt the identifiers in an SVG file are random.
     with rc_context({"svg.hashsalt": "unsplit"}):
-        figure.savefig(path, dpi=150, format=suffix, metadata=_NOT_WRITTEN[suffix])
+        figure.savefig(path, dpi=150, format=suffix, metadata=_NO_METADATA[suffix])

@@ -1,4 +1,4 @@
-"""Colours, names and axes that all figures share."""
+"""Colours, labels and axes that all figures share."""
 
 from collections.abc import Iterable, Sequence
 from itertools import cycle
@@ -12,13 +12,15 @@ COLOURS = (
 GREY = "#A6A6A6"
 INK = "#333333"
 
-# Of statistics whose names are short because they are typed.
-WRITTEN_OUT = {
-    "tv": "TVD",
+# Axis labels of the statistics that rank pairs.
+AXIS_LABELS = {
+    "tv": "total variation distance (TVD)",
     "lecam": "Le Cam distance",
     "js": "Jensen–Shannon divergence",
     "hellinger": "Hellinger distance",
-    "auc": "area under the curve",
+    "auc": "2 · AUC − 1",
+    "overlap": "1 − overlap",
+    "edges": "neighbour graph distance",
 }
 
 LARGEST_TEXT, SMALLEST_TEXT = 9.0, 5.0
@@ -26,7 +28,7 @@ LONGEST_NAME = 24
 
 
 def new_axes(width: float, height: float) -> Any:
-    """Axes on a figure of its own, in inches; pyplot and the display never hear of it."""
+    """Create axes on a new figure, sized in inches, without pyplot or a display."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -38,9 +40,9 @@ def new_axes(width: float, height: float) -> Any:
 
 
 def colours_of(clusters: Iterable[int]) -> dict[int, str]:
-    """A colour for each cluster, from left to right; beyond ten they return in turn.
+    """Assign a colour to each cluster, from left to right; colours repeat after ten.
 
-    More than ten hues are not told apart, but two clusters of one colour are at least ten apart.
+    Readers cannot tell more than ten colours apart, and clusters of one colour are far apart.
 
     Examples
     --------
@@ -51,7 +53,7 @@ def colours_of(clusters: Iterable[int]) -> dict[int, str]:
 
 
 def short_name(name: object) -> str:
-    """One line of at most 24 characters; the middle of a longer name is left out.
+    """Shorten a name to 24 characters by leaving out its middle.
 
     Examples
     --------
@@ -65,29 +67,35 @@ def short_name(name: object) -> str:
 
 
 def write_names(ax: Any, names: Sequence[str], side: str) -> None:
-    """Name the ticks 0, 1, … of one side if there is room to read the names, else leave them out.
+    """Write names at the ticks 0, 1, … of an axis, unless there are too many to read.
 
     Parameters
     ----------
     ax : matplotlib.axes.Axes
     names : sequence of str
+        One name per tick.
     side : {"x", "y"}
+        Which axis.
     """
     box = ax.get_window_extent()
     room = (box.width if side == "x" else box.height) * 72 / ax.figure.dpi / len(names)
     size = min(LARGEST_TEXT, 0.85 * room)
     shown = [short_name(name) for name in names] if size >= SMALLEST_TEXT else []
     # A letter is about 0.6 times as wide as it is high.
-    lies = side == "y" or 0.6 * size * (max(map(len, shown), default=0) + 1) < room
+    horizontal = side == "y" or 0.6 * size * (max(map(len, shown), default=0) + 1) < room
     axis = ax.xaxis if side == "x" else ax.yaxis
-    # Names are the user's own: a dollar is not mathematics.
-    look: dict[str, Any] = {"fontsize": size, "rotation": 0 if lies else 90, "parse_math": False}
+    # Names come from the user, so a dollar sign does not start a formula.
+    look: dict[str, Any] = {
+        "fontsize": size,
+        "rotation": 0 if horizontal else 90,
+        "parse_math": False,
+    }
     axis.set_ticks(range(len(shown)), shown, **look)
     axis.set_tick_params(length=0)
 
 
 def clean(ax: Any, *spines: str) -> None:
-    """Keep only the named spines, in the colour of the text."""
+    """Keep only the named spines, and colour them like the text."""
     for name, spine in ax.spines.items():
         spine.set_visible(name in spines)
         spine.set_color(INK)
