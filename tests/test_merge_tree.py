@@ -207,7 +207,9 @@ def test_undo_of_a_merge_not_taken_is_refused():
     with pytest.raises(InputError, match="this cut has no merges to undo"):
         tree.cut(n_clusters=6).undo(0)
     once = tree.undo(0)
-    with pytest.raises(InputError, match="step must be a merge of this cut, got 0; choose one of 2"):
+    with pytest.raises(
+        InputError, match="step must be a merge of this cut, got 0; choose one of 2"
+    ):
         once.undo(0)
 
 
