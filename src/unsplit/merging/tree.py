@@ -148,10 +148,9 @@ class MergeTree:
         array([0, 0, 1])
         """
         if not 0 <= step < len(self.merges) or not self.taken[step]:
-            raise InputError(
-                f"step must be a merge of this cut, got {step}; choose one of "
-                f"{', '.join(map(str, np.flatnonzero(self.taken)[:20])) or 'none'}."
-            )
+            merges = ", ".join(map(str, np.flatnonzero(self.taken)[:20]))
+            advice = f"choose one of {merges}" if merges else "this cut has no merges to undo"
+            raise InputError(f"step must be a merge of this cut, got {step}; {advice}.")
         taken = self.taken.copy()
         undone = {self.n_initial + step}
         taken[step] = False
