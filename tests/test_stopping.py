@@ -20,7 +20,8 @@ from unsplit import (
     pairwise_tvd,
 )
 from unsplit.datasets import gaussians
-from unsplit.merging import LINKAGES, neighbour_graph
+from unsplit.merging.neighbours.api import neighbour_graph
+from unsplit.merging.options import LINKAGES
 from unsplit.merging.neighbours.evidence import Connection
 from unsplit.merging.options import decided_by, looks_like_partition, split_at_random
 from unsplit.merging.rules import NEIGHBOURS, TESTS, VALLEYS, Auto, Pair
