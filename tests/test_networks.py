@@ -87,9 +87,26 @@ def test_standardised_by_the_rows_that_are_trained_on(X):
 def test_only_vectors_can_be_blurred():
     network = built(clouds()[:, :, 0], "auto", blurred=True)
     assert isinstance(network.backbone[1], Blur)
-    sentence = "blurred compares blurred vectors, but X holds images; leave it out."
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match="blurred.*images.*leave"):
         built(images(), flat_layer(108), blurred=True)
+
+
+def test_densities_are_blurred_by_half_a_standard_deviation_of_the_features():
+    # Columns of very different spread: the noise must be half of each.
+    X = np.random.default_rng(0).standard_normal((4000, 3)) * [0.01, 1.0, 100.0]
+    rows = observations(X, CPU)
+    everything = Fold(*[np.arange(4000)] * 3)
+    network = build_network(rows, everything, recipe_for("mlp", rows), 3, "softmax", blurred=True)
+    standardize, blur = network.backbone[:2]
+    batch = rows.take(torch.arange(4000))
+    noise = blur(standardize(batch)) - standardize(batch)
+    torch.testing.assert_close(noise.std(dim=0), torch.full((3,), 0.5), rtol=0.05, atol=0)
+    torch.testing.assert_close(noise.mean(dim=0), torch.zeros(3), rtol=0, atol=0.05)
+    # In the units of the data.
+    in_data = (noise * standardize.scale).std(dim=0)
+    torch.testing.assert_close(in_data, batch.std(dim=0) / 2, rtol=0.05, atol=0)
+    blur.eval()
+    assert torch.equal(blur(batch), batch)
 
 
 # Backbones that do not do
