@@ -87,7 +87,7 @@ def test_standardised_by_the_rows_that_are_trained_on(X):
 def test_only_vectors_can_be_blurred():
     network = built(clouds()[:, :, 0], "auto", blurred=True)
     assert isinstance(network.backbone[1], Blur)
-    with pytest.raises(InputError, match="blurred.*images.*leave"):
+    with pytest.raises(InputError, match=r"blurred.*images.*leave"):
         built(images(), flat_layer(108), blurred=True)
 
 

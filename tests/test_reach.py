@@ -1,11 +1,10 @@
 """How many neighbours of each cluster the rules look at."""
 
 import numpy as np
-import pytest
 
 from tests.merging_cases import gaussian_estimate
 from unsplit import merge
-from unsplit.merging.loop import MergeState
+from unsplit.merging.loop import GreedyMerge
 from unsplit.merging.rules import (
     NEIGHBOURS,
     TESTS,
@@ -30,33 +29,25 @@ def test_the_other_rules_look_at_all_pairs():
     assert WithinBatches(Alpha(0.05)).reach is None
 
 
-@pytest.fixture
-def asked(monkeypatch):
-    """Pairs about which *auto* was asked, and None for every merge; it refuses all."""
-    found = []
-    join = MergeState.join
+def test_auto_asks_about_the_ten_nearest_of_each_and_no_others(monkeypatch):
+    asked, distances = set(), np.zeros((30, 30))
+    judge = GreedyMerge._judge
 
-    def refuse(rule, pair):
-        found.append(tuple(sorted((int(pair.a), int(pair.b)))))
-        return Decision(False, "refused by this test")
+    def noted(greedy, a, b, prefix):
+        if not asked:
+            distances[:] = greedy.state.ranking.distances()
+        if not prefix:  # before the cut
+            asked.add((a, b))
+        judge(greedy, a, b, prefix)
 
-    def joined(state, *arguments, **options):
-        found.append(None)
-        return join(state, *arguments, **options)
-
-    monkeypatch.setattr(Auto, "judge", refuse)
-    monkeypatch.setattr(MergeState, "join", joined)
-    return found
-
-
-def test_auto_asks_about_the_ten_nearest_of_each_and_no_others(asked):
+    monkeypatch.setattr(GreedyMerge, "_judge", noted)
+    monkeypatch.setattr(Auto, "judge", lambda rule, pair: Decision(False, "refused by this test"))
     means = np.random.default_rng(0).standard_normal((30, 2))
     result, _ = gaussian_estimate(means, 40)
-    merge(result)
-    distances = result.divergence("lecam") + np.diag(np.full(30, np.inf))
+    assert merge(result).n_clusters == 30
+    np.fill_diagonal(distances, np.inf)
     horizon = np.sort(distances, axis=1)[:, [9]]
     near = (distances <= horizon) | (distances <= horizon.T)
-    expected = set(zip(*np.triu(near).nonzero(), strict=True))
-    before_any_merge = asked[: asked.index(None)]
+    expected = {(a, b) for a, b in np.argwhere(near).tolist() if a < b}
     assert len(expected) < 30 * 29 / 2
-    assert set(before_any_merge) == expected
+    assert asked == expected
