@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.checks import exactly
+from tests.checks import containing
 from unsplit.errors import InputError
 from unsplit.networks.augmentation.sequences import SequenceAugmentation, for_sequences, shifted
 
@@ -151,12 +151,11 @@ def test_it_works_for_several_networks_at_once():
 @pytest.mark.parametrize("name", ["shift", "hide"])
 @pytest.mark.parametrize("value", [-0.1, 0.5, float("nan")])
 def test_shares_outside_the_range_are_refused(name, value):
-    sentence = f"{name} must be a share of the length from 0 to below 0.5, got {value!r}."
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=containing(name, "length", "0.5", f"got {value!r}")):
         SequenceAugmentation(**{name: value})
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan")])
 def test_negative_noise_is_refused(value):
-    with pytest.raises(InputError, match=exactly(f"noise must not be negative, got {value!r}.")):
+    with pytest.raises(InputError, match=containing("noise", "negative", f"got {value!r}")):
         SequenceAugmentation(noise=value)

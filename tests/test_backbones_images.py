@@ -7,6 +7,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
 
+from tests.checks import containing
 from unsplit.errors import InputError
 from unsplit.networks.backbones.images import ResNet18, load_weights, stem
 
@@ -154,52 +155,49 @@ def without(state, name):
     return {other: value for other, value in state.items() if other != name}
 
 
+CHANNELS = ("in_channels", "image_size=224")
+NAMED = ("torchvision's resnet18",)
 REFUSED = [
     (
         lambda state: without(state, "layer3.1.bn2.bias"),
         {},
-        "layer3.1.bn2.bias has nothing there and shape (256,) here; give a file with the weights "
-        "of torchvision's resnet18.",
+        ("layer3.1.bn2.bias", "nothing", "(256,)", *NAMED),
     ),
     (
         lambda state: without(state, "conv1.weight"),
         {"in_channels": 1},
-        "conv1.weight has nothing there and shape (64, 1, 7, 7) here; give as many in_channels as "
-        "the file has, and image_size=224 for the standard stem.",
+        ("conv1.weight", "nothing", "(64, 1, 7, 7)", *CHANNELS),
     ),
     (
         lambda state: state | {"layer1.2.conv1.weight": torch.zeros(64, 64, 3, 3)},
         {},
-        "layer1.2.conv1.weight has shape (64, 64, 3, 3) there and nothing here; give a file with "
-        "the weights of torchvision's resnet18.",
+        ("layer1.2.conv1.weight", "(64, 64, 3, 3)", "nothing", *NAMED),
     ),
     (
         lambda state: state | {"bn1.weight": 3},
         {},
-        "bn1.weight has no tensor there and shape (64,) here; give a file with the weights of "
-        "torchvision's resnet18.",
+        ("bn1.weight", "no tensor", "(64,)", *NAMED),
     ),
     (
         lambda state: state,
         {"image_size": 64},
-        "conv1.weight has shape (64, 3, 7, 7) there and shape (64, 3, 3, 3) here; give as many "
-        "in_channels as the file has, and image_size=224 for the standard stem.",
+        ("conv1.weight", "(64, 3, 7, 7)", "(64, 3, 3, 3)", *CHANNELS),
     ),
     (
         lambda state: state,
         {"in_channels": 4},
-        "conv1.weight has shape (64, 3, 7, 7) there and shape (64, 4, 7, 7) here; give as many "
-        "in_channels as the file has, and image_size=224 for the standard stem.",
+        ("conv1.weight", "(64, 3, 7, 7)", "(64, 4, 7, 7)", *CHANNELS),
     ),
 ]
 
 
-@pytest.mark.parametrize(("change", "settings", "message"), REFUSED)
-def test_weights_of_another_network_are_refused(tmp_path, change, settings, message):
+@pytest.mark.parametrize(("change", "settings", "parts"), REFUSED)
+def test_weights_of_another_network_are_refused(tmp_path, change, settings, parts):
     path, network = saved(tmp_path, change(checkpoint())), network_for(**settings)
     with pytest.raises(InputError) as caught:
         load_weights(network, path)
-    assert str(caught.value) == f"weights in {path} are not of this ResNet-18: {message}"
+    for part in (path, "ResNet-18", *parts):
+        assert str(part) in str(caught.value)
     assert (network.bn1.running_mean == 0).all()  # what fits was not written either
 
 
@@ -223,26 +221,20 @@ def test_a_torn_checkpoint_is_refused(tmp_path):
 
 
 def assert_holds_no_state_dict(path):
-    with pytest.raises(InputError) as caught:
+    parts = ("weights", path, "no state dict", "torch.save(network.state_dict(), path)")
+    with pytest.raises(InputError, match=containing(*parts)):
         load_weights(network_for(), path)
-    assert str(caught.value) == (
-        f"cannot read weights from {path}: it holds no state dict; write one with "
-        "torch.save(network.state_dict(), path)."
-    )
 
 
 def test_a_missing_file_is_named(tmp_path):
     path = tmp_path / "none.pt"
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=containing("weights", path, "no such file")):
         ResNet18(weights=path)
-    assert str(caught.value) == (
-        f"cannot read weights from {path}: no such file or directory; give a file."
-    )
 
 
 @pytest.mark.parametrize("name", ["in_channels", "image_size"])
 def test_nothing_to_look_at_is_refused(name):
-    with pytest.raises(InputError, match=f"^{name} must be at least 1, got 0.$"):
+    with pytest.raises(InputError, match=containing(name, "at least 1", "got 0")):
         ResNet18(**{name: 0})
 
 

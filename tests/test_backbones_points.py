@@ -9,7 +9,7 @@ from torch import nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional as F
 
-from tests.checks import exactly
+from tests.checks import containing
 from unsplit.errors import InputError
 from unsplit.networks.backbones import geometry, points
 from unsplit.networks.backbones.points import PointNet2, SetAbstraction
@@ -367,19 +367,14 @@ def test_single_layer_is_one_hidden_layer_on_all_numbers():
 
 
 def test_clouds_of_another_width_are_refused():
-    sentence = "PointNet2 takes clouds of shape (batch, points, 3), got {}; set in_features to the "
     for shape in ((2, 50, 4), (2, 3)):
-        expected = exactly(sentence.format(shape) + "numbers per point.")
-        with pytest.raises(InputError, match=expected):
+        parts = ("PointNet2", "(batch, points, 3)", f"got {shape}", "in_features")
+        with pytest.raises(InputError, match=containing(*parts)):
             PointNet2()(torch.zeros(shape))
 
 
 def test_flat_clouds_are_refused():
-    sentence = (
-        "in_features must be at least 3, for x, y and z, got 2; add a column of zeros to flat "
-        "clouds."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=containing("in_features", "at least 3", "got 2", "zeros")):
         PointNet2(2)
 
 
@@ -388,11 +383,7 @@ def test_flat_clouds_are_refused():
     [((16, 32), (0.1, 0.2)), ((16,), (0.1, 0.2)), ((), ()), ((16, 0), (0.1, 0.2))],
 )
 def test_levels_that_do_not_fit_are_refused(n_centroids, radii):
-    sentence = (
-        "n_centroids and radii must be as many, at least one, and n_centroids must not rise, got "
-        f"{n_centroids} and {radii}."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=containing("n_centroids", "radii", n_centroids, radii)):
         PointNet2(n_centroids=n_centroids, radii=radii)
 
 

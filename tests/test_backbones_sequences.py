@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.checks import exactly
+from tests.checks import containing
 from unsplit.errors import InputError
 from unsplit.networks.backbones.sequences import (
     Block,
@@ -211,7 +211,7 @@ def test_first_stride_grows_with_the_length_up_to_its_limit():
 @pytest.mark.parametrize("name", ["in_channels", "length", "width"])
 def test_numbers_below_one_are_refused(name):
     numbers = {"in_channels": 1, "length": 100, "width": 8} | {name: 0}
-    with pytest.raises(InputError, match=exactly(f"{name} must be at least 1, got 0.")):
+    with pytest.raises(InputError, match=containing(name, "at least 1", "got 0")):
         ResNet1d(**numbers)
 
 
@@ -319,11 +319,7 @@ def test_silence_gives_zeros_and_no_nan():
 
 
 def test_a_rate_without_hearing_is_refused():
-    sentence = (
-        "rate must be at least 1,000 samples per second for a spectrogram, got 100; use ResNet1d "
-        "on the samples themselves."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=containing("rate", "1,000", "got 100", "ResNet1d")):
         LogMel(100)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tests.any_data_cases import CPU, Items, clouds, images, ragged
-from tests.checks import exactly
+from tests.checks import containing
 from unsplit.data.rows.kinds import observations
 from unsplit.data.rows.vectors import vector_rows
 from unsplit.datasets import gaussians
@@ -225,11 +225,8 @@ def test_a_loss_that_is_no_number_is_reported(group_type):
     batches = torch.from_numpy(
         np.stack([np.resize(f.train, (3, 20)) for f in folds[: len(networks)]], 1)
     )
-    sentence = (
-        "the loss became nan within 3 steps of training; look for extreme values in the "
-        "data, or lower the learning rate of your own network."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    parts = ("loss", "nan", "3 steps", "extreme values", "learning rate")
+    with pytest.raises(InputError, match=containing(*parts)):
         group.run(batches, rows, y, averaging=0.99)
 
 
@@ -246,9 +243,6 @@ def test_a_score_that_is_no_number_is_no_miss(group_type):
     n = 1 if group_type is Single else 3
     networks = [Network(Gap(), ScoreHead(2, 3)) for _ in range(n)]
     group = group_type(networks, folds[:n], 1e-3, 0.0)
-    sentence = (
-        f"the network gives NaN or infinity for observation {row}; look for such values in it, or "
-        "for a division by zero in your own network."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    parts = ("NaN or infinity", f"observation {row}", "division by zero")
+    with pytest.raises(InputError, match=containing(*parts)):
         group.watched_accuracy(rows, y)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tests.any_data_cases import CPU, clouds, images, ragged
-from tests.checks import exactly
+from tests.checks import containing
 from unsplit.data.rows.kinds import observations
 from unsplit.errors import InputError
 from unsplit.networks.augmentation import ImageAugmentation
@@ -87,7 +87,7 @@ def test_standardised_by_the_rows_that_are_trained_on(X):
 def test_only_vectors_can_be_blurred():
     network = built(clouds()[:, :, 0], "auto", blurred=True)
     assert isinstance(network.backbone[1], Blur)
-    with pytest.raises(InputError, match=r"blurred.*images.*leave"):
+    with pytest.raises(InputError, match=containing("blurred", "vectors", "images")):
         built(images(), flat_layer(108), blurred=True)
 
 
@@ -144,11 +144,8 @@ WRONG_OUTPUT = {
 @pytest.mark.parametrize("case", WRONG_OUTPUT)
 def test_output_of_the_wrong_shape_is_refused(case):
     function, got = WRONG_OUTPUT[case]
-    sentence = (
-        "backbone must turn a batch (b, ...) into features (b, h), but turned (2, 3, 6, 6) into "
-        f"{got}; flatten its output."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    parts = ("backbone", "(b, ...)", "(b, h)", "(2, 3, 6, 6)", got, "flatten")
+    with pytest.raises(InputError, match=containing(*parts)):
         built(images(), Returns(function))
 
 
@@ -163,14 +160,14 @@ ERRORS = {
 @pytest.mark.parametrize("case", ERRORS)
 def test_a_backbone_that_raises_is_refused_and_its_error_shown(case):
     error, reason = ERRORS[case]
-    sentence = f"backbone cannot take a batch of shape (2, 3, 6, 6): {reason}"
-    with pytest.raises(InputError, match=exactly(sentence)) as caught:
+    with pytest.raises(InputError, match=containing("backbone", "(2, 3, 6, 6)", reason)) as caught:
         built(images(), Returns(fails(error)))
+    assert "\n" not in str(caught.value)  # the first line of the error is enough
     assert caught.value.__cause__ is error
 
 
 def test_a_backbone_for_another_size_is_refused():
-    with pytest.raises(InputError, match=r"cannot take a batch of shape \(2, 3, 6, 6\): mat1 and"):
+    with pytest.raises(InputError, match=containing("backbone", "(2, 3, 6, 6)", "mat1 and")):
         built(images(), flat_layer(100))
 
 
@@ -205,11 +202,8 @@ NOT_FINITE = {
 @pytest.mark.parametrize("case", NOT_FINITE)
 def test_features_that_are_not_finite_name_the_layer(case):
     backbone, layer = NOT_FINITE[case]
-    sentence = (
-        "backbone returned NaN or infinite features for a batch of shape (2, 3, 6, 6); the first "
-        f"layer to do so is {layer}, whose output should be finite."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    parts = ("backbone", "NaN or infinite", "(2, 3, 6, 6)", f"layer to do so is {layer}")
+    with pytest.raises(InputError, match=containing(*parts)):
         built(images(), backbone)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tests.any_data_cases import CPU, clouds, images, ragged
-from tests.checks import exactly
+from tests.checks import containing
 from unsplit.data.readers.sound import Audio
 from unsplit.data.rows.kinds import observations
 from unsplit.data.rows.ragged import Ragged
@@ -80,8 +80,7 @@ def test_a_single_layer_takes_everything_of_one_shape(kind):
 
 
 def test_a_single_layer_takes_no_sequences_of_different_lengths():
-    sentence = 'sequences of different lengths need another backbone; use "resnet1d".'
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=containing("different lengths", "backbone", "resnet1d")):
         built("single-layer", ROWS["sequences"])
 
 
@@ -100,18 +99,14 @@ def test_networks_fit_the_data():
 
 
 def test_sound_that_does_not_say_its_rate_is_refused():
-    with pytest.raises(InputError, match='backbone "logmel" needs to know how many samples'):
+    with pytest.raises(InputError, match=containing("backbone", "logmel", "samples")):
         built("logmel", ROWS["sequences"])
 
 
 @pytest.mark.parametrize("backbone", ["vgg", "", 3, None, ["mlp"], ("mlp",)])
 def test_unknown_backbones_are_refused(backbone):
-    sentence = (
-        "backbone must be \"auto\", 'mlp', 'bag-of-words', 'resnet18', 'pointnet++', 'resnet1d', "
-        "'logmel', 'single-layer', a torch.nn.Module or a function that makes one, got "
-        f"{backbone!r}."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    choices = ("auto", *RECIPES, "torch.nn.Module", "function")
+    with pytest.raises(InputError, match=containing("backbone", *choices, repr(backbone))):
         wanted_kind(backbone)
 
 
@@ -125,8 +120,8 @@ def test_unknown_backbones_are_refused(backbone):
 )
 def test_a_network_for_other_data_is_refused(backbone, kind, holds, use):
     rows = ROWS[holds]
-    sentence = f'backbone "{backbone}" is for {kind}, but X holds {rows.kind}; use "{use}".'
-    with pytest.raises(InputError, match=exactly(sentence)):
+    parts = ("backbone", f'"{backbone}"', kind, f"X holds {rows.kind}", f'"{use}"')
+    with pytest.raises(InputError, match=containing(*parts)):
         recipe_for(backbone, rows)
 
 
@@ -189,28 +184,16 @@ def test_how_networks_of_others_are_trained_depends_on_the_data():
 
 
 @pytest.mark.parametrize(
-    ("backbone", "sentence"),
+    ("backbone", "parts"),
     [
-        (
-            lambda: 7,
-            "backbone '<lambda>' made something of type int; pass a torch.nn.Module or a function "
-            "that makes one from nothing.",
-        ),
-        (
-            lambda: Own,
-            "backbone '<lambda>' made something of type type; pass a torch.nn.Module or a function "
-            "that makes one from nothing.",
-        ),
-        (
-            nn.Flatten().forward,
-            "backbone 'forward' could not make a network (Flatten.forward() missing 1 required "
-            "positional argument: 'input'); pass a torch.nn.Module or a function that makes one "
-            "from nothing.",
-        ),
+        (lambda: 7, ["'<lambda>'", "type int"]),
+        (lambda: Own, ["'<lambda>'", "type type"]),
+        (nn.Flatten().forward, ["'forward'", "missing 1 required positional argument: 'input'"]),
     ],
 )
-def test_functions_that_make_no_network_are_refused(backbone, sentence):
-    with pytest.raises(InputError, match=exactly(sentence)):
+def test_functions_that_make_no_network_are_refused(backbone, parts):
+    parts = ("backbone", *parts, "torch.nn.Module", "function")
+    with pytest.raises(InputError, match=containing(*parts)):
         built(backbone, ROWS["vectors"])
 
 
@@ -356,6 +339,6 @@ def test_an_own_augmentation_is_copied():
 
 @pytest.mark.parametrize("augment", ["flips", None, 2, nn.Dropout, lambda x: x])
 def test_other_augmentations_are_refused(augment):
-    sentence = f'augment must be "auto", False or a torch.nn.Module, got {augment!r}.'
-    with pytest.raises(InputError, match=exactly(sentence)):
+    parts = ("augment", '"auto"', "False", "torch.nn.Module", repr(augment))
+    with pytest.raises(InputError, match=containing(*parts)):
         augmentation_for(augment, ROWS["images"])
