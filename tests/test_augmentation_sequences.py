@@ -34,6 +34,7 @@ def slow_shifted(x, moves):
     return out
 
 
+@pytest.mark.slow
 @quick
 @given(st.lists(st.integers(-12, 12), min_size=1, max_size=6), st.integers(1, 10))
 def test_shifted_against_a_loop(moves, total):

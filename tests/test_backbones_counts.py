@@ -93,6 +93,7 @@ def _own_randomness():
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index_type", [torch.int64, torch.int32])
 def test_features_are_those_of_a_dense_network(case, index_type):
     table, backbone = case
@@ -270,6 +271,7 @@ def test_scaling_of_other_features_is_refused():
         BagOfWords(5, scaling=scaling_of(some_counts()))
 
 
+@pytest.mark.slow
 def test_it_learns_which_words_go_together():
     rng = np.random.default_rng(0)
     topics = np.full((2, 40), 1.0)

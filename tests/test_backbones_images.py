@@ -113,6 +113,7 @@ def twin_of_forward(x, state):
     return x.flatten(2).mean(dim=2)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_checkpoint_gives_the_features_of_the_network_it_is_of(tmp_path):
     state = checkpoint()
@@ -191,6 +192,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "settings", "parts"), REFUSED)
 def test_weights_of_another_network_are_refused(tmp_path, change, settings, parts):
     path, network = saved(tmp_path, change(checkpoint())), network_for(**settings)
@@ -348,6 +350,7 @@ def test_weights_start_as_wide_as_the_fan_out_asks():
             assert (module.bias == 0).all()
 
 
+@pytest.mark.slow
 def test_three_digits_are_learned_in_eight_steps():
     X, y = load_digits(n_class=3, return_X_y=True)
     x, target = torch.tensor(X, dtype=torch.float32).view(-1, 1, 8, 8), torch.tensor(y)

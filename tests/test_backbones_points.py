@@ -113,6 +113,7 @@ def test_an_empty_ball_takes_the_nearest_point():
     assert found.tolist() == [[[2, 2]]]
 
 
+@pytest.mark.slow
 def test_set_abstraction_against_loops():
     level = SetAbstraction(in_features=5, out_features=12, radius=0.8, n_neighbors=4)
     cloud, features = torch.randn(2, 20, 3), torch.randn(2, 20, 5)
@@ -344,6 +345,7 @@ def accuracy_after(backbone, epochs):
         return (network(x_new).argmax(dim=1) == y_new).float().mean().item()
 
 
+@pytest.mark.slow
 def test_shapes_are_learned_where_a_single_layer_cannot():
     backbone = PointNet2(n_centroids=(24, 8), radii=(0.8, 1.6), n_neighbors=8, out_features=64)
     assert accuracy_after(backbone, epochs=20) > 0.85
@@ -387,6 +389,7 @@ def test_levels_that_do_not_fit_are_refused(n_centroids, radii):
         PointNet2(n_centroids=n_centroids, radii=radii)
 
 
+@pytest.mark.slow
 def test_noise_does_not_switch_the_features_off():
     """The first steps of many clusters are noise; without the last normalisation they kill."""
     x = torch.rand(128, 24, 3)

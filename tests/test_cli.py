@@ -275,6 +275,7 @@ def test_other_files_stay_and_old_results_are_replaced():
     assert all(new[name] != old.get(name) for name in FILES)
 
 
+@pytest.mark.slow
 def test_figures_are_drawn_when_asked_for():
     succeeds(merge("--figures"))
     drawn = {"dendrogram.png", "distances.png", "merge_curve.png"}

@@ -237,6 +237,7 @@ def pids():
     return {process.pid for process in multiprocessing.active_children()}
 
 
+@pytest.mark.slow
 def test_workers_give_what_a_loop_gives_stream_after_stream(decoder):
     expected = [NUMBERS[batch] for batch in BATCHES]
     assert same(decoder.stream(BATCHES), expected)

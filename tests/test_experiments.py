@@ -13,6 +13,8 @@ from experiments.images import images
 from unsplit import InputError
 from unsplit.cli.program import main
 
+pytestmark = pytest.mark.slow
+
 
 def experiment(*arguments):
     return CliRunner().invoke(main, ["experiment", *map(str, arguments)])

@@ -10,6 +10,8 @@ from benchmarks.known_truth import spread_means
 from unsplit import ClusterMerger, datasets, pairwise_tvd
 from unsplit.metrics import majority_categories, quality
 
+pytestmark = pytest.mark.slow
+
 UPPER = np.triu_indices(8, 1)
 
 

@@ -134,6 +134,7 @@ def test_mean_hit_counts_ties_half_and_leaves_the_own_column_out():
     assert mean_hit(margins).item() == pytest.approx(0.5)
 
 
+@pytest.mark.slow
 def test_history_has_one_entry_per_epoch_and_ends_early():
     _, history = fit(batch_folds=True)
     n = len(history.epoch)
@@ -155,12 +156,14 @@ def test_stacked_folds_train_like_separate_ones():
     assert np.abs(one - other).max() < 1e-3 * one.std()
 
 
+@pytest.mark.slow
 def test_same_seed_same_result_other_seed_other_result():
     first, again, other = fit(True, seed=1)[0], fit(True, seed=1)[0], fit(True, seed=2)[0]
     assert np.array_equal(first.features, again.features)
     assert not np.array_equal(first.features, other.features)
 
 
+@pytest.mark.slow
 def test_best_weights_are_kept_not_the_last():
     rows, y, folds = small_problem()
     networks = networks_for(rows, folds)
@@ -199,6 +202,7 @@ def test_training_never_reads_the_test_rows():
     assert not np.isin(torch.cat(asked).numpy(), fold.test).any()
 
 
+@pytest.mark.slow
 def test_unequal_clusters_are_balanced():
     # 20 against 1,000: an unbalanced network would call everything the large cluster.
     rng = np.random.default_rng(0)
@@ -215,6 +219,7 @@ def test_unequal_clusters_are_balanced():
     assert predicted_small < 0.5
 
 
+@pytest.mark.slow
 def test_naive_head_can_be_trained_by_the_same_loop():
     rows, y, folds = small_problem()
     networks = [
@@ -237,6 +242,7 @@ def test_only_networks_that_torch_can_batch_are_stacked(extra, expected):
     assert can_be_stacked(networks, rows) is expected
 
 
+@pytest.mark.slow
 def test_batch_normalisation_trains_fold_by_fold():
     rows, y, folds = small_problem()
     networks = [
