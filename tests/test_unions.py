@@ -8,6 +8,7 @@ import pytest
 from tests.merging_cases import gaussian_estimate
 from unsplit import SmallClusterWarning, merge
 from unsplit.merging.loop import MergeState
+from unsplit.merging.options import split_at_random
 
 
 @pytest.fixture
@@ -63,6 +64,14 @@ def test_unions_are_what_their_members_say(case, checked):
     # Pieces split at random, a whole, and clusters of one.
     merged([0, 0, 0.2, 3, 3, 20, 0, 3, 20], [60, 60, 60, 60, 60, 60, 1, 1, 1], **OPTIONS[case])
     assert len(checked) == 8
+
+
+@pytest.mark.parametrize("n_clusters", [1, 3])
+def test_a_union_with_a_part_split_at_random_counts_as_split_at_random(n_clusters, checked):
+    result, _ = gaussian_estimate([0, 0, 10, 20, 30, 40], [60, 60, 200, 200, 200, 200])
+    assert split_at_random(result).tolist() == [True, True, False, False, False, False]
+    merge(result, n_clusters=n_clusters)
+    assert len(checked) == 5
 
 
 def test_a_large_cluster_with_a_single_one_is_still_compared():
