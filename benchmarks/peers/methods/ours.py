@@ -102,7 +102,7 @@ def _merge_anew(
 
 def _again(merged: Merged, task: Task, before: float, merge_options: dict[str, Any]) -> Outcome:
     start = time.process_time()
-    given = {"neighbours": merged.neighbours, "view": merged.blurred, "random_state": task.seed}
+    given = {"neighbours": merged.neighbours, "blurred": merged.blurred, "random_state": task.seed}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         tree = unsplit.merge(merged.fitted.result, **given | merge_options)
