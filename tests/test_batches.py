@@ -76,6 +76,7 @@ def ragged():
 # --- what it is for ----------
 
 
+@pytest.mark.slow
 def test_a_batch_effect_is_not_taken_for_a_difference(estimates):
     plain, within = estimates
     assert plain.tvd[0, 1] > 0.5

@@ -19,6 +19,7 @@ from unsplit.overclustering import artificial
 QUICK = {"epochs": 3, "device": "cpu", "random_state": 0}
 
 
+@pytest.mark.slow
 @parametrize_with_checks([ClusterMerger(n_clusters=3, epochs=3, device="cpu")])
 @pytest.mark.filterwarnings("ignore::unsplit.SmallClusterWarning", "ignore:Can.t check dok")
 def test_scikit_learn_checks(estimator, check):
@@ -70,6 +71,7 @@ def test_predict_is_the_same_for_a_sparse_matrix(merger):
     assert np.array_equal(merger.predict(X), merger.predict(scipy.sparse.csr_array(X)))
 
 
+@pytest.mark.slow
 def test_prediction_is_not_swayed_by_a_far_origin(halves):
     X, labels = halves
     far = ClusterMerger(**QUICK | {"epochs": 30}).fit(X + 1e6, initial_labels=labels)
@@ -95,6 +97,7 @@ def test_noise_stays_noise_and_names_may_be_strings(halves):
     assert set(merger.tree_.mapping) == {f"c{i}" for i in range(6)}
 
 
+@pytest.mark.slow
 def test_truth_passed_as_y_changes_nothing(halves):
     X, labels = halves
     with_y = ClusterMerger(3, **QUICK).fit(X, labels // 3, initial_labels=labels)
@@ -103,6 +106,7 @@ def test_truth_passed_as_y_changes_nothing(halves):
     assert np.array_equal(with_y.tvd_, without.tvd_)
 
 
+@pytest.mark.slow
 def test_without_labels_the_overclusterer_is_cloned_and_used():
     X, _ = make_moons(300, noise=0.05, random_state=0)
     clusterer = KMeans(12, n_init=1)
@@ -127,6 +131,7 @@ def test_pickled_it_predicts_the_same_and_leaves_the_data_behind(merger, halves)
     assert len(merger._scorer.like) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["linkage", "warm", "retrain", "spectral"])
 def test_every_strategy_finds_the_halves(halves, strategy):
     X, labels = halves
@@ -136,6 +141,7 @@ def test_every_strategy_finds_the_halves(halves, strategy):
     assert merger.tree_.strategy in (strategy, "average linkage")
 
 
+@pytest.mark.slow
 def test_split_digits_come_back_as_ten_by_auto_and_alpha():
     X, digit = load_digits(return_X_y=True)
     labels = artificial(digit, 20, random_state=0)

@@ -520,6 +520,7 @@ def test_the_weakest_valley_gives_way_first():
     assert two.merges[0].why.endswith("; merged because at most 2 may remain")
 
 
+@pytest.mark.slow
 def test_a_cluster_of_one_does_not_hide_a_partition():
     """All clusters look near to it, because nothing of it can be held out."""
     X, _ = gaussians([[0, 0]], 400)

@@ -24,7 +24,7 @@ MERGED_OTHERWISE: dict[str, dict[str, Any]] = {
     # Neighbours are not ranked by a linkage, so that it only matters to the network.
     "unsplit, statistic=lecam, linkage=single": {"statistic": "lecam", "linkage": "single"},
     "unsplit, statistic=lecam, linkage=complete": {"statistic": "lecam", "linkage": "complete"},
-    "unsplit, without neighbours": {"neighbours": None, "view": None},
+    "unsplit, without neighbours": {"neighbours": None, "blurred": None},
 }
 RULES: dict[str, dict[str, Any]] = {
     "unsplit, alpha=0.05": {"alpha": 0.05},
