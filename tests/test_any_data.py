@@ -171,6 +171,7 @@ def test_neither_the_order_of_rows_nor_names_of_clusters_matter(kind):
     assert np.array_equal(dense, result.scores.dense()[ours])
 
 
+@pytest.mark.slow
 def test_a_dataset_with_keys_can_be_in_any_order():
     order = np.random.default_rng(5).permutation(3 * N)
     network, results = SmallConvolution(3), []

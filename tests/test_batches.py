@@ -519,6 +519,7 @@ def test_arrays_and_folders_have_batches_too(tmp_path):
         read(tmp_path / "photos", batch="nowhere.csv")
 
 
+@pytest.mark.slow
 def test_merge_takes_batches(table):
     where = ("data.csv", "--labels", "cluster", "--batch", "donor", "--out", "out", "--seed", 3)
     succeeds(unsplit("merge", *where, "--device", "cpu"))

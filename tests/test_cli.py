@@ -204,6 +204,7 @@ def test_noise_is_written_as_given_and_stays_noise():
     assert "2 observations stayed noise." in out
 
 
+@pytest.mark.slow
 def test_links_bounds_and_rules_reach_the_library():
     succeeds(merge("--must-link", "0,2", "--cannot-link", "0, 1", "--max-clusters", 2))
     mapping = read_json("out/result.json")["mapping"]
@@ -219,6 +220,7 @@ def test_links_bounds_and_rules_reach_the_library():
     assert read_json("out/result.json")["n_clusters"] == 2
 
 
+@pytest.mark.slow
 def test_warm_goes_on_training():
     succeeds(merge("--strategy", "warm", "--n-clusters", 2))
     assert library.MergeTree.load("out/tree.npz").strategy == "warm"

@@ -153,6 +153,7 @@ def test_split_digits_come_back_as_ten_by_auto_and_alpha():
     assert np.array_equal(alpha.labels_, auto.labels_)
 
 
+@pytest.mark.slow
 def test_moons_cut_by_k_means_come_back_as_two():
     X, y = make_moons(1000, noise=0.06, random_state=0)
     labels = KMeans(30, n_init=10, random_state=0).fit_predict(X)
