@@ -1,20 +1,29 @@
-# Two commands: `make demo` shows the main job on bundled data, `make test` checks everything.
-# Both set up .venv first if it is missing or out of date, and install nothing when it is not.
+# `make demo` shows the main job on bundled data, `make test` checks everything, and `make quick`
+# checks everything but the tests marked slow.  All set up .venv first if it is missing or out of
+# date, and install nothing when it is not.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test format bench clean
+# Tests compute with one thread: their arrays are small, and threads that wait cost more.
+TESTS := OMP_NUM_THREADS=1 $(BIN)/pytest
+
+.PHONY: demo test quick lint format bench clean
 
 demo: $(READY)
 	$(BIN)/unsplit demo --out demo-output
 
-test: $(READY)
+test: lint
+	$(TESTS)
+
+quick: lint
+	$(TESTS) -m "not slow"
+
+lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
@@ -23,11 +32,12 @@ format: $(READY)
 bench: $(READY)
 	for name in known_truth digits speed heads scale statistics strategies partitions confusion_loop one_and_ten batches tiny_clusters neighbour_search; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
-$(READY): pyproject.toml constraints.txt
+# With the methods that Unsplit is compared with ("peers"), so that no test of them is skipped.
+$(READY): pyproject.toml constraints.txt Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Unsplit needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,peers]"
 	@touch $@
 
 clean:

@@ -15,6 +15,11 @@ def about(sentence):
     return "^" + ".*".join(map(re.escape, re.split(r"\s*…\s*", sentence))) + "$"
 
 
+def containing(*parts):
+    """A pattern for a text that has all of these parts, in any order."""
+    return r"\A" + "".join(f"(?s:(?=.*{re.escape(str(part))}))" for part in parts)
+
+
 def names_in(folder):
     return sorted(path.name for path in folder.rglob("*"))
 

@@ -231,6 +231,7 @@ def test_optional_packages_are_imported_only_inside_functions(module):
     assert not {name.split(".")[0] for name in AT_ONCE[module]} & OPTIONAL
 
 
+@pytest.mark.slow
 def test_import_works_without_the_optional_packages():
     # Asking whether pandas was loaded would say nothing: scikit-learn loads it where it can.
     program = f"""

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.checks import containing
 from unsplit.errors import InputError
 from unsplit.networks.augmentation import ImageAugmentation
 from unsplit.networks.augmentation.images import shifted, tinted, zoomed
@@ -262,7 +263,5 @@ def test_only_photographs_are_mirrored_and_tinted():
 @pytest.mark.parametrize("name", ["crop", "zoom", "colour"])
 @pytest.mark.parametrize("value", [-0.1, 1, float("nan")])
 def test_refused_settings(name, value):
-    with pytest.raises(
-        InputError, match=f"^{name} must be at least 0 and less than 1, got {value}"
-    ):
+    with pytest.raises(InputError, match=containing(name, "at least 0", "1", f"got {value}")):
         ImageAugmentation(**{name: value})

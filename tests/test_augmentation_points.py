@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.checks import exactly
+from tests.checks import containing
 from unsplit.errors import InputError
 from unsplit.networks.augmentation import PointAugmentation
 from unsplit.networks.augmentation.points import thinned, turned
@@ -46,6 +46,7 @@ def naive_thinned(cloud, keep):
     return [point if stays else first for point, stays in zip(cloud, keep, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("up", AXES)
 def test_turning_against_rotation_matrices(up):
     points, angles = torch.randn(4, 10, 3), torch.tensor([0.0, 0.3, -2.0, 5.0])
@@ -195,11 +196,10 @@ def test_features_beside_the_coordinates_stay():
 @pytest.mark.parametrize("name", ["scaling", "jitter", "dropout"])
 @pytest.mark.parametrize("value", [-0.1, 1.0])
 def test_shares_out_of_range_are_refused(name, value):
-    sentence = f"{name} must be at least 0 and less than 1, got {value}."
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=containing(name, "at least 0", "1", f"got {value}")):
         PointAugmentation(**{name: value})
 
 
 def test_an_unknown_axis_is_refused():
-    with pytest.raises(InputError, match=exactly('up must be "x", "y" or "z", got \'Z\'.')):
+    with pytest.raises(InputError, match=containing("up", '"x"', '"y"', '"z"', "got 'Z'")):
         PointAugmentation(up="Z")

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.checks import exactly
+from tests.checks import containing
 from unsplit.errors import InputError
 from unsplit.networks.backbones.sequences import (
     Block,
@@ -58,6 +58,7 @@ def small_audionet():
     return seeded(lambda: AudioNet(1000, bands=8, width=8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [100, 4000], ids=["stride 1", "stride 4"])
 def test_features_do_not_depend_on_padding_nor_on_the_rest_of_the_batch(length):
     network, parts = small_resnet(length), sequences([1, 2, 7, 40, 64], channels=2)
@@ -98,6 +99,7 @@ def test_moving_a_sequence_by_a_whole_number_of_steps_keeps_its_features():
     torch.testing.assert_close(later, here, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @quick
 @given(st.integers(1, 40), st.integers(1, 70), st.sampled_from([1, 600, 3000]))
 def test_any_length_gives_finite_features_and_gradients(length, padding, usual):
@@ -211,7 +213,7 @@ def test_first_stride_grows_with_the_length_up_to_its_limit():
 @pytest.mark.parametrize("name", ["in_channels", "length", "width"])
 def test_numbers_below_one_are_refused(name):
     numbers = {"in_channels": 1, "length": 100, "width": 8} | {name: 0}
-    with pytest.raises(InputError, match=exactly(f"{name} must be at least 1, got 0.")):
+    with pytest.raises(InputError, match=containing(name, "at least 1", "got 0")):
         ResNet1d(**numbers)
 
 
@@ -319,11 +321,7 @@ def test_silence_gives_zeros_and_no_nan():
 
 
 def test_a_rate_without_hearing_is_refused():
-    sentence = (
-        "rate must be at least 1,000 samples per second for a spectrogram, got 100; use ResNet1d "
-        "on the samples themselves."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=containing("rate", "1,000", "got 100", "ResNet1d")):
         LogMel(100)
 
 

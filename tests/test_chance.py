@@ -94,6 +94,22 @@ def test_every_merge_is_of_the_closest_pair():
     assert noted[[3, 2]].tolist() == [12, 1]
 
 
+def test_the_curve_is_the_middle_of_the_draws_and_never_falls(monkeypatch):
+    # Edges of the closest pair when 2, 3, 4 and 5 pieces are left, draw by draw.
+    draws = np.array(
+        [[0.1, 0.5, 0.9, 1.4], [0.3, 0.7, 0.4, 1.2], [0.2, 0.6, 0.5, 9.0], [0.4, 8.0, 0.6, 1.0]]
+    )
+    left = iter(draws)
+
+    def noted(connections, curve):
+        curve[2:] = next(left)
+
+    monkeypatch.setattr(chance, "_merge_all", noted)
+    found = chance_curve(Spectrum(np.ones(2)), 60, 5, np.random.default_rng(0))
+    # The medians are 0.25, 0.65, 0.55 and 1.3: the second is brought down to the third.
+    assert found[2:].tolist() == pytest.approx([0.25, 0.55, 0.55, 1.3])
+
+
 # --- the spectrum ---------------------------------------------------------------------------------
 
 

@@ -221,6 +221,7 @@ def test_noise_is_written_as_given_and_stays_noise():
     assert "2 observations labelled as noise" in out
 
 
+@pytest.mark.slow
 def test_links_bounds_and_rules_reach_the_library():
     succeeds(merge("--must-link", "0,2", "--cannot-link", "0, 1", "--max-clusters", 2))
     mapping = read_json("out/result.json")["mapping"]
@@ -288,6 +289,7 @@ def test_other_files_stay_and_old_results_are_replaced():
     assert all(new[name] != old.get(name) for name in FILES)
 
 
+@pytest.mark.slow
 def test_figures_are_drawn_when_asked_for():
     succeeds(merge("--figures"))
     drawn = {"dendrogram.png", "distances.png", "merge_curve.png"}

@@ -32,6 +32,7 @@ def folder(tmp_path, monkeypatch):
 # distances
 
 
+@pytest.mark.slow
 def test_distances_are_those_of_the_library():
     where = ("data.csv", "--labels", "cluster", "--out", "out", "--seed", 3, *QUICK)
     out = succeeds(unsplit("distances", *where))

@@ -41,6 +41,7 @@ def refused(result, part):
     assert part in line
 
 
+@pytest.mark.slow
 def test_a_folder_of_images_needs_no_settings(folder):
     write_photos(folder / "photos")
     succeeds(merge("photos"))

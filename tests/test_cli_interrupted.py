@@ -51,6 +51,7 @@ def interrupt_after(monkeypatch, n_merges):
 # Resuming
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "n_merges"),
     [
@@ -91,6 +92,7 @@ def test_only_merges_that_are_left_are_made(monkeypatch):
     assert made == [3]
 
 
+@pytest.mark.slow
 def test_resume_finds_the_seed_that_was_drawn(monkeypatch):
     where = ("merge", "data.csv", "--labels", "cluster", "--out", "out", *QUICK, *RETRAIN)
     with monkeypatch.context() as patch:
@@ -241,6 +243,7 @@ def start(out):
     )
 
 
+@pytest.mark.slow
 def test_signals_leave_older_results_as_they_were():
     signals = {"interrupted": signal.SIGINT, "killed": signal.SIGKILL}
     before = {out: old_results(out) for out in signals}

@@ -130,6 +130,7 @@ def test_input_is_left_alone():
     np.testing.assert_array_equal(labels, labels_before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_sparse_gives_the_dense_merges(index):
     X, labels = split_blobs()

@@ -235,6 +235,7 @@ def pids():
     return {process.pid for process in multiprocessing.active_children()}
 
 
+@pytest.mark.slow
 def test_workers_give_what_a_loop_gives_stream_after_stream(decoder):
     expected = [NUMBERS[batch] for batch in BATCHES]
     assert same(decoder.stream(BATCHES), expected)
@@ -246,6 +247,7 @@ def test_workers_give_what_a_loop_gives_stream_after_stream(decoder):
     assert pids() == before
 
 
+@pytest.mark.slow
 def test_a_stream_left_early_does_not_leak_into_the_next(decoder):
     left = decoder.stream(itertools.repeat(np.array([5])))
     assert same([next(left)], [NUMBERS[[5]]])

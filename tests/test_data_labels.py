@@ -59,6 +59,7 @@ def test_labels_stay_as_they_are_written(case):
     assert read_observations("d.npy", "labels.txt").labels.tolist() == expected
 
 
+@pytest.mark.slow
 @quick
 @given(st.lists(st.one_of(st.text(max_size=4), st.integers(-99, 99).map(str)), min_size=1))
 def test_labels_differ_as_their_texts_do(texts):

@@ -75,6 +75,7 @@ SAMPLERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_dip_is_the_distance_that_linear_programming_finds(sampler):
     rng = np.random.default_rng(0)

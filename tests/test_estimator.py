@@ -29,6 +29,7 @@ ONLY_FOR_CLASSIFIERS = dict.fromkeys(
 )
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [ClusterMerger(n_clusters=3, epochs=3, device="cpu")],
     expected_failed_checks=lambda _: ONLY_FOR_CLASSIFIERS,
@@ -143,6 +144,7 @@ def test_probabilities_of_images():
     assert np.array_equal(found.argmax(axis=1), merger.predict(images[:7]))
 
 
+@pytest.mark.slow
 def test_prediction_is_not_swayed_by_a_far_origin(halves):
     X, labels = halves
     far = ClusterMerger(**QUICK | {"epochs": 30}).fit(X + 1e6, initial_labels=labels)
@@ -168,6 +170,7 @@ def test_noise_stays_noise_and_names_may_be_strings(halves):
     assert set(merger.tree_.mapping) == {f"c{i}" for i in range(6)}
 
 
+@pytest.mark.slow
 def test_truth_passed_as_y_changes_nothing(halves):
     X, labels = halves
     with_y = ClusterMerger(3, **QUICK).fit(X, labels // 3, initial_labels=labels)
@@ -176,6 +179,7 @@ def test_truth_passed_as_y_changes_nothing(halves):
     assert np.array_equal(with_y.tvd_, without.tvd_)
 
 
+@pytest.mark.slow
 def test_without_labels_the_overclusterer_is_cloned_and_used():
     X, _ = make_moons(300, noise=0.05, random_state=0)
     clusterer = KMeans(12, n_init=1)
@@ -200,6 +204,7 @@ def test_pickled_it_predicts_the_same_and_leaves_the_data_behind(merger, halves)
     assert len(merger._scorer.like) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["linkage", "retrain", "spectral"])
 def test_every_strategy_finds_the_halves(halves, strategy):
     X, labels = halves
@@ -209,6 +214,7 @@ def test_every_strategy_finds_the_halves(halves, strategy):
     assert merger.tree_.strategy in (strategy, "average linkage")
 
 
+@pytest.mark.slow
 def test_split_digits_come_back_as_ten_by_auto_and_alpha():
     X, digit = load_digits(return_X_y=True)
     labels = artificial(digit, 20, random_state=0)
@@ -220,6 +226,7 @@ def test_split_digits_come_back_as_ten_by_auto_and_alpha():
     assert np.array_equal(alpha.labels_, auto.labels_)
 
 
+@pytest.mark.slow
 def test_moons_cut_by_k_means_come_back_as_two():
     X, y = make_moons(1000, noise=0.06, random_state=0)
     labels = KMeans(30, n_init=10, random_state=0).fit_predict(X)

@@ -14,6 +14,8 @@ from experiments.imagenet_realistic.numbers import Place, curves, nearest_in_pur
 from experiments.imagenet_realistic.overclustering import Overclustering, members, overcluster
 from experiments.imagenet_realistic.variants import AUGMENTED, training
 
+pytestmark = pytest.mark.slow
+
 HERE = core.Setting(None, "cpu", quick=True)
 
 

@@ -13,6 +13,8 @@ from experiments.artificial import some_of_each
 from experiments.images import images
 from unsplit import InputError
 
+pytestmark = pytest.mark.slow
+
 
 def experiment(*arguments):
     return CliRunner().invoke(main, list(map(str, arguments)))

@@ -9,6 +9,8 @@ from experiments.artificial import DIVERGENCES
 from experiments.core import folder_of, load, results_in
 from experiments.expectations import surprises
 
+pytestmark = pytest.mark.slow
+
 NAMES = core.NAMES
 
 

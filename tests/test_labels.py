@@ -205,3 +205,12 @@ def test_the_same_rules_whatever_the_container(labels, ids, n_noise):
 def test_the_offending_number_is_named(bad):
     with pytest.raises(InputError, match=f"got the number {bad!s}".replace("+", r"\+")):
         encode_labels([1.0, bad, 3.0], 3)
+
+
+@pytest.mark.parametrize("value", [2.0**53, -(2.0**53), 1e300])
+def test_floats_too_large_to_tell_whole_numbers_apart_are_refused(value):
+    # From 2**53 on, the next whole number is the same float.
+    with pytest.raises(InputError, match="labels"):
+        encode_labels(np.array([value, 1.0]), 2)
+    encoded = encode_labels(np.array([2.0**53 - 1, 1.0]), 2)
+    assert encoded.cluster_ids.tolist() == [1, 2**53 - 1]

@@ -80,6 +80,7 @@ def test_most_are_found_where_there_is_no_structure():
     assert recall(X, rows, 15, every=10) >= 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compared", [1, 20, 100, 300])
 def test_the_more_are_compared_the_more_are_found(compared):
     X = np.random.default_rng(0).standard_normal((900, 10))
@@ -133,6 +134,7 @@ def test_all_the_same_is_no_error():
     assert not distances.any()
 
 
+@pytest.mark.slow
 def test_small_blocks_find_the_same(monkeypatch, lumps):
     X = lumps[:1000]
     whole = by_cells(X, 15, CPU, compared=200)

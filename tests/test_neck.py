@@ -51,6 +51,23 @@ def test_an_edge_between_two_cliques_is_a_neck():
     assert neck(graph_of(20, clique(range(20))), *both) == 1.0
 
 
+def test_the_smaller_side_says_what_is_wide():
+    # At most 4 edges lead across a clique of four, and 36 across one of twelve.
+    edges = [*clique(range(4)), *clique(range(4, 16)), (0, 4)]
+    small, large = np.arange(4), np.arange(4, 16)
+    assert neck(graph_of(16, edges), small, large) == pytest.approx(1 / 4)
+    assert neck(graph_of(16, edges), large, small) == pytest.approx(1 / 4)
+
+
+def test_the_neck_is_found_beside_the_border_of_the_clusters():
+    # Three observations of the second clique are in the first cluster.
+    edges = [*clique(range(20)), *clique(range(20, 40)), (0, 39)]
+    found = neck(graph_of(40, edges), np.arange(23), np.arange(23, 40))
+    assert found == pytest.approx(1 / 100)
+    # Further away it is not looked for: these are other clusters.
+    assert neck(graph_of(40, edges), np.arange(30), np.arange(30, 40)) > 0.5
+
+
 def test_without_an_edge_between_there_is_nothing_to_pass():
     edges = clique(range(6)) + clique(range(6, 14))
     assert neck(graph_of(14, edges), np.arange(6), np.arange(6, 14)) == 0.0
@@ -128,6 +145,7 @@ def width_and_limit(X, clusters):
     return neck(graph.adjacency, left, right), usual
 
 
+@pytest.mark.slow
 def test_one_lump_cut_in_two_has_no_neck_and_two_lumps_have():
     wide, narrow = [], []
     for seed in range(40):

@@ -50,6 +50,7 @@ def found_exactly(groups, truth):
 # --- data of which the answer is known ------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 10])
 @pytest.mark.parametrize("draw", ["standard_normal", "random"])
 def test_structureless_data_come_back_as_one(d, draw):
@@ -114,6 +115,7 @@ def test_halves_of_one_are_connected_and_two_are_not(d):
     assert connection_of(apart, half).strength < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 3, 4, 6])
 def test_the_farther_apart_the_weaker(d):
     X, half = np.random.default_rng(d).standard_normal((600, d)), np.arange(600) % 2
@@ -370,6 +372,7 @@ def test_a_graph_of_other_clusters_is_refused(cut):
         merge(result, statistic="edges")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["linkage", "compose", "retrain"])
 def test_every_strategy_goes_by_neighbours(strategy):
     X, lump = lumps(240, 2, distance=12.0, n_lumps=2)

@@ -50,6 +50,8 @@ from benchmarks.peers.methods.transport import transport_linkage
 from benchmarks.peers.task import Outcome, Task
 from unsplit.pairwise.api import Settings
 
+pytestmark = pytest.mark.slow
+
 leiden_one = leiden(1.0)
 PACKAGES = {
     transport_linkage: "ot",

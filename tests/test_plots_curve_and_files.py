@@ -189,6 +189,7 @@ def test_save_figures_without_distances_writes_two(tmp_path):
     assert set((tmp_path / "new").iterdir()) == set(paths)
 
 
+@pytest.mark.slow
 def test_save_figures_writes_the_same_bytes_again(tmp_path):
     tree, formats = random_tree(3, 1), ("png", "pdf", "svg")
     before = matplotlib.rcParams.copy()

@@ -21,6 +21,7 @@ def overlaps(ax, side):
 LONG = "regulatory T cells of donor {}, third replicate"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["{}", LONG])
 @pytest.mark.parametrize("k", [5, 40, 90])
 def test_names_do_not_touch(k, pattern):

@@ -2,11 +2,15 @@
 
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score
 
 from benchmarks.common import split_digits
 from benchmarks.known_truth import spread_means
-from unsplit import datasets, pairwise_tvd
+from unsplit import ClusterMerger, datasets, pairwise_tvd
 from unsplit.metrics import majority_categories, quality
+
+pytestmark = pytest.mark.slow
 
 UPPER = np.triu_indices(8, 1)
 
@@ -50,6 +54,24 @@ def test_digits_in_clusters_of_ten(noise, least):
     if not noise:
         assert quality(result.tvd, majority) >= least
     assert quality(result.divergence("overlap"), majority) >= least
+
+
+@pytest.mark.parametrize(("n_features", "k"), [(2, 8), (10, 10)])
+def test_one_gaussian_comes_back_as_one(n_features, k):
+    """What the README says, in small: cut by k-means, merged by *auto*."""
+    X = np.random.default_rng(0).standard_normal((800, n_features))
+    pieces = KMeans(k, n_init=1, random_state=0).fit_predict(X)
+    merger = ClusterMerger(random_state=0, device="cpu").fit(X, initial_labels=pieces)
+    assert merger.n_clusters_ == 1
+    assert (merger.labels_ == 0).all()
+
+
+def test_two_gaussians_come_back_as_two():
+    """So that one is not the answer to everything."""
+    X, truth = datasets.gaussians([[0, 0], [7, 0]], 400)
+    pieces = KMeans(8, n_init=1, random_state=0).fit_predict(X)
+    merger = ClusterMerger(random_state=0, device="cpu").fit(X, initial_labels=pieces)
+    assert adjusted_rand_score(truth, merger.labels_) == 1
 
 
 def test_null_p_values_of_the_holdout_are_uniform():

@@ -86,6 +86,7 @@ def test_rounds_are_those_of_the_rule_and_training_goes_on_from_where_it_was(hal
         assert [record.epoch for record in halved[3][name]] == list(range(epochs))
 
 
+@pytest.mark.slow
 def test_the_first_round_has_four_epochs_and_a_hundred_steps_for_all():
     X, labels = xor(40)
     small = [Candidate(layer(4), learning_rate=r, batch_size=4) for r in (1e-2, 1e-3, 1e-5)]
@@ -109,6 +110,7 @@ def test_the_winner_is_the_best_in_a_full_run(halved, full):
     assert final[halved[2].name] > final["line"] + 0.3
 
 
+@pytest.mark.slow
 def test_settings_are_those_of_an_estimate(halved):
     X, labels, chosen, _ = halved
     how = {"cv": 2, "epochs": 10, "random_state": 0, "device": "cpu"}
@@ -190,6 +192,7 @@ def without_seconds(selection):
     return pd.DataFrame(table)
 
 
+@pytest.mark.slow
 def test_same_seed_same_choice_in_any_order_of_candidates_and_rows(halved):
     X, labels, chosen, _ = halved
     backwards = dict(reversed(CANDIDATES.items()))

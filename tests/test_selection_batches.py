@@ -229,6 +229,7 @@ def table(tmp_path, monkeypatch):
     return X, labels, donor
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "result"), [("distances", "distances.json"), ("merge", "result.json")]
 )

@@ -21,9 +21,8 @@ from unsplit import (
 )
 from unsplit.datasets import gaussians
 from unsplit.merging.neighbours.api import neighbour_graph
-from unsplit.merging.options import LINKAGES
 from unsplit.merging.neighbours.evidence import Connection
-from unsplit.merging.options import decided_by, looks_like_partition, split_at_random
+from unsplit.merging.options import LINKAGES, decided_by, looks_like_partition, split_at_random
 from unsplit.merging.rules import NEIGHBOURS, TESTS, VALLEYS, Auto, Pair
 
 MATRIX = [[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]]
@@ -555,6 +554,7 @@ def test_the_weakest_valley_gives_way_first():
     assert two.merges[0].why.endswith("; merged to leave at most 2 clusters")
 
 
+@pytest.mark.slow
 def test_a_cluster_of_one_does_not_hide_a_partition():
     """All clusters look near to it, because nothing of it can be held out."""
     X, _ = gaussians([[0, 0]], 400)

@@ -71,6 +71,7 @@ def tiny(learned, seed):
     return estimate(X, clusters, learned, seed), neighbour_graph(X, clusters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learned", LEARNED)
 @pytest.mark.parametrize("name", PATHS)
 def test_the_tree_is_that_of_looking_at_all_pairs(learned, name, monkeypatch):

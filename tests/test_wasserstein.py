@@ -26,6 +26,7 @@ def check_against(result, truth, shortfall=0.0, off=3.0):
     assert (stderr < 0.25 * truth.max()).all()
 
 
+@pytest.mark.slow
 def test_translations_of_one_distribution():
     shifts = np.array([[0, 0, 0], [2, 0, 0], [0, -1, 3], [4, 4, 4]])
     X, labels = clusters_at(shifts, 250, lambda rng, shape: rng.exponential(1.0, shape), seed=1)
@@ -41,6 +42,7 @@ def test_gaussians_with_one_covariance():
     check_against(result, cdist(means, means))
 
 
+@pytest.mark.slow
 def test_distributions_on_a_line_against_scipy():
     rng = np.random.default_rng(0)
     shapes = [
@@ -56,6 +58,7 @@ def test_distributions_on_a_line_against_scipy():
     check_against(result, truth, shortfall=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 20])
 def test_gaussians_around_one_centre(d):
     scales = np.array([0.5, 1.0, 2.5])
@@ -69,6 +72,7 @@ def test_gaussians_around_one_centre(d):
     assert result.distance[0, 2] > 3 * np.linalg.norm(means[0] - means[2])
 
 
+@pytest.mark.slow
 def test_stretched_and_shifted_at_once():
     rng = np.random.default_rng(0)
     sample = rng.standard_normal((300, 5))
@@ -87,6 +91,7 @@ def test_closed_form_of_exponentials():
     check_against(result, np.array([[0, 1, 3], [1, 0, 2], [3, 2, 0.0]]))
 
 
+@pytest.mark.slow
 def test_one_distribution_cut_at_random_is_near_zero():
     rng = np.random.default_rng(0)
     result = pairwise_wasserstein(

@@ -60,6 +60,7 @@ def written_out(maps, model, b, x):
     return torch.cat([left_alone, z], dim=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 3, 9])
 def test_maps_never_lengthen_a_distance(d):
     rng = np.random.default_rng(d)

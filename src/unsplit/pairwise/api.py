@@ -261,9 +261,10 @@ def canonical_order(keys: np.typing.NDArray[np.uint64], clusters: Index) -> tupl
     used = np.flatnonzero(clusters >= 0)
     order = used[np.argsort(keys[used], kind="stable")]
     _, first = np.unique(clusters[order], return_index=True)
-    # Clusters with the same first row are ordered by the rest of their content.
+    # Clusters with the same first row are ordered by the rest of their content; the one added
+    # makes rows of zeros count, whose key is 0.
     rest = np.zeros(len(first), np.uint64)
-    np.add.at(rest, clusters[used], scrambled(keys[used]))
+    np.add.at(rest, clusters[used], scrambled(keys[used]) + np.uint64(1))
     number = np.empty(len(first), np.int64)
     number[np.lexsort((rest, keys[order[first]]))] = np.arange(len(first))
     renamed = np.full(len(clusters), -1, np.int64)

@@ -1,0 +1,83 @@
+"""How sure scores are made: the factor under which what was held out is most likely."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+
+from tests.merging_cases import gaussian_estimate
+from unsplit import datasets, pairwise_tvd
+from unsplit.pairwise import calibration
+from unsplit.pairwise.calibration import best_factor, scaled
+
+
+def scores_of(sizes, means=(0, 1, 2.5), seed=0):
+    return gaussian_estimate(means, sizes, seed=seed)[0].scores
+
+
+def naive_factor(scores):
+    """By trying: the mean over clusters of the mean surprise to see an observation in its own."""
+    z, clusters = scores.dense().astype(np.float64), scores.clusters
+
+    def surprise(log_factor):
+        scaled_z = z * math.exp(log_factor)
+        each = logsumexp(scaled_z, axis=1) - scaled_z[np.arange(len(z)), clusters]
+        return np.mean([each[clusters == c].mean() for c in np.unique(clusters)])
+
+    return math.exp(minimize_scalar(surprise, bounds=(-3, 3), method="bounded").x)
+
+
+@pytest.mark.parametrize("wrong", [0.2, 1.0, 4.0])
+@pytest.mark.parametrize("sizes", [400, (900, 60, 200)])
+def test_exact_scores_get_their_scale_back(sizes, wrong):
+    # A perfect network knows log densities; its scores times any number are brought back.
+    scores = scores_of(sizes)
+    found = best_factor(scaled(scores, wrong)) * wrong
+    assert found == pytest.approx(1.0, abs=0.15)
+    assert found == pytest.approx(naive_factor(scores), rel=0.02)
+
+
+def test_clusters_weigh_the_same_whatever_their_size():
+    # Scores of the small clusters are too sure and those of the large one are not: by counting
+    # observations the large one would decide alone.
+    rng = np.random.default_rng(0)
+    scores = scores_of((2000, 40, 40), means=(0, 1.5, 3))
+    features = scores.features.copy()
+    small = scores.clusters > 0
+    features[small] += rng.normal(0, 2.0, features[small].shape).astype(np.float32)
+    scores = replace(scores, features=features)
+    found = best_factor(scores)
+    assert found == pytest.approx(naive_factor(scores), rel=0.02)
+    assert found < 0.8
+
+
+def test_scaling_changes_no_decision():
+    scores = scores_of(50)
+    np.testing.assert_allclose(scaled(scores, 2.0).dense(), 2 * scores.dense(), rtol=1e-5)
+
+
+def test_nothing_held_out_leaves_scores_as_they_are():
+    scores = scores_of(50)
+    empty = replace(scores, **{
+        name: getattr(scores, name)[:0] for name in ("features", "clusters", "folds", "rows")
+    })  # fmt: skip
+    assert best_factor(empty) == 1.0
+
+
+def test_a_part_of_many_observations_says_as_much(monkeypatch):
+    scores = scores_of(1500)
+    whole = best_factor(scores)
+    monkeypatch.setattr(calibration, "MOST_OBSERVATIONS", 1000)
+    assert best_factor(scores) == pytest.approx(whole, rel=0.15)
+
+
+@pytest.mark.slow
+def test_estimates_are_calibrated_and_say_by_how_much():
+    X, labels = datasets.gaussians([[0, 0], [1, 0], [0, 1]], 80)
+    result = pairwise_tvd(X, labels, random_state=0, epochs=5, device="cpu")
+    assert result.temperature != 1
+    # What is left to correct is nothing.
+    assert best_factor(result.scores) == pytest.approx(1.0, abs=0.02)
