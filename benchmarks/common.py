@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 
 from benchmarks import markdown
 from unsplit.data.rows.vectors import VectorRows, vector_rows
+from unsplit.devices import private_randomness
 from unsplit.networks.build import build_network
 from unsplit.networks.registry import RECIPES
 from unsplit.networks.training.group import Network
@@ -20,7 +21,6 @@ from unsplit.networks.training.sampling import Fold
 from unsplit.overclustering import artificial
 from unsplit.pairwise.heldout_scores import heldout_scores
 from unsplit.pairwise.scores import HeldoutScores
-from unsplit.randomness import private_randomness
 
 CPU = torch.device("cpu")
 

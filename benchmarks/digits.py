@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.common import print_table, split_digits
 from unsplit import pairwise_tvd
 from unsplit.metrics import majority_categories, purity, quality
-from unsplit.pairwise.divergences import NAMES
+from unsplit.pairwise.scores import DIVERGENCES
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "hold-out 20 %, paper's loss": {"holdout": 0.2, "loss": "pairwise"},
@@ -33,7 +33,7 @@ def main() -> None:
                 X, clusters, digit = split_digits(10, noise, seed)
                 result = pairwise_tvd(X, clusters, random_state=seed, **settings)
                 majority = majority_categories(clusters, digit)
-                found.append([quality(result.divergence(d), majority) for d in NAMES])
+                found.append([quality(result.divergence(d), majority) for d in DIVERGENCES])
                 accuracy.append(result.mean_accuracy)
                 pure.append(purity(clusters, digit))
             means = np.mean(found, axis=0)
@@ -42,7 +42,7 @@ def main() -> None:
             f"Q on digits, clusters of 10 (k = {len(majority)}), {noise:.0%} noise "
             f"(purity {np.mean(pure):.2f}), mean of {seeds} seeds"
         )
-        print_table(title, ("estimator", *NAMES, "A"), rows)
+        print_table(title, ("estimator", *DIVERGENCES, "A"), rows)
 
 
 if __name__ == "__main__":

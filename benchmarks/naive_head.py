@@ -59,7 +59,7 @@ def pair_matrix_loss(logits: Tensor, clusters: Tensor, sizes: Tensor | None = No
     clusters : integer Tensor of shape (..., n)
     sizes : Tensor of shape (k,), optional
         Number of observations of each cluster; as in
-        :func:`unsplit.networks.losses.pairwise_logistic_loss`.
+        :func:`unsplit.networks.heads.pairwise_logistic_loss`.
 
     Returns
     -------

@@ -18,7 +18,7 @@ ROOT = Path(unsplit.__file__).parent
 # Rooms from the ground up: a module imports from its own room and from the lines above its own.
 LAYERS = [
     {"_typing", "errors"},
-    {"datasets", "devices", "randomness"},
+    {"datasets", "devices"},
     {"data"},
     {"metrics", "networks", "overclustering"},
     {"pairwise"},
@@ -34,7 +34,7 @@ LAYER = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 # The estimate of all pairs and what is made of it: importing these must not import torch, however
 # many modules lie between.  A package stands for all of its modules.
 WITHOUT_TORCH = [
-    "unsplit", "_typing", "errors", "datasets", "devices", "randomness", "metrics", "plots",
+    "unsplit", "_typing", "errors", "datasets", "devices", "metrics", "plots",
     "data.labels", "data.saving", "networks.training.history",
     "pairwise.result", "pairwise.scores", "pairwise.statistics", "pairwise.batch_effects",
     "merging",

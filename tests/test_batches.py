@@ -27,7 +27,8 @@ from unsplit.merging.ranking import Composed
 from unsplit.pairwise import divergences
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.batch_effects import Subclusters, effective_counts, pair_weights
-from unsplit.pairwise.divergences import NAMES, rank_sums
+from unsplit.pairwise.divergences import rank_sums
+from unsplit.pairwise.scores import DIVERGENCES
 from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, rank_sum_p_value
 from unsplit.pipeline import MergeOptions, merge_overclustering
 
@@ -280,7 +281,7 @@ def test_nothing_is_said_of_a_pair_without_a_shared_batch(ragged):
     assert caught[0].filename == __file__
     assert not result.comparable[3, 4]
     assert result.comparable.sum() == 23
-    assert [result.divergence(name)[3, 4] for name in NAMES] == [1] * len(NAMES)
+    assert [result.divergence(name)[3, 4] for name in DIVERGENCES] == [1] * len(DIVERGENCES)
     assert result.p_value[3, 4] == result.p_adjusted[3, 4] == 1
     low, high = result.confidence_interval()
     assert (low[3, 4], high[3, 4]) == (0, 1)

@@ -11,8 +11,7 @@ from tests.merging_cases import gaussian_estimate, log_density, regrouped, soft_
 from unsplit import pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.merging import dip
-from unsplit.merging.contrast import Contrast
-from unsplit.merging.evidence import Columns, Mixtures
+from unsplit.merging.evidence import Columns, Contrast, Mixtures
 from unsplit.merging.ranking import Composed
 from unsplit.pairwise import statistics as stats
 

@@ -9,8 +9,8 @@ from scipy.stats import norm
 from tests import reference
 from unsplit.errors import InputError
 from unsplit.pairwise import divergences
-from unsplit.pairwise.divergences import NAMES, directed_means, divergence, hit, rank_sums
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.divergences import directed_means, divergence, hit, rank_sums
+from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores
 
 CPU = torch.device("cpu")
 
@@ -63,7 +63,7 @@ def test_rank_sums_equal_the_loop_whatever_the_block_size(monkeypatch, block, ti
                 assert U[i, j] == expected
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIVERGENCES)
 def test_symmetric_in_range_with_zero_diagonal(name):
     found = divergence(random_scores(), name, CPU)
     assert np.array_equal(found, found.T)
@@ -72,7 +72,7 @@ def test_symmetric_in_range_with_zero_diagonal(name):
     assert found.max() <= 1
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIVERGENCES)
 def test_perfect_scores_give_one_and_no_scores_give_zero(name):
     clusters = np.repeat(np.arange(3), 4)
     perfect = 100.0 * np.eye(3)[clusters]
@@ -120,7 +120,7 @@ def test_exact_log_densities_give_the_exact_divergences(distance):
     assert divergence(scores, "overlap", CPU)[0, 1] == pytest.approx(1 - cosine, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIVERGENCES)
 def test_cluster_with_nothing_held_out_is_no_evidence(name):
     scores = scores_of(5.0 * np.eye(3)[[0, 0, 1, 1]], [0, 0, 1, 1])
     found = divergence(scores, name, CPU)
@@ -139,7 +139,7 @@ def test_renaming_clusters_permutes_everything():
     scores = random_scores(ties=False)
     new_index = np.array([3, 0, 4, 1, 2])
     renamed = scores.renamed(new_index)
-    for name in NAMES:
+    for name in DIVERGENCES:
         before, after = divergence(scores, name, CPU), divergence(renamed, name, CPU)
         np.testing.assert_allclose(after[np.ix_(new_index, new_index)], before, atol=1e-6)
 

@@ -17,7 +17,7 @@ from experiments.scaling.config import FULL, GIB, QUICK
 from experiments.scaling.pictures import VALUES, PictureDataset, PictureRows, Pictures, _values
 from experiments.scaling.timings import Laps, at_most
 from experiments.scaling.whole import feeding, whole
-from unsplit.data.rows.hashing import scrambled
+from unsplit.data.rows.base import scrambled
 
 pytestmark = pytest.mark.slow
 

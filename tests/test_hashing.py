@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as numpy_arrays
 
 from tests.any_data_cases import images, mapped
-from unsplit.data.rows import hashing
-from unsplit.data.rows.hashing import keys_of_bytes, odd_numbers, scrambled
+from unsplit.data.rows import base as hashing
+from unsplit.data.rows.base import keys_of_bytes, odd_numbers, scrambled
 
 quick = settings(deadline=None, max_examples=40, derandomize=True)
 

@@ -23,7 +23,7 @@ from unsplit.datasets import gaussians
 from unsplit.merging.neighbours.api import neighbour_graph
 from unsplit.merging.neighbours.evidence import Connection
 from unsplit.merging.options import LINKAGES, decided_by, looks_like_partition, split_at_random
-from unsplit.merging.rules import NEIGHBOURS, TESTS, VALLEYS, Auto, Pair
+from unsplit.merging.rules import NEIGHBOURS, TESTS, VALLEYS, Auto, Decision, Pair
 
 MATRIX = [[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]]
 
@@ -564,3 +564,34 @@ def test_a_cluster_of_one_does_not_hide_a_partition():
         result = pairwise_tvd(X, labels, epochs=20, random_state=0, device="cpu")
     assert np.median(np.sort(result.tvd, axis=1)[:, 1]) <= 0.5
     assert looks_like_partition(result)
+
+
+# --- a rule of one's own --------------------------------------------------------------------------
+
+
+class OnlyTheFirst:
+    """Merge only with the first cluster."""
+
+    ending = "the first cluster is not in any pair"
+    reach = None
+
+    def judge(self, pair):
+        first = min(pair.a, pair.b) == 0
+        return Decision(first, "the first cluster may be merged" if first else "another cluster")
+
+
+def test_a_rule_of_ones_own_decides():
+    D = np.array([[0, 0.5, 0.6], [0.5, 0, 0.1], [0.6, 0.1, 0]])
+    tree = merge(D, rule=OnlyTheFirst())
+    # The closest pair is refused, because it does not hold the first cluster.
+    assert tree.merges[0].left == 0
+    assert tree.merges[0].why == "the first cluster may be merged"
+    assert merge(D, rule=OnlyTheFirst(), min_clusters=2).n_clusters == 2
+
+
+def test_a_rule_must_be_able_to_judge_and_stand_alone():
+    D = np.array([[0, 0.5], [0.5, 0]])
+    with pytest.raises(InputError, match=r"rule must be an object with a method judge.*got 0\.5"):
+        merge(D, rule=0.5)
+    with pytest.raises(InputError, match="max_tvd and rule are two stopping rules"):
+        merge(D, rule=OnlyTheFirst(), max_tvd=0.3)

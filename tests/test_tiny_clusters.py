@@ -9,7 +9,7 @@ from benchmarks.tiny_clusters import LEARNED, PATHS, estimate, split_groups
 from tests.merging_cases import same_merges
 from unsplit import merge, neighbour_graph
 from unsplit.merging import loop, state
-from unsplit.merging.refused import Refused
+from unsplit.merging.closest_pairs import Refused
 
 K = 60
 

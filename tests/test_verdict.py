@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unsplit.merging.contrast import Contrast
 from unsplit.merging.dip import dip_test
+from unsplit.merging.evidence import Contrast
 from unsplit.merging.review import WORDS, Evidence, Merge, Row, doubt, verdict
 
 quick = settings(deadline=None, max_examples=100, derandomize=True)

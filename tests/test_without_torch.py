@@ -63,10 +63,10 @@ def test_a_data_frame_is_made(saved):
     result, tree, folder = saved
     pytest.importorskip("pandas")
     program = """
-frames = distances.to_frame(), tree.to_frame(), tree.review_frame()
+frames = distances.to_frame(), tree.to_frame(), tree.review()
 print(json.dumps([frame.shape for frame in frames]))
 """
-    frames = result.to_frame(), tree.to_frame(), tree.review_frame()
+    frames = result.to_frame(), tree.to_frame(), tree.review()
     assert run(program, folder) == [list(frame.shape) for frame in frames]
 
 

@@ -11,7 +11,7 @@ from experiments.scaling.figure import draw_growth, draw_parts
 from experiments.scaling.heads import growth, reach
 from experiments.scaling.reading import claims, table
 from experiments.scaling.whole import SEED, feeding, whole
-from unsplit.randomness import private_randomness
+from unsplit.devices import private_randomness
 
 __all__ = ["cells", "claims", "draw", "minutes", "run", "table"]
 

@@ -16,15 +16,16 @@ from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import differ_in_length
 from unsplit.data.rows.ragged import Ragged
 from unsplit.data.rows.sequences import Audio
+from unsplit.devices import generator_of
 from unsplit.errors import InputError
 from unsplit.merging.inputs import Link
+from unsplit.merging.rules import Rule
 from unsplit.networks.registry import Augment, Backbone
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
 from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.heldout_scores import Progress
 from unsplit.pipeline import MergeOptions, merge_overclustering
-from unsplit.randomness import generator_of
 
 
 class ClusterMerger(ClusterMixin, BaseEstimator):
@@ -43,6 +44,8 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         Clusters that are known to belong together, or known to be different.
     min_clusters, max_clusters : int, optional
         Bounds on the number of clusters.
+    rule : object with a method ``judge``, optional
+        A stopping rule of your own.  See :func:`unsplit.merge`.
     overclusterer : scikit-learn clusterer, optional
         Makes the over-clustering when ``fit`` is given none; by default k-means with about √n
         clusters.  See :func:`unsplit.overclustering.default_clusterer`.
@@ -105,6 +108,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         cannot_link: Sequence[Link] = (),
         min_clusters: int | None = None,
         max_clusters: int | None = None,
+        rule: Rule | None = None,
         overclusterer: Any = None,
         backbone: Backbone = "auto",
         augment: Augment = "auto",
@@ -127,6 +131,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         self.cannot_link = cannot_link
         self.min_clusters = min_clusters
         self.max_clusters = max_clusters
+        self.rule = rule
         self.overclusterer = overclusterer
         self.backbone = backbone
         self.augment = augment

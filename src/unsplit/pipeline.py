@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels, encode_labels
 from unsplit.data.rows.vectors import VectorRows
+from unsplit.devices import generator_of
 from unsplit.errors import InputError
 from unsplit.merging.api import merge_with
 from unsplit.merging.neighbours.api import graph_of_scores, graph_of_vectors
@@ -20,7 +21,6 @@ from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.api import Settings, fit
 from unsplit.pairwise.heldout_scores import Fitted, Progress
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.randomness import generator_of
 
 __all__ = ["MergeOptions", "Merged", "Retraining", "merge_overclustering"]
 
@@ -116,7 +116,8 @@ def _blurred_settings(kind: str, settings: Settings) -> Settings | None:
 def _needs_blurred(merge_options: MergeOptions, has_neighbours: bool) -> bool:
     if merge_options.strategy == "compose":
         return True
-    looks_for_valleys = merge_options.max_tvd is None and merge_options.alpha is None
+    chosen = (merge_options.max_tvd, merge_options.alpha, merge_options.rule)
+    looks_for_valleys = all(choice is None for choice in chosen)
     return merge_options.strategy == "linkage" and looks_for_valleys and not has_neighbours
 
 

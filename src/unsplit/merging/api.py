@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import SpectralClustering
 
 from unsplit._typing import Index
+from unsplit.devices import generator_of
 from unsplit.merging.evidence import Columns, Evidence, evidence_of
 from unsplit.merging.inputs import Link, MergeInputs, check_wasserstein, merge_inputs
 from unsplit.merging.loop import agglomerate
@@ -29,12 +30,11 @@ from unsplit.merging.ranking import (
     Reestimated,
 )
 from unsplit.merging.review import Merge
-from unsplit.merging.rules import SameGroup, WithinBatches
+from unsplit.merging.rules import Rule, SameGroup, WithinBatches
 from unsplit.merging.state import MergeRecord, MergeState
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
-from unsplit.randomness import generator_of
 
 
 def merge(
@@ -50,6 +50,7 @@ def merge(
     cannot_link: Iterable[Link] = (),
     min_clusters: int | None = None,
     max_clusters: int | None = None,
+    rule: Rule | None = None,
     blurred: PairwiseTVD | None = None,
     neighbours: NeighbourGraph | None = None,
     random_state: object = None,
@@ -85,6 +86,9 @@ def merge(
         Clusters known to belong together, or known to be different.
     min_clusters, max_clusters : int, optional
         Bounds on the number of clusters, whichever rule applies.
+    rule : object with a method ``judge``, optional
+        A stopping rule of your own, instead of ``n_clusters``, ``max_tvd`` and ``alpha``: a
+        :class:`unsplit.merging.rules.Rule`.
     blurred : PairwiseTVD, optional
         A second estimate for the same clusters, made by :func:`unsplit.pairwise_tvd` with
         ``blurred=True``.  *auto* searches it for density valleys, and "compose" ranks by it.
@@ -118,6 +122,7 @@ def merge(
         tuple(cannot_link),
         min_clusters,
         max_clusters,
+        rule,
     )
     return merge_with(distances, options, blurred, neighbours, random_state)
 

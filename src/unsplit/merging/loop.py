@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from unsplit.errors import InputError
-from unsplit.merging.refused import Refused
+from unsplit.merging.closest_pairs import Refused
 from unsplit.merging.review import BEYOND, MUST_LINK, Merge
 from unsplit.merging.rules import BY_NETWORK, Pair, Rule
 from unsplit.merging.state import MergeRecord, MergeState

@@ -25,11 +25,11 @@ from unsplit.merging.rules import (
     Pair,
     Rule,
 )
-from unsplit.pairwise.divergences import NAMES
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.scores import DIVERGENCES
 
 STRATEGIES = ("linkage", "compose", "retrain", "spectral")
-STATISTICS = ("auto", "edges", *NAMES)
+STATISTICS = ("auto", "edges", *DIVERGENCES)
 LINKAGES = ("average", "single", "complete")
 
 # Strategies for which an option has an effect; with the others it is refused, not ignored.
@@ -67,6 +67,7 @@ class MergeOptions:
     cannot_link: Sequence[Link] = ()
     min_clusters: int | None = None
     max_clusters: int | None = None
+    rule: Rule | None = None
 
     def __post_init__(self) -> None:
         for name, known in (
@@ -82,14 +83,19 @@ class MergeOptions:
         self._check_combinations()
 
     def _check_rules(self) -> None:
-        rules = {"n_clusters": self.n_clusters, "max_tvd": self.max_tvd, "alpha": self.alpha}
-        chosen = [name for name, value in rules.items() if value is not None]
+        names = ("n_clusters", "max_tvd", "alpha", "rule")
+        chosen = [name for name in names if getattr(self, name) is not None]
         if len(chosen) > 1:
             raise InputError(f"{' and '.join(chosen)} are two stopping rules; choose one.")
         for name in ("max_tvd", "alpha"):
-            value = rules[name]
+            value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
                 raise InputError(f"{name} must lie between 0 and 1, got {value!r}.")
+        if self.rule is not None and not callable(getattr(self.rule, "judge", None)):
+            raise InputError(
+                f"rule must be an object with a method judge(pair), got {self.rule!r}; see "
+                "unsplit.merging.rules for those that there are."
+            )
 
     def _check_combinations(self) -> None:
         strategy, statistic, linkage = self.strategy, self.statistic, self.linkage
@@ -146,7 +152,10 @@ class MergeOptions:
                 'strategy="compose" needs scores, but a plain matrix has none; pass a PairwiseTVD '
                 'or use strategy="linkage".'
             )
-        if self.n_clusters is None and self.max_tvd is None and not has_scores:
+        knows_when = any(
+            choice is not None for choice in (self.n_clusters, self.max_tvd, self.rule)
+        )
+        if not knows_when and not has_scores:
             raise InputError(
                 "n_clusters or max_tvd is required for a plain matrix, which has no scores to "
                 "test; pass one of them, or a PairwiseTVD."
@@ -169,6 +178,8 @@ def stopping_rule(result: PairwiseTVD | None, options: MergeOptions, by: str) ->
     by : str
         What decides about most pairs, as :func:`decided_by` says.
     """
+    if options.rule is not None:
+        return options.rule
     if options.n_clusters is not None:
         # Merge first what auto would merge, so that the tree is the same as that of auto.
         plain = result is None or by == TESTS or (by == VALLEYS and are_cores(result))

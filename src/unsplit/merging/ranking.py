@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from unsplit._typing import Index, Matrix
-from unsplit.merging.contrast import Contrast
-from unsplit.merging.evidence import Columns, Mixtures
+from unsplit.merging.evidence import Columns, Contrast, Mixtures
 from unsplit.pairwise.result import PairwiseTVD
 
 Estimate = Callable[[Index], PairwiseTVD]

@@ -11,8 +11,7 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from unsplit._typing import Index
-from unsplit.merging.contrast import Contrast
-from unsplit.merging.evidence import Evidence
+from unsplit.merging.evidence import Contrast, Evidence
 from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods
 from unsplit.pairwise.statistics import adjust_for_pairs
 

@@ -37,7 +37,7 @@ def build_network(
     n_clusters : int
         Number of outputs.
     loss : str
-        One of :data:`unsplit.networks.losses.LOSSES`.
+        One of :data:`unsplit.networks.heads.LOSSES`.
     blurred : bool
         Blur the observations; for vectors only.
     augment : "auto", False or torch.nn.Module

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit.data.labels import encode_labels
+from unsplit.devices import generator_of
 from unsplit.errors import InputError
-from unsplit.randomness import generator_of
 
 
 def artificial(

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 
+from unsplit.devices import generator_of
 from unsplit.errors import InputError
-from unsplit.randomness import generator_of
 
 
 def overcluster(X: Any, clusterer: Any = None, random_state: object = None) -> NDArray[np.int64]:

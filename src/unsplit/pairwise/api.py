@@ -15,13 +15,18 @@ from tqdm.auto import tqdm
 
 from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels, encode_labels
-from unsplit.data.rows.base import Rows
-from unsplit.data.rows.hashing import scrambled
+from unsplit.data.rows.base import Rows, scrambled
 from unsplit.data.rows.kinds import observations
-from unsplit.devices import available_memory, choose_device, require_memory
+from unsplit.devices import (
+    available_memory,
+    choose_device,
+    generator_of,
+    private_randomness,
+    require_memory,
+)
 from unsplit.errors import InputError, SmallClusterWarning
 from unsplit.networks.build import build_network
-from unsplit.networks.losses import LOSSES
+from unsplit.networks.heads import LOSSES
 from unsplit.networks.registry import Augment, Backbone, recipe_for, wanted_kind
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
@@ -30,7 +35,6 @@ from unsplit.pairwise.batch_effects import Subclusters, check_overlap, encode_ba
 from unsplit.pairwise.folds import crossfit_folds, holdout_fold
 from unsplit.pairwise.heldout_scores import Fitted, Progress, heldout_scores, summarize
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.randomness import generator_of, private_randomness
 
 log = logging.getLogger("unsplit")
 

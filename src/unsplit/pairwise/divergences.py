@@ -26,7 +26,7 @@ from unsplit._typing import Index, Matrix
 from unsplit.devices import BLOCK_ELEMENTS, device_for_sums
 from unsplit.errors import InputError
 from unsplit.pairwise.batch_effects import pair_weights
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores
 from unsplit.pairwise.stratum_scores import StratumScores
 
 
@@ -55,9 +55,6 @@ _OF_MARGINS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Matrix], Any]
     "hellinger": (_sech_of_half, lambda mean: np.sqrt(np.clip(1 - mean, 0, 1))),
 }
 
-NAMES = (*_OF_MARGINS, "overlap", "auc")
-"""Names of all divergences."""
-
 
 def divergence(scores: HeldoutScores, name: str, device: torch.device | None = None) -> Matrix:
     """Compute one divergence for every pair of clusters.
@@ -66,7 +63,7 @@ def divergence(scores: HeldoutScores, name: str, device: torch.device | None = N
     ----------
     scores : HeldoutScores
     name : str
-        One of :data:`NAMES`.
+        One of :data:`unsplit.pairwise.scores.DIVERGENCES`.
     device : torch.device, optional
         None: CUDA if there is one, otherwise the CPU.
     """
@@ -79,7 +76,7 @@ def divergence(scores: HeldoutScores, name: str, device: torch.device | None = N
         return _as_distance(overlap_distance(scores, device))
     if name == "auc":
         return _as_distance(2 * _area(scores, device) - 1)
-    raise InputError(f"there is no divergence {name!r}; choose one of {', '.join(NAMES)}.")
+    raise InputError(f"there is no divergence {name!r}; choose one of {', '.join(DIVERGENCES)}.")
 
 
 def directed_means(

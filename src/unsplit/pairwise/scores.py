@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float32]
 
 
+# Here and not where they are computed, so that asking for a name loads no torch.
+DIVERGENCES = ("tv", "lecam", "js", "hellinger", "overlap", "auc")
+
+
 @dataclass(frozen=True, eq=False)
 class HeldoutScores:
     """The scores z = features · weightsᵀ + bias, stored as these three parts.

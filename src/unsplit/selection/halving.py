@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from unsplit.data.rows.base import Rows
+from unsplit.devices import private_randomness
 from unsplit.errors import InputError
 from unsplit.networks.build import build_network
 from unsplit.networks.registry import recipe_for
@@ -28,7 +29,6 @@ from unsplit.networks.training.loop import Measure, TrainConfig, Training
 from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise.batch_effects import Subclusters
 from unsplit.pairwise.heldout_scores import accuracy_within_batches
-from unsplit.randomness import private_randomness
 from unsplit.selection.candidates import Candidate, word
 
 log = logging.getLogger("unsplit")

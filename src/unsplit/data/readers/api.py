@@ -27,8 +27,8 @@ from unsplit.data.readers.tables_and_arrays import (
     values_of_rows,
 )
 from unsplit.data.rows.sequences import Audio
+from unsplit.devices import generator_of
 from unsplit.errors import InputError
-from unsplit.randomness import generator_of
 
 # Number of files that decide which kind of data a folder holds.
 ENOUGH = 1000

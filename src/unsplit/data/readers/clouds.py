@@ -18,8 +18,8 @@ from unsplit.data.readers.cloud_arrays import read_cloud_array
 from unsplit.data.readers.cloud_files import ENDINGS, read_cloud, require_parsers
 from unsplit.data.readers.folders import clusters_in
 from unsplit.data.rows.workers import decode_in_workers, default_workers
+from unsplit.devices import generator_of
 from unsplit.errors import InputError
-from unsplit.randomness import generator_of
 
 DEFAULT_POINTS = 1024
 

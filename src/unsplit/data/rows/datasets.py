@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unsplit._typing import Index
-from unsplit.data.rows.base import LOOKED_AT, Rows, channel_moments, evenly
-from unsplit.data.rows.shapes import kind_of, require_kind
+from unsplit.data.rows.base import LOOKED_AT, Rows, channel_moments, evenly, kind_of, require_kind
 from unsplit.data.rows.tensors import SHARE_FOR_DATA
 from unsplit.data.rows.workers import Decoder
 from unsplit.errors import InputError

@@ -7,11 +7,10 @@ import scipy.sparse
 import torch
 from torch.utils.data import Dataset
 
-from unsplit.data.rows.base import Rows
+from unsplit.data.rows.base import Rows, as_array, kind_of
 from unsplit.data.rows.datasets import DatasetRows
 from unsplit.data.rows.ragged import Ragged
 from unsplit.data.rows.sequences import Audio, RaggedRows
-from unsplit.data.rows.shapes import as_array, kind_of
 from unsplit.data.rows.tensors import TensorRows
 from unsplit.data.rows.vectors import CountRows, VectorRows, flat, numeric_matrix
 from unsplit.errors import InputError
@@ -26,7 +25,7 @@ def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
     device : torch.device
     kind : str, optional
         What they are, such as "images"; if None,
-        :func:`unsplit.data.rows.shapes.kind_of` decides.
+        :func:`unsplit.data.rows.base.kind_of` decides.
 
     Examples
     --------

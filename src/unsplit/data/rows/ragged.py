@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from unsplit._typing import Index
-from unsplit.data.rows.hashing import scrambled
+from unsplit.data.rows.base import scrambled
 from unsplit.errors import InputError
 
 # Number of samples that are processed at once.

@@ -10,10 +10,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unsplit._typing import Index
-from unsplit.data.rows.base import Rows, channel_moments, evenly
-from unsplit.data.rows.hashing import keys_of_bytes
+from unsplit.data.rows.base import (
+    Rows,
+    as_array,
+    channel_moments,
+    evenly,
+    keys_of_bytes,
+    require_kind,
+)
 from unsplit.data.rows.prefetching import prefetched
-from unsplit.data.rows.shapes import as_array, require_kind
 from unsplit.errors import InputError
 
 # Share of the GPU's free memory that data may take.

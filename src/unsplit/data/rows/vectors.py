@@ -13,9 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from unsplit._typing import Index
-from unsplit.data.rows.base import Rows
-from unsplit.data.rows.hashing import odd_numbers, scrambled
-from unsplit.data.rows.shapes import as_array
+from unsplit.data.rows.base import Rows, as_array, odd_numbers, scrambled
 from unsplit.errors import InputError
 
 CHUNK_ELEMENTS = 2**24

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit.merging.neighbours.edges import Connections
+from unsplit.merging.neighbours.edges import Connections, Spectrum, chance_curve
 from unsplit.merging.neighbours.graph import NeighbourGraph, connect
-from unsplit.merging.neighbours.lumps import Lumps
-from unsplit.merging.neighbours.neck import narrowest_usual, neck
-from unsplit.merging.neighbours.structureless import Spectrum, chance_curve
+from unsplit.merging.neighbours.neck import Lumps, narrowest_usual, neck
 
 # In few dimensions a neck separates two clusters; in many dimensions borders are wide everywhere,
 # and the number of edges is what differs.  Between these two limits both count.

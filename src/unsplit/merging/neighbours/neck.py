@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.interpolate import RegularGridInterpolator
 from scipy.sparse.linalg import cg
+from sklearn.cluster import HDBSCAN
+
+from unsplit._typing import Index
 
 # The border is searched for this far from where the sizes of the clusters put it, as a share of the
 # smaller size, because some observations may lie on the other side.
@@ -113,3 +116,43 @@ def edges_across(adjacency: sparse.csr_array, position: NDArray[np.float64]) -> 
 
 
 _TABLE = RegularGridInterpolator((np.log(DIMENSIONS), np.log(SIZES)), np.array(NARROWEST))
+
+
+# Smallest lump, as a share and as a number of observations.
+SMALLEST_SHARE = 0.01
+SMALLEST = 5
+
+# Two clusters lie in the same lumps if the cosine between their counts is at least this.
+SHARED = 0.5
+
+
+class Lumps:
+    """Counts of the observations of every cluster in every lump.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    clusters : ndarray of shape (n,)
+        Numbered from 0.
+    n_clusters : int
+    """
+
+    def __init__(self, X: NDArray[np.float64], clusters: Index, n_clusters: int) -> None:
+        size = max(SMALLEST, int(SMALLEST_SHARE * len(X)))
+        lump = np.full(len(X), -1)
+        if len(X) >= 2 * size:
+            lump = HDBSCAN(min_cluster_size=size, copy=True).fit_predict(X)
+        self.counts = np.zeros((n_clusters, max(int(lump.max()) + 1, 1)))
+        inside = (lump >= 0) & (clusters >= 0)
+        np.add.at(self.counts, (clusters[inside], lump[inside]), 1)
+
+    def merge(self, a: int, b: int) -> None:
+        """Merge b into a."""
+        self.counts[a] += self.counts[b]
+        self.counts[b] = 0
+
+    def shared(self, a: int, b: int) -> bool:
+        """Whether two clusters lie in the same lumps; True if one lies in none."""
+        left, right = self.counts[[a, b]]
+        lengths = float(np.linalg.norm(left) * np.linalg.norm(right))
+        return lengths == 0 or float(left @ right) >= SHARED * lengths

@@ -35,7 +35,7 @@ from torch import Tensor
 
 from unsplit.data.labels import encode_labels
 from unsplit.data.rows.vectors import VectorRows, numeric_matrix
-from unsplit.devices import choose_device
+from unsplit.devices import choose_device, generator_of, private_randomness
 from unsplit.errors import InputError
 from unsplit.pairwise.api import canonical_order
 from unsplit.pairwise.folds import crossfit_folds
@@ -43,7 +43,6 @@ from unsplit.pairwise.wasserstein.heldout import choose_maps, combine_folds, hel
 from unsplit.pairwise.wasserstein.maps import LipschitzMaps
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
 from unsplit.pairwise.wasserstein.training import train
-from unsplit.randomness import generator_of, private_randomness
 
 
 def pairwise_wasserstein(
