@@ -66,9 +66,10 @@ def trained_with(accuracies, folds, **settings):
         rows,
         torch.from_numpy(y),
         folds,
-        TrainConfig(batch_folds=True, epochs=len(accuracies), **settings),
+        TrainConfig(batch_folds=True, **settings),
         np.random.default_rng(0),
         measure=lambda group: np.array(next(values)),
+        epochs=len(accuracies),
     )
     while not training.finished:
         training.epoch()
