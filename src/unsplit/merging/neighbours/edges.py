@@ -73,17 +73,12 @@ class Connections:
         # First for pairs without an edge, which are the most.  The logarithm keeps trees readable.
         distances = 1 - (1 - UNLINKED) / (1 + np.log1p(chance))
         linked = found > 0
-        found, chance = found[linked], chance[linked]
-        near = self._share(found, chance) if self.few_dimensions else _doubt(found, chance)
+        # In edges of usual weight, so that the distance of a pair does not depend on the density.
+        found, chance = found[linked] / self.usual_weight, chance[linked] / self.usual_weight
+        near = _share(found, chance) if self.few_dimensions else _doubt(found, chance)
         far = UNLINKED - (UNLINKED - 0.5) * near
         distances[linked] = np.where(found > chance, 0.5 * near, far)
         return distances
-
-    def _share(self, found: Matrix, chance: Matrix) -> Matrix:
-        """The smaller number of edges divided by the larger, after adding a few to both."""
-        few = A_FEW_EDGES * self.usual_weight
-        share: Matrix = (np.minimum(found, chance) + few) / (np.maximum(found, chance) + few)
-        return share
 
     def times_chance(self, a: int, b: int) -> float:
         """Edges between two clusters divided by the edges expected by chance."""
@@ -94,6 +89,13 @@ class Connections:
         """Local dimension of the data in two clusters."""
         inverse = float(self.inverse_dimensions[[a, b]].sum())
         return float(self.n_known[[a, b]].sum()) / inverse if inverse > 0 else 1.0
+
+
+def _share(found: Matrix, chance: Matrix) -> Matrix:
+    """The smaller of two numbers of edges over the larger, with a few added to both."""
+    smaller, larger = np.minimum(found, chance), np.maximum(found, chance)
+    share: Matrix = (smaller + A_FEW_EDGES) / (larger + A_FEW_EDGES)
+    return share
 
 
 def _doubt(found: Matrix, chance: Matrix) -> Matrix:
