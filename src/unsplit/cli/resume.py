@@ -80,7 +80,7 @@ class ResumeFile:
             )
         record = _record_of(self._check, content["record"])
         if n_clusters is not None:
-            check_tree(self._check, record.merges, n_clusters)
+            check_tree(self._check, record.merges, record.apart, n_clusters)
         return record
 
     @property
@@ -145,11 +145,15 @@ def _record_of(check: ContentCheck, content: Any) -> MergeRecord:
     merges, apart = (
         read_merges(check, _with_nan(content[name]), name) for name in ("merges", "apart")
     )
-    for name in ("n_taken", "n_allowed"):
-        if content[name] is not None:
-            check.integer(content, name, 0, len(merges))
+    # Both are unknown until merging has stopped, and forbidden merges come last.
+    n_taken, n_allowed = content["n_taken"], content["n_allowed"]
+    if n_taken is not None:
+        check.integer(content, "n_taken", 0, len(merges))
+    if n_allowed is not None:
+        check.require(n_taken is not None, "n_taken must be known if n_allowed is")
+        check.integer(content, "n_allowed", n_taken, len(merges))
     check.text(content, "stopped")
-    return MergeRecord(merges, content["n_taken"], content["n_allowed"], content["stopped"], apart)
+    return MergeRecord(merges, n_taken, n_allowed, content["stopped"], apart)
 
 
 def _with_nan(merges: Any) -> Any:

@@ -268,7 +268,7 @@ def hash_array(fingerprint: Any, array: NDArray[Any]) -> None:
     >>> one.hexdigest() == other.hexdigest()
     False
     """
-    array = np.ascontiguousarray(array).reshape(np.shape(array))
+    array = np.asarray(array, order="C")
     fingerprint.update(f"{array.dtype.str}{array.shape}".encode())
     fingerprint.update(array.reshape(-1).view(np.uint8).data)
 
@@ -297,6 +297,8 @@ def save_arrays(
     ({'seed': 3}, {'tvd': array([0., 0.])})
     """
     content: dict[str, Any] = {"format": kind, **meta}
+    # The same values make the same file, however they lie in memory.
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps(content | {"sha256": checksum(content, arrays)})
     with replacing(path) as new, new.open("wb") as file:
         np.savez_compressed(file, meta=np.array(text), **arrays)
@@ -383,7 +385,7 @@ def _array(content: ZipFile, info: ZipInfo) -> NDArray[Any]:
         _require(len(data) == size and not member.read(1))
     # Not from an empty buffer, which frombuffer refuses.
     flat = np.frombuffer(data, dtype) if size else np.empty(0, dtype)
-    return flat.reshape(shape, order="F" if by_columns else "C")
+    return np.asarray(flat.reshape(shape, order="F" if by_columns else "C"), order="C")
 
 
 def _meta(array: NDArray[Any]) -> dict[str, Any]:

@@ -52,23 +52,34 @@ def _read_merge(check: ContentCheck, values: dict[str, Any]) -> Merge:
     return Merge(**values)
 
 
-def check_tree(check: ContentCheck, merges: Sequence[Merge], k: int) -> None:
-    """Refuse merges of clusters that do not exist yet or were merged before.
+def check_tree(
+    check: ContentCheck,
+    merges: Sequence[Merge],
+    apart: Sequence[Merge],
+    k: int,
+    sizes: Iterable[int] = (),
+) -> None:
+    """Refuse merges of clusters that do not exist yet or were merged before, and wrong sizes.
 
     Parameters
     ----------
     check : ContentCheck
     merges : sequence of Merge
         In order, and not more than k − 1.
+    apart : sequence of Merge
+        Pairs that were kept apart.
     k : int
         Number of initial clusters.
+    sizes : iterable of int
+        Number of observations in each initial cluster; empty if unknown.
 
     Examples
     --------
-    >>> check_tree(ContentCheck("tree.npz", "MergeTree", "make it again"), [], 2)
+    >>> check_tree(ContentCheck("tree.npz", "MergeTree", "make it again"), [], [], 2)
     """
     check.require(len(merges) < k, f"{k} clusters have at most {k - 1} merges, got {len(merges)}")
     gone: set[int] = set()
+    size_of = dict(enumerate(sizes))
     height = 0.0
     for step, merge in enumerate(merges):
         for node in (merge.left, merge.right):
@@ -77,28 +88,20 @@ def check_tree(check: ContentCheck, merges: Sequence[Merge], k: int) -> None:
             gone.add(node)
         check.require(merge.height >= height, f"the height of merge {step} must not decrease")
         height = merge.height
-
-
-def check_sizes(check: ContentCheck, pairs: Iterable[Merge], sizes: Sequence[int]) -> None:
-    """Refuse pairs of unknown clusters, of a cluster with itself, or with wrong sizes.
-
-    Parameters
-    ----------
-    check : ContentCheck
-    pairs : iterable of Merge
-    sizes : sequence of int
-        Number of observations in all clusters of the tree, initial ones first.
-
-    Examples
-    --------
-    >>> check_sizes(ContentCheck("tree.npz", "MergeTree", "make it again"), [], [3, 4, 7])
-    """
-    for pair in pairs:
-        known = max(pair.left, pair.right) < len(sizes) and pair.left != pair.right
+        _check_sizes(check, merge, size_of)
+        size_of[k + step] = merge.size_left + merge.size_right
+    for pair in apart:
+        known = max(pair.left, pair.right) < k + len(merges) and pair.left != pair.right
         check.require(
-            known, f"clusters {pair.left} and {pair.right} must be two clusters of the tree"
+            known, f"clusters {pair.left} and {pair.right} in apart are not two of the tree"
         )
+        _check_sizes(check, pair, size_of)
+
+
+def _check_sizes(check: ContentCheck, pair: Merge, size_of: dict[int, int]) -> None:
+    for node, size in ((pair.left, pair.size_left), (pair.right, pair.size_right)):
+        # If the sizes are unknown, the first mention of a cluster counts.
+        expected = size_of.setdefault(node, size)
         check.require(
-            (pair.size_left, pair.size_right) == (sizes[pair.left], sizes[pair.right]),
-            f"the sizes of clusters {pair.left} and {pair.right} do not match those in sizes",
+            size == expected, f"cluster {node} has {expected} observations, but {size} in a pair"
         )

@@ -17,7 +17,7 @@ from unsplit.data.labels import encode_labels
 from unsplit.data.saving import load_arrays, save_arrays
 from unsplit.errors import InputError
 from unsplit.merging.review import Merge, Row, members_of_nodes, review_table
-from unsplit.merging.saved_merges import check_sizes, check_tree, read_merges
+from unsplit.merging.saved_merges import check_tree, read_merges
 
 FORMAT = "unsplit.MergeTree/4"
 
@@ -326,11 +326,7 @@ def _check_content(
         check.text(plain, name)
     n_forbidden = check.integer(plain, "n_forbidden", 0, k - 1)
     check.require(len(merges) == k - 1, f"{k} clusters need {k - 1} merges, got {len(merges)}")
-    check_tree(check, merges, k)
-    sizes = arrays["sizes"].tolist()
-    for merge in merges:
-        sizes.append(sizes[merge.left] + sizes[merge.right])
-    check_sizes(check, (*merges, *apart), sizes)
+    check_tree(check, merges, apart, k, arrays["sizes"].tolist())
     check.require(
         not taken[k - 1 - n_forbidden :].any(), "taken includes merges that cannot_link forbids"
     )
