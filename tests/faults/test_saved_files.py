@@ -273,8 +273,7 @@ def test_damage_is_refused(kind, saved):
 
 @pytest.mark.slow
 def test_much_damage_is_refused(kind, saved):
-    for damages in [(damage_by,) for damage_by in damages_of(kind)]:
-        damage(kind, saved, damages, MANY)
+    damage(kind, saved, damages_of(kind), MANY)
 
 
 # Edits: values are changed.  Without a new checksum the file is refused; with one it is refused or
@@ -665,3 +664,24 @@ def test_other_files_and_folders_are_refused(written, tmp_path):
         for kind, folder, _ in written.values():
             (folder / kind.name).write_text(content, "utf-8")
             assert outcome(kind, folder, content[:20]) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "part"),
+    [
+        (MemoryError(), "does not fit into memory"),
+        (PermissionError(13, "Permission denied"), "cannot be opened (permission denied)"),
+    ],
+)
+def test_too_little_memory_and_denied_permission_are_told(written, monkeypatch, error, part):
+    kind, folder, _ = written["MergeTree"]
+    kind.write(folder)
+
+    def fails(*_):  # the tests may run as root, whom nothing is denied
+        raise error
+
+    monkeypatch.setattr("unsplit.data.saving._array", fails)
+    with pytest.raises(InputError) as caught:
+        kind.load(folder)
+    assert part in str(caught.value)
+    assert str(folder / kind.name) in str(caught.value)

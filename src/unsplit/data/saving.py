@@ -330,6 +330,11 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
                 found = checksum(meta, arrays)
     except FileNotFoundError:
         raise
+    except (PermissionError, IsADirectoryError) as error:
+        raise InputError(
+            f"{path} cannot be opened ({_reason(error)}); check its name and permissions and load "
+            "it again."
+        ) from None
     except MemoryError:
         raise InputError(
             f"{path} does not fit into memory; load it on a machine with more memory."
