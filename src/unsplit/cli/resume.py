@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import math
 import os
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ import torch
 from numpy.typing import NDArray
 
 from unsplit import __version__
+from unsplit.data.content_check import ContentCheck
 from unsplit.data.rows.kinds import observations
-from unsplit.data.saving import replacing, write_json
+from unsplit.data.saving import checksum, hash_array, plain_values, replacing, write_json
 from unsplit.errors import InputError
-from unsplit.merging.review import Merge
+from unsplit.merging.saved_merges import check_tree, read_merges
 from unsplit.merging.state import MergeRecord
 
-FORMAT = "unsplit.resume/3"
+FORMAT = "unsplit.resume/4"
 NAME = "resume.json"
 
 
@@ -44,7 +46,8 @@ class ResumeFile:
         """Write the merges so far."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(self.path) as new:
-            write_json(new, self.run | {"record": asdict(record)})
+            content = plain_values(self.run | {"record": asdict(record)})
+            write_json(new, content | {"sha256": checksum(content)})
 
     def remove(self) -> None:
         """Delete the file, because the run has finished."""
@@ -52,10 +55,18 @@ class ResumeFile:
 
     def seed(self) -> int | None:
         """Return the seed of the interrupted run; None if there is no file."""
-        return None if (content := self._content()) is None else content["seed"]
+        if (content := self._content()) is None:
+            return None
+        return self._check.integer(content, "seed", 0, math.inf)
 
-    def record(self) -> MergeRecord | None:
-        """Return the merges of the interrupted run; None if there is no file."""
+    def record(self, n_clusters: int | None = None) -> MergeRecord | None:
+        """Return the merges of the interrupted run; None if there is no file.
+
+        Parameters
+        ----------
+        n_clusters : int, optional
+            Number of initial clusters; merges that are impossible with so many are refused.
+        """
         content = self._content()
         if content is None:
             return None
@@ -67,20 +78,41 @@ class ResumeFile:
                 f"{self.path} belongs to a run with different {' and '.join(differ)}; use the "
                 "same as in that run, or leave out --resume to start again."
             )
-        return _record_of(content["record"])
+        record = _record_of(self._check, content["record"])
+        if n_clusters is not None:
+            check_tree(self._check, record.merges, record.apart, n_clusters)
+        return record
+
+    @property
+    def _check(self) -> ContentCheck:
+        return ContentCheck(self.path, "resume file", _ADVICE)
 
     def _content(self) -> dict[str, Any] | None:
+        """Return what the file holds, if it is a complete file of this version."""
         try:
             content = json.loads(self.path.read_text(encoding="utf-8"))
-            if {"format", "seed", "record"} <= content.keys():
-                return dict(content)
+            complete = {"format", "seed", "record"} <= content.keys()
+            found = checksum(content)
         except FileNotFoundError:
             return None
-        except (ValueError, AttributeError):
-            pass
-        raise InputError(
-            f"{self.path} is not a resume file of unsplit; leave out --resume to start again."
-        )
+        except (OSError, ValueError, AttributeError, RecursionError):
+            complete = False
+        if not complete:
+            raise InputError(f"{self.path} is not a resume file of unsplit; {_ADVICE}.")
+        if content["format"] != FORMAT:
+            raise InputError(
+                f"{self.path} belongs to a run with a different format, and this version reads "
+                f"{FORMAT!r}; use the version of unsplit that wrote it, or {_ADVICE}."
+            )
+        if content.get("sha256") != found:
+            raise InputError(
+                f"{self.path} has been changed since unsplit wrote it, because its checksum does "
+                f"not match its content; {_ADVICE}."
+            )
+        return dict(content)
+
+
+_ADVICE = "leave out --resume to start again"
 
 
 def content_of(X: Any) -> Any:
@@ -102,18 +134,35 @@ def digest(values: Any) -> str:
     if scipy.sparse.issparse(values):
         parts = [values.data, values.indices, values.indptr, np.array(values.shape)]
     fingerprint = hashlib.sha256()
-    for part in map(np.ascontiguousarray, parts):
-        fingerprint.update(f"{part.dtype.str}{part.shape}".encode())
-        fingerprint.update(part.reshape(-1).view(np.uint8).data)
+    for part in parts:
+        hash_array(fingerprint, part)
     return fingerprint.hexdigest()
 
 
-def _record_of(content: dict[str, Any]) -> MergeRecord:
-    lists = {name: [_merge_of(merge) for merge in content[name]] for name in ("merges", "apart")}
-    return MergeRecord(**content | lists)
+def _record_of(check: ContentCheck, content: Any) -> MergeRecord:
+    check.require(isinstance(content, dict), "record must be a mapping")
+    check.names(content, {field.name for field in fields(MergeRecord)}, set())
+    merges, apart = (
+        read_merges(check, _with_nan(content[name]), name) for name in ("merges", "apart")
+    )
+    # Both are unknown until merging has stopped, and forbidden merges come last.
+    n_taken, n_allowed = content["n_taken"], content["n_allowed"]
+    if n_taken is not None:
+        check.integer(content, "n_taken", 0, len(merges))
+    if n_allowed is not None:
+        check.require(n_taken is not None, "n_taken must be known if n_allowed is")
+        check.integer(content, "n_allowed", n_taken, len(merges))
+    check.text(content, "stopped")
+    return MergeRecord(merges, n_taken, n_allowed, content["stopped"], apart)
 
 
-def _merge_of(content: dict[str, Any]) -> Merge:
-    # JSON has no NaN; null stands for it.
-    missing = {name: np.nan for name, value in content.items() if value is None}
-    return Merge(**content | missing)
+def _with_nan(merges: Any) -> Any:
+    """Replace null by NaN, which JSON does not have."""
+    if not isinstance(merges, list):
+        return merges
+    return [
+        {name: math.nan if value is None else value for name, value in merge.items()}
+        if isinstance(merge, dict)
+        else merge
+        for merge in merges
+    ]

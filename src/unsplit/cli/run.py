@@ -67,7 +67,7 @@ def merge_into(
         if read.batch is not None:
             content.append(digest(read.batch.astype(str)))
         resume_file.begin(data=digest(content_of(read.X)), labels=content, **info)
-        previous = _previous_merges(resume_file, resume, console)
+        previous = _previous_merges(resume_file, resume, len(encoded.cluster_ids), console)
 
     def on_merge(record: MergeRecord) -> None:
         if resume_file is not None:
@@ -87,9 +87,11 @@ def merge_into(
     return merged
 
 
-def _previous_merges(resume_file: ResumeFile, resume: bool, console: Console) -> MergeRecord | None:
+def _previous_merges(
+    resume_file: ResumeFile, resume: bool, n_clusters: int, console: Console
+) -> MergeRecord | None:
     if resume:
-        return resume_file.record()
+        return resume_file.record(n_clusters)
     if resume_file.path.exists():
         console.warn(
             f"{resume_file.path} will be overwritten; use --resume to continue that run instead."

@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
+from unsplit.data.content_check import ContentCheck
 from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels
 from unsplit.data.saving import load_arrays, save_arrays
 from unsplit.errors import InputError
 from unsplit.merging.review import Merge, Row, members_of_nodes, review_table
+from unsplit.merging.saved_merges import check_tree, read_merges
 
-FORMAT = "unsplit.MergeTree/3"
+FORMAT = "unsplit.MergeTree/4"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -244,17 +246,42 @@ class MergeTree:
         return data_frame(self.table(), "MergeTree.to_frame", "MergeTree.table")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the tree to an .npz file without pickle, replacing an older file."""
+        """Write the tree to an .npz file without pickle, replacing an older file.
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Examples
+        --------
+        >>> import tempfile, unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+        >>> path = tempfile.mkdtemp() + "/tree.npz"
+        >>> tree.save(path)
+        >>> unsplit.MergeTree.load(path).groups
+        array([0, 0, 1])
+        """
         meta: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN}
         meta |= {name: [asdict(merge) for merge in getattr(self, name)] for name in _MERGES}
         save_arrays(path, FORMAT, meta, {name: getattr(self, name) for name in _ARRAYS})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "MergeTree":
-        """Read a tree that :meth:`save` wrote."""
+        """Read a tree that :meth:`save` wrote; see the example there.
+
+        A file that was changed, is damaged or holds an impossible tree is refused.
+
+        Parameters
+        ----------
+        path : str or path-like
+        """
         meta, arrays = load_arrays(path, FORMAT)
-        merges, apart = (tuple(Merge(**merge) for merge in meta[name]) for name in _MERGES)
+        check = ContentCheck(path, "MergeTree", "make it again")
+        check.names(meta, {*_PLAIN, *_MERGES}, set())
+        check.names(arrays, set(_ARRAYS), set())
+        merges, apart = (tuple(read_merges(check, meta[name], name)) for name in _MERGES)
         plain = {name: meta[name] for name in _PLAIN}
+        _check_content(check, plain, arrays, merges, apart)
         return cls(merges=merges, apart=apart, **arrays, **plain)
 
     def __repr__(self) -> str:
@@ -282,6 +309,31 @@ class MergeTree:
 _ARRAYS = ("cluster_ids", "sizes", "taken")
 _MERGES = ("merges", "apart")
 _PLAIN = ("statistic", "strategy", "stopped", "n_forbidden")
+
+
+def _check_content(
+    check: ContentCheck,
+    plain: dict[str, Any],
+    arrays: dict[str, Any],
+    merges: tuple[Merge, ...],
+    apart: tuple[Merge, ...],
+) -> None:
+    """Refuse saved content that cannot be a tree."""
+    k = len(check.cluster_ids(arrays, at_least=1))
+    check.within("sizes", check.array(arrays, "sizes", np.int64, k), 1, 2**40)
+    taken = check.array(arrays, "taken", np.bool_, k - 1)
+    for name in ("statistic", "strategy", "stopped"):
+        check.text(plain, name)
+    n_forbidden = check.integer(plain, "n_forbidden", 0, k - 1)
+    check.require(len(merges) == k - 1, f"{k} clusters need {k - 1} merges, got {len(merges)}")
+    check_tree(check, merges, apart, k, arrays["sizes"].tolist())
+    check.require(
+        not taken[k - 1 - n_forbidden :].any(), "taken includes merges that cannot_link forbids"
+    )
+    # Not always the first merges: undo takes single ones back, with all that build on them.
+    for step in np.flatnonzero(taken).tolist():
+        below = [node - k for node in (merges[step].left, merges[step].right) if node >= k]
+        check.require(taken[below].all(), f"taken includes merge {step} but not those below it")
 
 
 def _numbered_by_first(values: Iterable[int]) -> Index:

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
+from unsplit.data.content_check import ContentCheck
 from unsplit.data.frames import data_frame
 from unsplit.data.saving import load_arrays, save_arrays
 
-FORMAT = "unsplit.PairwiseWasserstein/1"
+FORMAT = "unsplit.PairwiseWasserstein/2"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,6 +141,8 @@ class PairwiseWasserstein:
     def load(cls, path: str | os.PathLike[str]) -> "PairwiseWasserstein":
         """Read a file that :meth:`save` wrote; see the example there.
 
+        A file that was changed, is damaged or holds impossible values is refused.
+
         Parameters
         ----------
         path : str or path-like
@@ -148,7 +151,8 @@ class PairwiseWasserstein:
         -------
         PairwiseWasserstein
         """
-        _, arrays = load_arrays(path, FORMAT)
+        meta, arrays = load_arrays(path, FORMAT)
+        _check_content(ContentCheck(path, "PairwiseWasserstein", "make it again"), meta, arrays)
         return cls(**{name: arrays[name] for name in _ARRAYS})
 
     def __repr__(self) -> str:
@@ -164,3 +168,22 @@ class PairwiseWasserstein:
 
 
 _ARRAYS = ("cluster_ids", "sizes", "distance", "stderr", "n_heldout", "history")
+
+
+def _check_content(check: ContentCheck, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Refuse saved content that cannot be an estimate."""
+    check.names(meta, set(), set())
+    check.names(arrays, set(_ARRAYS), set())
+    k = len(check.cluster_ids(arrays, at_least=2))
+    sizes = check.array(arrays, "sizes", np.int64, k)
+    check.within("sizes", sizes, 1, 2**40)
+    n_heldout = check.array(arrays, "n_heldout", np.int64, k)
+    check.within("n_heldout", n_heldout, 0, 2**40)
+    check.require((n_heldout <= sizes).all(), "n_heldout must not be larger than sizes")
+    distance = check.array(arrays, "distance", np.float64, k, k)
+    check.within("distance", distance, 0, np.inf)
+    check.require(np.isfinite(distance).all(), "distance must be finite")
+    # Infinite for pairs that could not be compared.
+    check.within("stderr", check.array(arrays, "stderr", np.float64, k, k), 0, np.inf)
+    history = check.array(arrays, "history", np.float64, None)
+    check.require(np.isfinite(history).all(), "history must be finite")

@@ -1,0 +1,107 @@
+"""Read merges back from a saved file, and refuse those that cannot be a tree."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import Any
+
+from unsplit.data.content_check import ROUNDING, ContentCheck
+from unsplit.merging.review import Merge
+
+_NAMES = {field.name for field in fields(Merge)}
+_COUNTS = {"left": 0, "right": 0, "size_left": 1, "size_right": 1, "n_border": 0}
+_SHARES = ("tvd", "low", "high", "p_adjusted", "p_valley")
+_AT_LEAST_0 = ("edges", "times_chance", "neck", "strength")
+
+
+def read_merges(check: ContentCheck, content: Any, name: str) -> list[Merge]:
+    """Turn a list of plain mappings into merges, each with possible values.
+
+    Parameters
+    ----------
+    check : ContentCheck
+    content : anything
+        What the file holds; should be a list of mappings with the fields of :class:`Merge`.
+    name : str
+        What the list is called.
+
+    Examples
+    --------
+    >>> read_merges(ContentCheck("tree.npz", "MergeTree", "make it again"), [], "merges")
+    []
+    >>> read_merges(ContentCheck("tree.npz", "MergeTree", "make it again"), [3], "merges")
+    Traceback (most recent call last):
+    unsplit.errors.InputError: tree.npz is not a valid MergeTree: merges must be a list of mappings; make it again.
+    """  # noqa: E501
+    mappings = isinstance(content, list) and all(isinstance(entry, dict) for entry in content)
+    check.require(mappings, f"{name} must be a list of mappings")
+    return [_read_merge(check, entry) for entry in content]
+
+
+def _read_merge(check: ContentCheck, values: dict[str, Any]) -> Merge:
+    check.names(values, _NAMES, set())
+    for name, low in _COUNTS.items():
+        check.integer(values, name, low, math.inf)
+    for name in _SHARES:
+        check.number(values, name, 0, 1, unknown=True, rounding=ROUNDING)
+    for name in _AT_LEAST_0:
+        check.number(values, name, 0, math.inf, unknown=True)
+    check.number(values, "statistic", -math.inf, math.inf, unknown=True)
+    check.number(values, "height", 0, math.inf)
+    check.text(values, "why")
+    return Merge(**values)
+
+
+def check_tree(
+    check: ContentCheck,
+    merges: Sequence[Merge],
+    apart: Sequence[Merge],
+    k: int,
+    sizes: Iterable[int] = (),
+) -> None:
+    """Refuse merges of clusters that do not exist yet or were merged before, and wrong sizes.
+
+    Parameters
+    ----------
+    check : ContentCheck
+    merges : sequence of Merge
+        In order, and not more than k − 1.
+    apart : sequence of Merge
+        Pairs that were kept apart.
+    k : int
+        Number of initial clusters.
+    sizes : iterable of int
+        Number of observations in each initial cluster; empty if unknown.
+
+    Examples
+    --------
+    >>> check_tree(ContentCheck("tree.npz", "MergeTree", "make it again"), [], [], 2)
+    """
+    check.require(len(merges) < k, f"{k} clusters have at most {k - 1} merges, got {len(merges)}")
+    gone: set[int] = set()
+    size_of = dict(enumerate(sizes))
+    height = 0.0
+    for step, merge in enumerate(merges):
+        for node in (merge.left, merge.right):
+            check.require(node < k + step, f"merge {step} uses cluster {node} before it exists")
+            check.require(node not in gone, f"merge {step} uses cluster {node} a second time")
+            gone.add(node)
+        check.require(merge.height >= height, f"the height of merge {step} must not decrease")
+        height = merge.height
+        _check_sizes(check, merge, size_of)
+        size_of[k + step] = merge.size_left + merge.size_right
+    for pair in apart:
+        known = max(pair.left, pair.right) < k + len(merges) and pair.left != pair.right
+        check.require(
+            known, f"clusters {pair.left} and {pair.right} in apart are not two of the tree"
+        )
+        _check_sizes(check, pair, size_of)
+
+
+def _check_sizes(check: ContentCheck, pair: Merge, size_of: dict[int, int]) -> None:
+    for node, size in ((pair.left, pair.size_left), (pair.right, pair.size_right)):
+        # If the sizes are unknown, the first mention of a cluster counts.
+        expected = size_of.setdefault(node, size)
+        check.require(
+            size == expected, f"cluster {node} has {expected} observations, but {size} in a pair"
+        )
