@@ -269,8 +269,8 @@ def test_a_folder_without_permission_to_write_is_refused(monkeypatch):
 @pytest.mark.parametrize(
     ("damage", "part"),
     [
-        (lambda: Path("out/labels").write_text("2"), "labels is missing or has changed"),
-        (lambda: Path("out/labels").unlink(), "labels is missing or has changed"),
+        (lambda: Path("out/labels").write_text("2"), "missing or have changed: labels;"),
+        (lambda: Path("out/labels").unlink(), "missing or have changed: labels;"),
         (lambda: Path("out", MANIFEST).unlink(), f"has no {MANIFEST}"),
         (lambda: Path("out", MANIFEST).write_text("{"), "was not written by this version"),
         (lambda: manifest_naming("../data"), "was not written by this version"),
@@ -486,12 +486,20 @@ def test_a_killed_run_leaves_no_lock_and_its_folder_is_removed_but_no_live_one()
     write(a="2")
     assert texts() == {"a": "2"}
     assert sorted(path.name.split("-")[0] for path in hidden() if path != keep) == [
-        ".live.lock",
         ".live.new",
+        ".live.unsplit",
     ]
     runs["live"].communicate("\n")
     assert texts("live") == dict.fromkeys("abc", "1")
     assert hidden() == [keep]
+
+
+def test_a_link_in_place_of_the_lock_is_not_followed():
+    Path("precious").write_text("mine")
+    Path(".out.unsplit-lock").symlink_to("precious")
+    with pytest.raises(InputError, match="cannot write to out/"):
+        write(a="1")
+    assert Path("precious").read_text() == "mine"
 
 
 def test_the_command_line_names_the_folder_and_the_process_in_use():

@@ -77,9 +77,10 @@ def output_folder(
     ones.  All other files in the folder stay.  If writing fails or is interrupted, nothing
     changes.  ``manifest.json`` lists the files with their checksums; see :func:`verify_folder`.
 
-    Where a folder cannot be replaced in one step (the current folder, a mount point, a folder that
-    holds no results yet, systems other than Linux), files are replaced one by one and
-    ``manifest.json`` last, so that a result that was cut off can be recognised.
+    Some folders cannot be replaced in one step: the current folder, a mount point, a folder of
+    another user, and any folder on systems other than Linux.  Nor is a folder that has subfolders
+    but no results yet.  There, files are replaced one by one and ``manifest.json`` last, so that
+    :func:`verify_folder` recognises a result that was cut off.
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ def output_folder(
     with contextlib.ExitStack() as stack:
         try:
             place = _place_for(target)
-            held = stack.enter_context(locked(place / f".{target.name}.lock", shown))
+            held = stack.enter_context(locked(place / f".{target.name}.unsplit-lock", shown))
             _earlier_files(target, shown)
             if held:
                 _remove_leftovers(place, target.name)
@@ -123,6 +124,7 @@ def output_folder(
         with signals_held():
             _put_in_place(temporary, [*names, MANIFEST], target, shown)
             to_disk(target.parent)
+            shutil.rmtree(temporary, ignore_errors=True)  # the earlier result
 
 
 def verify_folder(path: str | os.PathLike[str]) -> list[str]:
@@ -151,7 +153,7 @@ def verify_folder(path: str | os.PathLike[str]) -> list[str]:
     >>> verify_folder(path)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    unsplit.errors.InputError: .../out/ is not the result of one run: labels.csv is missing or ...
+    unsplit.errors.InputError: .../out/ is not the complete result of one run, because ...
     """
     folder, shown = Path(path), os.path.join(os.fspath(path), "")
     if not (folder / MANIFEST).is_file():
@@ -162,8 +164,8 @@ def verify_folder(path: str | os.PathLike[str]) -> list[str]:
     wrong = [name for name, entry in files.items() if not _is_unchanged(folder / name, entry)]
     if wrong:
         raise InputError(
-            f"{shown} is not the result of one run: {', '.join(wrong)} is missing or has changed; "
-            "run the command again."
+            f"{shown} is not the complete result of one run, because these files are missing or "
+            f"have changed: {', '.join(wrong)}; run the command again."
         )
     return list(files)
 
@@ -281,7 +283,7 @@ def _entry(path: Path) -> dict[str, Any]:
 def _is_unchanged(path: Path, entry: Mapping[str, Any]) -> bool:
     try:
         return path.stat().st_size == entry["size"] and _entry(path) == entry
-    except OSError:
+    except (KeyError, OSError, TypeError):
         return False
 
 
@@ -299,8 +301,8 @@ def _earlier_files(folder: Path, shown: str) -> dict[str, dict[str, Any]]:
     except (KeyError, OSError, TypeError, ValueError):
         pass
     raise InputError(
-        f"{shown}{MANIFEST} was not written by this version of unsplit; move it away, or choose "
-        "another --out."
+        f"{shown}{MANIFEST} was not written by this version of unsplit; move it away or use "
+        "another folder."
     )
 
 
@@ -328,11 +330,12 @@ def _swap(temporary: Path, ours: Set[str], target: Path) -> bool:
     has_results = any(os.path.lexists(target / name) for name in ours)
     if not has_results and any(entry.is_dir() for entry in target.iterdir()):
         return False  # a user's own folder, perhaps a large one, without results to mix up
-    here = Path.cwd()
-    if target in (here, *here.parents, temporary.parent):
+    if temporary.parent == target or target.stat().st_uid != temporary.stat().st_uid:
         return False
-    if target.stat().st_uid != temporary.stat().st_uid:
-        return False
+    with contextlib.suppress(FileNotFoundError):  # the current folder may have been removed
+        here = Path.cwd()
+        if target in (here, *here.parents):
+            return False
 
     def ignored(folder: str, entries: list[str]) -> list[str]:
         inner = Path(folder).relative_to(target)

@@ -53,7 +53,8 @@ def locked(path: str | os.PathLike[str], shown: str) -> Iterator[bool]:
         yield False
         return
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        # Never through a link, which someone else could have put there.
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             held = True
