@@ -6,6 +6,7 @@ import pytest
 
 from unsplit.data import saving
 from unsplit.data.saving import output_folder, replacing
+from unsplit.data.swap import exchange
 
 
 @pytest.fixture
@@ -42,17 +43,33 @@ def test_a_file_is_on_the_disk_before_it_takes_its_place(tmp_path, calls, old):
     assert calls == [("fsync", 4), ("move", "result.txt")]
 
 
+def last_steps(calls):
+    """Moves and what comes after the files and the folder were written to the disk, in order."""
+    first_move = next(i for i, (what, _) in enumerate(calls) if what == "move")
+    assert {("fsync", 1), ("fsync", 2)} <= set(calls[:first_move])
+    return [name for what, name in calls if what == "move"], calls[-1][0]
+
+
 def test_a_new_folder_is_on_the_disk_before_it_appears(tmp_path, calls):
     with output_folder(tmp_path / "out") as new:
         (new / "a.txt").write_text("1")
         (new / "b.txt").write_text("22")
-    assert calls == [("fsync", 1), ("fsync", 2), ("move", "out")]
+    assert last_steps(calls) == (["out"], "fsync")
 
 
-def test_all_files_of_a_folder_are_on_the_disk_before_the_first_is_replaced(tmp_path, calls):
+@pytest.mark.parametrize("swap", [True, False])
+def test_all_files_are_on_the_disk_before_the_first_is_replaced(tmp_path, calls, swap, monkeypatch):
     (tmp_path / "a.txt").write_text("older")
+
+    def noted_exchange(first, second):
+        if swap:
+            calls.append(("move", "swap"))
+        return swap and exchange(first, second)
+
+    monkeypatch.setattr(saving, "exchange", noted_exchange)
     with output_folder(tmp_path) as new:
         (new / "a.txt").write_text("1")
         (new / "b.txt").write_text("22")
-    assert calls == [("fsync", 1), ("fsync", 2), ("move", "a.txt"), ("move", "b.txt")]
+    moves = ["swap"] if swap else ["a.txt", "b.txt", "manifest.json"]
+    assert last_steps(calls) == (moves, "fsync")
     assert (tmp_path / "a.txt").read_text() == "1"

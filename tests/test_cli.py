@@ -34,7 +34,7 @@ from unsplit.pairwise.api import Settings
 from unsplit.pipeline import MergeOptions, merge_overclustering
 
 TABLES = ["distances.npz", "labels.csv", "linkage.npy", "merges.csv", "review.csv"]
-FILES = [*TABLES, "tree.npz", "result.json"]
+FILES = [*TABLES, "tree.npz", "result.json", "manifest.json"]
 
 
 @pytest.fixture(autouse=True)

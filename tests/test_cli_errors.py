@@ -192,12 +192,12 @@ def test_what_is_read_is_not_overwritten():
     for command in commands:
         result = unsplit(*command)
         assert result.exit_code == 2
-        assert result.stderr.endswith(" would be overwritten; choose another --out.\n")
+        assert result.stderr.endswith(" would be replaced by the results; choose another --out.\n")
     assert snapshot() == before
     Path("out/pairs.csv").write_text(Path("data.csv").read_text(encoding="utf-8"), "utf-8")
     result = unsplit("distances", "out/pairs.csv", "--labels", "cluster", "--out", "out")
     assert result.stderr.startswith("unsplit: out/pairs.csv ")
-    assert result.stderr.endswith(" would be overwritten; choose another --out.\n")
+    assert result.stderr.endswith(" would be replaced by the results; choose another --out.\n")
 
 
 # Options that contradict each other; nothing is trained

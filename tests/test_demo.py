@@ -31,7 +31,8 @@ def test_demo_leaves_what_merge_would_leave(demo):
     out = succeeds(result)
     files = snapshot(folder / "demo-output")
     figures = ("dendrogram.png", "distances.png", "merge_curve.png")
-    assert set(files) == {*SAME, *figures, "digits.csv", "distances.npz", "result.json"}
+    others = {"digits.csv", "distances.npz", "result.json", "manifest.json"}
+    assert set(files) == {*SAME, *figures, *others}
     about = read_json(folder / "demo-output" / "result.json")
     assert about["n_initial"] == 40
     assert about["seed"] == 0

@@ -8,7 +8,7 @@ import pytest
 
 import unsplit
 from tests.checks import exactly, names_in
-from unsplit.data.saving import output_folder
+from unsplit.data.saving import MANIFEST, output_folder
 from unsplit.errors import InputError
 
 
@@ -20,7 +20,8 @@ def fill(folder, text="new"):
 
 
 def contents(folder):
-    return {str(p.relative_to(folder)): p.read_text() for p in folder.rglob("*") if p.is_file()}
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    return {str(path.relative_to(folder)): path.read_text() for path in files}
 
 
 NEW = {"a.txt": "new", "b.txt": "new", "figures/c.txt": "new"}
@@ -32,7 +33,7 @@ def test_a_new_folder_appears_at_once_with_everything(tmp_path):
         fill(new)
         assert not target.exists()
     assert contents(target) == NEW
-    assert names_in(tmp_path / "deep") == ["a.txt", "b.txt", "c.txt", "figures", "out"]
+    assert names_in(tmp_path / "deep") == ["a.txt", "b.txt", "c.txt", "figures", MANIFEST, "out"]
 
 
 def test_files_in_an_older_folder_are_replaced_and_others_stay(tmp_path):
@@ -42,7 +43,7 @@ def test_files_in_an_older_folder_are_replaced_and_others_stay(tmp_path):
         fill(new)
         assert contents(tmp_path)["a.txt"] == "old"
     assert contents(tmp_path) == NEW | {"mine.txt": "mine"}
-    assert names_in(tmp_path) == ["a.txt", "b.txt", "c.txt", "figures", "mine.txt"]
+    assert names_in(tmp_path) == ["a.txt", "b.txt", "c.txt", "figures", MANIFEST, "mine.txt"]
 
 
 def test_the_current_folder_and_links_to_folders_can_be_written(tmp_path, monkeypatch):
@@ -82,7 +83,7 @@ def test_a_folder_in_the_way_is_seen_before_anything_is_replaced(tmp_path, monke
     Path("out/b.txt").mkdir(parents=True)
     Path("out/a.txt").write_text("old")
     sentence = (
-        "cannot write b.txt to out: a folder has this name; remove it or choose another --out."
+        "cannot write b.txt to out/: a folder has this name; remove it or choose another --out."
     )
     with pytest.raises(InputError, match=exactly(sentence)), output_folder("out") as new:
         fill(new)

@@ -47,12 +47,14 @@ def demo(out: str, seed: int) -> None:
     The digits come with scikit-learn, and the demo takes about half a minute. It writes the same
     files as `unsplit merge`, and digits.csv so that you can run `unsplit merge` yourself.
     """
+    outputs.require_name(out)
     data = os.path.join(out, DATA)
     task = Task(
         data, LABELS, MergeOptions(), Settings(), seed, figures=find_spec("matplotlib") is not None
     )
     console = Console()
-    with interruptible(out), output_folder(out) as folder, console.show_warnings():
+    results = output_folder(out, outputs.versions())
+    with interruptible(out), results as folder, console.show_warnings():
         click.echo("Merging 1,797 handwritten digits that k-means cut into 40 clusters …\n")
         digits, truth = overclustered_digits(seed)
         _write_data(folder / DATA, digits)

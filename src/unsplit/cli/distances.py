@@ -1,6 +1,5 @@
 """``unsplit distances``: the distances between all pairs of clusters."""
 
-import os
 from pathlib import Path
 
 import click
@@ -10,6 +9,7 @@ from unsplit.cli import options, outputs, summary
 from unsplit.cli.progress import Console
 from unsplit.cli.reading import read_clustered
 from unsplit.cli.run import interruptible
+from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
 from unsplit.data.saving import output_folder, write_csv
 from unsplit.pairwise.api import Settings, fit
@@ -19,7 +19,7 @@ Example:
   unsplit distances cells.csv --labels leiden --out compared
 """
 RESULT = "distances.json"
-WRITTEN = ("distances.npz", "pairs.csv")
+WRITTEN = ("distances.npz", "pairs.csv", RESULT)
 
 
 @click.command(epilog=EXAMPLE, short_help="Compare all pairs of clusters, without merging.")
@@ -47,12 +47,11 @@ def distances(
     """Compare all pairs of clusters in DATA, without merging any.
 
     The command writes pairs.csv (the total variation distance of every pair with its interval and
-    p-value, closest pair first), distances.npz (read it with unsplit.PairwiseTVD.load) and
-    distances.json (settings, versions, seed).
+    p-value, closest pair first), distances.npz (read it with unsplit.PairwiseTVD.load),
+    distances.json (settings, versions, seed) and manifest.json (checksums).
     """
-    outputs.refuse_overwriting(
-        [data, labels or data, batch or data], [os.path.join(out, name) for name in WRITTEN]
-    )
+    written = [*WRITTEN, *([CANDIDATES] if select else ())]
+    outputs.refuse_overwriting(data, [labels, batch], out, written)
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
@@ -61,7 +60,8 @@ def distances(
     info |= {} if batch is None else {"batch": batch}
     info |= outputs.describe_run(settings, None, seed)
     console = Console()
-    with interruptible(out), output_folder(out) as folder, console.show_warnings():
+    results = output_folder(out, outputs.versions())
+    with interruptible(out), results as folder, console.show_warnings():
         with console.stage("reading"):
             read = read_clustered(data, labels, batch)
         if select:

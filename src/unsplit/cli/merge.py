@@ -1,6 +1,5 @@
 """``unsplit merge``: merge the clusters of an over-clustering."""
 
-import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from unsplit.cli.progress import Console
 from unsplit.cli.reading import read_clustered
 from unsplit.cli.resume import ResumeFile
 from unsplit.cli.run import RESULT, Task, interruptible, merge_into
+from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
 from unsplit.data.saving import output_folder
 from unsplit.merging.options import LINKAGES, STATISTICS, STRATEGIES
@@ -25,8 +25,11 @@ Examples:
   unsplit merge photos/ --out merged
 """
 
-# Output files whose names an input file could also have.
-WRITTEN = ("labels.csv", "merges.csv", "review.csv", "distances.npz", "linkage.npy", "tree.npz")
+# Files that are always written, and the figures.
+WRITTEN = (
+    "labels.csv", "merges.csv", "review.csv", "distances.npz", "linkage.npy", "tree.npz", RESULT,
+)  # fmt: skip
+FIGURES = ("dendrogram.png", "merge_curve.png", "distances.png")
 
 share = click.FloatRange(0, 1)
 number = click.IntRange(min=1)
@@ -113,14 +116,15 @@ def merge(
 
     The command writes labels.csv (old and new cluster of every row), review.csv (which pairs to
     check, unclear ones first), merges.csv (every merge and the reason), result.json (settings,
-    versions, seed, numbers), distances.npz, tree.npz and linkage.npy.
+    versions, seed, numbers), distances.npz, tree.npz, linkage.npy and manifest.json (checksums).
     """
     merge_options = merge_options_from(choices | {"resume": resume})
-    inputs = [data, labels or data, batch or data]
-    outputs.refuse_overwriting(inputs, [os.path.join(out, name) for name in WRITTEN])
+    resume_file = ResumeFile(out) if merge_options.strategy == "retrain" else None
+    written = [*WRITTEN, *(FIGURES if figures else ()), *([CANDIDATES] if select else ())]
+    written += [] if resume_file is None else [resume_file.path.name]
+    outputs.refuse_overwriting(data, [labels, batch], out, written)
     if figures:
         outputs.require_figures()
-    resume_file = ResumeFile(out) if merge_options.strategy == "retrain" else None
     if seed is None and resume_file is not None and resume:
         seed = resume_file.seed()
     seed = outputs.new_seed() if seed is None else seed
@@ -129,7 +133,8 @@ def merge(
     )
     task = Task(data, labels or "subfolders", merge_options, settings, seed, figures, batch)
     console = Console()
-    with interruptible(out, resume_file), output_folder(out) as folder, console.show_warnings():
+    results = output_folder(out, outputs.versions())
+    with interruptible(out, resume_file), results as folder, console.show_warnings():
         with console.stage("reading"):
             read = read_clustered(data, labels, batch)
         if select:

@@ -1,10 +1,11 @@
 """The files that commands write, and the contents of result.json."""
 
+import contextlib
 import json
 import os
 import platform
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +18,7 @@ from unsplit import __version__
 from unsplit.cli.progress import Console
 from unsplit.cli.select import settings_dict
 from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.saving import write_csv, write_json
+from unsplit.data.saving import MANIFEST, earlier_results, write_csv, write_json
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
 from unsplit.merging.review import UNCLEAR
@@ -27,21 +28,106 @@ from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pipeline import Merged, MergeOptions
 
 
-def refuse_overwriting(inputs: Iterable[str], outputs: Iterable[str]) -> None:
-    """Raise an error if an output file would replace an input file.
+def refuse_overwriting(
+    data: str, named: Iterable[str | None], out: str, names: Iterable[str]
+) -> None:
+    """Raise an error if a command would change what it reads.
+
+    Parameters
+    ----------
+    data : str
+        The file or folder that is read.
+    named : iterable of str or None
+        Other files that are read, or names of columns, which are ignored.
+    out : str
+        The folder that the results go to.
+    names : iterable of str
+        The files that will be written there.
 
     Examples
     --------
-    >>> refuse_overwriting(["cells.csv", "labels.csv"], ["out/labels.csv"])
-    >>> refuse_overwriting(["a/x.csv"], ["a/x.csv"])
+    >>> refuse_overwriting("cells.csv", ["labels.csv", None], "out", ["labels.csv"])
+    >>> refuse_overwriting("a/x.csv", [], "a", ["x.csv"])
     Traceback (most recent call last):
     ...
-    unsplit.errors.InputError: a/x.csv is an input and would be overwritten; choose another --out.
+    unsplit.errors.InputError: a/x.csv is an input and would be replaced by the results; choose ...
     """
-    written = {os.path.realpath(path) for path in outputs}
-    for path in inputs:
-        if os.path.realpath(path) in written:
-            raise InputError(f"{path} is an input and would be overwritten; choose another --out.")
+    require_name(out)
+    # Results of an earlier run are removed when new results take their place.
+    files = [*names, MANIFEST, *earlier_results(out)]
+    written = [os.path.join(out, name) for name in files]
+    for path in [data, *(name for name in named if name and os.path.isfile(name))]:
+        refuse_replacing(path, written)
+
+
+def require_name(out: str) -> None:
+    """Raise an error if ``--out`` is empty, which would mean the current folder."""
+    if not out.strip():
+        raise InputError(f"--out must not be empty, got {out!r}; name where the results go.")
+
+
+def refuse_replacing(path: str, written: Iterable[str]) -> None:
+    """Raise an error if an input is one of the files to write, or a folder around one.
+
+    Files are compared after following links, and hard links to one file count as the same.
+
+    Parameters
+    ----------
+    path : str
+        A file or folder that is read.
+    written : iterable of str
+        The files that will be written.
+
+    Examples
+    --------
+    >>> refuse_replacing("cells.csv", ["clusters.csv"])
+    >>> refuse_replacing(".", ["out/labels.csv"])
+    Traceback (most recent call last):
+    ...
+    unsplit.errors.InputError: --out is inside ., ...; choose a folder outside it.
+    """
+    targets = {Path(os.path.realpath(name)) for name in written}
+    around = _identities(folder for target in targets for folder in target.parents)
+    if _identities(_folders_of(path)) & around:
+        raise InputError(
+            f"--out is inside {path}, where the next run would read the results as data; choose a "
+            "folder outside it."
+        )
+    files = _files_of(path) if any(target.exists() for target in targets) else [path]
+    taken = _identities(targets)
+    for file in files:
+        if _identities([file]) & taken:
+            raise InputError(
+                f"{file} is an input and would be replaced by the results; choose another --out."
+            )
+
+
+def _identities(paths: Iterable[str | Path]) -> set[object]:
+    """Return what two names of one file share: the path without links, or device and inode."""
+    found: set[object] = set()
+    for path in paths:
+        found.add(os.path.realpath(path))
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            found.add((status.st_dev, status.st_ino))
+    return found
+
+
+def _folders_of(path: str) -> list[str]:
+    """List a folder and the subfolders that are links to elsewhere; nothing for a file."""
+    if not os.path.isdir(path):
+        return []
+    with os.scandir(path) as entries:
+        return [path, *(e.path for e in entries if e.is_symlink() and e.is_dir())]
+
+
+def _files_of(path: str) -> Iterator[str]:
+    """List the files in a folder and in subfolders that are links; or the one file."""
+    if not os.path.isdir(path):
+        yield path
+    for top in _folders_of(path):
+        for folder, _, names in os.walk(top):
+            yield from (os.path.join(folder, name) for name in names)
 
 
 def new_seed() -> int:
@@ -53,7 +139,7 @@ def write_result(path: Path, content: dict[str, Any], console: Console) -> None:
     """Write ``content`` to ``path``, with the warnings, times and files of the run."""
     files = sorted(file.name for file in path.parent.iterdir())
     run = {"warnings": console.warnings, "seconds": console.seconds}
-    write_json(path, content | run | {"files": [*files, path.name]})
+    write_json(path, content | run | {"files": [*files, path.name, MANIFEST]})
 
 
 def print_result(path: Path, lines: list[str], as_json: bool) -> None:
@@ -99,14 +185,18 @@ def describe_run(
 ) -> dict[str, Any]:
     """Collect what is needed to repeat a run: settings, seed, device and versions."""
     chosen = {} if merge_options is None else vars(merge_options)
-    packages = ("numpy", "torch", "scikit-learn")
     return {
         "settings": chosen | settings_dict(settings),
         "seed": seed,
         "device": str(choose_device(settings.device)),
-        "versions": {"unsplit": __version__, "python": platform.python_version()}
-        | {name: version(name) for name in packages},
+        "versions": versions(),
     }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the software that results depend on."""
+    own = {"unsplit": __version__, "python": platform.python_version()}
+    return own | {name: version(name) for name in ("numpy", "torch", "scikit-learn")}
 
 
 def describe_distances(read: Observations, distances: PairwiseTVD) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """``unsplit overcluster``: cut data into many small clusters, to merge afterwards."""
 
 import json
+import os
 import shlex
 from typing import Any
 
@@ -79,7 +80,10 @@ def overcluster(data: str, out: str, method: str, as_json: bool, **choices: Any)
     _check(method, given)
     if "seed" in OPTIONAL[method]:
         given.setdefault("seed", outputs.new_seed())
-    outputs.refuse_overwriting([data, given.get("categories", data)], [out])
+    outputs.require_name(out)
+    outputs.refuse_replacing(data, [out])
+    if os.path.isfile(given.get("categories", "")):
+        outputs.refuse_replacing(given["categories"], [out])
     with interruptible(out), replacing(out) as new, Console().show_warnings():
         read = read_observations(data, given.get("categories"))
         labels = _labels(method, read, given)

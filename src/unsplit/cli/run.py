@@ -1,5 +1,6 @@
 """One merge from observations to files, shared by ``merge`` and ``demo``."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from unsplit.cli.progress import Console
 from unsplit.cli.resume import ResumeFile, content_of, digest
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.data.saving import MANIFEST
 from unsplit.merging.state import MergeRecord
 from unsplit.pairwise.api import Settings
 from unsplit.pipeline import Merged, MergeOptions, merge_overclustering
@@ -107,11 +109,20 @@ class Interrupted(click.ClickException):
 
 @contextmanager
 def interruptible(out: str, resume_file: ResumeFile | None = None) -> Iterator[None]:
-    """Say after Ctrl-C that older results in ``out`` are unchanged, and how to continue."""
+    """Say after Ctrl-C whether the results in ``out`` are the old or the new ones."""
+    before = _identity(out)
     try:
         yield
     except KeyboardInterrupt:
         sentence = f"interrupted; {out} is unchanged"
-        if resume_file is not None and resume_file.path.exists():
+        if _identity(out) != before:
+            sentence = f"interrupted after all results were written to {out}"
+        elif resume_file is not None and resume_file.path.exists():
             sentence += f" except for {resume_file.path.name}; continue with --resume"
         raise Interrupted(sentence) from None
+
+
+def _identity(out: str) -> tuple[int, int] | None:
+    """Return what tells two results apart: the last file that a run writes."""
+    last = Path(out, MANIFEST) if os.path.isdir(out) else Path(out)
+    return (last.stat().st_ino, last.stat().st_mtime_ns) if last.is_file() else None

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from unsplit.data.saving import output_folder
+from unsplit.data.saving import replacing
 from unsplit.errors import InputError
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
@@ -67,10 +67,12 @@ def save_figures(
     if tvd is not None:
         axes["distances"] = distances(tree, tvd)
     names = [f"{figure}.{suffix}" for figure in axes for suffix in formats]
-    with output_folder(folder) as new:
-        for name in names:
-            _save(axes[Path(name).stem].figure, new / name)
-    return [Path(folder) / name for name in names]
+    paths = [Path(folder) / name for name in names]
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for path in paths:
+        with replacing(path) as new:
+            _save(axes[path.stem].figure, new)
+    return paths
 
 
 def _save(figure: Any, path: Path) -> None:

@@ -1,0 +1,511 @@
+"""Nothing is lost when results are written: not the input, not older results, not users' files."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import unsplit as library
+from tests.cli_cases import merge, snapshot, succeeds, unsplit, write_data
+from unsplit.cli.run import Interrupted, interruptible
+from unsplit.data import saving
+from unsplit.data.saving import MANIFEST, output_folder, verify_folder
+from unsplit.errors import InputError
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Every test works in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def texts(folder="out"):
+    """The files of a folder with their texts, without the manifest."""
+    files = [path for path in Path(folder).rglob("*") if path.is_file() and path.name != MANIFEST]
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
+
+
+def write(out="out", **files):
+    """Write one result; ``a="1"`` writes 1 to the file a."""
+    with output_folder(out) as new:
+        for name, text in files.items():
+            (new / name).write_text(text)
+
+
+def hidden(folder="."):
+    return [path for path in Path(folder).iterdir() if path.name.startswith(".")]
+
+
+# Inputs
+
+
+def write_clusters(folder="cl"):
+    for cluster in "ab":
+        Path(folder, cluster).mkdir(parents=True)
+        for i in range(3):
+            np.save(Path(folder, cluster, f"{i}.npy"), np.random.default_rng(i).random((9, 3)))
+
+
+def hard_link(source, target):
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    os.link(source, target)
+
+
+def soft_link(source, target):
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    os.symlink(os.path.abspath(source), target)
+
+
+LABELLED = ("--labels", "cluster")
+REPLACED = "would be replaced by the results; choose another --out."
+INSIDE = "choose a folder outside it."
+
+INPUTS = {
+    "candidates": (
+        lambda: write_data("candidates.csv"),
+        ("merge", "candidates.csv", *LABELLED, "--out", ".", "--select"),
+        REPLACED,
+    ),
+    "candidates of distances": (
+        lambda: write_data("candidates.csv"),
+        ("distances", "candidates.csv", *LABELLED, "--out", ".", "--select"),
+        REPLACED,
+    ),
+    "result as labels": (
+        lambda: write_data("result.json"),
+        ("merge", "data.csv", "--labels", "result.json", "--out", "."),
+        REPLACED,
+    ),
+    "a manifest as batch": (
+        lambda: None,
+        ("merge", "data.csv", *LABELLED, "--batch", "out/merges.csv", "--out", "out"),
+        REPLACED,
+    ),
+    "a hard link": (
+        lambda: hard_link("data.csv", "new/labels.csv"),
+        ("merge", "data.csv", *LABELLED, "--out", "new"),
+        REPLACED,
+    ),
+    "a symbolic link": (
+        lambda: soft_link("data.csv", "new/labels.csv"),
+        ("merge", "data.csv", *LABELLED, "--out", "new"),
+        REPLACED,
+    ),
+    "a link to the folder": (
+        lambda: soft_link("out", "link"),
+        ("merge", "link/merges.csv", *LABELLED, "--out", "out"),
+        REPLACED,
+    ),
+    "a file of the demo that merge does not write": (
+        lambda: write("demo", **{"digits.csv": Path("data.csv").read_text()}),
+        ("merge", "demo/digits.csv", *LABELLED, "--out", "demo"),
+        REPLACED,
+    ),
+    "a hard link in a folder of clusters": (
+        lambda: hard_link("cl/a/0.npy", "new/linkage.npy"),
+        ("merge", "cl", "--out", "new"),
+        REPLACED,
+    ),
+    "a symbolic link in a folder of clusters": (
+        lambda: (write("new", **{"linkage.npy": "x"}), soft_link("new/linkage.npy", "cl/a/x.npy")),
+        ("merge", "cl", "--out", "new"),
+        REPLACED,
+    ),
+    "the folder of clusters": (lambda: None, ("merge", "cl", "--out", "cl"), INSIDE),
+    "a cluster": (lambda: None, ("merge", "cl", "--out", "cl/a"), INSIDE),
+    "a new subfolder": (lambda: None, ("distances", "cl", "--out", "cl/new/deep"), INSIDE),
+    "a subfolder through a link": (
+        lambda: soft_link("cl", "link"),
+        ("merge", "cl", "--out", "link/c"),
+        INSIDE,
+    ),
+    "a cluster that is a link": (
+        lambda: (os.mkdir("c"), soft_link("c", "cl/c")),
+        ("merge", "cl", "--out", "c/out"),
+        INSIDE,
+    ),
+    "a table": (
+        lambda: hard_link("data.csv", "c.csv"),
+        ("overcluster", "data.csv", "--out", "c.csv", "--method", "k-means"),
+        REPLACED,
+    ),
+    "an empty name": (lambda: None, ("merge", "data.csv", *LABELLED, "--out", ""), "empty"),
+    "a blank name": (lambda: None, ("distances", "data.csv", *LABELLED, "--out", " "), "empty"),
+    "an empty table": (
+        lambda: None,
+        ("overcluster", "data.csv", "--out", "", "--method", "k-means"),
+        "empty",
+    ),
+    "an empty name of the demo": (lambda: None, ("demo", "--out", ""), "empty"),
+    "another manifest": (
+        lambda: (os.mkdir("new"), Path("new", MANIFEST).write_text("{}")),
+        ("merge", "data.csv", *LABELLED, "--out", "new"),
+        "was not written by this version of unsplit",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", INPUTS)
+def test_no_input_is_ever_an_output(case, monkeypatch):
+    def read(*_):
+        raise AssertionError("read although the output is refused")
+
+    for command in ("merge.read_clustered", "distances.read_clustered"):
+        monkeypatch.setattr(f"unsplit.cli.{command}", read)
+    monkeypatch.setattr("unsplit.cli.overcluster.read_observations", read)
+    prepare, command, sentence = INPUTS[case]
+    write_data()
+    write_clusters()
+    write("out", **{"merges.csv": Path("data.csv").read_text()})
+    prepare()
+    before = snapshot(".")
+    result = unsplit(*command)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert sentence in line
+    assert snapshot(".") == before
+
+
+@pytest.mark.slow
+def test_a_column_may_be_called_like_the_output_folder():
+    write_data()
+    for _ in range(2):
+        succeeds(merge("--epochs", 1, out="cluster"))
+    verify_folder("cluster")
+
+
+# Replacing a result
+
+
+def test_files_of_an_earlier_run_do_not_stay_beside_new_ones():
+    write(labels="1", figure="1", changed="1")
+    Path("out/notes").mkdir()
+    Path("out/notes/mine").write_text("mine")
+    Path("out/empty").mkdir()
+    Path("out/link").symlink_to("notes/mine")
+    Path("out/changed").write_text("by the user")
+    os.chmod("out", 0o750)
+    write(labels="2", table="2")
+    users = {"notes/mine": "mine", "link": "mine", "changed": "by the user"}
+    assert texts() == {"labels": "2", "table": "2"} | users
+    assert Path("out/empty").is_dir()
+    assert Path("out/link").is_symlink()
+    assert Path("out").stat().st_mode & 0o777 == 0o750
+    assert Path("out/notes/mine").stat().st_nlink == 1
+    assert verify_folder("out") == ["labels", "table"]
+    assert not hidden()
+
+
+def test_figures_of_an_earlier_run_are_removed_by_a_run_without_them():
+    write_data()
+    write("out", **{"dendrogram.png": "old"})
+    succeeds(merge("--epochs", 1))
+    assert "dendrogram.png" not in snapshot()
+    manifest = json.loads(Path("out", MANIFEST).read_text())
+    assert manifest["versions"]["unsplit"] == library.__version__
+    assert set(manifest["files"]) == set(snapshot()) - {MANIFEST}
+
+
+@pytest.mark.parametrize("reason", ["current folder", "inside", "no exchange", "no links", "mount"])
+def test_folders_that_cannot_be_swapped_are_written_with_the_manifest_last(reason, monkeypatch):
+    write(labels="1", figure="1")
+    Path("out/mine").write_text("mine")
+    Path("out/sub").mkdir()
+    moves, replace, out = [], os.replace, "out"
+
+    def fails(*_, **__):
+        raise OSError("not here")
+
+    if reason in ("current folder", "inside"):
+        monkeypatch.chdir("out" if reason == "current folder" else "out/sub")
+        out = "." if reason == "current folder" else ".."
+    elif reason == "no exchange":
+        monkeypatch.setattr(saving, "exchange", lambda *_: False)
+    elif reason == "no links":
+        monkeypatch.setattr(saving.os, "link", fails)
+    else:
+        monkeypatch.setattr(saving.os.path, "ismount", lambda path: True)
+    monkeypatch.setattr(saving.os, "replace", lambda a, b: (moves.append(b.name), replace(a, b)))
+    write(out, labels="2", table="2")
+    assert moves == ["labels", "table", MANIFEST]
+    assert texts(out) == {"labels": "2", "table": "2", "mine": "mine"}
+    assert verify_folder(out) == ["labels", "table"]
+    assert not hidden()
+    assert not hidden(out)
+
+
+def test_files_that_appear_during_the_swap_are_kept(monkeypatch):
+    exchange = saving.exchange
+    write(labels="1")
+    Path("out/mine").write_text("old")
+
+    def late(first, second):
+        (second / "mine").unlink()
+        (second / "mine").write_text("saved again")
+        (second / "late").write_text("late")
+        return exchange(first, second)
+
+    monkeypatch.setattr(saving, "exchange", late)
+    write(labels="2")
+    assert texts() == {"labels": "2", "mine": "saved again", "late": "late"}
+
+
+def test_a_folder_without_permission_to_write_is_refused(monkeypatch):
+    write(labels="1")
+    access = os.access  # the tests may run as root, who may write everywhere
+    monkeypatch.setattr(saving.os, "access", lambda p, m: p.name != "out" and access(p, m))
+    with pytest.raises(InputError, match="permission denied"):
+        write(labels="2")
+    assert texts() == {"labels": "1"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "part"),
+    [
+        (lambda: Path("out/labels").write_text("2"), "missing or have changed: labels;"),
+        (lambda: Path("out/labels").unlink(), "missing or have changed: labels;"),
+        (lambda: Path("out", MANIFEST).unlink(), f"has no {MANIFEST}"),
+        (lambda: Path("out", MANIFEST).write_text("{"), "was not written by this version"),
+        (lambda: manifest_naming("../data"), "was not written by this version"),
+    ],
+)
+def test_verify_folder_finds_what_is_wrong(damage, part):
+    write(labels="1", table="1")
+    assert verify_folder("out") == ["labels", "table"]
+    damage()
+    with pytest.raises(InputError, match=part):
+        verify_folder("out")
+
+
+def manifest_naming(name):
+    files = {name: {"size": 0, "sha256": ""}}
+    content = {"format": saving.MANIFEST_FORMAT, "versions": {}, "files": files}
+    Path("out", MANIFEST).write_text(json.dumps(content))
+
+
+# Signals, in real processes
+
+
+# One process without torch, which takes long to import.  In the folders 0, 1, 2, … it forks
+# children that write a result each and send themselves a signal before step 0, 1, 2, … of it.
+PROGRAM = """
+import itertools, os, signal, sys, types
+package = types.ModuleType("unsplit")
+package.__path__ = [sys.argv[1]]
+sys.modules["unsplit"] = package
+from pathlib import Path
+from unsplit.data import saving
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sent, way = int(sys.argv[2]), sys.argv[3]
+steps, at = itertools.count(), -1
+
+def step(do):
+    def done(*args, **options):
+        if next(steps) == at:
+            os.kill(os.getpid(), sent)
+        return do(*args, **options)
+    return done
+
+for name in ("open", "rename", "replace", "link", "unlink", "mkdir", "rmdir"):
+    setattr(os, name, step(getattr(os, name)))
+saving.exchange = step(saving.exchange) if way == "swap" else lambda *_: False
+
+for folder in itertools.count():
+    if not (child := os.fork()):
+        os.chdir(str(folder))
+        at, status = folder, 1
+        try:
+            with saving.output_folder("out") as new:
+                for name in ("labels", "table", "tree"):
+                    (new / name).write_text("new")
+            status = 0
+        finally:
+            os._exit(status if next(steps) > at else 7)
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 7:
+        break
+print(folder)
+"""
+
+
+def signal_at_every_step(sent, way):
+    """Return how many steps there were."""
+    arguments = [str(Path(library.__file__).parent), str(int(sent)), way]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    return int(done.stdout)
+
+
+OLD = {"labels": "old", "tree": "old", "figure": "old"}
+NEW = {"labels": "new", "table": "new", "tree": "new"}
+USERS = {"notes": "mine", "sub/notes": "mine"}
+
+
+def verdict(out):
+    """Whose result a folder holds, as far as the manifest tells."""
+    try:
+        return "new" if "table" in verify_folder(out) else "old"
+    except InputError:
+        return "refused"
+
+
+def write_old_result(out):
+    write(out, **OLD)
+    (out / "sub").mkdir()
+    for name in USERS:
+        (out / name).write_text("mine")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        signal.SIGKILL,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("way", ["swap", "move"])
+def test_a_signal_at_any_step_leaves_the_old_or_the_new_result(way, sent, folder):
+    write_old_result(folder / "0" / "out")
+    for at in range(1, 60):
+        shutil.copytree("0", str(at))
+    n_steps = signal_at_every_step(sent, way)
+    assert 15 < n_steps < 60
+    seen = []
+    for at in range(n_steps):
+        out = folder / str(at) / "out"
+        found = texts(out)
+        assert found.items() >= USERS.items()
+        result = {name: text for name, text in found.items() if name not in USERS}
+        seen.append(verdict(out))
+        assert seen[-1] == "refused" or result == {"old": OLD, "new": NEW}[seen[-1]]
+        write(out, **NEW)  # the next run removes what is left of the killed one
+        assert texts(out) == NEW | USERS
+        assert not hidden(out.parent)
+    # Files that are moved one by one can be cut off by SIGKILL, and verify_folder notices it.
+    possible = (
+        ["old", "refused", "new"] if (way, sent) == ("move", signal.SIGKILL) else ["old", "new"]
+    )
+    assert set(seen) == set(possible)
+    assert seen == sorted(seen, key=possible.index)
+
+
+def test_ctrl_c_during_the_swap_is_told_after_it(monkeypatch):
+    exchange = saving.exchange
+    write(labels="1")
+
+    def interrupted(first, second):
+        signal.raise_signal(signal.SIGINT)
+        return exchange(first, second)
+
+    monkeypatch.setattr(saving, "exchange", interrupted)
+    with pytest.raises(Interrupted) as error, interruptible("out"):
+        write(labels="2")
+    assert error.value.message == "interrupted after all results were written to out"
+    assert texts() == {"labels": "2"}
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+# Several runs at once
+
+
+WAITING = """
+import sys, types
+package = types.ModuleType("unsplit")
+package.__path__ = [sys.argv[1]]
+sys.modules["unsplit"] = package
+from unsplit.data.saving import output_folder
+from unsplit.errors import InputError
+sys.stdin.readline()
+try:
+    with output_folder(sys.argv[2]) as folder:
+        print("writing", flush=True)
+        for name in "abc":
+            (folder / name).write_text(sys.argv[3])
+        sys.stdin.readline()
+except InputError as error:
+    print(error, flush=True)
+"""
+
+
+def start(text, out="out"):
+    where = str(Path(library.__file__).parent)
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITING, where, out, text],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return process
+
+
+def go_on(process):
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_of_eight_runs_at_once_one_writes_and_seven_are_refused(exists):
+    if exists:
+        write(a="0", b="0", c="0")
+    runs = [start(str(i)) for i in range(8)]
+    for process in runs:
+        go_on(process)
+    said = [process.stdout.readline() for process in runs]
+    (winner,) = [i for i, line in enumerate(said) if line == "writing\n"]
+    for line in said[:winner] + said[winner + 1 :]:
+        assert line.startswith("out/ is in use by another run (process ")
+        assert f"(process {runs[winner].pid} on " in line
+        assert "choose another --out" in line
+    for process in runs:
+        process.communicate("\n")
+    assert texts() == dict.fromkeys("abc", str(winner))
+    verify_folder("out")
+    assert not hidden()
+
+
+def test_a_killed_run_leaves_no_lock_and_its_folder_is_removed_but_no_live_one():
+    runs = {"killed": start("1"), "live": start("1", "live")}
+    for process in runs.values():
+        go_on(process)
+        assert process.stdout.readline() == "writing\n"
+    runs["killed"].kill()
+    runs["killed"].communicate()
+    assert len(hidden()) == 4  # two folders and two lock files
+    keep = Path(".out.new-notes")
+    keep.mkdir()
+    write(a="2")
+    assert texts() == {"a": "2"}
+    assert sorted(path.name.split("-")[0] for path in hidden() if path != keep) == [
+        ".live.new",
+        ".live.unsplit",
+    ]
+    runs["live"].communicate("\n")
+    assert texts("live") == dict.fromkeys("abc", "1")
+    assert hidden() == [keep]
+
+
+def test_a_link_in_place_of_the_lock_is_not_followed():
+    Path("precious").write_text("mine")
+    Path(".out.unsplit-lock").symlink_to("precious")
+    with pytest.raises(InputError, match="cannot write to out/"):
+        write(a="1")
+    assert Path("precious").read_text() == "mine"
+
+
+def test_the_command_line_names_the_folder_and_the_process_in_use():
+    write_data()
+    with output_folder("out"):
+        result = merge()
+    assert result.exit_code == 2
+    assert f"out/ is in use by another run (process {os.getpid()} on " in result.stderr
+    assert not Path("out/labels.csv").exists()
