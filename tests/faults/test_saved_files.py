@@ -19,7 +19,7 @@ import pytest
 import unsplit
 from tests.merging_cases import gaussian_estimate
 from unsplit.cli.resume import ResumeFile
-from unsplit.data.saving import checksum
+from unsplit.data.array_files import checksum
 from unsplit.errors import InputError
 from unsplit.merging.api import merge_with
 from unsplit.merging.options import MergeOptions
@@ -680,7 +680,7 @@ def test_too_little_memory_and_denied_permission_are_told(written, monkeypatch, 
     def fails(*_):  # the tests may run as root, whom nothing is denied
         raise error
 
-    monkeypatch.setattr("unsplit.data.saving._array", fails)
+    monkeypatch.setattr("unsplit.data.array_files._array", fails)
     with pytest.raises(InputError) as caught:
         kind.load(folder)
     assert part in str(caught.value)

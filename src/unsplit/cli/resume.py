@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 
 from unsplit import __version__
+from unsplit.data.array_files import checksum, hash_array
 from unsplit.data.content_check import ContentCheck
 from unsplit.data.rows.kinds import observations
-from unsplit.data.saving import checksum, hash_array, plain_values, replacing, write_json
+from unsplit.data.saving import plain_values, replacing, write_json
 from unsplit.errors import InputError
 from unsplit.merging.saved_merges import check_tree, read_merges
 from unsplit.merging.state import MergeRecord

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
+from unsplit.data.array_files import load_arrays, save_arrays
 from unsplit.data.content_check import ContentCheck
 from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels
-from unsplit.data.saving import load_arrays, save_arrays
 from unsplit.errors import InputError
 from unsplit.merging.review import Merge, Row, members_of_nodes, review_table
 from unsplit.merging.saved_merges import check_tree, read_merges

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
+from unsplit.data.array_files import load_arrays, save_arrays
 from unsplit.data.content_check import ContentCheck
 from unsplit.data.frames import data_frame
-from unsplit.data.saving import load_arrays, save_arrays
 
 FORMAT = "unsplit.PairwiseWasserstein/2"
 
