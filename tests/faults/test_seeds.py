@@ -96,5 +96,5 @@ def test_a_forked_process_does_not_wait_for_its_parent() -> None:
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "0", np.int64(-3), [1, 2]])
 def test_bad_seeds_are_refused(seed: object) -> None:
-    with pytest.raises(unsplit.InputError, match="random_state must be .*at least 0"):
+    with pytest.raises(unsplit.InputError, match=r"random_state must be .*at least 0"):
         generator_of(seed)
