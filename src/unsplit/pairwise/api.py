@@ -32,7 +32,7 @@ from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
 from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise.batch_effects import Subclusters, check_overlap, encode_batches
-from unsplit.pairwise.folds import crossfit_folds, holdout_fold
+from unsplit.pairwise.folds import crossfit_folds, holdout_fold, require_folds
 from unsplit.pairwise.heldout_scores import Fitted, Progress, heldout_scores, summarize
 from unsplit.pairwise.result import PairwiseTVD
 
@@ -151,12 +151,14 @@ class Settings:
         cv, holdout, loss, epochs = self.cv, self.holdout, self.loss, self.epochs
         if holdout is None and (not isinstance(cv, (int, np.integer)) or cv < 2):
             raise InputError(f"cv must be a whole number of at least 2, got {cv!r}; 5 is usual.")
-        if holdout is not None and not 0 < holdout < 1:
+        if holdout is not None and not (
+            isinstance(holdout, (int, float, np.integer, np.floating)) and 0 < holdout < 1
+        ):
             raise InputError(
                 f"holdout must be a share between 0 and 1, got {holdout!r}; the paper uses about "
                 "0.2."
             )
-        if loss is not None and loss not in LOSSES:
+        if loss is not None and loss not in tuple(LOSSES):
             raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}.")
         if not isinstance(epochs, (int, np.integer)) or epochs < 1:
             raise InputError(f"epochs must be a whole number of at least 1, got {epochs!r}.")
@@ -197,6 +199,8 @@ def fit(
     where = choose_device(settings.device)
     rows = observations(X, where, kind_for(X, settings.backbone))
     encoded = encode_labels(labels, len(rows))
+    if settings.holdout is None:
+        require_folds(settings.cv, encoded.clusters)
     recipe = recipe_for(settings.backbone, rows)
     config = settings.config(recipe.training)
     subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN)

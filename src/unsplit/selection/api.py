@@ -201,6 +201,11 @@ def select(
     'mlp'
     >>> result = unsplit.pairwise_tvd(X, labels, **selection.settings, epochs=3, random_state=0)
     """
+    if holdout is None:
+        raise InputError(
+            "holdout must be a share between 0 and 1, got None; 0.2 is usual, because candidates "
+            "are compared on observations that are held out once."
+        )
     settings = Settings(holdout=holdout, loss=loss, epochs=epochs, device=device)
     tried = usual_candidates() if candidates is None else candidates
     runs = [Run(name, candidate) for name, candidate in named(tried)]

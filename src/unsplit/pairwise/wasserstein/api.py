@@ -38,7 +38,7 @@ from unsplit.data.rows.vectors import VectorRows, numeric_matrix
 from unsplit.devices import choose_device, generator_of, private_randomness
 from unsplit.errors import InputError
 from unsplit.pairwise.api import canonical_order
-from unsplit.pairwise.folds import crossfit_folds
+from unsplit.pairwise.folds import crossfit_folds, require_folds
 from unsplit.pairwise.wasserstein.heldout import choose_maps, combine_folds, heldout_sums
 from unsplit.pairwise.wasserstein.maps import LipschitzMaps
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
@@ -103,6 +103,7 @@ def pairwise_wasserstein(
     values = numeric_matrix(X)
     values = values if isinstance(values, np.ndarray) else values.toarray()
     encoded = encode_labels(labels, len(values))
+    require_folds(cv, encoded.clusters)
     keys = VectorRows(values, torch.device("cpu")).keys
     order, renumbered = canonical_order(keys, encoded.clusters)
     clusters, k = renumbered[order], len(encoded.cluster_ids)
