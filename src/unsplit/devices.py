@@ -83,6 +83,50 @@ def require_memory(needed: int, available: int, what: str, advice: str) -> None:
         )
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error of Python, NumPy or torch says that memory is used up.
+
+    Examples
+    --------
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("another reason"))
+    (True, False)
+    """
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    # On the CPU, torch raises a plain RuntimeError.
+    signs = ("allocate memory", "not enough memory", "out of memory", "size calculation overflowed")
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
+
+
+@contextmanager
+def memory_errors(what: str, advice: str) -> Iterator[None]:
+    """Turn errors about memory inside the ``with`` block into a sentence with advice.
+
+    Parameters
+    ----------
+    what : str
+        What needs the memory, such as "merging 9,000 clusters".
+    advice : str
+        What to do, without a full stop.
+
+    Examples
+    --------
+    >>> with memory_errors("this", "use less data"):
+    ...     raise MemoryError
+    Traceback (most recent call last):
+    unsplit.errors.InputError: this needs more memory than is available (...); use less data.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        reason = (str(error).splitlines() or [""])[0].rstrip(". ") or type(error).__name__
+        raise InputError(
+            f"{what} needs more memory than is available ({reason}); {advice}."
+        ) from error
+
+
 def generator_of(random_state: object) -> np.random.Generator:
     """Turn any ``random_state`` into a NumPy generator; None gives different numbers every time.
 

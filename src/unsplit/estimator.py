@@ -18,14 +18,14 @@ from unsplit.data.rows.kinds import differ_in_length
 from unsplit.data.rows.ragged import Ragged
 from unsplit.data.rows.sequences import Audio
 from unsplit.data.rows.vectors import numeric_matrix
-from unsplit.devices import generator_of
+from unsplit.devices import generator_of, memory_errors
 from unsplit.errors import InputError
 from unsplit.merging.inputs import Link
 from unsplit.merging.rules import Rule
 from unsplit.networks.registry import Augment, Backbone
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
 from unsplit.overclustering import default_clusterer, overcluster
-from unsplit.pairwise.api import Settings
+from unsplit.pairwise.api import LESS_DATA, Settings
 from unsplit.pairwise.heldout_scores import Progress
 from unsplit.pipeline import MergeOptions, merge_overclustering
 
@@ -211,16 +211,17 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
             # At least twice as many clusters as requested, so that there is something to merge.
             default = default_clusterer(_num_samples(X), at_least=2 * (self.n_clusters or 1))
             initial_labels = overcluster(X, self.overclusterer or default, rng)
-        merged = merge_overclustering(
-            X,
-            initial_labels,
-            merge_options,
-            settings,
-            rng,
-            self.progress,
-            batch=batch,
-            features=features,
-        )
+        with memory_errors("merging the clusters", LESS_DATA):
+            merged = merge_overclustering(
+                X,
+                initial_labels,
+                merge_options,
+                settings,
+                rng,
+                self.progress,
+                batch=batch,
+                features=features,
+            )
         self.initial_labels_ = label_array(initial_labels)
         self.pairwise_ = merged.fitted.result
         self.tvd_ = self.pairwise_.tvd

@@ -292,3 +292,93 @@ def test_the_origin_of_sequences_follows_them() -> None:
     np.testing.assert_array_equal(one.cropped(5).origin, one.origin)
     rows = RaggedRows(one, CPU)
     assert torch.equal(rows.first(2).take(torch.arange(2)), rows.take(torch.arange(2)))
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def wide(n_features: int) -> scipy.sparse.csr_array:
+    """24 rows with one entry each; a tiny matrix, but a network needs weights for every feature."""
+    rows = np.arange(24)
+    return scipy.sparse.csr_array((np.ones(24), (rows, rows % 5)), (24, n_features))
+
+
+TOO_LARGE: dict[str, tuple[Callable[[], Any], str]] = {
+    "counts": (lambda: tvd(wide(10**12)), "networks for 1,000,000,000,000 features would need"),
+    "vectors": (lambda: tvd(wide(10**12), backbone="mlp"), "features would need about"),
+    "one split": (lambda: tvd(wide(10**12), holdout=0.2), "^1,000,000,000,000 features would"),
+    "batches": (lambda: tvd(wide(10**12), batch=np.arange(24) % 2), "features would need about"),
+    "your own network": (lambda: tvd(wide(10**12), backbone=torch.nn.Identity()), "needs more mem"),
+    "estimator": (
+        lambda: unsplit.ClusterMerger(cv=2).fit(wide(10**12), initial_labels=Y),
+        "features would need about",
+    ),
+    "select": (lambda: unsplit.select(wide(10**12), Y, ["auto"]), "memory"),
+    "Wasserstein": (lambda: unsplit.pairwise_wasserstein(wide(10**12), Y), "needs more memory"),
+    "graph": (lambda: unsplit.neighbour_graph(wide(10**12), Y), "needs more memory"),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_too_many_features_are_refused(name: str) -> None:
+    call, pattern = TOO_LARGE[name]
+    with pytest.raises(unsplit.InputError, match=pattern) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+def test_the_guard_counts_the_weights_of_the_first_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Measured: 24 x 10**7 needed more than 9 GB before it was stopped.
+    monkeypatch.setattr("unsplit.pairwise.api.available_memory", lambda: 9 * 2**30)
+    with pytest.raises(unsplit.InputError, match=r"2 networks for 10,000,000 features .* GiB"):
+        tvd(wide(10**7))
+
+
+@pytest.mark.parametrize(
+    ("call", "pattern"),
+    [
+        (lambda: plain_merge(n_clusters=1), "merging 2 clusters would need"),
+        (lambda: unsplit.merge(tvd()), "merging 2 clusters would need"),
+        (lambda: merger(), r"merging \d+ clusters would need"),
+    ],
+    ids=["matrix", "scores", "estimator"],
+)
+def test_the_guard_counts_the_matrices_of_merging(
+    call: Callable[[], Any], pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unsplit.merging.api.available_memory", lambda: 100)
+    with pytest.raises(unsplit.InputError, match=pattern):
+        call()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        np._core._exceptions._ArrayMemoryError((10**6, 10**6), np.dtype(float)),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee the manual."),
+    ],
+    ids=["Python", "NumPy", "torch on the CPU", "torch on a GPU"],
+)
+@pytest.mark.parametrize("call", [tvd, merger], ids=["pairwise_tvd", "ClusterMerger"])
+def test_errors_about_memory_become_a_sentence(
+    error: Exception, call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("unsplit.pairwise.api.build_network", fails)
+    with pytest.raises(
+        unsplit.InputError, match=r"needs more memory than is available .* use fewer"
+    ):
+        call()
+
+
+def test_other_errors_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr("unsplit.pairwise.api.build_network", fails)
+    with pytest.raises(RuntimeError, match="something else"):
+        tvd()
