@@ -212,7 +212,7 @@ BAD = {
     "one cluster": (lambda X, y: (X, y * 0), {}, r"labels hold only one cluster \(0\)"),
     "all noise": (lambda X, y: (X, y * 0 - 1), {}, "every label is noise"),
     "empty array": (lambda X, y: (X[:0], y[:0]), {}, r"X is empty \(shape \(0, 2\)\)"),
-    "text": (lambda X, y: (np.full(X.shape, "a"), y), {}, "X must hold numbers, got values of"),
+    "text": (lambda X, y: (np.full(X.shape, "a"), y), {}, "X must hold numbers, got"),
     "one-dimensional": (lambda X, y: (X[:, 0], y), {}, r"got shape \(300,\); reshape it"),
     "cv": (lambda X, y: (X, y), {"cv": 1}, "cv must be a whole number of at least 2, got 1"),
     "holdout": (lambda X, y: (X, y), {"holdout": 1.5}, "holdout must be a share .* got 1.5"),

@@ -302,7 +302,7 @@ def test_a_bar_is_shown_on_request(three, capsys):
         ({"X": np.zeros(4)}, "X must be a table with one row per observation, got shape (4,)"),
         ({"X": [[0.0], [1], [2], [np.nan]]}, "X has 1 values that are NaN or infinite"),
         ({"device": "abacus"}, "device='abacus' cannot be used here"),
-        ({"random_state": "x"}, "random_state must be a whole number, a numpy Generator"),
+        ({"random_state": "x"}, "random_state must be a whole number of at least 0, a numpy"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(changed, message):

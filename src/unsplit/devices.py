@@ -1,6 +1,7 @@
 """Where to compute, how much memory is there, and random numbers that touch nobody else's."""
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -82,8 +83,48 @@ def require_memory(needed: int, available: int, what: str, advice: str) -> None:
         )
 
 
-if TYPE_CHECKING:
-    import torch
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error of Python, NumPy or torch says that memory is used up.
+
+    Examples
+    --------
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("another reason"))
+    (True, False)
+    """
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    # On the CPU, torch raises a plain RuntimeError.
+    signs = ("allocate memory", "not enough memory", "out of memory", "size calculation overflowed")
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
+
+
+@contextmanager
+def memory_errors(what: str, advice: str) -> Iterator[None]:
+    """Turn errors about memory inside the ``with`` block into a sentence with advice.
+
+    Parameters
+    ----------
+    what : str
+        What needs the memory, such as "merging 9,000 clusters".
+    advice : str
+        What to do, without a full stop.
+
+    Examples
+    --------
+    >>> with memory_errors("this", "use less data"):
+    ...     raise MemoryError
+    Traceback (most recent call last):
+    unsplit.errors.InputError: this needs more memory than is available (...); use less data.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        reason = (str(error).splitlines() or [""])[0].rstrip(". ") or type(error).__name__
+        raise InputError(
+            f"{what} needs more memory than is available ({reason}); {advice}."
+        ) from error
 
 
 def generator_of(random_state: object) -> np.random.Generator:
@@ -98,21 +139,42 @@ def generator_of(random_state: object) -> np.random.Generator:
         return random_state
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(2**31 - 1))
-    if random_state is None or isinstance(random_state, (int, np.integer)):
-        return np.random.default_rng(random_state)
+    if random_state is None:
+        return np.random.default_rng()
+    if isinstance(random_state, (int, np.integer)) and random_state >= 0:
+        return np.random.default_rng(int(random_state))
     raise InputError(
-        "random_state must be a whole number, a numpy Generator or RandomState, or None, got "
-        f"{random_state!r}."
+        "random_state must be a whole number of at least 0, a numpy Generator or RandomState, or "
+        f"None, got {random_state!r}; use 0 if any seed will do."
     )
+
+
+# Layers and augmentations draw from torch's global generator, and torch offers no other for most of
+# them, dropout among them.  One run at a time therefore uses it: a run in another thread waits, and
+# each gets the numbers that it would get alone.
+_global_generator = threading.RLock()
+
+
+def _new_lock() -> None:
+    global _global_generator
+    _global_generator = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    # The thread that held the lock does not exist in a forked process.
+    os.register_at_fork(after_in_child=_new_lock)
 
 
 @contextmanager
 def private_randomness(seed: int, device: "torch.device") -> Iterator[None]:
-    """Seed torch inside the ``with`` block and restore the caller's state afterwards."""
+    """Seed torch inside the ``with`` block and restore the caller's state afterwards.
+
+    Only one thread at a time is inside such a block.
+    """
     import torch  # here, so that modules without torch can use generator_of
 
     cuda = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda):
+    with _global_generator, torch.random.fork_rng(devices=cuda):
         torch.default_generator.manual_seed(seed)
         if cuda:
             with torch.cuda.device(device):

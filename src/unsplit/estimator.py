@@ -12,18 +12,20 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from torch.utils.data import Dataset
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.rows.base import Rows
+from unsplit.data.labels import label_array
+from unsplit.data.rows.base import Rows, plain_array
 from unsplit.data.rows.kinds import differ_in_length
 from unsplit.data.rows.ragged import Ragged
 from unsplit.data.rows.sequences import Audio
-from unsplit.devices import generator_of
+from unsplit.data.rows.vectors import numeric_matrix
+from unsplit.devices import generator_of, memory_errors
 from unsplit.errors import InputError
 from unsplit.merging.inputs import Link
 from unsplit.merging.rules import Rule
 from unsplit.networks.registry import Augment, Backbone
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
 from unsplit.overclustering import default_clusterer, overcluster
-from unsplit.pairwise.api import Settings
+from unsplit.pairwise.api import LESS_DATA, Settings
 from unsplit.pairwise.heldout_scores import Progress
 from unsplit.pipeline import MergeOptions, merge_overclustering
 
@@ -198,6 +200,9 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         )
         rng = generator_of(self.random_state)
         if initial_labels is None:
+            n = self.n_clusters
+            if n is not None and (not isinstance(n, (int, np.integer)) or n < 1):
+                raise InputError(f"n_clusters must be a whole number of at least 1, got {n!r}.")
             if not _is_table(X):
                 raise InputError(
                     "initial_labels is required because X is not a table of vectors, and only "
@@ -206,17 +211,18 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
             # At least twice as many clusters as requested, so that there is something to merge.
             default = default_clusterer(_num_samples(X), at_least=2 * (self.n_clusters or 1))
             initial_labels = overcluster(X, self.overclusterer or default, rng)
-        merged = merge_overclustering(
-            X,
-            initial_labels,
-            merge_options,
-            settings,
-            rng,
-            self.progress,
-            batch=batch,
-            features=features,
-        )
-        self.initial_labels_ = np.asarray(initial_labels)
+        with memory_errors("merging the clusters", LESS_DATA):
+            merged = merge_overclustering(
+                X,
+                initial_labels,
+                merge_options,
+                settings,
+                rng,
+                self.progress,
+                batch=batch,
+                features=features,
+            )
+        self.initial_labels_ = label_array(initial_labels)
         self.pairwise_ = merged.fitted.result
         self.tvd_ = self.pairwise_.tvd
         self.history_ = self.pairwise_.history
@@ -334,14 +340,32 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         """Check a table as scikit-learn does; other data are checked when they are used."""
         if not _is_table(X):
             return X
-        return validate_data(
-            self, X, accept_sparse=True, reset=reset, ensure_min_samples=2 if reset else 1
-        )
+        try:
+            values = validate_data(
+                self,
+                plain_array(X),
+                accept_sparse=True,
+                reset=reset,
+                ensure_min_samples=2 if reset else 1,
+            )
+            return numeric_matrix(values) if values.dtype == object else values
+        except InputError:
+            raise
+        except ValueError as error:  # scikit-learn's, of which the first line says what is wrong
+            raise InputError(_with_advice(str(error).splitlines()[0])) from None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _with_advice(reason: str) -> str:
+    if "NaN" in reason or "infinity" in reason:
+        return f"{reason.rstrip('.')}; remove those rows or fill in the values first."
+    if "omplex" in reason:
+        return f"{reason}: X must hold real numbers; pass real and imaginary parts as features."
+    return reason
 
 
 def _is_table(X: Any) -> bool:

@@ -12,7 +12,7 @@ from unsplit.data.labels import EncodedLabels, encode_labels
 from unsplit.data.rows.vectors import VectorRows
 from unsplit.devices import generator_of
 from unsplit.errors import InputError
-from unsplit.merging.api import merge_with
+from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
 from unsplit.merging.neighbours.api import graph_of_scores, graph_of_vectors
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import MergeOptions, looks_like_partition
@@ -57,6 +57,7 @@ def merge_overclustering(
     """
     encoded = encode_labels(labels)
     merge_options.constraints(encoded.cluster_ids)  # refuses impossible ones before any training
+    check_memory(len(encoded.cluster_ids), MATRICES_OF_SCORES)
     seeds = generator_of(random_state).integers(2**63, size=4)
     fitted = fit(X, encoded, settings, seeds[0], progress, batch)
     graph = _neighbours(features, encoded, fitted, settings, batch)

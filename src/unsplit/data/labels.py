@@ -1,7 +1,7 @@
 """Cluster labels: integers or strings, with noise and missing values."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,7 +50,7 @@ def encode_labels(
     >>> encode_labels(["b", "a", None, "b"], 4).clusters
     array([ 1,  0, -1,  1])
     """
-    values = labels.clusters if isinstance(labels, EncodedLabels) else np.asarray(labels)
+    values = labels.clusters if isinstance(labels, EncodedLabels) else label_array(labels)
     if values.ndim != 1:
         raise InputError(
             f"labels must be one label per observation, got an array of shape {values.shape}; "
@@ -80,6 +80,70 @@ def encode_labels(
     return EncodedLabels(cluster_ids, clusters)
 
 
+def label_array(labels: ArrayLike, name: str = "labels") -> NDArray[Any]:
+    """Return labels as an array in which masked and missing labels mean noise.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n,)
+        May be a masked array, a pandas column or a torch tensor.
+    name : str
+        The parameter's name, for error messages.
+
+    Examples
+    --------
+    >>> label_array(np.ma.masked_array([3, 4, 5], mask=[False, True, False]))
+    array([ 3, -1,  5])
+    """
+    if hasattr(labels, "requires_grad"):  # a torch tensor, without needing torch
+        labels = cast(Any, labels).detach()
+    try:
+        values = np.asarray(labels)
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise InputError(
+            f"{name} must be one integer or string per observation, but cannot be made an array "
+            f"({reason}); pass a one-dimensional array."
+        ) from None
+    if isinstance(labels, np.ma.MaskedArray):
+        values = _unmasked(labels)
+    elif (
+        values.dtype.kind in "US"
+        and values.ndim == 1
+        and isinstance(labels, (list, tuple))
+        and not all(isinstance(label, (str, bytes)) for label in labels)
+    ):
+        values = np.array(labels, object)  # NumPy has turned 1 into "1" and NaN into "nan"
+    if values.dtype.kind == "O" and values.ndim == 1:
+        _refuse_containers(values, name)
+    elif values.dtype.kind == "V":
+        raise InputError(
+            f"{name} must be integers or strings, got records of type {values.dtype}; pass a "
+            "single field of them."
+        )
+    return values
+
+
+def _unmasked(labels: np.ma.MaskedArray[Any, Any]) -> NDArray[Any]:
+    """Return labels in which masked ones are −1, NaN or None, whichever their type can hold."""
+    hidden = np.ma.getmaskarray(labels)
+    if not hidden.any():
+        return np.asarray(labels.data)
+    gap = {"i": -1, "f": np.nan}.get(labels.dtype.kind)
+    values = np.array(labels.data, object if gap is None else labels.dtype)
+    values[hidden] = gap
+    return values
+
+
+def _refuse_containers(values: NDArray[Any], name: str) -> None:
+    for value in values:
+        if hasattr(value, "__len__") and not isinstance(value, (str, bytes)):
+            raise InputError(
+                f"{name} must be integers or strings, got {value!r} of type "
+                f"{type(value).__name__}; join the parts of such labels into one string first."
+            )
+
+
 def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which labels mean noise: −1, "-1", empty and missing values.
 
@@ -96,14 +160,20 @@ def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
         return values == -1
     if values.dtype.kind == "f":
         return np.isnan(values) | (values == -1)
-    return np.array([_is_gap(v) or v in _NOISE for v in values.astype(object)], bool)
+    return np.array([is_gap(v) or v in _NOISE for v in values.astype(object)], bool)
 
 
 _NOISE = (-1, "-1", "", b"-1", b"")
 
 
-def _is_gap(value: Any) -> bool:
-    # None, NaN, NaT and pandas' NA, without needing pandas.
+def is_gap(value: Any) -> bool:
+    """Return whether a value is None, NaN, NaT or pandas' NA, without needing pandas.
+
+    Examples
+    --------
+    >>> is_gap(None), is_gap(float("nan")), is_gap("a")
+    (True, True, False)
+    """
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, (float, np.floating)) and value != value
@@ -113,13 +183,45 @@ def _comparable(values: NDArray[Any]) -> NDArray[Any]:
     """Return labels as integers or strings, which can be sorted and stored without pickle."""
     if values.dtype.kind in "iubU":
         return values
-    if values.dtype.kind == "S":
-        return values.astype(str)
-    if all(isinstance(v, (int, float, np.integer, np.floating)) for v in values.astype(object)):
-        return _whole_numbers(values)
     if values.dtype.kind == "c":
         raise InputError("labels must be integers or strings, got complex numbers.")
-    return values.astype(str)
+    if values.dtype.kind == "S":
+        return np.array([_text(value) for value in values])
+    if all(isinstance(v, (int, float, np.integer, np.floating)) for v in values.astype(object)):
+        return _whole_numbers(values)
+    _refuse_alike(values)
+    return np.array([_text(value) for value in values])
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, bytes):
+        return str(value)
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise InputError(
+            f"labels must be integers or strings, got the bytes {value!r}, which are not UTF-8; "
+            "decode the labels first."
+        ) from None
+
+
+def _refuse_alike(values: NDArray[Any]) -> None:
+    """Raise an error if labels of different types, such as 1 and "1", look the same as text."""
+    first: dict[str, Any] = {}
+    for value in values:
+        whole = isinstance(value, (float, np.floating)) and value == np.rint(value)
+        other = first.setdefault(str(int(value)) if whole else _text(value), value)
+        if _family(other) != _family(value):
+            raise InputError(
+                f"labels hold both {other!r} ({type(other).__name__}) and {value!r} "
+                f"({type(value).__name__}), which look the same as text; convert all labels to one "
+                "type first."
+            )
+
+
+def _family(value: Any) -> str:
+    number = isinstance(value, (int, float, np.integer, np.floating))
+    return "number" if number and not isinstance(value, bool) else type(value).__name__
 
 
 def _whole_numbers(values: NDArray[Any]) -> NDArray[np.int64]:

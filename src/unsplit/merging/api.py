@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import SpectralClustering
 
 from unsplit._typing import Index
-from unsplit.devices import generator_of
+from unsplit.devices import available_memory, generator_of, memory_errors, require_memory
 from unsplit.merging.evidence import Columns, Evidence, evidence_of
 from unsplit.merging.inputs import Link, MergeInputs, check_wasserstein, merge_inputs
 from unsplit.merging.loop import agglomerate
@@ -35,6 +35,15 @@ from unsplit.merging.state import MergeRecord, MergeState
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
+
+# Matrices of all pairs that merging holds at the same time, measured at 3,500 clusters: distances,
+# their copies, links, evidence, edges between neighbours and working space.
+MATRICES = 8
+MATRICES_OF_SCORES = 20
+
+FEWER_CLUSTERS = (
+    "merge the smallest clusters first, or check that labels are clusters and not row ids"
+)
 
 
 def merge(
@@ -124,7 +133,8 @@ def merge(
         max_clusters,
         rule,
     )
-    return merge_with(distances, options, blurred, neighbours, random_state)
+    with memory_errors("merging the clusters", FEWER_CLUSTERS):
+        return merge_with(distances, options, blurred, neighbours, random_state)
 
 
 def merge_with(
@@ -158,6 +168,7 @@ def merge_with(
     """
     inputs = merge_inputs(distances, blurred, neighbours)
     result, k = inputs.result, len(inputs.ids)
+    check_memory(k, MATRICES if result is None else MATRICES_OF_SCORES)
     options.check_input(result is not None, inputs.graph is not None, estimate is not None)
     limits = options.constraints(inputs.ids[inputs.order])
     at_random, by, statistic = np.zeros(k, bool), "", "distance"
@@ -205,6 +216,25 @@ def merge_with(
         n_forbidden=len(record.merges) - (record.n_allowed or 0),
         apart=tuple(_renamed(pair, inputs.order) for pair in record.apart),
     )
+
+
+def check_memory(n_clusters: int, matrices: int) -> None:
+    """Raise an error if so many matrices of all pairs would not fit into memory.
+
+    Parameters
+    ----------
+    n_clusters : int
+    matrices : int
+        Number of matrices that are in memory at the same time.
+
+    Examples
+    --------
+    >>> check_memory(10**7, MATRICES)
+    Traceback (most recent call last):
+    unsplit.errors.InputError: merging 10,000,000 clusters would need about 5,960,464.5 GiB ...
+    """
+    needed = 8 * matrices * n_clusters**2
+    require_memory(needed, available_memory(), f"merging {n_clusters:,} clusters", FEWER_CLUSTERS)
 
 
 def _ranking(

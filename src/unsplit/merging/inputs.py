@@ -91,6 +91,11 @@ def _pairs(name: str, links: Iterable[Link], ids: NDArray[Any]) -> list[tuple[in
     """Links as pairs of indices; a link may name more than two clusters."""
     place = {str(cluster): index for index, cluster in enumerate(ids.tolist())}
     pairs = []
+    if not isinstance(links, Iterable):
+        raise InputError(
+            f"{name} must be a list of pairs of cluster names, got {links!r}; pass a list such as "
+            "[(3, 7)]."
+        )
     for link in links:
         if isinstance(link, (str, bytes)) or not isinstance(link, Collection) or len(link) < 2:
             raise InputError(

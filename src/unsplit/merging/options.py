@@ -89,7 +89,9 @@ class MergeOptions:
             raise InputError(f"{' and '.join(chosen)} are two stopping rules; choose one.")
         for name in ("max_tvd", "alpha"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
+            if value is not None and not (
+                isinstance(value, (int, float, np.integer, np.floating)) and 0 <= value <= 1
+            ):
                 raise InputError(f"{name} must lie between 0 and 1, got {value!r}.")
         if self.rule is not None and not callable(getattr(self.rule, "judge", None)):
             raise InputError(
@@ -132,6 +134,7 @@ class MergeOptions:
                     f"n_clusters must be a whole number from 1 to {k}, the number of initial "
                     f"clusters, got {n!r}."
                 )
+            constraints(cluster_ids, (), (), fewest, most)  # refuses bounds that are no numbers
             if (fewest is not None and fewest > n) or (most is not None and most < n):
                 raise InputError(
                     f"n_clusters={n} contradicts min_clusters={fewest} and max_clusters={most}; "

@@ -100,7 +100,7 @@ class MergeTree:
 
     def labels(self, initial_labels: ArrayLike) -> Index:
         """New cluster of every observation; noise stays −1."""
-        encoded = encode_labels(initial_labels, np.size(initial_labels), at_least=1)
+        encoded = encode_labels(initial_labels, at_least=1)
         unknown = np.setdiff1d(encoded.cluster_ids, self.cluster_ids)
         if len(unknown):
             raise InputError(
@@ -129,8 +129,10 @@ class MergeTree:
             )
         else:
             assert height is not None
-            if math.isnan(height):
-                raise InputError("height must be a number, got nan; see the heights in table().")
+            if not isinstance(height, (int, float, np.integer, np.floating)) or math.isnan(height):
+                raise InputError(
+                    f"height must be a number, got {height!r}; see the heights in table()."
+                )
             heights = np.array([merge.height for merge in self.merges])
             n_taken = int(np.searchsorted(heights, height, side="right"))
             n_taken = min(n_taken, self.n_initial - 1 - self.n_forbidden)
@@ -149,10 +151,11 @@ class MergeTree:
         >>> tree.undo(1).groups
         array([0, 0, 1])
         """
-        if not 0 <= step < len(self.merges) or not self.taken[step]:
+        is_number = isinstance(step, (int, np.integer)) and not isinstance(step, bool)
+        if not is_number or not 0 <= step < len(self.merges) or not self.taken[step]:
             merges = ", ".join(map(str, np.flatnonzero(self.taken)[:20]))
             advice = f"choose one of {merges}" if merges else "this cut has no merges to undo"
-            raise InputError(f"step must be a merge of this cut, got {step}; {advice}.")
+            raise InputError(f"step must be a merge of this cut, got {step!r}; {advice}.")
         taken = self.taken.copy()
         undone = {self.n_initial + step}
         taken[step] = False
@@ -301,7 +304,7 @@ class MergeTree:
         if not isinstance(n_clusters, (int, np.integer)) or not fewest <= n_clusters <= most:
             because = " without breaking a link" if (fewest, most) != (1, k) else ""
             raise InputError(
-                f"n_clusters={n_clusters} is not possible{because}; choose {fewest} to {most}."
+                f"n_clusters={n_clusters!r} is not possible{because}; choose {fewest} to {most}."
             )
         return k - n_clusters
 

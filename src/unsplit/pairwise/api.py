@@ -1,6 +1,7 @@
 """From observations and an over-clustering to the distances between all pairs of clusters."""
 
 import logging
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +18,12 @@ from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels, encode_labels
 from unsplit.data.rows.base import Rows, scrambled
 from unsplit.data.rows.kinds import observations
+from unsplit.data.rows.vectors import VectorRows
 from unsplit.devices import (
     available_memory,
     choose_device,
     generator_of,
+    memory_errors,
     private_randomness,
     require_memory,
 )
@@ -32,13 +35,21 @@ from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
 from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise.batch_effects import Subclusters, check_overlap, encode_batches
-from unsplit.pairwise.folds import crossfit_folds, holdout_fold
+from unsplit.pairwise.folds import crossfit_folds, holdout_fold, require_folds
 from unsplit.pairwise.heldout_scores import Fitted, Progress, heldout_scores, summarize
 from unsplit.pairwise.result import PairwiseTVD
 
 log = logging.getLogger("unsplit")
 
 BLURRED_STEPS = 300
+
+# Units of the first layer, whose size grows with the number of features.  Each weight is kept seven
+# times: in the network and in the stack of all folds, as gradient, two moments of the optimizer,
+# running mean and best value.
+FIRST_LAYER = {"mlp": 256, "bag-of-words": 256, "single-layer": 1024}
+COPIES = 7
+
+LESS_DATA = "use fewer features, fewer clusters or a smaller backbone"
 
 NOTHING_KNOWN = (
     "they cannot be compared: their TVD and p-value are set to 1, and their n_batches to 0"
@@ -151,12 +162,14 @@ class Settings:
         cv, holdout, loss, epochs = self.cv, self.holdout, self.loss, self.epochs
         if holdout is None and (not isinstance(cv, (int, np.integer)) or cv < 2):
             raise InputError(f"cv must be a whole number of at least 2, got {cv!r}; 5 is usual.")
-        if holdout is not None and not 0 < holdout < 1:
+        if holdout is not None and not (
+            isinstance(holdout, (int, float, np.integer, np.floating)) and 0 < holdout < 1
+        ):
             raise InputError(
                 f"holdout must be a share between 0 and 1, got {holdout!r}; the paper uses about "
                 "0.2."
             )
-        if loss is not None and loss not in LOSSES:
+        if loss is not None and loss not in tuple(LOSSES):
             raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}.")
         if not isinstance(epochs, (int, np.integer)) or epochs < 1:
             raise InputError(f"epochs must be a whole number of at least 1, got {epochs!r}.")
@@ -194,10 +207,25 @@ def fit(
 
     Parameters are those of :func:`pairwise_tvd`, most of them in ``settings``.
     """
+    with memory_errors("comparing the clusters", LESS_DATA):
+        return _fit(X, labels, settings, random_state, progress, batch)
+
+
+def _fit(
+    X: Any,
+    labels: ArrayLike | EncodedLabels,
+    settings: Settings,
+    random_state: object,
+    progress: bool | Progress,
+    batch: ArrayLike | None,
+) -> Fitted:
     where = choose_device(settings.device)
     rows = observations(X, where, kind_for(X, settings.backbone))
     encoded = encode_labels(labels, len(rows))
+    if settings.holdout is None:
+        require_folds(settings.cv, encoded.clusters)
     recipe = recipe_for(settings.backbone, rows)
+    _check_features(rows, recipe.name, settings)
     config = settings.config(recipe.training)
     subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN)
     _check_sizes(encoded, subclusters, rows, settings)
@@ -276,6 +304,26 @@ def canonical_order(keys: np.typing.NDArray[np.uint64], clusters: Index) -> tupl
     return order[np.argsort(renamed[order], kind="stable")], renamed
 
 
+def _check_features(rows: Rows, backbone: str, settings: Settings) -> None:
+    """Raise an error if there are so many features that networks would not fit into memory."""
+    if backbone not in FIRST_LAYER:
+        return
+    d = rows.n_features if isinstance(rows, VectorRows) else math.prod(rows.shape)
+    n_folds = settings.cv if settings.holdout is None else 1
+    layers = n_folds * 4 * d * FIRST_LAYER[backbone] * COPIES
+    # Mean and scale of every feature for each fold, and float64 arrays with which to find them.
+    statistics = n_folds * 2 * 4 * d + 8 * 8 * d
+    advice = "keep fewer features, such as the most variable ones or principal components"
+    what = f"{n_folds} networks for {d:,} features" if n_folds > 1 else f"{d:,} features"
+    require_memory(statistics, available_memory(), what, advice)
+    if rows.device.type == "cuda":
+        require_memory(
+            layers, torch.cuda.mem_get_info(rows.device)[0], f"{what} on the GPU", advice
+        )
+    else:
+        require_memory(layers + statistics, available_memory(), what, advice)
+
+
 def _check_sizes(
     encoded: EncodedLabels, subclusters: Subclusters, rows: Rows, settings: Settings
 ) -> None:
@@ -300,7 +348,7 @@ def _check_sizes(
             "held out: their distances are rough guesses from the other cluster alone, and are "
             "marked in `too_small`.",
             SmallClusterWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.labels import EncodedLabels, is_missing
+from unsplit.data.labels import EncodedLabels, is_missing, label_array
 from unsplit.errors import BatchWarning, InputError
 
 
@@ -98,7 +98,7 @@ def encode_batches(batch: ArrayLike, labels: EncodedLabels) -> Index:
     >>> encode_batches(["run 2", "run 1", "run 3"], labels)
     array([ 1,  0, -1])
     """
-    values, inside = np.asarray(batch), labels.clusters >= 0
+    values, inside = label_array(batch, "batch"), labels.clusters >= 0
     if values.ndim != 1 or len(values) != len(inside):
         got = len(values) if values.ndim == 1 else f"shape {values.shape}"
         raise InputError(

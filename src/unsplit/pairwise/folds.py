@@ -3,10 +3,14 @@
 import numpy as np
 
 from unsplit._typing import Index
+from unsplit.errors import InputError
 from unsplit.networks.training.sampling import Fold
 
 # With fewer clusters than this, cross-fitting sets training rows aside to choose the epoch.
 FEW_CLUSTERS = 4
+
+# So many folds are possible even if every cluster is smaller.
+ALWAYS_POSSIBLE = 10
 
 
 def crossfit_folds(clusters: Index, n_folds: int, rng: np.random.Generator) -> list[Fold]:
@@ -47,6 +51,33 @@ def crossfit_folds(clusters: Index, n_folds: int, rng: np.random.Generator) -> l
     if len(sizes) < FEW_CLUSTERS and sizes.min() >= 2 * n_folds:
         folds = [watch_inside(fold, clusters, rng) for fold in folds]
     return folds
+
+
+def require_folds(n_folds: int, clusters: Index) -> None:
+    """Raise an error if there are so many folds that most of them would hold out next to nothing.
+
+    Up to ten folds are always possible.
+
+    Parameters
+    ----------
+    n_folds : int
+    clusters : ndarray of shape (n,)
+        Cluster of every observation; −1 for noise.
+
+    Examples
+    --------
+    >>> require_folds(1000, np.repeat([0, 1], 30))
+    Traceback (most recent call last):
+    unsplit.errors.InputError: cv must be at most 30, the size of the largest cluster, got 1000; ...
+    """
+    largest = int(np.bincount(clusters[clusters >= 0]).max())
+    if n_folds > max(largest, ALWAYS_POSSIBLE):
+        why = "the size of the largest cluster"
+        if largest < ALWAYS_POSSIBLE:
+            why = f"because the largest cluster has {largest} observations"
+        raise InputError(
+            f"cv must be at most {max(largest, ALWAYS_POSSIBLE)}, {why}, got {n_folds}; 5 is usual."
+        )
 
 
 def watch_inside(fold: Fold, clusters: Index, rng: np.random.Generator) -> Fold:

@@ -19,12 +19,12 @@ from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import observations
-from unsplit.devices import choose_device, generator_of
+from unsplit.devices import choose_device, generator_of, memory_errors
 from unsplit.errors import InputError
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS
 from unsplit.networks.training.sampling import Fold
-from unsplit.pairwise.api import Settings, canonical_order, kind_for, subclusters_of
+from unsplit.pairwise.api import LESS_DATA, Settings, canonical_order, kind_for, subclusters_of
 from unsplit.pairwise.batch_effects import Subclusters
 from unsplit.pairwise.folds import holdout_fold
 from unsplit.selection.candidates import Candidate, Candidates, named, usual_candidates, word
@@ -201,6 +201,11 @@ def select(
     'mlp'
     >>> result = unsplit.pairwise_tvd(X, labels, **selection.settings, epochs=3, random_state=0)
     """
+    if holdout is None:
+        raise InputError(
+            "holdout must be a share between 0 and 1, got None; 0.2 is usual, because candidates "
+            "are compared on observations that are held out once."
+        )
     settings = Settings(holdout=holdout, loss=loss, epochs=epochs, device=device)
     tried = usual_candidates() if candidates is None else candidates
     runs = [Run(name, candidate) for name, candidate in named(tried)]
@@ -210,7 +215,8 @@ def select(
     rng = generator_of(random_state)
     # Any kind of data can be split, but the choice must not depend on the order of candidates.
     any_rows = min(rows_of.values(), key=lambda rows: rows.kind)
-    subclusters, fold = _split(any_rows, labels, batch, holdout, rng)
+    with memory_errors("comparing the candidates", LESS_DATA):
+        subclusters, fold = _split(any_rows, labels, batch, holdout, rng)
     problem = Problem(subclusters, fold, settings.loss_name, epochs, int(rng.integers(2**62)))
     for run, rows in rows_of.items():
         with run.at_its_own_risk():

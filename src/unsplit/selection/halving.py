@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from unsplit.data.rows.base import Rows
-from unsplit.devices import private_randomness
+from unsplit.devices import is_out_of_memory, private_randomness
 from unsplit.errors import InputError
 from unsplit.networks.build import build_network
 from unsplit.networks.registry import recipe_for
@@ -118,8 +118,10 @@ class Run:
         """If this candidate cannot be trained it is marked as failed, and the others continue."""
         try:
             yield
-        except (InputError, torch.cuda.OutOfMemoryError) as error:
-            self.failed, self.why, self._training = True, str(error).splitlines()[0], None
+        except (InputError, MemoryError, RuntimeError) as error:
+            if not isinstance(error, InputError) and not is_out_of_memory(error):
+                raise
+            self.failed, self.why, self._training = True, _first_line(error), None
             log.info("candidate %s failed: %s", self.name, self.why)
 
     def prepare(self, rows: Rows, problem: Problem) -> None:
@@ -178,6 +180,10 @@ class Run:
             round=self.round,
             why=self.why,
         )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or ["it needs more memory than is available"])[0]
 
 
 def halve(runs: Sequence[Run], tell: Tell) -> None:

@@ -188,6 +188,7 @@ def audio_in(path: Path, arrays: dict[str, Any]) -> Audio:
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     if sounds.n_channels > 1:
+        sounds = sounds.moved(None)
         sounds = Ragged(sounds.flat.mean(axis=1, keepdims=True, dtype=np.float32), sounds.offsets)
     rates = [arrays[name] for name in RATE_NAMES if name in arrays]
     return Audio(

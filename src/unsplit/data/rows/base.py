@@ -89,17 +89,75 @@ def as_array(X: Any) -> NDArray[Any]:
     >>> as_array(torch.ones(2, dtype=torch.bfloat16))
     array([1., 1.], dtype=float32)
     """
-    if isinstance(X, torch.Tensor):
-        X = X.detach().cpu()
-        return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
+    X = plain_array(X)
     if isinstance(X, np.ndarray):
         return X
+    if isinstance(X, (list, tuple)):
+        X = [plain_array(x) for x in X]
     try:
-        return np.asarray(X)
+        return plain_array(np.asarray(X))
+    except InputError:
+        raise
     except ValueError:
         raise InputError(
             "the observations in X differ in shape; give all of them the same shape."
         ) from None
+
+
+def plain_array(X: Any) -> Any:
+    """Turn tensors and masked arrays into plain arrays; refuse those without usable numbers.
+
+    Everything else is returned as it is.
+
+    Parameters
+    ----------
+    X : object
+
+    Examples
+    --------
+    >>> plain_array(torch.ones(2, requires_grad=True))
+    array([1., 1.], dtype=float32)
+    >>> plain_array(np.ma.masked_array([1, 2], mask=[True, False]))
+    Traceback (most recent call last):
+    unsplit.errors.InputError: X has 1 masked values; fill them in or remove those rows first.
+    """
+    if isinstance(X, torch.Tensor):
+        return _values_of(X)
+    if isinstance(X, np.ma.MaskedArray):
+        n_hidden = int(np.ma.getmaskarray(X).sum())
+        if n_hidden:
+            raise InputError(
+                f"X has {n_hidden} masked values; fill them in or remove those rows first."
+            )
+        X = X.data
+    if isinstance(X, np.ndarray) and X.dtype.kind in "mM":
+        raise InputError(
+            f"X must hold numbers, got dates or durations of type {X.dtype}; turn them into "
+            "numbers first, for example days since the first date."
+        )
+    return X
+
+
+def _values_of(tensor: Tensor) -> NDArray[Any]:
+    if tensor.is_nested or tensor.layout != torch.strided:
+        raise InputError(
+            "X is a sparse or nested torch tensor, which is not supported; pass a dense tensor, "
+            "a SciPy sparse matrix or a list of sequences."
+        )
+    if tensor.is_meta:
+        raise InputError(
+            'X is a torch tensor on the device "meta", which holds no values; pass a tensor on the '
+            "CPU or a GPU."
+        )
+    tensor = tensor.detach()
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    # NumPy has no types for bfloat16 and the like.
+    unknown = tensor.is_floating_point() and tensor.dtype not in NUMPY_FLOATS
+    return (tensor.float() if unknown else tensor).cpu().resolve_conj().resolve_neg().numpy()
+
+
+NUMPY_FLOATS = (torch.float16, torch.float32, torch.float64)
 
 
 def kind_of(shape: tuple[int, ...], dtype: Any) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import LOOKED_AT, Rows, channel_moments, evenly, kind_of, require_kind
+from unsplit.data.rows.ragged import FAR
 from unsplit.data.rows.tensors import SHARE_FOR_DATA
 from unsplit.data.rows.workers import Decoder
 from unsplit.errors import InputError
@@ -19,6 +20,11 @@ BATCH = 256
 
 # Types of pixels that a network can standardise without conversion.
 PIXELS = (torch.uint8, torch.float16, torch.float32)
+
+
+# Types with numbers that float32 cannot hold, and a size from which it rounds to more than 1/1000.
+WIDE = (torch.float64, torch.int64, torch.int32)
+FAR_VALUE = 2.0**13
 
 
 class DatasetRows(Rows):
@@ -35,12 +41,15 @@ class DatasetRows(Rows):
     (5, 'images', (3, 8, 8))
     """
 
-    def __init__(self, dataset: Any, kind: str, device: torch.device) -> None:
+    def __init__(
+        self, dataset: Any, kind: str, device: torch.device, origin: Tensor | None = None
+    ) -> None:
         self.dataset = dataset
         self.kind = kind
         self.device = device
         self.decoder = Decoder(dataset, pin=device.type == "cuda")
         self.kept: Tensor | None = None
+        self._given_origin = origin
 
     @classmethod
     def of(cls, dataset: Any, device: torch.device, kind: str | None = None) -> Self:
@@ -70,7 +79,7 @@ class DatasetRows(Rows):
         """Return the items at ``index`` as a network gets them, shape (*index.shape, ...)."""
         if self.kept is not None:
             return self.kept[index]
-        items = self.decoder.take(index.cpu().numpy().ravel()).to(self.device)
+        items = self._moved(self.decoder.take(index.cpu().numpy().ravel())).to(self.device)
         return self._formed(items).unflatten(0, index.shape)
 
     def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
@@ -84,7 +93,7 @@ class DatasetRows(Rows):
         # All at once: copying each from the GPU in turn would make it wait every time.
         wanted = [index.cpu().numpy().ravel() for index in batches]
         for index, items in zip(batches, self.decoder.stream(wanted), strict=True):
-            items = items.to(self.device, non_blocking=self.decoder.pin)
+            items = self._moved(items).to(self.device, non_blocking=self.decoder.pin)
             yield self._formed(items).unflatten(0, index.shape)
 
     def _formed(self, items: Tensor) -> Tensor:
@@ -111,13 +120,35 @@ class DatasetRows(Rows):
         found = torch.empty(shape, dtype=dtype, device=self.device, memory_format=layout)
         places = np.split(np.arange(len(self)), range(BATCH, len(self), BATCH))
         for place, items in zip(places, self.decoder.stream(places), strict=True):
-            found[int(place[0]) : int(place[-1]) + 1] = self._formed(items.to(self.device))
+            found[int(place[0]) : int(place[-1]) + 1] = self._formed(
+                self._moved(items).to(self.device)
+            )
         self.decoder.close()
         return found
 
     @cached_property
     def _first(self) -> Tensor:
-        return self._formed(self.decoder.take(np.array([0])))[0]
+        return self._formed(self._moved(self.decoder.take(np.array([0]))))[0]
+
+    def _moved(self, items: Tensor) -> Tensor:
+        """Items without their large common offset, which would use up float32's digits."""
+        if self.kind == "images" or items.dtype not in WIDE or not self.origin.any():
+            return items
+        return (items.double() - self.origin).float()
+
+    @cached_property
+    def origin(self) -> Tensor:
+        """What is subtracted from every channel, or from every feature of vectors; often zero."""
+        if self._given_origin is not None or self.kind == "images":
+            return torch.zeros(1) if self._given_origin is None else self._given_origin
+        item = self.decoder.take(np.array([int(np.argmin(self.keys))]))[0]
+        if item.dtype not in WIDE:
+            return torch.zeros(1, dtype=torch.float64)
+        item = item.double()
+        if self.kind == "vectors":
+            return torch.where(item.abs() > FAR_VALUE, item, 0.0)
+        middle, width = item.mean(dim=0), item.amax(dim=0) - item.amin(dim=0)
+        return torch.where((middle.abs() > FAR * width) & (width > 0), middle, 0.0)
 
     @cached_property
     def keys(self) -> NDArray[np.uint64]:
@@ -154,11 +185,14 @@ class DatasetRows(Rows):
 
     def first(self, n: int) -> Self:
         """Return the first n items, without the Dataset."""
-        return type(self)(list(self.decoder.take(np.arange(n))), self.kind, self.device)
+        return type(self)(
+            list(self.decoder.take(np.arange(n))), self.kind, self.device, self.origin
+        )
 
     def another(self, X: Any) -> Self:
         """Wrap the items of another Dataset."""
         new = type(self).of(X, self.device, self.kind)
+        new._given_origin = self.origin
         # Sequences may be longer or shorter.
         n_axes = 1 if self.kind == "sequences" else len(self.shape)
         if new.shape[:n_axes] != self.shape[:n_axes]:

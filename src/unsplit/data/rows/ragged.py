@@ -12,11 +12,15 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from unsplit._typing import Index
-from unsplit.data.rows.base import scrambled
+from unsplit.data.rows.base import plain_array, scrambled
 from unsplit.errors import InputError
 
 # Number of samples that are processed at once.
 CHUNK_ELEMENTS = 2**22
+
+# An offset this many times as large as the range of the values is subtracted from them.  A smaller
+# one costs float32 so few of its digits that the values are kept as they are.
+FAR = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,9 +30,12 @@ class Ragged:
     Parameters
     ----------
     flat : ndarray of shape (total, C), float32 or int16
-        All samples.
+        All samples, less ``origin``.
     offsets : ndarray of shape (n + 1,)
         Sequence i is ``flat[offsets[i]:offsets[i + 1]]``.
+    origin : ndarray of shape (C,), optional
+        A large offset of every channel, such as that of map coordinates or time stamps, which would
+        use up float32's digits; None if there is none.
 
     Examples
     --------
@@ -39,6 +46,7 @@ class Ragged:
 
     flat: NDArray[Any]
     offsets: Index
+    origin: NDArray[np.float64] | None = None
 
     @classmethod
     def of(cls, sequences: Sequence[ArrayLike]) -> "Ragged":
@@ -65,7 +73,9 @@ class Ragged:
                 "give all sequences the same number of channels."
             )
         lengths = [len(part) for part in parts]
-        return cls.of_flat(np.concatenate(parts), np.cumsum([0, *lengths]))
+        origin = _origin(parts)
+        flat = np.concatenate([_narrow(part, origin) for part in parts])
+        return cls(flat, np.cumsum([0, *lengths]), origin)._checked()
 
     @classmethod
     def of_flat(cls, flat: NDArray[Any], offsets: NDArray[Any]) -> "Ragged":
@@ -78,14 +88,34 @@ class Ragged:
         """
         flat = _samples(None, flat)
         offsets = _checked_offsets(offsets, len(flat))
-        bad = np.flatnonzero(~np.isfinite(flat).all(axis=1))
+        origin = _origin([flat])
+        return cls(_narrow(flat, origin), offsets, origin)._checked()
+
+    def _checked(self) -> "Ragged":
+        """Return the same sequences, or raise an error that names one with unusable values."""
+        bad = np.flatnonzero(~np.isfinite(self.flat).all(axis=1))
         if len(bad):
-            which = np.searchsorted(offsets, bad[0], side="right") - 1
+            which = np.searchsorted(self.offsets, bad[0], side="right") - 1
             raise InputError(
                 f"sequence {which} has values that are NaN, infinite or beyond single precision; "
                 "remove the sequence or fill in the values first."
             )
-        return cls(flat, offsets)
+        return self
+
+    def moved(self, origin: NDArray[np.float64] | None) -> "Ragged":
+        """Return the same sequences with another origin.
+
+        Examples
+        --------
+        >>> Ragged.of([[10**6, 10**6 + 1], [10**6]]).moved(np.array([999_999.0])).flat.ravel()
+        array([1., 2., 1.], dtype=float32)
+        """
+        if self.origin is None and origin is None:
+            return self
+        zero = np.zeros(self.n_channels)
+        move = (zero if self.origin is None else self.origin) - (zero if origin is None else origin)
+        flat = (self.flat + move).astype(np.float32) if move.any() else self.flat
+        return Ragged(flat, self.offsets, origin)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -147,7 +177,7 @@ class Ragged:
             raise InputError(f"longest must be at least 1, got {longest!r}.")
         lengths = np.minimum(self.lengths, longest)
         starts = self.offsets[:-1] + (self.lengths - lengths) // 2
-        return Ragged(self.flat[_runs(starts, lengths)], np.cumsum([0, *lengths]))
+        return Ragged(self.flat[_runs(starts, lengths)], np.cumsum([0, *lengths]), self.origin)
 
     def _joined(self, index: Index) -> NDArray[np.float64]:
         """Return all samples of the sequences at ``index``, shape (total, C)."""
@@ -174,10 +204,12 @@ class Ragged:
 
 
 def _samples(which: int | None, values: ArrayLike) -> NDArray[Any]:
-    """Return samples as int16 if that can hold every value of their type, else as float32."""
+    """Return samples as an array of numbers, shape (length, channels)."""
     name = "the array of samples" if which is None else f"sequence {which}"
     try:
-        array = np.asarray(values)
+        array = np.asarray(plain_array(values))
+    except InputError as error:
+        raise InputError(str(error).replace("X", name, 1)) from None
     except ValueError:
         raise InputError(
             f"{name} is not rectangular; give every sample the same number of values."
@@ -194,10 +226,34 @@ def _samples(which: int | None, values: ArrayLike) -> NDArray[Any]:
             f"{name} must hold numbers, got values of type {array.dtype}; encode them as numbers "
             "first."
         )
-    small = array.dtype.kind in "iu" and np.can_cast(array.dtype, np.int16)
+    return array.reshape(len(array), -1)
+
+
+def _narrow(samples: NDArray[Any], origin: NDArray[np.float64] | None) -> NDArray[Any]:
+    """Return samples as int16 if that can hold every value of their type, else as float32."""
+    small = samples.dtype.kind in "iu" and np.can_cast(samples.dtype, np.int16)
     with np.errstate(over="ignore"):  # values that overflow are refused together with NaN
-        array = array.astype(np.int16 if small else np.float32, copy=False)
-    return np.ascontiguousarray(array.reshape(len(array), -1))
+        if origin is not None:
+            return (samples - origin).astype(np.float32)
+        return np.ascontiguousarray(samples.astype(np.int16 if small else np.float32, copy=False))
+
+
+def _origin(parts: Sequence[NDArray[Any]]) -> NDArray[np.float64] | None:
+    """Return what to subtract from every channel before values become float32, if anything.
+
+    It is halfway between the smallest and the largest value, which do not depend on the order of
+    the sequences, and only where it is far larger than the difference of the two.
+    """
+    if all(np.can_cast(part.dtype, np.float32) for part in parts):
+        return None
+    low = np.min([part.min(axis=0) for part in parts], axis=0).astype(np.float64)
+    high = np.max([part.max(axis=0) for part in parts], axis=0).astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):  # NaN and infinity are refused later
+        middle = low / 2 + high / 2
+        far = np.isfinite(middle) & (np.abs(middle) > FAR * (high - low))
+    # A channel that never varies carries no digits that could be lost.
+    far &= high > low
+    return np.where(far, middle, 0.0) if far.any() else None
 
 
 def _checked_offsets(offsets: NDArray[Any], total: int) -> Index:

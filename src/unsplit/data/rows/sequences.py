@@ -99,7 +99,7 @@ class RaggedRows(Rows):
     def first(self, n: int) -> Self:
         """Return the first n sequences, without the others."""
         offsets = self.sequences.offsets[: n + 1].copy()
-        few = Ragged(self.sequences.flat[: offsets[-1]].copy(), offsets)
+        few = Ragged(self.sequences.flat[: offsets[-1]].copy(), offsets, self.sequences.origin)
         return type(self)(few, self.device, self.rate)
 
     def another(self, X: Any) -> Self:
@@ -116,4 +116,4 @@ class RaggedRows(Rows):
                 f"X has sequences with {new.n_channels} channels, but the network was trained on "
                 f"{self.sequences.n_channels}; pass the same channels."
             )
-        return type(self)(new, self.device, self.rate)
+        return type(self)(new.moved(self.sequences.origin), self.device, self.rate)

@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from unsplit._typing import Index
+from unsplit.data.labels import is_gap
 from unsplit.data.rows.base import Rows, as_array, odd_numbers, scrambled
 from unsplit.errors import InputError
 
@@ -193,10 +194,7 @@ def numeric_matrix(X: ArrayLike) -> Any:
 
 def _numbers(X: ArrayLike) -> Any:
     """Return X as a contiguous array or a canonical CSR array, with unchecked values."""
-    try:
-        values: Any = X if scipy.sparse.issparse(X) else np.asarray(X)
-    except ValueError:
-        raise InputError("the rows of X differ in length; pass a rectangular table.") from None
+    values: Any = X if scipy.sparse.issparse(X) else as_array(X)
     if values.ndim != 2:
         raise InputError(
             f"X must be a table with one row per observation, got shape {tuple(values.shape)}; "
@@ -206,16 +204,13 @@ def _numbers(X: ArrayLike) -> Any:
         raise InputError(
             f"X is empty (shape {tuple(values.shape)}); pass at least two observations."
         )
+    if values.dtype.kind == "c":
+        raise InputError(
+            f"X must hold real numbers, got values of type {values.dtype}; pass real and imaginary "
+            "parts as features."
+        )
     if values.dtype.kind not in "fiub":
-        try:
-            if values.dtype.kind == "c":
-                raise TypeError
-            values = values.astype(np.float64)
-        except (TypeError, ValueError):
-            raise InputError(
-                f"X must hold numbers, got values of type {values.dtype}; encode text and "
-                "categories as numbers first."
-            ) from None
+        values = _parsed(values)
     if scipy.sparse.issparse(values):
         canonical = scipy.sparse.csr_array(values).astype(np.float64)
         canonical.sum_duplicates()
@@ -223,6 +218,24 @@ def _numbers(X: ArrayLike) -> Any:
         return canonical
     kept = np.float32 if values.dtype in (np.float32, np.float16) else np.float64
     return np.ascontiguousarray(values, dtype=kept)
+
+
+def _parsed(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return objects and strings that are numbers as numbers, and missing values as NaN."""
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError):
+        found = np.empty(values.shape)
+    for place, value in np.ndenumerate(values):
+        try:
+            found[place] = np.nan if is_gap(value) else float(value)
+        except (TypeError, ValueError):
+            row, column = place
+            raise InputError(
+                f"X must hold numbers, got {str(value)!r} in row {row}, column {column}; encode "
+                "text, categories and dates as numbers first."
+            ) from None
+    return found
 
 
 def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:

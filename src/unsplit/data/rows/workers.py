@@ -27,6 +27,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from unsplit._typing import Index
+from unsplit.data.rows.base import plain_array
 from unsplit.data.rows.pixels import GREY_MODES, channels_first, grey_or_rgb
 from unsplit.errors import InputError
 
@@ -246,8 +247,13 @@ class _Stacked(Dataset[Any]):
 
 
 def _tensor(item: Any, index: int) -> Tensor:
-    if isinstance(item, Tensor):
+    if isinstance(item, Tensor) and item.layout == torch.strided and not item.is_meta:
         return item.detach()
+    if isinstance(item, (Tensor, np.ma.MaskedArray)):
+        try:
+            item = plain_array(item)
+        except InputError as error:
+            raise InputError(str(error).replace("X", f"item {index} of the dataset", 1)) from None
     if hasattr(item, "getbands"):
         item = channels_first(grey_or_rgb(item, 1 if item.mode in GREY_MODES else 3))
     if isinstance(item, np.ndarray) and item.dtype.kind in "fiub":

@@ -11,7 +11,7 @@ from sklearn.decomposition import TruncatedSVD
 
 from unsplit.data.labels import EncodedLabels, encode_labels
 from unsplit.data.rows.vectors import VectorRows, numeric_matrix
-from unsplit.devices import choose_device
+from unsplit.devices import choose_device, memory_errors
 from unsplit.merging.neighbours.graph import NeighbourGraph, connect
 from unsplit.pairwise.batch_effects import encode_batches
 from unsplit.pairwise.result import PairwiseTVD
@@ -56,7 +56,8 @@ def neighbour_graph(
     >>> unsplit.neighbour_graph(X, labels).n_clusters
     3
     """
-    return graph_of_vectors(X, labels, batch, device)
+    with memory_errors("finding neighbours", "use fewer features, such as principal components"):
+        return graph_of_vectors(X, labels, batch, device)
 
 
 def graph_of_vectors(

@@ -35,10 +35,10 @@ from torch import Tensor
 
 from unsplit.data.labels import encode_labels
 from unsplit.data.rows.vectors import VectorRows, numeric_matrix
-from unsplit.devices import choose_device, generator_of, private_randomness
+from unsplit.devices import choose_device, generator_of, memory_errors, private_randomness
 from unsplit.errors import InputError
-from unsplit.pairwise.api import canonical_order
-from unsplit.pairwise.folds import crossfit_folds
+from unsplit.pairwise.api import LESS_DATA, canonical_order
+from unsplit.pairwise.folds import crossfit_folds, require_folds
 from unsplit.pairwise.wasserstein.heldout import choose_maps, combine_folds, heldout_sums
 from unsplit.pairwise.wasserstein.maps import LipschitzMaps
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
@@ -101,15 +101,18 @@ def pairwise_wasserstein(
     _check_settings(cv, epochs, n_maps)
     where = choose_device(device)
     values = numeric_matrix(X)
-    values = values if isinstance(values, np.ndarray) else values.toarray()
+    with memory_errors("making X dense", LESS_DATA):
+        values = values if isinstance(values, np.ndarray) else values.toarray()
     encoded = encode_labels(labels, len(values))
+    require_folds(cv, encoded.clusters)
     keys = VectorRows(values, torch.device("cpu")).keys
     order, renumbered = canonical_order(keys, encoded.clusters)
     clusters, k = renumbered[order], len(encoded.cluster_ids)
     x, scale = _in_common_unit(values[order], where)
     rng = generator_of(random_state)
     folds = crossfit_folds(clusters, cv, rng)
-    with private_randomness(int(rng.integers(2**63)), where):
+    seed = int(rng.integers(2**63))
+    with memory_errors("comparing the clusters", LESS_DATA), private_randomness(seed, where):
         maps = LipschitzMaps(cv, n_maps, x.shape[1]).to(where)
         means, history = train(maps, x, clusters, folds, epochs, rng, progress)
         choice = choose_maps(maps, x, clusters, folds, means)

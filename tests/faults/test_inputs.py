@@ -1,0 +1,384 @@
+"""Inputs that cannot be used are refused in one sentence before any training; others are used."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+from torch.utils.data import Dataset
+
+import unsplit
+from unsplit.data import observations
+from unsplit.data.labels import encode_labels
+from unsplit.data.rows.ragged import Ragged
+from unsplit.data.rows.sequences import RaggedRows
+
+CPU = torch.device("cpu")
+RNG = np.random.default_rng(0)
+X = np.concatenate([RNG.standard_normal((12, 2)), RNG.standard_normal((12, 2)) + 4])
+Y = np.repeat([0, 1], 12)
+FIRST_THREE = np.arange(24) < 3
+DATES = np.full((24, 2), "2020-01-01", "datetime64[D]")
+FRAME = pd.DataFrame(X, columns=["a", "b"])
+MASKED = np.ma.masked_array(X, mask=np.arange(48).reshape(24, 2) == 3)
+
+
+def objects(*values: Any) -> np.ndarray:
+    """Return the values again and again, in an object array of 24."""
+    found = np.empty(24, object)
+    for place in range(24):
+        found[place] = values[place % len(values)]
+    return found
+
+
+def tvd(X: Any = X, labels: Any = Y, **settings: Any) -> unsplit.PairwiseTVD:
+    return unsplit.pairwise_tvd(X, labels, **{"epochs": 1, "cv": 2, "random_state": 0, **settings})
+
+
+def merger(X: Any = X, **settings: Any) -> unsplit.ClusterMerger:
+    return unsplit.ClusterMerger(epochs=1, random_state=0, **settings).fit(X)
+
+
+def tree() -> unsplit.MergeTree:
+    return unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=1)
+
+
+def plain_merge(**options: Any) -> unsplit.MergeTree:
+    return unsplit.merge([[0, 0.1], [0.1, 0]], **options)
+
+
+def with_gap(frame: pd.DataFrame) -> pd.DataFrame:
+    frame = frame.copy()
+    frame.iloc[0, 0] = pd.NA
+    return frame
+
+
+def sparse_csr() -> torch.Tensor:
+    return torch.tensor(X).to_sparse()
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    # X
+    "masked": (lambda: tvd(MASKED), "X has 1 masked values; fill"),
+    "masked, estimator": (lambda: merger(MASKED), "X has 1 masked values; fill"),
+    "masked, graph": (lambda: unsplit.neighbour_graph(MASKED, Y), "X has 1 masked values"),
+    "masked, Wasserstein": (lambda: unsplit.pairwise_wasserstein(MASKED, Y), "masked values"),
+    "masked sequences": (
+        lambda: tvd(np.ma.masked_array(np.ones((24, 10, 2)), mask=True)),
+        "X has 480 masked values",
+    ),
+    "masked list": (
+        lambda: tvd([np.ma.masked_array(np.ones(4 + i % 2), mask=i == 1) for i in range(24)]),
+        "sequence 1 has 5 masked values",
+    ),
+    "dates": (lambda: tvd(DATES), r"dates or durations of type datetime64\[D\]; turn them"),
+    "durations": (lambda: tvd(DATES - DATES[0]), r"durations of type timedelta64\[D\]"),
+    "dates with NaT": (lambda: tvd(np.where(X > 0, DATES, np.datetime64("NaT"))), "dates or"),
+    "dates, estimator": (lambda: merger(DATES), "dates or durations"),
+    "a column of dates": (
+        lambda: tvd(FRAME.assign(a=pd.Timestamp("2020-01-01"))),
+        "got '2020-01-01 00:00:00' in row 0, column 0",
+    ),
+    "categories": (
+        lambda: tvd(FRAME.assign(b=pd.Categorical(["u", "v"] * 12))),
+        "got 'u' in row 0, column 1; encode text",
+    ),
+    "categories, estimator": (
+        lambda: merger(FRAME.assign(b=pd.Categorical(["u", "v"] * 12))),
+        "got 'u' in row 0, column 1; encode text",
+    ),
+    "text": (lambda: tvd(np.full((24, 2), "a")), "X must hold numbers, got 'a'"),
+    "text, estimator": (lambda: merger(np.full((24, 2), "a")), "numeric"),
+    "nullable with a gap": (
+        lambda: tvd(with_gap(FRAME.round().astype("Int64"))),
+        "X has 1 values that are NaN or infinite",
+    ),
+    "nullable with a gap, estimator": (
+        lambda: merger(with_gap(FRAME.round().astype("Int64"))),
+        "X contains NaN; remove those rows or fill",
+    ),
+    "objects with a gap": (lambda: tvd(np.where(X > 4, None, X)), "values that are NaN"),
+    "complex": (lambda: tvd(X + 1j), "must hold real numbers, got values of type complex128"),
+    "complex, sparse": (lambda: tvd(scipy.sparse.csr_array(X + 1j)), "must hold real numbers"),
+    "complex, torch": (lambda: tvd(torch.tensor(X) + 1j), "must hold real numbers"),
+    "complex, estimator": (lambda: merger(X + 1j), "X must hold real numbers"),
+    "sparse tensor": (lambda: tvd(sparse_csr()), "sparse or nested torch tensor.*SciPy"),
+    "sparse tensor, estimator": (lambda: merger(sparse_csr()), "sparse or nested torch tensor"),
+    "meta tensor": (lambda: tvd(torch.empty(24, 2, device="meta")), "meta.*holds no values"),
+    "meta tensor, estimator": (lambda: merger(torch.empty(24, 2, device="meta")), "no values"),
+    "records": (lambda: tvd(np.zeros((24, 2), "V3")), "X must hold numbers"),
+    # labels
+    '1 and "1"': (lambda: tvd(labels=objects(1, "1")), r"both 1 \(int\) and '1' \(str\)"),
+    '1 and "1" in a list': (lambda: tvd(labels=[1, "1"] * 12), "look the same as text"),
+    '1.0 and "1"': (lambda: tvd(labels=objects(1.0, "1")), "look the same as text"),
+    "b'a' and 'a'": (lambda: tvd(labels=objects(b"a", "a")), "look the same as text"),
+    "bytes that are no text": (lambda: tvd(labels=objects(b"\xff", b"a")), "not UTF-8; decode"),
+    "labels of records": (lambda: tvd(labels=np.zeros(24, [("a", int)])), "got records of type"),
+    "labels of void": (lambda: tvd(labels=np.zeros(24, "V3")), "got records of type"),
+    "labels of lists": (lambda: tvd(labels=[[1], [1, 2]] * 12), "labels must be one integer or"),
+    "labels of tuples": (lambda: tvd(labels=objects((1, 2), (3, 4))), r"got \(1, 2\) of type tupl"),
+    "labels of arrays": (lambda: tvd(labels=objects(np.arange(2))), "of type ndarray"),
+    "labels of dicts": (lambda: tvd(labels=[{"a": 1}, {"a": 2}] * 12), "of type dict; join"),
+    "labels in a dict": (lambda: tvd(labels={0: 1}), "one label per observation"),
+    "labels without values": (lambda: tvd(labels=torch.empty(24, device="meta")), "labels must be"),
+    "masked batch": (
+        lambda: tvd(batch=np.ma.masked_array(Y, mask=FIRST_THREE)),
+        "batch is missing .* for 3 of 24",
+    ),
+    # settings
+    "random_state": (lambda: tvd(random_state=-1), "random_state must be .* got -1"),
+    "random_state, estimator": (
+        lambda: unsplit.ClusterMerger(random_state=-1).fit(X),
+        "random_state must be .* got -1",
+    ),
+    "holdout": (lambda: tvd(holdout="a"), "holdout must be a share between 0 and 1, got 'a'"),
+    "holdouts": (lambda: tvd(holdout=np.array([0.1, 0.2])), "holdout must be a share"),
+    "holdout, select": (lambda: unsplit.select(X, Y, holdout="a"), "holdout must be a share"),
+    "no holdout, select": (lambda: unsplit.select(X, Y, holdout=None), "holdout must be a share"),
+    "cv": (lambda: tvd(cv="x"), "cv must be a whole number of at least 2, got 'x'"),
+    "cv=1000": (lambda: tvd(cv=1000), "cv must be at most 12, the size of the largest cluster"),
+    "cv=1000, tiny clusters": (
+        lambda: tvd(X[::4], Y[::4], cv=1000),
+        "cv must be at most 10, because the largest cluster has 3 observations, got 1000",
+    ),
+    "cv=1000, Wasserstein": (
+        lambda: unsplit.pairwise_wasserstein(X, Y, cv=1000),
+        "cv must be at most 12",
+    ),
+    "epochs": (lambda: tvd(epochs=1.5), "epochs must be a whole number of at least 1, got 1.5"),
+    "loss": (lambda: tvd(loss=["softmax"]), r"loss must be one of .* got \['softmax'\]"),
+    "n_clusters": (lambda: merger(n_clusters="a"), "n_clusters must be .* got 'a'"),
+    "max_tvd": (lambda: plain_merge(max_tvd="a"), "max_tvd must lie between 0 and 1, got 'a'"),
+    "max_tvd, estimator": (lambda: merger(max_tvd="a"), "max_tvd must lie between 0 and 1"),
+    "alpha": (lambda: plain_merge(alpha="a"), "alpha must lie between 0 and 1, got 'a'"),
+    "min_clusters": (
+        lambda: plain_merge(n_clusters=1, min_clusters="a"),
+        "min_clusters must be a whole number .* got 'a'",
+    ),
+    "must_link": (lambda: merger(must_link=3), r"must_link must be a list of pairs .* got 3"),
+    "undo 1.5": (lambda: tree().undo(1.5), "step must be .* got 1.5; choose one of 0, 1"),
+    "undo 'a'": (lambda: tree().undo("a"), "step must be .* got 'a'; choose one of 0, 1"),
+    "undo True": (lambda: tree().undo(True), "step must be .* got True; choose one of 0, 1"),
+    "cut at 'a' clusters": (lambda: tree().cut(n_clusters="a"), "n_clusters='a' is not possible"),
+    "cut at height 'a'": (lambda: tree().cut(height="a"), "height must be a number, got 'a'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_in_one_sentence_before_training(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("training has started")
+
+    monkeypatch.setattr("unsplit.pairwise.api.build_network", never)
+    monkeypatch.setattr("unsplit.selection.halving.build_network", never)
+    call, pattern = REFUSED[name]
+    with pytest.raises(unsplit.InputError, match=pattern) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+# Each must give what the plain array gives.
+USED: dict[str, Callable[[], Any]] = {
+    "masked array without masked values": lambda: np.ma.masked_array(X),
+    "tensor that requires grad": lambda: torch.tensor(X, requires_grad=True),
+    "list of tensors that require grad": lambda: list(torch.tensor(X, requires_grad=True)),
+    "objects": lambda: X.astype(object),
+    "strings of numbers": lambda: X.astype(str),
+    "nullable floats": lambda: FRAME.astype("Float64"),
+    "sparse columns": lambda: FRAME.astype(pd.SparseDtype(float)),
+}
+
+
+@pytest.mark.parametrize("name", USED)
+def test_used_like_a_plain_array(name: str) -> None:
+    np.testing.assert_array_equal(tvd(USED[name]()).hit_rate, tvd().hit_rate)
+
+
+# Each has noise in the first three rows, and clusters that are those of Y otherwise.
+WITH_NOISE: dict[str, Callable[[], Any]] = {
+    "masked integers": lambda: np.ma.masked_array(Y, mask=FIRST_THREE),
+    "masked unsigned": lambda: np.ma.masked_array(Y.astype(np.uint8), mask=FIRST_THREE),
+    "masked floats": lambda: np.ma.masked_array(Y * 1.0, mask=FIRST_THREE),
+    "masked strings": lambda: np.ma.masked_array(Y.astype(str), mask=FIRST_THREE),
+    "NaN in a list of strings": lambda: [float("nan")] * 3 + ["a"] * 9 + ["b"] * 12,
+    "nullable": lambda: pd.Series(Y, dtype="Int64").mask(pd.Series(FIRST_THREE)),
+    "categories": lambda: pd.Categorical([None] * 3 + ["a"] * 9 + ["b"] * 12),
+    "bytes": lambda: np.array([b"-1"] * 3 + [b"a"] * 9 + [b"b"] * 12),
+    "bytes as objects": lambda: np.array([None] * 3 + [b"a"] * 9 + [b"b"] * 12, object),
+    "tensor that requires grad": lambda: torch.tensor(
+        np.where(FIRST_THREE, -1.0, Y), requires_grad=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITH_NOISE)
+def test_masked_and_missing_labels_are_noise(name: str) -> None:
+    encoded = encode_labels(WITH_NOISE[name](), 24)
+    np.testing.assert_array_equal(encoded.clusters, np.where(FIRST_THREE, -1, Y))
+
+
+def test_the_estimator_keeps_masked_labels_as_noise() -> None:
+    labels = np.ma.masked_array(Y, mask=FIRST_THREE)
+    fitted = unsplit.ClusterMerger(epochs=1, cv=2, random_state=0).fit(X, initial_labels=labels)
+    assert (fitted.labels_[:3] == -1).all()
+    assert (fitted.labels_[3:] >= 0).all()
+    assert (fitted.initial_labels_[:3] == -1).all()
+
+
+# --- coordinates far from the origin --------------------------------------------------------------
+
+OFFSET = np.array([4_000_000.0, 500_000.0, 2_000_000.0])
+
+
+class Clouds(Dataset[Any]):
+    def __init__(self, clouds: Any) -> None:
+        self.clouds = clouds
+
+    def __len__(self) -> int:
+        return len(self.clouds)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.clouds[index]
+
+
+def cut(sequences: np.ndarray) -> list[np.ndarray]:
+    """Sequences of different lengths."""
+    return [sequence[: 20 + i % 3] for i, sequence in enumerate(sequences)]
+
+
+FAR_AWAY: dict[str, Callable[[np.ndarray], Any]] = {
+    "vectors": lambda clouds: clouds.reshape(len(clouds), -1),
+    "clouds": lambda clouds: clouds,
+    "sequences": lambda clouds: clouds[:, :, :2],
+    "ragged": cut,
+    "dataset of clouds": Clouds,
+    "dataset of sequences": lambda clouds: Clouds(clouds[:, :, :2]),
+    "dataset of vectors": lambda clouds: Clouds(clouds.reshape(len(clouds), -1)),
+}
+
+
+@pytest.mark.parametrize("name", FAR_AWAY)
+def test_millimetres_survive_a_large_offset(name: str) -> None:
+    clouds = np.random.default_rng(1).random((6, 24, 3))
+    index = torch.arange(6)
+
+    def differences(offset: np.ndarray) -> torch.Tensor:
+        rows = observations(FAR_AWAY[name](clouds + offset), CPU)
+        new = rows.another(FAR_AWAY[name](clouds + offset + 0.001))
+        return new.take(index) - rows.take(index)
+
+    near, far = differences(np.zeros(3)), differences(OFFSET)
+    torch.testing.assert_close(far, near, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["ragged", "dataset of clouds", "dataset of sequences"])
+def test_data_near_the_origin_are_not_moved(name: str) -> None:
+    clouds = 5 + np.random.default_rng(1).random((6, 24, 3))
+    rows = observations(FAR_AWAY[name](clouds), CPU)
+    narrow = observations(FAR_AWAY[name](clouds.astype(np.float32)), CPU)
+    assert torch.equal(rows.take(torch.arange(6)), narrow.take(torch.arange(6)))
+
+
+def test_the_origin_of_sequences_follows_them() -> None:
+    sequences = cut(np.random.default_rng(1).random((6, 24, 3)) + OFFSET)
+    one, other = Ragged.of(sequences), Ragged.of(sequences[::-1])
+    np.testing.assert_array_equal(one.keys, other.keys[::-1])
+    assert one.origin is not None
+    np.testing.assert_array_equal(one.cropped(5).origin, one.origin)
+    rows = RaggedRows(one, CPU)
+    assert torch.equal(rows.first(2).take(torch.arange(2)), rows.take(torch.arange(2)))
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def wide(n_features: int) -> scipy.sparse.csr_array:
+    """24 rows with one entry each; a tiny matrix, but a network needs weights for every feature."""
+    rows = np.arange(24)
+    return scipy.sparse.csr_array((np.ones(24), (rows, rows % 5)), (24, n_features))
+
+
+TOO_LARGE: dict[str, tuple[Callable[[], Any], str]] = {
+    "counts": (lambda: tvd(wide(10**12)), "networks for 1,000,000,000,000 features would need"),
+    "vectors": (lambda: tvd(wide(10**12), backbone="mlp"), "features would need about"),
+    "one split": (lambda: tvd(wide(10**12), holdout=0.2), "^1,000,000,000,000 features would"),
+    "batches": (lambda: tvd(wide(10**12), batch=np.arange(24) % 2), "features would need about"),
+    "your own network": (lambda: tvd(wide(10**12), backbone=torch.nn.Identity()), "needs more mem"),
+    "estimator": (
+        lambda: unsplit.ClusterMerger(cv=2).fit(wide(10**12), initial_labels=Y),
+        "features would need about",
+    ),
+    "select": (lambda: unsplit.select(wide(10**12), Y, ["auto"]), "memory"),
+    "Wasserstein": (lambda: unsplit.pairwise_wasserstein(wide(10**12), Y), "needs more memory"),
+    "graph": (lambda: unsplit.neighbour_graph(wide(10**12), Y), "needs more memory"),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_too_many_features_are_refused(name: str) -> None:
+    call, pattern = TOO_LARGE[name]
+    with pytest.raises(unsplit.InputError, match=pattern) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+def test_the_guard_counts_the_weights_of_the_first_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Measured: 24 x 10**7 needed more than 9 GB before it was stopped.
+    monkeypatch.setattr("unsplit.pairwise.api.available_memory", lambda: 9 * 2**30)
+    with pytest.raises(unsplit.InputError, match=r"2 networks for 10,000,000 features .* GiB"):
+        tvd(wide(10**7))
+
+
+@pytest.mark.parametrize(
+    ("call", "pattern"),
+    [
+        (lambda: plain_merge(n_clusters=1), "merging 2 clusters would need"),
+        (lambda: unsplit.merge(tvd()), "merging 2 clusters would need"),
+        (lambda: merger(), r"merging \d+ clusters would need"),
+    ],
+    ids=["matrix", "scores", "estimator"],
+)
+def test_the_guard_counts_the_matrices_of_merging(
+    call: Callable[[], Any], pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unsplit.merging.api.available_memory", lambda: 100)
+    with pytest.raises(unsplit.InputError, match=pattern):
+        call()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        np._core._exceptions._ArrayMemoryError((10**6, 10**6), np.dtype(float)),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee the manual."),
+    ],
+    ids=["Python", "NumPy", "torch on the CPU", "torch on a GPU"],
+)
+@pytest.mark.parametrize("call", [tvd, merger], ids=["pairwise_tvd", "ClusterMerger"])
+def test_errors_about_memory_become_a_sentence(
+    error: Exception, call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("unsplit.pairwise.api.build_network", fails)
+    with pytest.raises(
+        unsplit.InputError, match=r"needs more memory than is available .* use fewer"
+    ):
+        call()
+
+
+def test_other_errors_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr("unsplit.pairwise.api.build_network", fails)
+    with pytest.raises(RuntimeError, match="something else"):
+        tvd()

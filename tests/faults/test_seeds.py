@@ -1,0 +1,100 @@
+"""The same seed gives the same result, also beside other threads, and bad seeds are refused."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+import unsplit
+from unsplit.devices import generator_of, private_randomness
+
+CPU = torch.device("cpu")
+
+
+def points() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.standard_normal((30, 3)) + shift for shift in (0.0, 0.5, 3.0)])
+    return X, np.repeat([0, 1, 2], 30)
+
+
+def network_with_dropout() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(3, 16), torch.nn.ReLU(), torch.nn.Dropout(0.3))
+
+
+CALLS = {
+    "pairwise_tvd": lambda X, y: unsplit.pairwise_tvd(X, y, epochs=2, random_state=0).tvd,
+    "blurred": lambda X, y: (
+        unsplit.pairwise_tvd(X, y, epochs=1, blurred=True, cv=2, random_state=0).tvd
+    ),
+    "dropout": lambda X, y: (
+        unsplit.pairwise_tvd(X, y, backbone=network_with_dropout, epochs=2, random_state=0).tvd
+    ),
+    "sequences": lambda X, y: (
+        unsplit.pairwise_tvd(
+            np.repeat(X, 8, axis=0).reshape(90, 8, 3)[..., :2], y, epochs=1, cv=2, random_state=0
+        ).tvd
+    ),
+    "wasserstein": lambda X, y: (
+        unsplit.pairwise_wasserstein(X, y, epochs=2, random_state=0).distance
+    ),
+    "select": lambda X, y: np.array(
+        [
+            trial.mean_accuracy
+            for trial in unsplit.select(
+                X, y, ["mlp", "single-layer"], epochs=2, random_state=0
+            ).trials
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_four_threads_get_what_one_gets(name: str) -> None:
+    call, (X, y) = CALLS[name], points()
+    alone = call(X, y)
+    with ThreadPoolExecutor(4) as pool:
+        beside = list(pool.map(lambda _: call(X, y), range(4)))
+    for found in beside:
+        np.testing.assert_array_equal(found, alone)
+
+
+def test_global_generator_is_unchanged_after_threads() -> None:
+    before = torch.get_rng_state()
+    X, y = points()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: CALLS["pairwise_tvd"](X, y), range(4)))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_blocks_of_private_randomness_can_be_nested() -> None:
+    with private_randomness(1, CPU):
+        first = torch.rand(1)
+        with private_randomness(2, CPU):
+            torch.rand(5)
+        rest = torch.rand(1)
+    with private_randomness(1, CPU):
+        assert torch.equal(torch.cat([first, rest]), torch.rand(2))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only systems with fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_does_not_wait_for_its_parent() -> None:
+    with ThreadPoolExecutor(1) as pool:
+
+        def fork() -> int:
+            child = os.fork()
+            if child == 0:
+                with private_randomness(0, CPU):
+                    os._exit(0)
+            return os.waitpid(child, 0)[1]
+
+        with private_randomness(0, CPU):  # this thread holds the lock while another one forks
+            assert pool.submit(fork).result(timeout=60) == 0
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "0", np.int64(-3), [1, 2]])
+def test_bad_seeds_are_refused(seed: object) -> None:
+    with pytest.raises(unsplit.InputError, match=r"random_state must be .*at least 0"):
+        generator_of(seed)
