@@ -131,6 +131,19 @@ INPUTS = {
         ("merge", "cl", "--out", "c/out"),
         INSIDE,
     ),
+    "an image in a list": (
+        lambda: (
+            write("new", **{"dendrogram.png": "x"}),
+            Path("list.csv").write_text("path,cluster\nnew/dendrogram.png,a\n"),
+        ),
+        ("merge", "list.csv", "--out", "new", "--figures"),
+        REPLACED,
+    ),
+    "a folder in the way": (
+        lambda: os.makedirs("new/tree.npz"),
+        ("merge", "data.csv", *LABELLED, "--out", "new"),
+        "a folder has this name",
+    ),
     "a table": (
         lambda: hard_link("data.csv", "c.csv"),
         ("overcluster", "data.csv", "--out", "c.csv", "--method", "k-means"),

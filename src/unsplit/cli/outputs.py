@@ -17,6 +17,7 @@ import numpy as np
 from unsplit import __version__
 from unsplit.cli.progress import Console
 from unsplit.cli.select import settings_dict
+from unsplit.data.readers.folders import find_images
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.saving import MANIFEST, earlier_results, write_csv, write_json
 from unsplit.devices import choose_device
@@ -31,7 +32,7 @@ from unsplit.pipeline import Merged, MergeOptions
 def refuse_overwriting(
     data: str, named: Iterable[str | None], out: str, names: Iterable[str]
 ) -> None:
-    """Raise an error if a command would change what it reads.
+    """Raise an error if a command would change what it reads, or cannot write a file.
 
     Parameters
     ----------
@@ -56,6 +57,12 @@ def refuse_overwriting(
     # Results of an earlier run are removed when new results take their place.
     files = [*names, MANIFEST, *earlier_results(out)]
     written = [os.path.join(out, name) for name in files]
+    for name in files:
+        if os.path.isdir(os.path.join(out, name)):
+            raise InputError(
+                f"cannot write {name} to {os.path.join(out, '')}: a folder has this name; remove "
+                "it or choose another --out."
+            )
     for path in [data, *(name for name in named if name and os.path.isfile(name))]:
         refuse_replacing(path, written)
 
@@ -122,9 +129,11 @@ def _folders_of(path: str) -> list[str]:
 
 
 def _files_of(path: str) -> Iterator[str]:
-    """List the files in a folder and in subfolders that are links; or the one file."""
+    """List the files in a folder and in subfolders that are links; or a file and what it lists."""
     if not os.path.isdir(path):
         yield path
+        with contextlib.suppress(InputError):  # most tables are not lists of images
+            yield from find_images(path).paths
     for top in _folders_of(path):
         for folder, _, names in os.walk(top):
             yield from (os.path.join(folder, name) for name in names)
