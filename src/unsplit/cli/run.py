@@ -1,5 +1,6 @@
 """One merge from observations to files, shared by ``merge`` and ``demo``."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,11 +14,14 @@ from unsplit.cli.progress import Console
 from unsplit.cli.resume import ResumeFile, content_of, digest
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.errors import InputError
 from unsplit.merging.state import MergeRecord
 from unsplit.pairwise.api import Settings
 from unsplit.pipeline import Merged, MergeOptions, merge_overclustering
 
 RESULT = "result.json"
+# The disk is full, or this user's share of it, or a file is larger than the disk allows.
+NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 INTERRUPTED = 130  # the exit code of shells after SIGINT
 
 
@@ -105,7 +109,10 @@ class Interrupted(click.ClickException):
 
 @contextmanager
 def interruptible(out: str, resume_file: ResumeFile | None = None) -> Iterator[None]:
-    """Say after Ctrl-C that older results in ``out`` are unchanged, and how to continue."""
+    """Say after Ctrl-C that older results in ``out`` are unchanged, and how to continue.
+
+    A full disk is an error that names ``out``.
+    """
     try:
         yield
     except KeyboardInterrupt:
@@ -113,3 +120,10 @@ def interruptible(out: str, resume_file: ResumeFile | None = None) -> Iterator[N
         if resume_file is not None and resume_file.path.exists():
             sentence += f" except for {resume_file.path.name}; continue with --resume"
         raise Interrupted(sentence) from None
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(
+            f"cannot write to {out}: {reason}; free some space, or choose another --out."
+        ) from None

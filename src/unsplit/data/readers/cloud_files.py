@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unsplit.data.readers.broken import content_of
+from unsplit.data.readers.formats import check_npy_header
+
 MESHES = (".off", ".ply", ".obj", ".stl")
 ENDINGS = (*MESHES, ".pcd", ".npy", ".xyz")
 
@@ -39,7 +42,7 @@ def read_cloud(
     ((100, 3), array([0., 0., 5.], dtype=float32), array([1., 1., 5.], dtype=float32))
     """
     path = Path(path)
-    data, ending = path.read_bytes(), path.suffix.lower()
+    data, ending = content_of(path), path.suffix.lower()
     if not data.strip():
         raise ValueError("it is empty")
     if ending in MESHES:
@@ -151,6 +154,7 @@ def _read_npy(data: bytes) -> NDArray[Any]:
     # NumPy treats unknown content as a pickle.
     if not data.startswith(b"\x93NUMPY"):
         raise ValueError("it is not a NumPy file")
+    check_npy_header(io.BytesIO(data), len(data))
     return np.asarray(np.load(io.BytesIO(data), allow_pickle=False))
 
 

@@ -105,7 +105,8 @@ def read_clouds(
     files = clusters_in(path, ENDINGS, "point clouds")
     names = files.row_ids.tolist()
     require_parsers(Path(name).suffix.lower() for name in names)
-    clouds = CloudFiles(Path(files.folder), names, n_points, int(rng.integers(2**63)))
+    paths = dict(zip(names, files.paths, strict=True))
+    clouds = CloudFiles(Path(files.folder), names, n_points, int(rng.integers(2**63)), paths)
     points = _read_all(clouds)
     usable = ~np.isnan(points[:, 0, 0])
     broken = files.only(~usable).row_ids.tolist()
@@ -121,8 +122,17 @@ class CloudFiles(Dataset[Tensor]):
     # Workers may start in a clean process; see unsplit.data.rows.workers.
     self_contained = True
 
-    def __init__(self, folder: Path, names: Sequence[str], n_points: int, seed: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        names: Sequence[str],
+        n_points: int,
+        seed: int,
+        paths: dict[str, str] | None = None,
+    ) -> None:
         self.folder = folder
+        # Paths differ from names that are not valid UTF-8.
+        self.paths = paths or {}
         self.names = names
         self.n_points = n_points
         self.seed = seed
@@ -139,15 +149,26 @@ class CloudFiles(Dataset[Tensor]):
     def read(self, name: str) -> NDArray[np.float32]:
         """Read the points of one file; a broken file raises an error."""
         own_seed = [self.seed, zlib.crc32(name.encode())]
-        return read_cloud(self.folder / name, self.n_points, np.random.default_rng(own_seed))
+        return read_cloud(self.path(name), self.n_points, np.random.default_rng(own_seed))
+
+    def path(self, name: str) -> Path:
+        """Return where a file is."""
+        return Path(self.paths.get(name, self.folder / name))
 
 
 def _read_all(clouds: CloudFiles) -> NDArray[np.float32]:
     n = len(clouds)
-    size = sum((clouds.folder / name).stat().st_size for name in clouds.names)
+    size = sum(_size(clouds.path(name)) for name in clouds.names)
     batches = (np.arange(start, min(start + _BATCH, n)) for start in range(0, n, _BATCH))
     read = decode_in_workers(clouds, batches, default_workers(size // _LIKE_AN_IMAGE))
     return np.concatenate([batch.numpy() for batch in read])
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except (OSError, ValueError):
+        return 0  # such as a link to nowhere; reading it says what is wrong
 
 
 def _why(clouds: CloudFiles, name: str) -> str:

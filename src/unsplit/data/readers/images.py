@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from unsplit.data.readers.broken import check_max_broken, leave_out, reason
+from unsplit.data.readers.broken import check_max_broken, content_of, leave_out, reason
 from unsplit.data.readers.folders import FileList
 from unsplit.data.readers.pixels import open_image, square_pixels
 from unsplit.data.rows.pixels import GREY_MODES, pillow
@@ -98,7 +98,7 @@ class ImageFiles(Dataset[Tensor]):
     def __getitem__(self, index: int) -> Tensor:
         path = self.paths[index]
         try:
-            image = open_image(_content(path))
+            image = open_image(content_of(path))
             pixels = square_pixels(image, self.size, self.channels, self.depth)
         except Exception as error:  # Pillow raises many types of error on damaged files
             raise InputError(
@@ -199,8 +199,8 @@ class _Looks(Dataset[Tensor]):
 
     def __getitem__(self, index: int) -> Tensor:
         try:
-            data = _content(self.paths[index])
-        except OSError:
+            data = content_of(self.paths[index])
+        except (OSError, ValueError):
             return torch.zeros(4, dtype=torch.int64)
         key = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), signed=True)
         try:
@@ -235,14 +235,9 @@ def _look_at_all(
     return facts
 
 
-def _content(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
-
-
 def _why(path: str) -> str:
     try:
-        _look(_content(path))
+        _look(content_of(path))
     except Exception as error:
         return reason(error)
     return "it can be read now"
