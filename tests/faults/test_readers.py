@@ -8,6 +8,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 import warnings
 import zipfile
@@ -22,6 +23,7 @@ from scipy.io import wavfile
 import unsplit as package
 from tests.cli_cases import QUICK, merge, read_csv, read_json, succeeds, unsplit, write_data
 from unsplit import read
+from unsplit.data.readers.isolated import parse_all
 from unsplit.data.readers.tables import listing, shortened
 from unsplit.data.readers.tables_and_arrays import read_observations
 from unsplit.data.saving import write_csv
@@ -343,6 +345,124 @@ def test_an_interrupt_while_loading_is_one_line(wait):
         assert process.returncode == 130
         assert "Traceback" not in errors
         assert errors.splitlines()[-1] == "unsplit: interrupted"
+
+
+# Parsers that crash, hang or take all memory
+
+MISCHIEF = {
+    "crash": "crashed",
+    "leave": "crashed",
+    "bomb": "memory",
+    "hang": "did not finish within 3 seconds",
+    "error": "it is cut short",
+}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_parser_that_misbehaves_costs_only_its_file(workers):
+    requests = [1, "crash", 2, "leave", "print", "error", *range(40), "bomb", 3, "hang", 4]
+    results = dict(parse_all("tests.faults.parsers:parse", requests, workers, seconds=3))
+    assert sorted(results) == list(range(len(requests)))
+    for index, request in enumerate(requests):
+        if request in MISCHIEF:
+            assert MISCHIEF[request] in results[index].why
+        else:
+            assert results[index] == ("printed" if request == "print" else 2 * request)
+
+
+def test_workers_end_with_the_results_even_early():
+    results = parse_all("tests.faults.parsers:parse", [1, *["hang"] * 100], 1)
+    assert next(results) == (0, 2)
+    start = time.monotonic()
+    results.close()
+    assert time.monotonic() - start < 5
+    assert threading.active_count() < 10
+
+
+def test_a_parser_that_cannot_be_imported_is_an_error():
+    with pytest.raises(RuntimeError, match="nowhere"):
+        list(parse_all("nowhere:parse", [1]))
+
+
+def test_an_image_that_crashes_its_decoder_is_named(monkeypatch):
+    good_folder("png")
+    Path("d/a/bad.png").write_bytes(b"crash")
+    Path("PIL").mkdir()
+    # Stands before the real package in the workers only, because this process has it already.
+    Path("PIL/__init__.py").write_text("")
+    Path("PIL/Image.py").write_text(
+        "import os\nclass Image:\n    mode, size = 'L', (4, 4)\n"
+        "def open(file, formats):\n    file.read() == b'crash' and os.abort()\n    return Image()\n"
+    )
+    monkeypatch.setattr(
+        "unsplit.data.readers.isolated._START",
+        "import sys; sys.path[:] = {path!r}; import {module} as m\n"
+        "import unsplit.data.readers.pixels as p\np.square_pixels = lambda *_, **__: None\n"
+        "import sys; sys.path.insert(0, '.')\nm.serve({parent}, {parser!r})",
+    )
+    skipped("a/bad.png", "its decoder crashed")
+
+
+PARENT = """
+import sys, torch
+from unsplit.data.readers.isolated import parse_all
+from unsplit.data.rows.workers import Decoder
+if sys.argv[1] == "isolated":
+    work = parse_all("tests.faults.parsers:parse", [1, "hang", 3], 1)
+    next(work)
+else:
+    from unsplit.data.readers.images import ImageFiles
+    import numpy as np
+    decoder = Decoder(ImageFiles(["d/a/0.png"], 4), workers=2)
+    work = decoder.stream(np.array([0]) for _ in range(10**6))
+    next(work)
+print("ready", flush=True)
+import time; time.sleep(600)
+"""
+
+
+def descendants(pid):
+    """Ids of all processes below one, from /proc."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                parents[int(entry.name)] = int(stat[1])
+    found, fresh = set(), {pid}
+    while fresh:
+        fresh = {child for child, parent in parents.items() if parent in fresh} - found
+        found |= fresh
+    return found
+
+
+def is_running(pid):
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("kind", ["isolated", pytest.param("decoder", marks=pytest.mark.slow)])
+def test_nothing_stays_after_the_program_is_killed(kind):
+    good_folder("png", 1)
+    root = str(Path(__file__).parents[2])
+    path = os.pathsep.join([ENVIRONMENT["PYTHONPATH"], root])
+    process = subprocess.Popen(
+        [sys.executable, "-c", PARENT, kind],
+        stdout=subprocess.PIPE,
+        env=ENVIRONMENT | {"PYTHONPATH": path},
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    below = descendants(process.pid)
+    assert below
+    process.kill()
+    process.communicate()
+    limit = time.monotonic() + 10
+    while any(map(is_running, below)) and time.monotonic() < limit:
+        time.sleep(0.1)
+    assert not any(map(is_running, below))
 
 
 # Random damage

@@ -14,6 +14,8 @@ from unsplit.data.readers.broken import content_of
 from unsplit.data.readers.formats import check_npy_header
 
 MESHES = (".off", ".ply", ".obj", ".stl")
+# Parsed by NumPy and this module alone.
+OWN_ENDINGS = frozenset([".npy", ".xyz"])
 ENDINGS = (*MESHES, ".pcd", ".npy", ".xyz")
 
 
@@ -52,6 +54,25 @@ def read_cloud(
     if is_too_far_out(points):
         raise ValueError("it is too far from the origin for single precision")
     return points.astype(np.float32)
+
+
+def draw(request: tuple[str, int, list[int]]) -> NDArray[np.float32]:
+    """Read points from a file, given its path, the number of points and the seed of its draw.
+
+    Parameters
+    ----------
+    request : tuple of str, int and list of int
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "corners.npy"
+    >>> np.save(path, np.eye(3))
+    >>> draw((str(path), 2, [0])).shape
+    (2, 3)
+    """
+    path, n_points, seed = request
+    return read_cloud(path, n_points, np.random.default_rng(seed))
 
 
 def is_too_far_out(points: NDArray[Any]) -> NDArray[np.bool_]:
