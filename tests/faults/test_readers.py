@@ -26,6 +26,7 @@ from unsplit import read
 from unsplit.data.readers.isolated import parse_all
 from unsplit.data.readers.tables import listing, shortened
 from unsplit.data.readers.tables_and_arrays import read_observations
+from unsplit.data.rows.workers import decode_in_workers
 from unsplit.data.saving import write_csv
 from unsplit.errors import InputError, SkippedWarning
 
@@ -319,6 +320,16 @@ def test_an_out_that_cannot_be_written_is_noticed_before_training(out, monkeypat
     assert f"cannot write to {out}" in result.stderr
 
 
+@pytest.mark.parametrize("command", ["merge", "distances"])
+def test_an_observation_is_named_with_its_file(command):
+    points = RNG.normal(size=(40, 9, 3))
+    points[7, 2, 1] = np.nan
+    np.savez("gaps.npz", points=points, cluster=np.arange(40) % 2)
+    result = unsplit(command, "gaps.npz", "--labels", "cluster", "--out", "out", *QUICK)
+    assert result.exit_code == 2
+    assert "observation 7 of gaps.npz has values" in result.stderr
+
+
 def test_text_that_is_not_utf8_is_written_with_backslashes():
     write_csv("t.csv", {"id": ["caf\udce9"]})
     assert Path("t.csv").read_text(encoding="utf-8") == "id\ncaf\\udce9\n"
@@ -401,6 +412,25 @@ def test_an_image_that_crashes_its_decoder_is_named(monkeypatch):
         "import sys; sys.path.insert(0, '.')\nm.serve({parent}, {parser!r})",
     )
     skipped("a/bad.png", "its decoder crashed")
+
+
+class Aborts:
+    """A dataset whose item 5 ends the process that reads it."""
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        if index == 5:
+            os._exit(1)
+        return np.zeros(2)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:This DataLoader", "ignore:.*fork:DeprecationWarning")
+def test_a_worker_that_dies_while_training_is_told_in_one_sentence():
+    with pytest.raises(InputError, match="ended unexpectedly"):
+        list(decode_in_workers(Aborts(), [np.arange(4), np.arange(4, 8)], workers=1))
 
 
 PARENT = """

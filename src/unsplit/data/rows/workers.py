@@ -187,7 +187,16 @@ class Decoder:
         if turn != self._turn:
             raise RuntimeError("this stream has ended: its decoder was closed or started another")
         with self._or_close():
-            result = next(self._results, None)
+            try:
+                result = next(self._results, None)
+            except RuntimeError as error:
+                if "DataLoader worker" not in str(error):
+                    raise
+                raise InputError(
+                    "a process that reads the items of the dataset ended unexpectedly; it may have "
+                    "run out of memory, or an item may have crashed it; use fewer workers, or look "
+                    "for a damaged file that has changed since the start."
+                ) from error
         return None if result is None else self._checked(result)
 
     def _checked(self, result: Any) -> Tensor:
