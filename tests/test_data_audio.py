@@ -251,8 +251,8 @@ def test_npz_may_say_its_rate(name, rate):
 def test_npz_with_a_rate_that_is_none_is_refused(rate):
     np.savez("sounds.npz", audio=np.arange(3.0), offsets=[0, 1, 3], rate=rate)
     refuses(
-        "the rate in sounds.npz must be one whole number of samples per second, got "
-        f"{np.array(rate)}.",
+        "the rate in sounds.npz must be one whole number of samples per second … got "
+        f"{np.array(rate)}; …",
         "sounds.npz",
     )
 

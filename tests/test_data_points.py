@@ -1,4 +1,3 @@
-import pickle
 import sys
 import warnings
 from pathlib import Path
@@ -20,7 +19,7 @@ from tests.cloud_cases import (
     write,
 )
 from unsplit.data.readers.cloud_files import ENDINGS
-from unsplit.data.readers.clouds import CloudFiles, read_clouds
+from unsplit.data.readers.clouds import read_clouds
 from unsplit.errors import InputError, SkippedWarning
 
 
@@ -187,16 +186,6 @@ def test_the_callers_random_numbers_are_left_alone():
     export(trimesh.creation.box(), "f/b/m.off")
     read_clouds("f", n_points=10)
     np.testing.assert_array_equal(np.random.get_state()[1], expected)  # noqa: NPY002
-
-
-def test_files_can_be_read_by_another_process():
-    two_clusters()
-    clouds = CloudFiles(Path("clouds"), ["a/0.npy", "b/1.npy"], 10, seed=3)
-    assert clouds.self_contained
-    again = pickle.loads(pickle.dumps(clouds))
-    assert len(again) == 2
-    for i in range(2):
-        np.testing.assert_array_equal(again[i], clouds[i])
 
 
 def test_a_broken_file_is_named_and_left_out():

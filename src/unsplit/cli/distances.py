@@ -7,7 +7,7 @@ import numpy as np
 
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.progress import Console
-from unsplit.cli.reading import read_clustered
+from unsplit.cli.reading import observations_named, read_clustered
 from unsplit.cli.run import interruptible
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
@@ -69,7 +69,8 @@ def distances(
             info |= outputs.describe_run(settings, None, seed)
         with console.stage("training"):
             labels_read = np.asarray(read.labels)
-            fitted = fit(read.X, labels_read, settings, seed, console.on_epoch, read.batch)
+            with observations_named(read, data):
+                fitted = fit(read.X, labels_read, settings, seed, console.on_epoch, read.batch)
             result = fitted.result
         with console.stage("writing"):
             result.save(folder / "distances.npz")

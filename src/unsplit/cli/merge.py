@@ -10,7 +10,7 @@ import click
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.checks import merge_options_from, pairs
 from unsplit.cli.progress import Console
-from unsplit.cli.reading import read_clustered
+from unsplit.cli.reading import observations_named, read_clustered
 from unsplit.cli.resume import ResumeFile
 from unsplit.cli.run import RESULT, Task, interruptible, merge_into
 from unsplit.cli.select import NAME as CANDIDATES
@@ -137,9 +137,10 @@ def merge(
     with interruptible(out, resume_file), results as folder, console.show_warnings():
         with console.stage("reading"):
             read = read_clustered(data, labels, batch)
-        if select:
-            task = replace(task, settings=selected(folder, read, settings, seed, console))
-        merged = merge_into(folder, task, read, console, resume_file, resume)
+        with observations_named(read, data):
+            if select:
+                task = replace(task, settings=selected(folder, read, settings, seed, console))
+            merged = merge_into(folder, task, read, console, resume_file, resume)
     if resume_file is not None:
         resume_file.remove()
     lines = summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)

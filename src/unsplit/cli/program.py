@@ -11,7 +11,10 @@ from unsplit.cli.distances import distances
 from unsplit.cli.merge import merge
 from unsplit.cli.overcluster import overcluster
 from unsplit.cli.run import INTERRUPTED
+from unsplit.data.readers.tables import shortened
 from unsplit.errors import InputError
+
+LONGEST_MESSAGE = 4_000  # characters
 
 EXAMPLES = """\b
 Examples:
@@ -35,6 +38,12 @@ class PlainErrors(click.Command):
         The exit code is 0 on success, 2 for invalid input and 130 after Ctrl-C.
         """
         options["standalone_mode"] = False
+        # Names of files that are not valid UTF-8 are printed as \\udc…, not as an error.
+        if getattr(sys.stdout, "errors", None) == "strict" and hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        arguments = args[0] if args else options.get("args")
+        if any("\0" in str(argument) for argument in arguments or ()):
+            self._fail("no option and no file name can hold a null character; correct it.")
         try:
             super().main(*args, **options)
         except click.ClickException as error:
@@ -50,7 +59,8 @@ class PlainErrors(click.Command):
     def _fail(self, sentence: str, code: int = 2) -> NoReturn:
         # The terminal has written ^C, and the sentence starts its own line.
         start = "\n" if code == INTERRUPTED and sys.stderr.isatty() else ""
-        click.echo(f"{start}{self.program}: {' '.join(sentence.split())}", err=True)
+        sentence = shortened(" ".join(sentence.split()), LONGEST_MESSAGE)
+        click.echo(f"{start}{self.program}: {sentence}", err=True)
         sys.exit(code)
 
 

@@ -1,10 +1,14 @@
 """Reading the input of a command."""
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 
 from unsplit.data.readers.api import read
+from unsplit.data.readers.tables import shortened
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.errors import InputError
 
@@ -17,3 +21,34 @@ def read_clustered(data: str, labels: str | None, batch: str | None = None) -> O
             f"{data} needs clusters to merge; name a column of it, or another file, with --labels."
         )
     return replace(observations, labels=np.asarray(observations.labels))
+
+
+@contextmanager
+def observations_named(read: Observations, data: str) -> Iterator[None]:
+    """Let errors name the file and the id of an observation, which the library only counts.
+
+    Parameters
+    ----------
+    read : Observations
+    data : str
+        Where they were read from.
+
+    Examples
+    --------
+    >>> read = Observations(np.eye(2), None, np.array(["a/1.npy", "b/1.npy"]), None)
+    >>> with observations_named(read, "shapes"):
+    ...     raise InputError("observation 1 of X has values that are NaN.")
+    Traceback (most recent call last):
+    unsplit.errors.InputError: observation 'b/1.npy' of shapes has values that are NaN.
+    """
+    try:
+        yield
+    except InputError as error:
+        ids = read.row_ids.tolist()
+
+        def name(found: re.Match[str]) -> str:
+            which = int(found[1])
+            shown = shortened(repr(ids[which])) if which < len(ids) else found[1]
+            return f"observation {shown} of {data}"
+
+        raise InputError(re.sub(r"\bobservation (\d+)\b( of X\b)?", name, str(error))) from error

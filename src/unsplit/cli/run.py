@@ -1,5 +1,6 @@
 """One merge from observations to files, shared by ``merge`` and ``demo``."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,11 +16,14 @@ from unsplit.cli.resume import ResumeFile, content_of, digest
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.saving import MANIFEST
+from unsplit.errors import InputError
 from unsplit.merging.state import MergeRecord
 from unsplit.pairwise.api import Settings
 from unsplit.pipeline import Merged, MergeOptions, merge_overclustering
 
 RESULT = "result.json"
+# The disk is full, or this user's share of it, or a file is larger than the disk allows.
+NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 INTERRUPTED = 130  # the exit code of shells after SIGINT
 
 
@@ -109,7 +113,10 @@ class Interrupted(click.ClickException):
 
 @contextmanager
 def interruptible(out: str, resume_file: ResumeFile | None = None) -> Iterator[None]:
-    """Say after Ctrl-C whether the results in ``out`` are the old or the new ones."""
+    """Say after Ctrl-C whether the results in ``out`` are the old or the new ones.
+
+    A full disk is an error that names ``out``.
+    """
     before = _identity(out)
     try:
         yield
@@ -120,6 +127,13 @@ def interruptible(out: str, resume_file: ResumeFile | None = None) -> Iterator[N
         elif resume_file is not None and resume_file.path.exists():
             sentence += f" except for {resume_file.path.name}; continue with --resume"
         raise Interrupted(sentence) from None
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(
+            f"cannot write to {out}: {reason}; free some space, or choose another --out."
+        ) from None
 
 
 def _identity(out: str) -> tuple[int, int] | None:

@@ -187,6 +187,8 @@ def earlier_results(path: str | os.PathLike[str]) -> list[str]:
 def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]) -> None:
     """Write columns of equal length; numbers read back the same, NaN and None are left empty.
 
+    Names that cannot be written in UTF-8 get backslashes and digits instead.
+
     Parameters
     ----------
     path : str or path
@@ -203,7 +205,7 @@ def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]
     a–b,0.1
     a–c,
     """
-    with open(path, "w", encoding="utf-8", newline="") as file:
+    with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         writer = csv.writer(_UnixLines(file))
         writer.writerow(columns)
         for row in zip(*columns.values(), strict=True):
@@ -227,7 +229,8 @@ def write_json(path: str | os.PathLike[str], content: Any) -> None:
     {'k': 3, 'tvd': [0.5, None]}
     """
     text = json.dumps(plain_values(content), ensure_ascii=False, indent=2, allow_nan=False)
-    Path(path).write_text(text + "\n", encoding="utf-8", newline="\n")
+    # A name that is not valid UTF-8 becomes an escape that JSON reads back as the same name.
+    Path(path).write_text(text + "\n", "utf-8", errors="backslashreplace", newline="\n")
 
 
 def _place_for(target: Path) -> Path:

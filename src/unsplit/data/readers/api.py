@@ -15,7 +15,7 @@ from unsplit.data.readers.cloud_arrays import clouds_in, columns_in, read_hdf5
 from unsplit.data.readers.cloud_files import ENDINGS as CLOUD_ENDINGS
 from unsplit.data.readers.clouds import DEFAULT_POINTS, read_clouds
 from unsplit.data.readers.folders import IMAGE_ENDINGS, files_in, find_images
-from unsplit.data.readers.formats import read_file
+from unsplit.data.readers.formats import read_file, refuse_unreadable
 from unsplit.data.readers.images import ImageFiles, inspect
 from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds, read_labels
 from unsplit.data.readers.sound import SOUND_ENDINGS, audio_in, read_audio
@@ -70,6 +70,8 @@ def read(
     ((4, 100, 3), [0, 0, 1, 1])
     """
     path = Path(path)
+    if "\0" in str(path):
+        refuse_unreadable(path)
     wanted, within = (None if name is None else os.fspath(name) for name in (labels, batch))
     if path.is_dir() or _lists_images(path):
         found = _from_folder(path) if path.is_dir() else _images(path)
@@ -141,7 +143,7 @@ def _mapped(path: Path) -> NDArray[Any] | None:
         return None
     try:
         array = np.load(path, mmap_mode="r")
-    except (ValueError, OSError, EOFError):
+    except Exception:  # a damaged header can raise many types of error
         return None  # read_observations says what is wrong
     return array if array.ndim > 2 else None
 
@@ -157,8 +159,7 @@ def _from_npz(path: Path, wanted: str | None, within: str | None) -> Observation
 
 
 def _from_hdf5(path: Path, wanted: str | None, within: str | None) -> Observations:
-    if not path.exists():
-        raise InputError(f"there is no file {path}; check its name and folder.")
+    refuse_unreadable(path)
     arrays = read_hdf5(path)
     # Arrays that were asked for by name need not be guessed.
     others = {name: array for name, array in arrays.items() if name not in (wanted, within)}

@@ -1,8 +1,11 @@
 """Files that cannot be read: a few are left out with a warning, many are an error."""
 
+import os
+import stat
 import warnings
 from collections.abc import Callable, Sequence
 
+from unsplit.data.readers.tables import shortened
 from unsplit.errors import InputError, SkippedWarning
 
 _NAMED = 3
@@ -21,6 +24,25 @@ def check_max_broken(max_broken: float) -> None:
     """
     if not 0 <= max_broken <= 1:
         raise InputError(f"max_broken must be a share between 0 and 1, got {max_broken!r}.")
+
+
+def content_of(path: str | os.PathLike[str]) -> bytes:
+    """Read a whole file, but only a regular one: opening a named pipe would wait forever.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Examples
+    --------
+    >>> content_of(os.devnull)
+    Traceback (most recent call last):
+    ValueError: it is not a regular file
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError("it is not a regular file")
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def leave_out(
@@ -51,7 +73,7 @@ def leave_out(
     """
     if not broken:
         return
-    named = ", ".join(f"{name!r} ({why(name)})" for name in broken[:_NAMED])
+    named = ", ".join(f"{shortened(repr(name))} ({why(name)})" for name in broken[:_NAMED])
     named += f" and {len(broken) - _NAMED:,} more" if len(broken) > _NAMED else ""
     which = f"{len(broken):,} of {n:,} {what} cannot be read"
     if len(broken) == n:
@@ -81,4 +103,6 @@ def reason(error: Exception) -> str:
         return error.strerror.lower()
     if type(error).__name__ == "UnidentifiedImageError":
         return "not an image"  # Pillow's own message names an address in memory
-    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+    if isinstance(error, MemoryError):
+        return "it needs too much memory"
+    return shortened(str(error).strip().split("\n")[0].rstrip(".")) or type(error).__name__

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.data.readers.cloud_files import is_too_far_out
-from unsplit.data.readers.formats import read_file
+from unsplit.data.readers.formats import memory_size, read_file, refuse_unreadable
 from unsplit.data.readers.row_ids import LABEL_NAMES, RowIds, one_label_each, take_ids
-from unsplit.data.readers.tables import listing
+from unsplit.data.readers.tables import listing, shortened
 from unsplit.errors import InputError
 
 CLOUD_NAMES = ("points", "data", "X")
@@ -77,6 +77,7 @@ def clouds_in(
 def _arrays(path: Path) -> dict[str, Any]:
     ending = path.suffix.lower()
     if ending in (".h5", ".hdf5"):
+        refuse_unreadable(path)
         return read_hdf5(path)
     if ending not in (".npy", ".npz"):
         raise InputError(
@@ -123,15 +124,20 @@ def read_hdf5(path: Path) -> dict[str, Any]:
 
     def look(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
+            if item.size is not None and item.size * item.dtype.itemsize > memory_size():
+                raise MemoryError
             text = h5py.check_string_dtype(item.dtype) is not None
             found[name] = np.asarray(item.asstr()[()]).astype(str) if text else item[()]
 
     try:
         with h5py.File(path) as file:
             file.visititems(look)
-    except (OSError, RuntimeError, KeyError) as error:
+    except MemoryError:
+        raise InputError(f"{path} does not fit into memory; use fewer rows or columns.") from None
+    except Exception as error:  # h5py raises many types of error on damaged files
         raise InputError(
-            f"{path} cannot be read ({error}); it may be damaged or cut short, so write it again."
+            f"{path} cannot be read ({shortened(str(error))}); it may be damaged or cut short, so "
+            "write it again."
         ) from None
     return {name: np.asarray(array) for name, array in found.items()}
 

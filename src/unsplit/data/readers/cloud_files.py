@@ -10,7 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unsplit.data.readers.broken import content_of
+from unsplit.data.readers.formats import check_npy_header
+
 MESHES = (".off", ".ply", ".obj", ".stl")
+# Parsed by NumPy and this module alone.
+OWN_ENDINGS = frozenset([".npy", ".xyz"])
 ENDINGS = (*MESHES, ".pcd", ".npy", ".xyz")
 
 
@@ -39,7 +44,7 @@ def read_cloud(
     ((100, 3), array([0., 0., 5.], dtype=float32), array([1., 1., 5.], dtype=float32))
     """
     path = Path(path)
-    data, ending = path.read_bytes(), path.suffix.lower()
+    data, ending = content_of(path), path.suffix.lower()
     if not data.strip():
         raise ValueError("it is empty")
     if ending in MESHES:
@@ -49,6 +54,25 @@ def read_cloud(
     if is_too_far_out(points):
         raise ValueError("it is too far from the origin for single precision")
     return points.astype(np.float32)
+
+
+def draw(request: tuple[str, int, list[int]]) -> NDArray[np.float32]:
+    """Read points from a file, given its path, the number of points and the seed of its draw.
+
+    Parameters
+    ----------
+    request : tuple of str, int and list of int
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "corners.npy"
+    >>> np.save(path, np.eye(3))
+    >>> draw((str(path), 2, [0])).shape
+    (2, 3)
+    """
+    path, n_points, seed = request
+    return read_cloud(path, n_points, np.random.default_rng(seed))
 
 
 def is_too_far_out(points: NDArray[Any]) -> NDArray[np.bool_]:
@@ -151,6 +175,7 @@ def _read_npy(data: bytes) -> NDArray[Any]:
     # NumPy treats unknown content as a pickle.
     if not data.startswith(b"\x93NUMPY"):
         raise ValueError("it is not a NumPy file")
+    check_npy_header(io.BytesIO(data), len(data))
     return np.asarray(np.load(io.BytesIO(data), allow_pickle=False))
 
 

@@ -8,22 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.utils.data import Dataset
 
-from unsplit.data.readers.broken import check_max_broken, leave_out, reason
+from unsplit.data.readers.broken import check_max_broken, leave_out
 from unsplit.data.readers.cloud_arrays import read_cloud_array
-from unsplit.data.readers.cloud_files import ENDINGS, read_cloud, require_parsers
+from unsplit.data.readers.cloud_files import ENDINGS, OWN_ENDINGS, require_parsers
 from unsplit.data.readers.folders import clusters_in
-from unsplit.data.rows.workers import decode_in_workers, default_workers
+from unsplit.data.readers.isolated import Broken, parse_all
+from unsplit.data.rows.workers import default_workers
 from unsplit.devices import generator_of
 from unsplit.errors import InputError
 
 DEFAULT_POINTS = 1024
 
-_BATCH = 16
 # Reading this many bytes of a mesh takes about as long as decoding an image.
 _LIKE_AN_IMAGE = 2**14
 
@@ -104,55 +101,40 @@ def read_clouds(
         return PointFiles(*read_cloud_array(path, n_points, rng))
     files = clusters_in(path, ENDINGS, "point clouds")
     names = files.row_ids.tolist()
-    require_parsers(Path(name).suffix.lower() for name in names)
-    clouds = CloudFiles(Path(files.folder), names, n_points, int(rng.integers(2**63)))
-    points = _read_all(clouds)
-    usable = ~np.isnan(points[:, 0, 0])
-    broken = files.only(~usable).row_ids.tolist()
+    endings = {Path(name).suffix.lower() for name in names}
+    require_parsers(endings)
+    seed = int(rng.integers(2**63))
+    # What is drawn from a file depends on its name, not on its place in the folder.
+    seeds = ([seed, zlib.crc32(name.encode())] for name in names)
+    requests = [(path, n_points, own) for path, own in zip(files.paths, seeds, strict=True)]
+    points, why = _read_all(requests, n_points, isolated=not endings <= OWN_ENDINGS)
+    usable = np.array([index not in why for index in range(len(names))])
+    broken = {names[index]: why[index] for index in sorted(why)}
     what = f"point clouds in {files.folder}"
-    leave_out(broken, len(names), what, lambda name: _why(clouds, name), max_broken)
+    leave_out(list(broken), len(names), what, broken.__getitem__, max_broken)
     kept = files.only(usable)
     return PointFiles(points[usable], kept.labels, kept.row_ids, tuple(broken))
 
 
-class CloudFiles(Dataset[Tensor]):
-    """Dataset of cloud files, each of shape (n_points, 3); NaN where a file is broken."""
-
-    # Workers may start in a clean process; see unsplit.data.rows.workers.
-    self_contained = True
-
-    def __init__(self, folder: Path, names: Sequence[str], n_points: int, seed: int) -> None:
-        self.folder = folder
-        self.names = names
-        self.n_points = n_points
-        self.seed = seed
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __getitem__(self, index: int) -> Tensor:
-        try:
-            return torch.from_numpy(self.read(self.names[index]))
-        except Exception:  # parsers raise many types of error on damaged files
-            return torch.full((self.n_points, 3), torch.nan)
-
-    def read(self, name: str) -> NDArray[np.float32]:
-        """Read the points of one file; a broken file raises an error."""
-        own_seed = [self.seed, zlib.crc32(name.encode())]
-        return read_cloud(self.folder / name, self.n_points, np.random.default_rng(own_seed))
+def _read_all(
+    requests: Sequence[tuple[str, int, list[int]]], n_points: int, isolated: bool
+) -> tuple[NDArray[np.float32], dict[int, str]]:
+    """Return all clouds, and for those that are broken why."""
+    points = np.zeros((len(requests), n_points, 3), np.float32)
+    why: dict[int, str] = {}
+    size = sum(_size(path) for path, *_ in requests)
+    # A damaged mesh can crash the process that parses it; files parsed by NumPy cannot.
+    workers = max(int(isolated), default_workers(size // _LIKE_AN_IMAGE))
+    for index, found in parse_all("unsplit.data.readers.cloud_files:draw", requests, workers):
+        if isinstance(found, Broken):
+            why[index] = found.why
+        else:
+            points[index] = found
+    return points, why
 
 
-def _read_all(clouds: CloudFiles) -> NDArray[np.float32]:
-    n = len(clouds)
-    size = sum((clouds.folder / name).stat().st_size for name in clouds.names)
-    batches = (np.arange(start, min(start + _BATCH, n)) for start in range(0, n, _BATCH))
-    read = decode_in_workers(clouds, batches, default_workers(size // _LIKE_AN_IMAGE))
-    return np.concatenate([batch.numpy() for batch in read])
-
-
-def _why(clouds: CloudFiles, name: str) -> str:
+def _size(path: str) -> int:
     try:
-        clouds.read(name)
-    except Exception as error:
-        return reason(error)
-    return "it can be read now"
+        return os.stat(path).st_size
+    except (OSError, ValueError):
+        return 0  # such as a link to nowhere; reading it says what is wrong

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit.data.readers.tables import listing
+from unsplit.data.readers.tables import listing, shortened
 from unsplit.errors import InputError, SkippedWarning
 
 IMAGE_ENDINGS = (
@@ -34,6 +34,9 @@ class FileList:
         Path of each file, unique; a table may hold absolute paths.
     labels : ndarray of str of shape (n,)
         Cluster of each file.
+    names : ndarray of str of shape (n,), optional
+        Path of each file as the computer stores it, if it is not valid UTF-8 and therefore
+        differs from ``row_ids``.
 
     Examples
     --------
@@ -44,11 +47,13 @@ class FileList:
     folder: str
     row_ids: NDArray[np.str_]
     labels: NDArray[np.str_]
+    names: NDArray[np.str_] | None = None
 
     @property
     def paths(self) -> list[str]:
         """Path of each file, with the folder."""
-        return [os.path.join(self.folder, name) for name in self.row_ids.tolist()]
+        names = self.row_ids if self.names is None else self.names
+        return [os.path.join(self.folder, name) for name in names.tolist()]
 
     def only(self, keep: NDArray[np.bool_]) -> "FileList":
         """Return the files that a mask of shape (n,) keeps.
@@ -59,7 +64,8 @@ class FileList:
         >>> files.only(np.array([False, True])).row_ids.tolist()
         ['b/1.png']
         """
-        return FileList(self.folder, self.row_ids[keep], self.labels[keep])
+        names = None if self.names is None else self.names[keep]
+        return FileList(self.folder, self.row_ids[keep], self.labels[keep], names)
 
 
 def find_images(path: str | os.PathLike[str]) -> FileList:
@@ -147,7 +153,7 @@ def clusters_in(
     _warn_of_empty(inner, [name for name in clusters if name not in filled], what)
     names = [file for files in filled.values() for file in files]
     labels = np.repeat(list(filled), [len(files) for files in filled.values()])
-    return FileList(str(inner), np.array(names), labels)
+    return _in_utf8(FileList(str(inner), np.array(names), labels))
 
 
 def training_folder(folder: Path) -> Path:
@@ -170,6 +176,32 @@ def training_folder(folder: Path) -> Path:
     return inner if is_split and _subfolders(inner) else folder
 
 
+def _in_utf8(files: FileList) -> FileList:
+    """Replace bytes of names that are not valid UTF-8, so that all names can be written."""
+    names, labels = files.row_ids.tolist(), files.labels.tolist()
+    shown = [_valid(name) for name in names]
+    if shown == names:
+        return files
+    if len(set(shown)) < len(names) or len(set(map(_valid, labels))) < len(set(labels)):
+        raise InputError(
+            f"{files.folder} has names that are not valid UTF-8 and cannot be told apart once "
+            "written as text; rename those files and folders."
+        )
+    odd = [text for text, name in zip(shown, names, strict=True) if text != name]
+    n = "1 file" if len(odd) == 1 else f"{len(odd):,} files"
+    _warn(
+        f"the paths of {n} in {files.folder} are not valid UTF-8; the files are used, but results "
+        f"show the invalid bytes as \\x and two digits, as in {listing(odd[:1])}.",
+    )
+    return FileList(
+        files.folder, np.array(shown), np.array([_valid(label) for label in labels]), files.row_ids
+    )
+
+
+def _valid(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
 def files_in(folder: Path) -> Iterator[str]:
     """Yield the path of every file that is not hidden, relative to the folder of the clusters.
 
@@ -188,14 +220,14 @@ def files_in(folder: Path) -> Iterator[str]:
     """
     folder = training_folder(folder)
     for entry in _entries(folder):
-        if entry.is_dir():
+        if _is_folder(entry):
             yield from _files_below(folder, entry.name)
         else:
             yield entry.name
 
 
 def _refuse_loose(folder: Path, endings: tuple[str, ...], what: str, advice: str) -> None:
-    names = (entry.name for entry in _entries(folder) if entry.is_file())
+    names = (entry.name for entry in _entries(folder) if os.path.isfile(entry))
     loose = [name for name in names if name.lower().endswith(endings)]
     if loose:
         raise InputError(
@@ -241,25 +273,41 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InputError(
-            f"{folder} cannot be opened ({reason}); check that you may read it."
+            f"{shortened(str(folder))} cannot be opened ({reason}); check that you may read it."
         ) from None
     return sorted(seen, key=lambda entry: entry.name)
 
 
 def _subfolders(folder: Path) -> list[str]:
-    return [entry.name for entry in _entries(folder) if entry.is_dir()]
+    return [entry.name for entry in _entries(folder) if _is_folder(entry)]
 
 
 def _files_below(folder: Path, name: str) -> Iterator[str]:
-    """Yield files at any depth below a subfolder, relative to ``folder``."""
-    for entry in _entries(folder / name):
-        below = f"{name}/{entry.name}"
-        # A link may lead back to where it is.
+    """Yield files at any depth below a subfolder, relative to ``folder``.
+
+    Links to nowhere, links in a circle and named pipes are listed too, so that they are reported
+    as broken.  Links to folders are not followed, because they may lead back to where they are.
+    """
+    # A stack instead of recursion, because folders may be nested deeper than Python can call.
+    waiting = [(name, iter(_entries(folder / name)))]
+    while waiting:
+        above, entries = waiting[-1]
+        entry = next(entries, None)
+        if entry is None:
+            waiting.pop()
+            continue
+        below = f"{above}/{entry.name}"
         if entry.is_dir(follow_symlinks=False):
-            yield from _files_below(folder, below)
-        # A link to nowhere is listed, so that it is reported as broken.
-        elif entry.is_file() or not os.path.exists(entry):
+            waiting.append((below, iter(_entries(folder / below))))
+        elif not _is_folder(entry):
             yield below
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # such as a link that leads to itself
+        return False
 
 
 def _list_table(path: Path) -> FileList:
@@ -278,7 +326,8 @@ def _list_table(path: Path) -> FileList:
     kept, times = np.unique(names, return_counts=True)
     if (times > 1).any():
         raise InputError(
-            f"{path} lists {str(kept[times > 1][0])!r} more than once; list every image only once."
+            f"{path} lists {listing(kept[times > 1].tolist()[:1])} more than once; list every "
+            "image only once."
         )
     return FileList(str(path.parent), np.array(names), np.array(labels))
 

@@ -1,17 +1,26 @@
 """Read files of every supported type as named arrays."""
 
+import math
+import os
 import re
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from unsplit.data.readers.tables import as_written, read_parquet, read_text_table
+from unsplit.data.readers.tables import (
+    as_written,
+    listing,
+    read_parquet,
+    read_text_table,
+    shortened,
+)
 from unsplit.errors import InputError
 
 _TEXT_TABLE = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zip))?$")
@@ -59,7 +68,7 @@ def read_file(path: Path, keep_text: Callable[[str], bool]) -> Contents:
     {'labels': array(['b', 'a'], dtype='<U1')}
     """
     name = path.name.lower()
-    _refuse_unreadable(path)
+    refuse_unreadable(path)
     with _reading(path):
         if table := _TEXT_TABLE.search(name):
             separator = "," if table[1] == "csv" else "\t"
@@ -78,7 +87,23 @@ def read_file(path: Path, keep_text: Callable[[str], bool]) -> Contents:
     )
 
 
-def _refuse_unreadable(path: Path) -> None:
+def refuse_unreadable(path: Path) -> None:
+    """Raise an error if a path is not a regular file with content that may be read.
+
+    Parameters
+    ----------
+    path : Path
+
+    Examples
+    --------
+    >>> refuse_unreadable(Path("nowhere.csv"))
+    Traceback (most recent call last):
+    unsplit.errors.InputError: there is no file nowhere.csv; check its name and folder.
+    """
+    if "\0" in str(path):
+        raise InputError(
+            f"{str(path)!r} is not a file name: it holds a null character; correct it."
+        )
     try:
         if path.is_dir():
             raise InputError(f"{path} is a folder; pass a file in it.")
@@ -108,7 +133,8 @@ def _reading(path: Path) -> Iterator[None]:
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text in UTF-8; save it again as UTF-8.") from None
     except Exception as error:  # parsers raise many types of error on damaged files
-        reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+        told = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+        reason = shortened(told)
         raise InputError(
             f"{path} cannot be read ({reason}); it may be damaged or cut short, so write it again."
         ) from error
@@ -128,6 +154,7 @@ def _read_numpy(path: Path) -> dict[str, Any]:
 
 
 def _arrays_in(path: Path, file: BinaryIO) -> dict[str, Any]:
+    _check_headers(path, file)
     try:
         content = np.load(file, allow_pickle=False)
         if isinstance(content, np.ndarray):
@@ -143,6 +170,75 @@ def _arrays_in(path: Path, file: BinaryIO) -> dict[str, Any]:
             f"{path} holds Python objects, which are not read because they could run any code; "
             "save arrays of numbers or strings only."
         ) from None
+
+
+def check_npy_header(file: BinaryIO | IO[bytes], size: int) -> None:
+    """Raise a ValueError if the shape in an .npy header needs more bytes than the file has.
+
+    NumPy itself would first allocate memory for the whole array.
+
+    Parameters
+    ----------
+    file : binary file, at its start
+    size : int
+        Number of bytes in the file.
+
+    Examples
+    --------
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> np.save(file, np.zeros(5))
+    >>> check_npy_header(io.BytesIO(file.getvalue()), len(file.getvalue()))
+    >>> check_npy_header(io.BytesIO(file.getvalue()), 100)
+    Traceback (most recent call last):
+    ValueError: its header says shape (5,) of float64, but it is cut short
+    """
+    version = np.lib.format.read_magic(file)
+    header = np.lib.format
+    # Version 3 differs from 2 only in the names of fields.
+    parse = header.read_array_header_1_0 if version == (1, 0) else header.read_array_header_2_0
+    shape, _, dtype = parse(file)
+    if any(length < 0 for length in shape):
+        raise ValueError(f"its header says shape {shape}")
+    held = size - file.tell()
+    if not dtype.hasobject and math.prod(shape) * dtype.itemsize > held:
+        raise ValueError(f"its header says shape {shape} of {dtype}, but it is cut short")
+
+
+def _check_headers(path: Path, file: BinaryIO) -> None:
+    """Raise an error if arrays are larger than the file or than memory, or are not arrays."""
+    if file.read(2) != b"PK":
+        file.seek(0)
+        check_npy_header(file, os.fstat(file.fileno()).st_size)
+    else:
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+            others = [m.filename for m in members if not m.filename.endswith(".npy")]
+            if others:
+                raise InputError(
+                    f"{path} holds something other than arrays ({listing(others)}); write it with "
+                    "numpy.savez."
+                )
+            if sum(member.file_size for member in members) > memory_size():
+                raise MemoryError
+            for member in members:
+                with archive.open(member) as array:
+                    check_npy_header(array, member.file_size)
+    file.seek(0)
+
+
+def memory_size() -> float:
+    """Return the size of this computer's memory in bytes; infinity if it is not known.
+
+    Examples
+    --------
+    >>> memory_size() > 1e6
+    True
+    """
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return math.inf
 
 
 def _read_sparse(file: BinaryIO) -> Any:

@@ -1,6 +1,5 @@
 """Image files: inspected once, then decoded as a dataset."""
 
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,17 +11,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from unsplit.data.readers.broken import check_max_broken, leave_out, reason
+from unsplit.data.readers.broken import check_max_broken, content_of, leave_out, reason
 from unsplit.data.readers.folders import FileList
+from unsplit.data.readers.isolated import Broken, parse_all
 from unsplit.data.readers.pixels import open_image, square_pixels
-from unsplit.data.rows.pixels import GREY_MODES, pillow
-from unsplit.data.rows.workers import decode_in_workers
+from unsplit.data.rows.pixels import pillow
+from unsplit.data.rows.workers import default_workers
 from unsplit.errors import InputError
 
 LARGEST_AUTO_SIZE = 224
 _BATCH = 64
-# So small that scaling takes no time, while all of a file is still read.
-_GLANCE = 8
 
 
 class Paths:
@@ -98,7 +96,7 @@ class ImageFiles(Dataset[Tensor]):
     def __getitem__(self, index: int) -> Tensor:
         path = self.paths[index]
         try:
-            image = open_image(_content(path))
+            image = open_image(content_of(path))
             pixels = square_pixels(image, self.size, self.channels, self.depth)
         except Exception as error:  # Pillow raises many types of error on damaged files
             raise InputError(
@@ -117,7 +115,7 @@ class Inspected:
     usable : ndarray of bool of shape (n,)
         Which images can be read to their end.
     keys : ndarray of uint64 of shape (n,)
-        A hash of each file's content; 0 if the file could not be read.
+        A hash of each file's content; 0 if the image could not be read.
     size, channels, depth : int
         As for :class:`ImageFiles`.
     """
@@ -145,7 +143,8 @@ def inspect(
         Width and height of decoded images; "auto" is the median short side, at most 224.
     workers : int, optional
         Number of worker processes; None uses
-        :func:`unsplit.data.rows.workers.default_workers`.
+        :func:`unsplit.data.rows.workers.default_workers`, but at least one, so that an image that
+        crashes its decoder costs only itself.  0 decodes in the calling process.
     max_broken : float
         Share of images that may be broken; they are named in a warning.  More are an error.
     progress : callable, optional
@@ -170,11 +169,11 @@ def inspect(
             f'size must be "auto" or a whole number of pixels of at least 1, got {size!r}.'
         )
     check_max_broken(max_broken)
-    key, side, grey, depth = _look_at_all(_Looks(images.paths), workers, progress).T
+    facts, why = _look_at_all(images.paths, workers, progress)
+    key, side, grey, depth = facts.T
     usable = side > 0
-    broken = images.only(~usable)
-    paths = dict(zip(broken.row_ids.tolist(), broken.paths, strict=True))
-    leave_out(list(paths), len(usable), "images", lambda name: _why(paths[name]), max_broken)
+    broken = {str(images.row_ids[index]): why[index] for index in sorted(why)}
+    leave_out(list(broken), len(usable), "images", broken.__getitem__, max_broken)
     middling = min(LARGEST_AUTO_SIZE, int(np.median(side[usable])))
     return Inspected(
         usable,
@@ -185,64 +184,22 @@ def inspect(
     )
 
 
-class _Looks(Dataset[Tensor]):
-    """Facts about each file: key, short side (0 if broken), whether grey, depth."""
-
-    self_contained = True
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        pillow()
-        self.paths = Paths(paths)
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, index: int) -> Tensor:
-        try:
-            data = _content(self.paths[index])
-        except OSError:
-            return torch.zeros(4, dtype=torch.int64)
-        key = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), signed=True)
-        try:
-            facts = _look(data)
-        except Exception:  # Pillow raises many types of error on damaged files
-            facts = (0, 0, 0)
-        return torch.tensor([key, *facts])
-
-
-def _look(data: bytes) -> tuple[int, int, int]:
-    """Return short side, whether grey, and depth of an image; raise if it cannot be decoded."""
-    image = open_image(data)
-    side, grey = min(image.size), image.mode in GREY_MODES
-    square_pixels(image, _GLANCE, channels=3)
-    deep = image.mode.startswith("I")
-    depth = int(np.asarray(image).max()).bit_length() if deep else 0
-    return side, int(grey), max(8, depth)
-
-
 def _look_at_all(
-    looks: _Looks, workers: int | None, progress: Callable[[int, int], None] | None
-) -> NDArray[np.int64]:
-    n = len(looks)
-    facts = np.empty((n, 4), np.int64)
-    batches = (np.arange(i, min(i + _BATCH, n)) for i in range(0, n, _BATCH))
-    done = 0
-    for batch in decode_in_workers(looks, batches, workers):
-        facts[done : done + len(batch)] = batch
-        done += len(batch)
-        if progress is not None:
+    paths: Sequence[str], workers: int | None, progress: Callable[[int, int], None] | None
+) -> tuple[NDArray[np.int64], dict[int, str]]:
+    """Return key, short side (0 if broken), whether grey and depth of each; and what is wrong."""
+    pillow()
+    n = len(paths)
+    facts = np.zeros((n, 4), np.int64)
+    why: dict[int, str] = {}
+    # At least one, because a damaged image can crash the process that decodes it.
+    workers = max(1, default_workers(n)) if workers is None else workers
+    looks = parse_all("unsplit.data.readers.pixels:look_at", paths, workers)
+    for done, (index, found) in enumerate(looks, start=1):
+        if isinstance(found, Broken):
+            why[index] = found.why
+        else:
+            facts[index] = found
+        if progress is not None and (done % _BATCH == 0 or done == n):
             progress(done, n)
-    return facts
-
-
-def _content(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def _why(path: str) -> str:
-    try:
-        _look(_content(path))
-    except Exception as error:
-        return reason(error)
-    return "it can be read now"
+    return facts, why

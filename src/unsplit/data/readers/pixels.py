@@ -1,15 +1,20 @@
 """Images as Pillow reads them: upright, square, 8 bits per channel, without transparency."""
 
+import hashlib
 from io import BytesIO
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit.data.rows.pixels import channels_first, grey_or_rgb, pillow
+from unsplit.data.readers.broken import content_of
+from unsplit.data.rows.pixels import GREY_MODES, channels_first, grey_or_rgb, pillow
 
 # No format that would run another program, as PostScript does.
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM", "JPEG2000")
+
+# So small that scaling takes no time, while all of a file is still read.
+_GLANCE = 8
 
 
 def open_image(data: bytes) -> Any:
@@ -23,6 +28,33 @@ def open_image(data: bytes) -> Any:
     (4, 2)
     """
     return pillow().open(BytesIO(data), formats=FORMATS)
+
+
+def look_at(path: str) -> tuple[int, int, int, int]:
+    """Decode an image; return a hash of its file, its short side, whether it is grey, its depth.
+
+    Parameters
+    ----------
+    path : str
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "grey.png")
+    >>> pillow().new("L", (40, 30)).save(path)
+    >>> look_at(path)[1:]
+    (30, 1, 8)
+    """
+    data = content_of(path)
+    if not data:
+        raise ValueError("it is empty")
+    key = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), signed=True)
+    image = open_image(data)
+    side, grey = min(image.size), image.mode in GREY_MODES
+    square_pixels(image, _GLANCE, channels=3)
+    deep = image.mode.startswith("I")
+    depth = int(np.asarray(image).max()).bit_length() if deep else 0
+    return key, side, int(grey), max(8, depth)
 
 
 def square_pixels(image: Any, size: int, channels: int, depth: int = 16) -> NDArray[np.uint8]:

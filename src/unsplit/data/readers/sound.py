@@ -1,5 +1,6 @@
 """Read sound: a folder of .wav files with a subfolder for each cluster, or one .npz file."""
 
+import io
 import os
 import warnings
 from collections import Counter
@@ -12,9 +13,10 @@ from numpy.typing import NDArray
 from scipy.io import wavfile
 from scipy.signal import resample_poly
 
-from unsplit.data.readers.broken import check_max_broken, leave_out, reason
+from unsplit.data.readers.broken import check_max_broken, content_of, leave_out, reason
 from unsplit.data.readers.folders import clusters_in
 from unsplit.data.readers.formats import read_file
+from unsplit.data.readers.tables import shortened
 from unsplit.data.rows.ragged import Ragged
 from unsplit.data.rows.sequences import Audio
 from unsplit.errors import InputError
@@ -24,6 +26,12 @@ RATE_NAMES = ("rate", "sample_rate")
 
 # All sound is measured in units of 16-bit samples; this is their largest magnitude.
 FULL_SCALE = 2**15
+
+# Rates of real recordings lie far within these, from seismometers to bat detectors.
+LOWEST_RATE, HIGHEST_RATE = 10, 10_000_000
+# Resampling by a larger factor is a sign of a wrong header, and could fill the memory.
+LARGEST_FACTOR = 100
+LONGEST_FILTER = 1_000_000
 
 Sound = NDArray[Any]
 
@@ -67,21 +75,22 @@ def read_audio(path: str | os.PathLike[str], max_broken: float = 0.05) -> Audio:
 
 def _read_folder(folder: Path, max_broken: float) -> Audio:
     files = clusters_in(folder, SOUND_ENDINGS, ".wav files")
-    sounds: list[Sound] = []
-    rates: list[int] = []
+    read: dict[str, tuple[int, Sound]] = {}
     broken: dict[str, str] = {}
     for name, path in zip(files.row_ids.tolist(), files.paths, strict=True):
         try:
-            rate, samples = read_wav(Path(path))
+            read[name] = read_wav(Path(path))
         except Exception as error:  # a damaged file can raise anything
             broken[name] = reason(error)
-            continue
-        sounds.append(samples)
-        rates.append(rate)
+    usual = most_common_rate([rate for rate, _ in read.values()]) if read else 0
+    broken |= {
+        name: f"its header says {rate:,} Hz, but most files have {usual:,} Hz"
+        for name, (rate, _) in read.items()
+        if not can_resample(rate, usual)
+    }
     what = f".wav files in {files.folder}"
     leave_out(list(broken), len(files.row_ids), what, broken.__getitem__, max_broken)
-    usual = most_common_rate(rates)
-    sounds = [resampled(sound, rate, usual) for sound, rate in zip(sounds, rates, strict=True)]
+    sounds = [resampled(read[n][1], read[n][0], usual) for n in read if n not in broken]
     kept = files.only(np.array([name not in broken for name in files.row_ids.tolist()]))
     return Audio(Ragged.of(sounds), kept.labels, kept.row_ids, usual, broken)
 
@@ -105,9 +114,12 @@ def read_wav(path: Path) -> tuple[int, Sound]:
         # Unknown chunks beside the sound do no harm; a file that is cut short does.
         warnings.simplefilter("ignore", wavfile.WavFileWarning)
         warnings.filterwarnings("error", "Reached EOF", wavfile.WavFileWarning)
-        rate, samples = wavfile.read(path)
+        # From memory, because scipy believes the lengths in the header and allocates that much.
+        rate, samples = wavfile.read(io.BytesIO(content_of(path)))
     if not samples.size or rate < 1:
         raise ValueError("it holds no sound")
+    if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+        raise ValueError(f"its header says {rate:,} samples per second")
     sound = _in_16_bits(samples)
     if sound.ndim == 2:
         sound = sound.mean(axis=1, dtype=np.float32)
@@ -139,6 +151,22 @@ def most_common_rate(rates: list[int]) -> int:
     44100
     """
     return max(Counter(rates).items(), key=lambda item: (item[1], item[0]))[0]
+
+
+def can_resample(rate: int, wanted: int) -> bool:
+    """Return whether two rates are so close that resampling takes little memory and time.
+
+    Parameters
+    ----------
+    rate, wanted : int
+
+    Examples
+    --------
+    >>> can_resample(44_100, 8_000), can_resample(10, 44_100)
+    (True, False)
+    """
+    low, high = sorted([rate, wanted])
+    return high <= LARGEST_FACTOR * low and high // gcd(low, high) <= LONGEST_FILTER
 
 
 def resampled(sound: Sound, rate: int, wanted: int) -> Sound:
@@ -198,8 +226,9 @@ def audio_in(path: Path, arrays: dict[str, Any]) -> Audio:
 
 def _rate_in(path: Path, rate: NDArray[Any]) -> int:
     whole = rate.size == 1 and rate.dtype.kind in "fiu" and float(rate.item()).is_integer()
-    if not whole or rate.item() < 1:
+    if not whole or not 1 <= rate.item() <= HIGHEST_RATE:
         raise InputError(
-            f"the rate in {path} must be one whole number of samples per second, got {rate}."
+            f"the rate in {path} must be one whole number of samples per second, at most "
+            f"{HIGHEST_RATE:,}, got {shortened(str(rate))}; correct it, or leave it out."
         )
     return int(rate.item())

@@ -52,7 +52,8 @@ def read_text_table(path: Path, separator: str, keep_text: Callable[[str], bool]
     except pd.errors.EmptyDataError:
         raise InputError(f"{path} is empty; write it again.") from None
     except pd.errors.ParserError as error:
-        reason = str(error).strip().removeprefix("Error tokenizing data. C error: ")
+        told = str(error).strip().removeprefix("Error tokenizing data. C error: ")
+        reason = shortened(told)
         raise InputError(
             f"{path} is not a regular table ({reason}); "
             "give every line as many values as the first, and close all quotes."
@@ -139,8 +140,27 @@ def listing(names: Sequence[str], most: int = 8) -> str:
     >>> listing(["a", "b", "c"], most=2)
     "'a', 'b' and 1 more"
     """
-    text = ", ".join(repr(name) for name in names[:most])
+    text = ", ".join(shortened(repr(name)) for name in names[:most])
     return text if len(names) <= most else f"{text} and {len(names) - most:,} more"
+
+
+def shortened(text: str, most: int = 200) -> str:
+    """Cut the middle out of a long text, so that no message becomes longer than a screen.
+
+    Parameters
+    ----------
+    text : str
+    most : int
+        Number of characters up to which a text stays as it is.
+
+    Examples
+    --------
+    >>> shortened("cluster 7"), shortened("x" * 10_000 + "y", most=10)
+    ('cluster 7', 'xxxxx…xxxy')
+    """
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}…{text[len(text) - most + most // 2 + 1 :]}"
 
 
 def _pandas() -> Any:
@@ -160,7 +180,7 @@ def _names(pd: Any, path: Path, options: dict[str, Any]) -> tuple[list[str], int
     names = [name.strip() for name in pd.read_csv(path, header=None, **options).iloc[0]]
     if len(names) == 1 and re.search("[,;\t]", names[0]):
         raise InputError(
-            f"{path} seems to have one column, {names[0]!r}; "
+            f"{path} seems to have one column, {listing(names)}; "
             "separate values by commas in .csv and by tabs in .tsv files."
         )
     index = pd.read_csv(path, **options).index

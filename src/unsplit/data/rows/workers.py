@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import pickle
 import sys
+import threading
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -178,6 +179,7 @@ class Decoder:
             pin_memory=self.pin,
             persistent_workers=self.workers > 0,
             multiprocessing_context=start_method,
+            worker_init_fn=_end_with_main if self.workers else None,
             # Its own, because otherwise every stream would draw from torch's global generator.
             generator=torch.Generator(),
         )
@@ -186,7 +188,16 @@ class Decoder:
         if turn != self._turn:
             raise RuntimeError("this stream has ended: its decoder was closed or started another")
         with self._or_close():
-            result = next(self._results, None)
+            try:
+                result = next(self._results, None)
+            except RuntimeError as error:
+                if "DataLoader worker" not in str(error):
+                    raise
+                raise InputError(
+                    "a process that reads the items of the dataset ended unexpectedly; it may have "
+                    "run out of memory, or an item may have crashed it; use fewer workers, or look "
+                    "for a damaged file that has changed since the start."
+                ) from error
         return None if result is None else self._checked(result)
 
     def _checked(self, result: Any) -> Tensor:
@@ -301,6 +312,21 @@ def _sent(error: Exception) -> Exception:
     except Exception:  # some errors cannot be unpickled
         return RuntimeError("".join(traceback.format_exception_only(error)).strip())
     return error
+
+
+def _end_with_main(worker: int) -> None:
+    """Let this worker end with the process that it works for, however that one ends.
+
+    torch only watches the process from which workers are forked, and that one waits for them.
+    """
+    main = multiprocessing.parent_process()
+    if main is not None:
+        threading.Thread(target=_wait_and_leave, args=[main], daemon=True).start()
+
+
+def _wait_and_leave(main: Any) -> None:
+    main.join()
+    os._exit(1)
 
 
 def _as_it_is(batch: Any) -> Any:
