@@ -375,6 +375,8 @@ _BATCHES = ("batches", "subclusters")
 _HISTORY = ("epoch", "loss", "accuracy", "seconds", "kept_epoch")
 # No count is larger, and sums of counts stay within 64 bits.
 _LARGEST = 2**40
+# Scores made of features, weights and biases up to here are finite in single precision.
+_LARGEST_SCORE = 1e15
 
 
 def _check_content(check: ContentCheck, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -414,25 +416,33 @@ def _check_scores(check: ContentCheck, arrays: dict[str, Any], k: int) -> None:
     bias = check.array(arrays, "scores.bias", np.float32, None, k)
     weights = check.array(arrays, "scores.weights", np.float32, len(bias), k, h)
     for name, array in (("scores.features", features), ("scores.weights", weights)):
-        check.require(np.isfinite(array).all(), f"{name} must be finite")
+        check.within(name, array, -_LARGEST_SCORE, _LARGEST_SCORE)
     subclusters, n_batches = arrays.get("scores.subclusters"), 1
     if subclusters is not None:
         subclusters = check.array(arrays, "scores.subclusters", np.int64, None, k)
         check.within("scores.subclusters", subclusters, 0, _LARGEST)
         n_batches = len(subclusters)
-    # A cluster that does not occur in a batch has the bias −∞ there.
-    absent = (bias == -np.inf) & (subclusters is not None)
-    check.require((np.isfinite(bias) | absent).all(), "scores.bias must be finite")
     check.require(
         n_batches > 0 and len(bias) > 0 and len(bias) % n_batches == 0,
         "scores.bias must have one row for each batch of each fold",
     )
     n_folds = len(bias) // n_batches
+    # A cluster that does not occur in a batch has the bias −∞ there.
+    absent = np.zeros(bias.shape, bool)
+    if subclusters is not None:
+        absent = np.tile(subclusters == 0, (n_folds, 1)) & (bias == -np.inf)
+    check.within("scores.bias", bias[~absent], -_LARGEST_SCORE, _LARGEST_SCORE)
     highest = {"clusters": k - 1, "folds": n_folds - 1, "rows": _LARGEST, "batches": n_batches - 1}
     for name, high in highest.items():
         if name != "batches" or subclusters is not None:
             index = check.array(arrays, f"scores.{name}", np.int64, m)
             check.within(f"scores.{name}", index, 0, high)
+    if subclusters is not None:
+        cells = arrays["scores.batches"] * k + arrays["scores.clusters"]
+        counts = np.bincount(cells, minlength=n_batches * k).reshape(n_batches, k)
+        check.require(
+            (counts <= subclusters).all(), "scores.subclusters must not be less than is held out"
+        )
     strata = arrays["scores.folds"] * n_batches + arrays.get("scores.batches", 0)
     ordered = (np.diff(strata * k + arrays["scores.clusters"]) >= 0).all()
     check.require(ordered, "scores must be ordered by fold, batch and cluster")
