@@ -208,51 +208,42 @@ def fit(
     Parameters are those of :func:`pairwise_tvd`, most of them in ``settings``.
     """
     with memory_errors("comparing the clusters", LESS_DATA):
-        return _fit(X, labels, settings, random_state, progress, batch)
-
-
-def _fit(
-    X: Any,
-    labels: ArrayLike | EncodedLabels,
-    settings: Settings,
-    random_state: object,
-    progress: bool | Progress,
-    batch: ArrayLike | None,
-) -> Fitted:
-    where = choose_device(settings.device)
-    rows = observations(X, where, kind_for(X, settings.backbone))
-    encoded = encode_labels(labels, len(rows))
-    if settings.holdout is None:
-        require_folds(settings.cv, encoded.clusters)
-    recipe = recipe_for(settings.backbone, rows)
-    _check_features(rows, recipe.name, settings)
-    config = settings.config(recipe.training)
-    subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN)
-    _check_sizes(encoded, subclusters, rows, settings)
-    log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
-    order, clusters = canonical_order(rows.keys, subclusters.of_rows)
-    rng = generator_of(random_state)
-    in_order = clusters[order]
-    if settings.holdout is None:
-        folds = crossfit_folds(in_order, settings.cv, rng)
-    else:
-        folds = [holdout_fold(in_order, settings.holdout, rng)]
-    folds = [Fold(order[f.train], order[f.watch], order[f.test]) for f in folds]
-    k = len(subclusters.cluster)
-    names = np.zeros(k, np.int64)
-    names[clusters[order]] = subclusters.of_rows[order]
-    with private_randomness(int(rng.integers(2**63)), where), _reporter(progress) as tell:
-        networks = [
-            build_network(
-                rows, fold, recipe, k, settings.loss_name, settings.blurred, settings.augment
+        where = choose_device(settings.device)
+        rows = observations(X, where, kind_for(X, settings.backbone))
+        encoded = encode_labels(labels, len(rows))
+        if settings.holdout is None:
+            require_folds(settings.cv, encoded.clusters)
+        recipe = recipe_for(settings.backbone, rows)
+        _check_features(rows, recipe.name, settings)
+        config = settings.config(recipe.training)
+        subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN)
+        _check_sizes(encoded, subclusters, rows, settings)
+        log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
+        order, clusters = canonical_order(rows.keys, subclusters.of_rows)
+        rng = generator_of(random_state)
+        in_order = clusters[order]
+        if settings.holdout is None:
+            folds = crossfit_folds(in_order, settings.cv, rng)
+        else:
+            folds = [holdout_fold(in_order, settings.holdout, rng)]
+        folds = [Fold(order[f.train], order[f.watch], order[f.test]) for f in folds]
+        k = len(subclusters.cluster)
+        names = np.zeros(k, np.int64)
+        names[clusters[order]] = subclusters.of_rows[order]
+        with private_randomness(int(rng.integers(2**63)), where), _reporter(progress) as tell:
+            networks = [
+                build_network(
+                    rows, fold, recipe, k, settings.loss_name, settings.blurred, settings.augment
+                )
+                for fold in folds
+            ]
+            scores, history = heldout_scores(
+                networks, rows, clusters, folds, config, rng, tell, names, settings.epochs
             )
-            for fold in folds
-        ]
-        scores, history = heldout_scores(
-            networks, rows, clusters, folds, config, rng, tell, names, settings.epochs
+        result = summarize(scores, subclusters, history, encoded)
+        return Fitted(
+            rows, clusters, folds, networks, names, subclusters, result, config, recipe.name
         )
-    result = summarize(scores, subclusters, history, encoded)
-    return Fitted(rows, clusters, folds, networks, names, subclusters, result, config, recipe.name)
 
 
 def subclusters_of(
@@ -348,7 +339,7 @@ def _check_sizes(
             "held out: their distances are rough guesses from the other cluster alone, and are "
             "marked in `too_small`.",
             SmallClusterWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
 
 
