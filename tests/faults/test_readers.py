@@ -22,6 +22,7 @@ from scipy.io import wavfile
 
 import unsplit as package
 from tests.cli_cases import QUICK, merge, read_csv, read_json, succeeds, unsplit, write_data
+from tests.faults import many
 from unsplit import read
 from unsplit.data.readers.isolated import parse_all
 from unsplit.data.readers.tables import listing, shortened
@@ -607,10 +608,10 @@ def test_damaged_files_in_folders(ending):
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", TABLES)
 def test_a_thousand_damaged_tables_and_arrays(ending):
-    read_damaged_table(ending, 1_000, seed=1)
+    read_damaged_table(ending, many(1_000), seed=1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", IN_FOLDERS)
 def test_a_thousand_damaged_files_in_folders(ending):
-    read_damaged_folder(ending, 1_000, seed=1)
+    read_damaged_folder(ending, many(1_000), seed=1)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import unsplit
+from tests.faults import many
 from tests.merging_cases import gaussian_estimate
 from unsplit.cli.resume import ResumeFile
 from unsplit.data.array_files import checksum
@@ -25,7 +26,7 @@ from unsplit.merging.api import merge_with
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.state import MergeRecord
 
-QUICK, MANY = 200, 5_000
+QUICK, MANY = 200, many(5_000)
 DISTANCES = np.abs(np.subtract.outer(*2 * [np.array([0, 0.1, 0.4, 0.45, 0.9])]))
 
 
