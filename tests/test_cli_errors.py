@@ -168,7 +168,7 @@ def test_full_disk(refuses, monkeypatch):
 
     monkeypatch.setattr("unsplit.cli.outputs.write_csv", full)
     result = merge()
-    assert result.stderr.endswith("labels.csv: no space left on device\n")
+    assert "cannot write to out: no space left on device; free some space" in result.stderr
     refuses(result, result.stderr.removeprefix("unsplit: ").rstrip("\n"))
 
 

@@ -351,8 +351,8 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
             return numeric_matrix(values) if values.dtype == object else values
         except InputError:
             raise
-        except ValueError as error:  # scikit-learn's, of which the first line says what is wrong
-            raise InputError(_with_advice(str(error).splitlines()[0])) from None
+        except ValueError as error:  # scikit-learn's
+            raise InputError(_in_one_sentence(str(error))) from None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -360,11 +360,16 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         return tags
 
 
-def _with_advice(reason: str) -> str:
+def _in_one_sentence(error: str) -> str:
+    """The first line of scikit-learn's error, which says what is wrong, and what to do."""
+    lines = error.splitlines()
+    reason, last = lines[0], lines[-1]
     if "NaN" in reason or "infinity" in reason:
         return f"{reason.rstrip('.')}; remove those rows or fill in the values first."
     if "omplex" in reason:
         return f"{reason}: X must hold real numbers; pass real and imaginary parts as features."
+    if last.startswith("Reshape"):
+        return f"{reason.rstrip(':')}. {last}"
     return reason
 
 
