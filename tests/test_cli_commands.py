@@ -47,7 +47,7 @@ def test_distances_are_those_of_the_library():
     assert about["seed"] == 3
     assert about["mean_accuracy"] == expected.mean_accuracy
     assert about["settings"] == vars(Settings(cv=2, epochs=3, device="cpu"))
-    assert about["files"] == ["distances.npz", "pairs.csv", "distances.json"]
+    assert about["files"] == ["distances.npz", "pairs.csv", "distances.json", "manifest.json"]
     lines = out.splitlines()
     assert lines[0] == "Compared 6 pairs of 4 clusters."
     assert f"mean accuracy of {expected.mean_accuracy:.3f}" in lines[1]
@@ -56,7 +56,7 @@ def test_distances_are_those_of_the_library():
         f"{first.cluster_a}", "and", f"{first.cluster_b}", f"{first.tvd:.3f}",
         f"{first.low:.3f}", "to", f"{first.high:.3f}", f"{first.p_adjusted:.2g}",
     ]  # fmt: skip
-    assert lines[-1] == "Files in out/: distances.npz, pairs.csv, distances.json"
+    assert lines[-1] == "Files in out/: distances.npz, pairs.csv, distances.json, manifest.json"
     json_only = unsplit("distances", *where, "--json")
     assert succeeds(json_only) == Path("out/distances.json").read_text(encoding="utf-8")
 

@@ -77,6 +77,7 @@ def save_arrays(
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> path = Path(tempfile.mkdtemp()) / "result.npz"
     >>> save_arrays(path, "unsplit.Example/1", {"seed": 3}, {"tvd": np.zeros(2)})
     >>> load_arrays(path, "unsplit.Example/1")
