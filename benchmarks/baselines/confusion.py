@@ -13,7 +13,7 @@ from sklearn.model_selection import PredefinedSplit, cross_val_predict
 
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
-from unsplit.data.rows.vectors import numeric_matrix
+from unsplit.data.rows.kinds import numeric_matrix
 from unsplit.devices import generator_of
 from unsplit.errors import InputError
 

@@ -22,11 +22,12 @@ from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.saving import MANIFEST, earlier_results, write_csv, write_json
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
+from unsplit.estimator import Merged
+from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import UNCLEAR
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pipeline import Merged, MergeOptions
 
 
 def refuse_overwriting(

@@ -1,7 +1,8 @@
 """Merging: distances and options in, a merge tree out."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,13 +10,13 @@ from sklearn.cluster import SpectralClustering
 
 from unsplit._typing import Index
 from unsplit.devices import available_memory, generator_of, memory_errors, require_memory
+from unsplit.errors import InputError
 from unsplit.merging.evidence import Columns, Evidence, evidence_of
-from unsplit.merging.inputs import Link, MergeInputs, check_wasserstein, merge_inputs
-from unsplit.merging.loop import agglomerate
-from unsplit.merging.neighbours.edges import Connected
+from unsplit.merging.loop import MergeRecord, MergeState, agglomerate
 from unsplit.merging.neighbours.evidence import Neighbourhoods
-from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.merging.neighbours.graph import Connected, NeighbourGraph
 from unsplit.merging.options import (
+    Link,
     MergeOptions,
     decided_by,
     ranking_statistic,
@@ -31,7 +32,6 @@ from unsplit.merging.ranking import (
 )
 from unsplit.merging.review import Merge
 from unsplit.merging.rules import Rule, SameGroup, WithinBatches
-from unsplit.merging.state import MergeRecord, MergeState
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
@@ -235,6 +235,112 @@ def check_memory(n_clusters: int, matrices: int) -> None:
     """
     needed = 8 * matrices * n_clusters**2
     require_memory(needed, available_memory(), f"merging {n_clusters:,} clusters", FEWER_CLUSTERS)
+
+
+@dataclass(frozen=True, eq=False)
+class MergeInputs:
+    """The input with its clusters in the order in which they first appear in the data.
+
+    Among equally close pairs the first is merged first; in this order that does not depend on the
+    names of the clusters.  ``ids`` are in the user's order, ``ids[order]`` in the new one.
+    """
+
+    ids: NDArray[Any]
+    order: Index
+    sizes: Index
+    matrix: NDArray[np.float64] | None = None
+    result: PairwiseTVD | None = None
+    blurred: PairwiseTVD | None = None
+    graph: NeighbourGraph | None = None
+
+
+def merge_inputs(
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
+    blurred: PairwiseTVD | None = None,
+    graph: NeighbourGraph | None = None,
+) -> MergeInputs:
+    """Check the input and put its clusters in order."""
+    if isinstance(distances, PairwiseWasserstein):
+        k = distances.n_clusters
+        matrix = _known(distances)
+        return MergeInputs(distances.cluster_ids, np.arange(k), distances.sizes, matrix)
+    if not isinstance(distances, PairwiseTVD):
+        matrix = _square(distances)
+        k = len(matrix)
+        return MergeInputs(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
+    ids = distances.cluster_ids
+    if blurred is not None and not np.array_equal(blurred.cluster_ids, ids):
+        raise InputError(
+            "blurred must be an estimate for the same clusters as distances; make both from the "
+            "same labels."
+        )
+    if len(distances.scores.rows) == 0:
+        raise InputError(
+            "every cluster has only one observation, so none could be held out to compare "
+            "clusters; pass clusters of at least two observations."
+        )
+    first = np.full(len(ids), np.iinfo(np.int64).max)
+    np.minimum.at(first, distances.scores.clusters, distances.scores.rows)
+    # Clusters without held-out observations have no first row; their weights order them, which do
+    # not depend on names either.
+    order = np.lexsort((*distances.scores.bias[::-1], first))
+    result = distances.reordered(order)
+    blurred = result if blurred is None else blurred.reordered(order)
+    if graph is not None:
+        if graph.n_clusters != len(ids):
+            raise InputError(
+                f"neighbours has {graph.n_clusters} clusters but distances has {len(ids)}; make "
+                "both from the same labels."
+            )
+        graph = graph.renamed(np.argsort(order))
+    return MergeInputs(ids, order, result.sizes, result=result, blurred=blurred, graph=graph)
+
+
+def check_wasserstein(
+    distances: object, n_clusters: int | None, max_tvd: float | None, strategy: str
+) -> None:
+    """Refuse options that take distances for TVDs, if they are Wasserstein distances."""
+    if not isinstance(distances, PairwiseWasserstein):
+        return
+    if n_clusters is None or max_tvd is not None or strategy != "linkage":
+        raise InputError(
+            "distances is a PairwiseWasserstein, which can only be merged by "
+            'strategy="linkage" to a given number of clusters because it is in the unit of X; pass '
+            "n_clusters, or pass n_clusters=1 and cut the tree with tree.cut(height=...)."
+        )
+
+
+def _known(distances: PairwiseWasserstein) -> NDArray[np.float64]:
+    """The distances, if all pairs could be compared."""
+    missing = (~distances.comparable).sum(axis=1)
+    if missing.any():
+        name = distances.cluster_ids[missing.argmax()]
+        raise InputError(
+            f"distances has no value for {int(missing.sum()) // 2} pairs of clusters, most of them "
+            f"of cluster {name}, because too few observations were held out; label such small "
+            "clusters -1 before estimating distances."
+        )
+    return np.array(distances.distance)
+
+
+def _square(distances: ArrayLike) -> NDArray[np.float64]:
+    try:
+        matrix = np.asarray(distances, np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            "distances must be a PairwiseTVD, a PairwiseWasserstein or a matrix of numbers; make "
+            "one with unsplit.pairwise_tvd."
+        ) from None
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
+        raise InputError(
+            "distances must be a square matrix for at least two clusters, got shape "
+            f"{matrix.shape}; pass all pairs, not a condensed vector."
+        )
+    if not np.isfinite(matrix).all() or (matrix < 0).any():
+        raise InputError("distances must be finite and not negative; fill in missing pairs first.")
+    if not np.allclose(matrix, matrix.T):
+        raise InputError("distances must be symmetric; average the matrix with its transpose.")
+    return (matrix + matrix.T) / 2
 
 
 def _ranking(

@@ -2,15 +2,9 @@
 
 import numpy as np
 import torch
-from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from unsplit._typing import Index, Matrix
-
-# A k-d tree is fast in few dimensions only; up to this many observations, comparing all with all is
-# as fast as any other method.
-DIMENSIONS_FOR_TREES = 8
-MOST_FOR_EXACT = 30_000
 
 # Otherwise each observation is compared with the members of its nearest cells, which together hold
 # this many observations.
@@ -25,38 +19,6 @@ STEPS = 5
 # memory at a time.
 MOST_DISTANCES = 2**22
 MOST_NEAR = 2**25
-
-
-def nearest(
-    X: Matrix, n_neighbours: int, device: torch.device | None = None
-) -> tuple[Index, Matrix]:
-    """The nearest neighbours of every observation, without itself, and their distances.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    n_neighbours : int
-        Fewer than n.
-    device : torch.device, optional
-        Where to search in cells, if comparing all with all would take too long.
-
-    Returns
-    -------
-    ndarrays of shape (n, n_neighbours)
-        Rows, and Euclidean distances; nearest first.
-
-    Examples
-    --------
-    >>> rows, distances = nearest(np.array([[0.0], [1.0], [3.0]]), 1)
-    >>> rows.ravel(), distances.ravel()
-    (array([1, 0, 1]), array([1., 1., 2.]))
-    """
-    if X.shape[1] <= DIMENSIONS_FOR_TREES or len(X) <= MOST_FOR_EXACT:
-        method = "kd_tree" if X.shape[1] <= DIMENSIONS_FOR_TREES else "brute"
-        model = NearestNeighbors(n_neighbors=n_neighbours, algorithm=method).fit(X)
-        distances, rows = model.kneighbors()
-        return rows.astype(np.int64), distances
-    return by_cells(X, n_neighbours, device)
 
 
 def by_cells(

@@ -34,11 +34,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from unsplit.data.labels import encode_labels
-from unsplit.data.rows.vectors import VectorRows, numeric_matrix
+from unsplit.data.rows.kinds import VectorRows, numeric_matrix
 from unsplit.devices import choose_device, generator_of, memory_errors, private_randomness
 from unsplit.errors import InputError
 from unsplit.pairwise.api import LESS_DATA, canonical_order
-from unsplit.pairwise.folds import crossfit_folds, require_folds
+from unsplit.pairwise.heldout_scores import crossfit_folds, require_folds
 from unsplit.pairwise.wasserstein.heldout import choose_maps, combine_folds, heldout_sums
 from unsplit.pairwise.wasserstein.maps import LipschitzMaps
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
