@@ -196,43 +196,13 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         {0: 0, 1: 0, 2: 1}
         """
         X = self._checked(X, reset=True)
-        merge_options = MergeOptions(
-            **{name: getattr(self, name) for name in MergeOptions.__dataclass_fields__}
-        )
-        settings = Settings(
-            self.backbone,
-            self.cv,
-            self.holdout,
-            self.loss,
-            epochs=self.epochs,
-            device=self.device,
-            augment=self.augment,
-            training=self.training,
-        )
+        options, settings = self._options_of(MergeOptions), self._options_of(Settings)
         rng = generator_of(self.random_state)
         if initial_labels is None:
-            n = self.n_clusters
-            if n is not None and (not isinstance(n, (int, np.integer)) or n < 1):
-                raise InputError(f"n_clusters must be a whole number of at least 1, got {n!r}.")
-            if not is_table(X):
-                raise InputError(
-                    "initial_labels is required because X is not a table of vectors, and only "
-                    "vectors can be clustered automatically; pass the over-clustering of X."
-                )
-            # At least twice as many clusters as requested, so that there is something to merge.
-            default = default_clusterer(_num_samples(X), at_least=2 * (self.n_clusters or 1))
-            initial_labels = overcluster(X, self.overclusterer or default, rng)
+            initial_labels = self._overclustered(X, rng)
+        given = X, initial_labels, options, settings, rng, self.progress
         with memory_errors("merging the clusters", LESS_DATA):
-            merged = merge_overclustering(
-                X,
-                initial_labels,
-                merge_options,
-                settings,
-                rng,
-                self.progress,
-                batch=batch,
-                features=features,
-            )
+            merged = merge_overclustering(*given, batch=batch, features=features)
         self.initial_labels_ = label_array(initial_labels)
         self.pairwise_ = merged.fitted.result
         self.tvd_ = self.pairwise_.tvd
@@ -346,6 +316,24 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         """Merged pairs and pairs kept apart as a pandas DataFrame, those to check first on top."""
         check_is_fitted(self)
         return self.tree_.review()
+
+    def _options_of(self, kind: Any) -> Any:
+        """The parameters that this kind of options has, checked."""
+        names = [name for name in kind.__dataclass_fields__ if hasattr(self, name)]
+        return kind(**{name: getattr(self, name) for name in names})
+
+    def _overclustered(self, X: Any, rng: np.random.Generator) -> ArrayLike:
+        n = self.n_clusters
+        if n is not None and (not isinstance(n, (int, np.integer)) or n < 1):
+            raise InputError(f"n_clusters must be a whole number of at least 1, got {n!r}.")
+        if not is_table(X):
+            raise InputError(
+                "initial_labels is required because X is not a table of vectors, and only "
+                "vectors can be clustered automatically; pass the over-clustering of X."
+            )
+        # At least twice as many clusters as requested, so that there is something to merge.
+        default = default_clusterer(_num_samples(X), at_least=2 * (n or 1))
+        return overcluster(X, self.overclusterer or default, rng)
 
     def _checked(self, X: Any, reset: bool) -> Any:
         """Check a table as scikit-learn does; other data are checked when they are used."""

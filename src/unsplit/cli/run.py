@@ -15,7 +15,7 @@ from unsplit.cli.progress import Console
 from unsplit.cli.resume import ResumeFile, content_of, digest
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.saving import MANIFEST
+from unsplit.data.result_folder import MANIFEST
 from unsplit.errors import InputError
 from unsplit.estimator import Merged, merge_overclustering
 from unsplit.merging.loop import MergeRecord

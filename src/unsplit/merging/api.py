@@ -120,18 +120,9 @@ def merge(
     {0: 0, 1: 0, 2: 1}
     """
     check_wasserstein(distances, n_clusters, max_tvd, strategy)
+    how, links = (strategy, statistic, linkage), (tuple(must_link), tuple(cannot_link))
     options = MergeOptions(
-        n_clusters,
-        max_tvd,
-        alpha,
-        strategy,
-        statistic,
-        linkage,
-        tuple(must_link),
-        tuple(cannot_link),
-        min_clusters,
-        max_clusters,
-        rule,
+        n_clusters, max_tvd, alpha, *how, *links, min_clusters, max_clusters, rule
     )
     with memory_errors("merging the clusters", FEWER_CLUSTERS):
         return merge_with(distances, options, blurred, neighbours, random_state)
@@ -179,22 +170,13 @@ def merge_with(
     rule = stopping_rule(result, options, by)
     if result is not None and not result.comparable.all():
         rule = WithinBatches(rule)
-    all_pairs = options.alpha is not None
     ranking = _ranking(inputs, options, statistic, estimate)
     if options.strategy == "spectral":
         rule = SameGroup(_spectral_groups(ranking.distances(), options.n_clusters, random_state))
-    evidence, blurred_evidence = _evidence(inputs, ranking, all_pairs)
-    neighbourhoods = None
-    if inputs.graph is not None:
-        blurred_evidence = None  # neighbours are better evidence than valleys
-        # Without a seed the same graph still gives the same result.
-        seed = 0 if random_state is None else random_state
-        neighbourhoods = Neighbourhoods(inputs.graph, generator_of(seed))
     state = MergeState(
         ranking,
-        evidence,
-        blurred_evidence,
-        neighbourhoods,
+        *_evidence(inputs, ranking, options.alpha is not None),
+        _neighbourhoods(inputs, random_state),
         at_random,
         np.zeros(k, bool) if result is None else result.too_small,
         _homes(homes, inputs),
@@ -204,18 +186,7 @@ def merge_with(
         on_merge,
         MergeRecord() if done is None else replace(done, merges=list(done.merges)),
     )
-    record = agglomerate(state, rule)
-    return MergeTree(
-        cluster_ids=inputs.ids,
-        sizes=inputs.sizes[np.argsort(inputs.order)],
-        merges=tuple(_renamed(merge, inputs.order) for merge in record.merges),
-        taken=np.arange(k - 1) < (record.n_taken or 0),
-        statistic=ranking.statistic,
-        strategy=_named(options, ranking),
-        stopped=record.stopped,
-        n_forbidden=len(record.merges) - (record.n_allowed or 0),
-        apart=tuple(_renamed(pair, inputs.order) for pair in record.apart),
-    )
+    return _tree(inputs, options, ranking, agglomerate(state, rule))
 
 
 def check_memory(n_clusters: int, matrices: int) -> None:
@@ -367,16 +338,45 @@ def _ranking(
 def _evidence(
     inputs: MergeInputs, ranking: Ranking, all_pairs: bool
 ) -> tuple[Evidence | None, Evidence | None]:
-    """The scores that are reported, and the scores that are searched for valleys."""
+    """The scores that are reported, and the scores that are searched for valleys, if any."""
     if inputs.result is None or inputs.blurred is None:
         return None, None
+    one_estimate, has_graph = inputs.blurred is inputs.result, inputs.graph is not None
     if isinstance(ranking, Reestimated):
-        return ranking, ranking
-    one_estimate = inputs.blurred is inputs.result
-    if isinstance(ranking, Composed):
-        return ranking if one_estimate else Columns(inputs.result, all_pairs), ranking
-    evidence = evidence_of(inputs.result, all_pairs)
-    return evidence, evidence if one_estimate else evidence_of(inputs.blurred, all_pairs)
+        evidence: Evidence = ranking
+        searched: Evidence = ranking
+    elif isinstance(ranking, Composed):
+        evidence = ranking if one_estimate else Columns(inputs.result, all_pairs)
+        searched = ranking
+    else:
+        evidence = evidence_of(inputs.result, all_pairs)
+        searched = evidence if one_estimate else evidence_of(inputs.blurred, all_pairs)
+    # Neighbours are better evidence than valleys.
+    return evidence, None if has_graph else searched
+
+
+def _neighbourhoods(inputs: MergeInputs, random_state: object) -> Neighbourhoods | None:
+    if inputs.graph is None:
+        return None
+    # Without a seed the same graph still gives the same result.
+    seed = 0 if random_state is None else random_state
+    return Neighbourhoods(inputs.graph, generator_of(seed))
+
+
+def _tree(
+    inputs: MergeInputs, options: MergeOptions, ranking: Ranking, record: MergeRecord
+) -> MergeTree:
+    return MergeTree(
+        cluster_ids=inputs.ids,
+        sizes=inputs.sizes[np.argsort(inputs.order)],
+        merges=tuple(_renamed(merge, inputs.order) for merge in record.merges),
+        taken=np.arange(len(inputs.ids) - 1) < (record.n_taken or 0),
+        statistic=ranking.statistic,
+        strategy=_named(options, ranking),
+        stopped=record.stopped,
+        n_forbidden=len(record.merges) - (record.n_allowed or 0),
+        apart=tuple(_renamed(pair, inputs.order) for pair in record.apart),
+    )
 
 
 def _named(options: MergeOptions, ranking: Ranking) -> str:
