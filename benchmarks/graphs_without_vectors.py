@@ -115,7 +115,7 @@ def merged(problem: Problem, args: argparse.Namespace) -> Iterator[tuple[Any, ..
                     MergeOptions(n_clusters=number),
                     neighbours=graph,
                     random_state=args.seed,
-                    homes=fitted.homes(),
+                    assigned=fitted.assigned(),
                 )
                 for number in (None, CATEGORIES)
             )

@@ -409,7 +409,7 @@ def merge_overclustering(
         blurred,
         graph,
         int(seeds[3]),
-        homes=None if isinstance(fitted.rows, VectorRows) else fitted.homes(),
+        assigned=None if isinstance(fitted.rows, VectorRows) else fitted.assigned(),
         estimate=retraining,
         on_merge=on_merge,
         done=done,

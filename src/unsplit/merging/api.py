@@ -135,7 +135,7 @@ def merge_with(
     neighbours: NeighbourGraph | None = None,
     random_state: object = None,
     *,
-    homes: ArrayLike | None = None,
+    assigned: ArrayLike | None = None,
     estimate: Estimate | None = None,
     on_merge: Callable[[MergeRecord], None] | None = None,
     done: MergeRecord | None = None,
@@ -146,7 +146,7 @@ def merge_with(
     ----------
     distances, options, blurred, neighbours, random_state
         As for :func:`merge`.
-    homes : array-like of shape (k,), optional
+    assigned : array-like of shape (k,), optional
         For each cluster without held-out observations, the index in ``cluster_ids`` of the cluster
         to which the networks assign it; −1 if there is none, and for all other clusters.
     estimate : callable, optional
@@ -179,7 +179,7 @@ def merge_with(
         _neighbourhoods(inputs, random_state),
         at_random,
         np.zeros(k, bool) if result is None else result.too_small,
-        _homes(homes, inputs),
+        _assigned(assigned, inputs),
         np.ones((k, k)) if result is None else result.tvd,
         limits,
         inputs.sizes,
@@ -386,11 +386,11 @@ def _named(options: MergeOptions, ranking: Ranking) -> str:
     return "neighbours" if isinstance(ranking, Connected) else f"{options.linkage} linkage"
 
 
-def _homes(homes: ArrayLike | None, inputs: MergeInputs) -> Index:
-    """``homes`` for the clusters in the order of the loop."""
-    if homes is None:
+def _assigned(assigned: ArrayLike | None, inputs: MergeInputs) -> Index:
+    """``assigned`` for the clusters in the order of the loop."""
+    if assigned is None:
         return np.full(len(inputs.ids), -1)
-    old = np.asarray(homes, np.int64)[inputs.order]
+    old = np.asarray(assigned, np.int64)[inputs.order]
     return np.where(old < 0, -1, np.argsort(inputs.order)[old])
 
 

@@ -15,7 +15,7 @@ from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.options import Constraints
 from unsplit.merging.ranking import Ranking
 from unsplit.merging.review import BEYOND, MUST_LINK, Merge
-from unsplit.merging.rules import AT_HOME, BOTH_SMALL, BY_NETWORK, ONE_SMALL, Pair, Rule
+from unsplit.merging.rules import ASSIGNED, BOTH_SMALL, BY_NETWORK, ONE_SMALL, Pair, Rule
 
 FORBIDDEN = "kept apart by cannot_link"
 # How many nearest neighbours of each remaining cluster are reported as kept apart.
@@ -63,7 +63,7 @@ class MergeState:
         Whether a cluster was split at random.
     small : ndarray of shape (k,)
         Whether a cluster is too small to hold out observations.
-    homes : ndarray of shape (k,)
+    assigned : ndarray of shape (k,)
         The cluster to which the networks assign a small cluster; −1 for none.
     tvd : ndarray of shape (k, k)
         Distances between the initial clusters.
@@ -82,7 +82,7 @@ class MergeState:
     neighbourhoods: Neighbourhoods | None
     at_random: NDArray[np.bool_]
     small: NDArray[np.bool_]
-    homes: Index
+    assigned: Index
     tvd: Matrix
     constraints: Constraints
     sizes: Index
@@ -145,8 +145,8 @@ class MergeState:
         if self.small[[a, b]].all():
             return BOTH_SMALL
         small, other = (a, b) if self.small[a] else (b, a)
-        home = self.homes[self.slot == small]
-        return AT_HOME if (home >= 0).all() and (self.slot[home] == other).all() else ONE_SMALL
+        larger = self.assigned[self.slot == small]
+        return ASSIGNED if (larger >= 0).all() and (self.slot[larger] == other).all() else ONE_SMALL
 
     def join(self, pair: Pair, why: str, linked: bool = False) -> Sequence[int]:
         """Merge b into a and return the slots whose distances have changed."""
@@ -223,7 +223,7 @@ def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
     record, limits = state.record, state.constraints
     if record.n_taken is None:
         _join_linked(state)
-        _bring_home(state, rule)
+        _join_assigned(state, rule)
     greedy = GreedyMerge(state, rule)
     if record.n_taken is None:
         record.stopped = greedy.go(limits.fewest, limits.most)
@@ -272,13 +272,13 @@ def _join_linked(state: MergeState) -> None:
             )
 
 
-def _bring_home(state: MergeState, rule: Rule) -> None:
+def _join_assigned(state: MergeState, rule: Rule) -> None:
     """Merge clusters without held-out observations into those the network assigns them to.
 
     They come first, because their distances do not rank them.
     """
-    for leaf in np.flatnonzero(state.homes >= 0).tolist():
-        a, b = sorted((int(state.slot[leaf]), int(state.slot[state.homes[leaf]])))
+    for leaf in np.flatnonzero(state.assigned >= 0).tolist():
+        a, b = sorted((int(state.slot[leaf]), int(state.slot[state.assigned[leaf]])))
         if a == b or state.cannot[a, b] or state.n_left <= state.constraints.fewest:
             continue
         pair = state.candidate(a, b, float(state.ranking.row(a)[b]))

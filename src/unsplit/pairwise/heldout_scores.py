@@ -62,7 +62,7 @@ class Fitted:
         return Scorer(self.networks, *subclusters, self.rows.first(1), self.result.temperature)
 
     @torch.no_grad()
-    def homes(self) -> Index:
+    def assigned(self) -> Index:
         """For each cluster that is too small to hold anything out, the cluster it belongs to.
 
         This is the larger cluster to which the networks give more than half of the probability,
@@ -70,10 +70,10 @@ class Fitted:
         cluster, and for all clusters that are large enough.
         """
         result = self.result
-        homes = np.full(result.n_clusters, -1, np.int64)
+        assigned = np.full(result.n_clusters, -1, np.int64)
         small = np.flatnonzero(result.too_small)
         if len(small) == 0 or self.subclusters.n_batches > 1:
-            return homes
+            return assigned
         index = np.flatnonzero(np.isin(self.subclusters.of_rows, small))
         known = torch.from_numpy(~result.too_small)
         share = np.zeros((len(index), int(known.sum())))
@@ -85,8 +85,8 @@ class Fitted:
             share += torch.softmax(in_order, dim=1).numpy() / len(self.networks)
         sure = share.max(axis=1) > 0.5
         best = np.flatnonzero(~result.too_small)[share.argmax(axis=1)]
-        homes[self.subclusters.of_rows[index[sure]]] = best[sure]
-        return homes
+        assigned[self.subclusters.of_rows[index[sure]]] = best[sure]
+        return assigned
 
 
 # With fewer clusters than this, cross-fitting sets training rows aside to choose the epoch.

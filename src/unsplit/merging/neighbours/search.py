@@ -43,10 +43,10 @@ class _Search:
     """Points (n, d), sorted by cell, and the nearest neighbours found so far."""
 
     def __init__(self, points: Tensor, centres: Tensor, n_neighbours: int) -> None:
-        used, homes, self.sizes = _homes(points, centres).unique(
+        used, centre_of, self.sizes = _nearest_centres(points, centres).unique(
             return_inverse=True, return_counts=True
         )
-        self.order = homes.argsort(stable=True)
+        self.order = centre_of.argsort(stable=True)
         self.points, self.centres = points[self.order], centres[used]
         self.ends = [0, *self.sizes.cumsum(0).tolist()]
         shape = (len(points), n_neighbours)
@@ -118,14 +118,14 @@ def _centres(points: Tensor, n_cells: int) -> Tensor:
     sample = points[np.random.default_rng(0).choice(len(points), n_sampled, replace=False)]
     centres = sample[:n_cells]
     for _ in range(STEPS):
-        homes = _homes(sample, centres)
-        counts = homes.bincount(minlength=n_cells)[:, None]
-        sums = torch.zeros_like(centres).index_add_(0, homes, sample)
+        centre_of = _nearest_centres(sample, centres)
+        counts = centre_of.bincount(minlength=n_cells)[:, None]
+        sums = torch.zeros_like(centres).index_add_(0, centre_of, sample)
         centres = torch.where(counts > 0, sums / counts, centres)
     return centres
 
 
-def _homes(points: Tensor, centres: Tensor) -> Tensor:
+def _nearest_centres(points: Tensor, centres: Tensor) -> Tensor:
     """The nearest centre of each point."""
     blocks = _blocks(points, len(centres))
     return torch.cat([_squares(some, centres).argmin(dim=1) for some in blocks])
