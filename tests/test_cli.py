@@ -119,8 +119,9 @@ def test_closing_words_say_what_happened_and_where_it_is():
     assert merges["why"][1] == lines[3].strip()
     assert merges["why"][2].endswith(lines[5].strip())
     assert "clear for all 3 pairs" in lines[7]
+    assert lines[8] == "Used 2 features: 'x', 'y'."
     assert lines[-1] == f"Files in out/: {', '.join(FILES)}"
-    assert len(lines) == 10
+    assert len(lines) == 11
 
 
 def test_closing_words_say_that_neighbours_decided_about_a_partition():
@@ -152,7 +153,7 @@ def test_closing_words_name_the_first_unclear_pairs():
     for line, done, tvd in rows:
         assert line.startswith(f"  {done}")
         assert f" TVD {float(tvd):.3f} (" in line
-    assert lines[start + 4] == ""
+    assert lines[start + 4].startswith("Used 2 features")
     one = library.merge(np.array([[0, 0.4], [0.4, 0]]), n_clusters=1)
     assert "1 of 1 pair:" in of_review(one)[0]
 

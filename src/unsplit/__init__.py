@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from unsplit.data.readers.api import read
     from unsplit.errors import (
         BatchWarning,
+        FeatureWarning,
         InputError,
         PartitionWarning,
         SkippedWarning,
@@ -41,6 +42,7 @@ __all__ = [
     "Candidate",
     "ClusterMerger",
     "EpochRecord",
+    "FeatureWarning",
     "History",
     "InputError",
     "Merge",
@@ -71,6 +73,7 @@ _DEFINED_IN = {
     "Candidate": "unsplit.selection.candidates",
     "ClusterMerger": "unsplit.estimator",
     "EpochRecord": "unsplit.networks.training.history",
+    "FeatureWarning": "unsplit.errors",
     "History": "unsplit.networks.training.history",
     "InputError": "unsplit.errors",
     "Merge": "unsplit.merging.review",

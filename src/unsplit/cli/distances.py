@@ -11,6 +11,7 @@ from unsplit.cli.reading import observations_named, read_clustered
 from unsplit.cli.run import interruptible
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
+from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.saving import output_folder, write_csv
 from unsplit.pairwise.api import Settings, fit
 
@@ -26,6 +27,7 @@ WRITTEN = ("distances.npz", "pairs.csv", RESULT)
 @options.data
 @options.labels
 @options.batch
+@options.columns
 @options.folder
 @options.estimation
 @options.seed
@@ -34,6 +36,9 @@ def distances(
     data: str,
     labels: str | None,
     batch: str | None,
+    id: str | None,
+    features: tuple[str, ...],
+    drop: tuple[str, ...],
     out: str,
     backbone: str,
     select: bool,
@@ -50,6 +55,7 @@ def distances(
     p-value, closest pair first), distances.npz (read it with unsplit.PairwiseTVD.load),
     distances.json (settings, versions, seed) and manifest.json (checksums).
     """
+    choice = ColumnChoice(id, features or None, drop)
     written = [*WRITTEN, *([CANDIDATES] if select else ())]
     outputs.refuse_overwriting(data, [labels, batch], out, written)
     settings = Settings(
@@ -63,7 +69,7 @@ def distances(
     results = output_folder(out, outputs.versions())
     with interruptible(out), results as folder, console.show_warnings():
         with console.stage("reading"):
-            read = read_clustered(data, labels, batch)
+            read = read_clustered(data, labels, batch, choice)
         if select:
             settings = selected(folder, read, settings, seed, console)
             info |= outputs.describe_run(settings, None, seed)
@@ -77,4 +83,5 @@ def distances(
             write_csv(folder / "pairs.csv", result.table())
         info |= outputs.describe_distances(read, result)
         outputs.write_result(folder / RESULT, info, console)
-    outputs.print_result(Path(out, RESULT), summary.of_distances(result), as_json)
+    lines = [*summary.of_distances(result), "", *summary.of_features(read)]
+    outputs.print_result(Path(out, RESULT), lines, as_json)

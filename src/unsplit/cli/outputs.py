@@ -213,10 +213,18 @@ def describe_distances(read: Observations, distances: PairwiseTVD) -> dict[str, 
     return {
         "n_observations": len(read.row_ids),
         "n_features": read.X.shape[1] if len(getattr(read.X, "shape", ())) == 2 else None,
+        **describe_columns(read),
         "n_initial": distances.n_clusters,
         "n_noise": distances.n_noise,
         "mean_accuracy": distances.mean_accuracy,
     }
+
+
+def describe_columns(read: Observations) -> dict[str, Any]:
+    """Name the columns of a table that were used as features, and those left out."""
+    if read.feature_names is None:
+        return {}
+    return {"id": read.id_name, "features": read.feature_names, "left_out": list(read.left_out)}
 
 
 def describe_tree(tree: MergeTree) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from unsplit.errors import (
     BatchWarning,
+    FeatureWarning,
     PartitionWarning,
     SkippedWarning,
     SmallClusterWarning,
@@ -20,7 +21,7 @@ from unsplit.networks.training.history import EpochRecord
 
 # Every new estimate raises these warnings again.
 REPEATED = (SmallClusterWarning, BatchWarning, PartitionWarning)
-OURS = (*REPEATED, SkippedWarning)
+OURS = (*REPEATED, SkippedWarning, FeatureWarning)
 
 
 class Console:
