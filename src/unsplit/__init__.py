@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from unsplit.merging.tree import MergeTree
     from unsplit.networks.training.history import EpochRecord, History
     from unsplit.networks.training.loop import TrainConfig
+    from unsplit.networks.training.progress import Reporter, StepRecord
     from unsplit.pairwise.api import pairwise_tvd
     from unsplit.pairwise.result import PairwiseTVD
     from unsplit.pairwise.wasserstein.api import pairwise_wasserstein
@@ -51,9 +52,11 @@ __all__ = [
     "PairwiseTVD",
     "PairwiseWasserstein",
     "PartitionWarning",
+    "Reporter",
     "Selection",
     "SkippedWarning",
     "SmallClusterWarning",
+    "StepRecord",
     "TrainConfig",
     "datasets",
     "merge",
@@ -82,9 +85,11 @@ _DEFINED_IN = {
     "PairwiseTVD": "unsplit.pairwise.result",
     "PairwiseWasserstein": "unsplit.pairwise.wasserstein.result",
     "PartitionWarning": "unsplit.errors",
+    "Reporter": "unsplit.networks.training.progress",
     "Selection": "unsplit.selection.api",
     "SkippedWarning": "unsplit.errors",
     "SmallClusterWarning": "unsplit.errors",
+    "StepRecord": "unsplit.networks.training.progress",
     "TrainConfig": "unsplit.networks.training.loop",
     "merge": "unsplit.merging.api",
     "neighbour_graph": "unsplit.merging.neighbours.api",

@@ -7,11 +7,17 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp, softmax
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 from torch.utils.data import Dataset
 
 from unsplit._typing import Index, Matrix
+from unsplit.data.frames import refuse_other_order
 from unsplit.data.labels import label_array
 from unsplit.data.rows.base import Rows, plain_array
 from unsplit.data.rows.kinds import differ_in_length
@@ -24,13 +30,13 @@ from unsplit.merging.inputs import Link
 from unsplit.merging.rules import Rule
 from unsplit.networks.registry import Augment, Backbone
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
+from unsplit.networks.training.progress import Progress
 from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.pairwise.api import LESS_DATA, Settings
-from unsplit.pairwise.heldout_scores import Progress
 from unsplit.pipeline import MergeOptions, merge_overclustering
 
 
-class ClusterMerger(ClusterMixin, BaseEstimator):
+class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """Merge the clusters of an over-clustering that a classifier cannot tell apart.
 
     Parameters
@@ -55,8 +61,10 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         How distances are estimated.  See :func:`unsplit.pairwise_tvd`.
     random_state : int, Generator, RandomState or None
         The same seed gives the same result.
-    progress : bool or callable
-        True shows a progress bar.  A callable receives an :class:`EpochRecord` after every epoch.
+    progress : bool, callable or Reporter
+        True shows a progress bar for each phase, and about how long training will take.  A
+        callable receives an :class:`EpochRecord` after every epoch.  A :class:`Reporter` is told
+        of every phase, step and merge.
 
     Attributes
     ----------
@@ -184,6 +192,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         >>> unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=labels).tree_.mapping
         {0: 0, 1: 0, 2: 1}
         """
+        refuse_other_order(X, initial_labels=initial_labels, batch=batch, features=features)
         X = self._checked(X, reset=True)
         merge_options = MergeOptions(
             **{name: getattr(self, name) for name in MergeOptions.__dataclass_fields__}
@@ -329,6 +338,39 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         merged = [logsumexp(log_weight[:, groups == g], axis=1) for g in range(self.n_clusters_)]
         probability: Matrix = softmax(np.column_stack(merged), axis=1)
         return probability
+
+    def transform(self, X: Any) -> Matrix:
+        """Turn observations into the probabilities of the merged clusters, for a next step.
+
+        Parameters
+        ----------
+        X : same kind of data as in :meth:`fit`
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n, n_clusters_)
+            What :meth:`predict_proba` gives.  After ``set_output(transform="pandas")`` a DataFrame
+            with the index of X.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+        >>> merger = unsplit.ClusterMerger(random_state=0).set_output(transform="pandas")
+        >>> new = pd.DataFrame([[0, 0], [9, 0]], index=["a", "b"])
+        >>> merger.fit(X, initial_labels=labels).transform(new).round(1)
+           clustermerger0  clustermerger1
+        a             1.0             0.0
+        b             0.0             1.0
+        """
+        return self.predict_proba(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of columns of :meth:`transform`, for scikit-learn."""
+        return self.n_clusters_
 
     @property
     def review_(self) -> Any:

@@ -18,11 +18,16 @@ from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import MergeOptions, looks_like_partition
 from unsplit.merging.state import MergeRecord
 from unsplit.merging.tree import MergeTree
+from unsplit.networks.training.progress import Progress, reporting
 from unsplit.pairwise.api import Settings, fit
-from unsplit.pairwise.heldout_scores import Fitted, Progress
+from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import PairwiseTVD
 
 __all__ = ["MergeOptions", "Merged", "Retraining", "merge_overclustering"]
+
+# The phases that a reporter is told of.
+PHASES = TRAINING, NEIGHBOURS, MERGING = ("training", "finding neighbours", "merging")
+TRAINING_BLURRED = "training on blurred data"  # only if the result depends on it
 
 # The blurred estimate only ranks pairs and shows valleys; more folds improved neither.
 BLURRED_FOLDS = 3
@@ -53,33 +58,45 @@ def merge_overclustering(
     """Estimate all distances, find neighbours, and merge.
 
     The neighbour graph is made from ``features``, or from X if X holds vectors or counts.  A
-    second estimate, of blurred densities, is made only if the result depends on it.
+    second estimate, of blurred densities, is made only if the result depends on it.  ``progress``
+    is told of the phases, steps and merges.
     """
     encoded = encode_labels(labels)
     merge_options.constraints(encoded.cluster_ids)  # refuses impossible ones before any training
     check_memory(len(encoded.cluster_ids), MATRICES_OF_SCORES)
     seeds = generator_of(random_state).integers(2**63, size=4)
-    fitted = fit(X, encoded, settings, seeds[0], progress, batch)
-    graph = _neighbours(features, encoded, fitted, settings, batch)
-    blurred = None
-    if _needs_blurred(merge_options, graph is not None) and looks_like_partition(fitted.result):
-        changed = _blurred_settings(fitted.rows.kind, settings)
-        if changed is not None:
-            blurred = fit(X, encoded, changed, seeds[1], progress, batch).result
-    retraining = None
-    if merge_options.strategy == "retrain":
-        retraining = Retraining(X, encoded.clusters, settings, int(seeds[2]), batch)
-    tree = merge_with(
-        fitted.result,
-        merge_options,
-        blurred,
-        graph,
-        int(seeds[3]),
-        homes=None if isinstance(fitted.rows, VectorRows) else fitted.homes(),
-        estimate=retraining,
-        on_merge=on_merge,
-        done=done,
-    )
+    with reporting(progress) as reporter:
+        reporter.on_phase(TRAINING)
+        fitted = fit(X, encoded, settings, seeds[0], reporter, batch)
+        reporter.on_phase(NEIGHBOURS)
+        graph = _neighbours(features, encoded, fitted, settings, batch)
+        blurred = None
+        if _needs_blurred(merge_options, graph is not None) and looks_like_partition(fitted.result):
+            changed = _blurred_settings(fitted.rows.kind, settings)
+            if changed is not None:
+                reporter.on_phase(TRAINING_BLURRED)
+                blurred = fit(X, encoded, changed, seeds[1], reporter, batch).result
+        retraining = None
+        if merge_options.strategy == "retrain":
+            retraining = Retraining(X, encoded.clusters, settings, int(seeds[2]), batch)
+        reporter.on_phase(MERGING)
+
+        def merged(record: MergeRecord) -> None:
+            if on_merge is not None:
+                on_merge(record)
+            reporter.on_progress(len(record.merges), len(encoded.cluster_ids) - 1)
+
+        tree = merge_with(
+            fitted.result,
+            merge_options,
+            blurred,
+            graph,
+            int(seeds[3]),
+            homes=None if isinstance(fitted.rows, VectorRows) else fitted.homes(),
+            estimate=retraining,
+            on_merge=merged,
+            done=done,
+        )
     return Merged(fitted, blurred, graph, tree)
 
 

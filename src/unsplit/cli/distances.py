@@ -48,6 +48,7 @@ def distances(
     device: str,
     seed: int | None,
     as_json: bool,
+    progress: bool | None,
 ) -> None:
     """Compare all pairs of clusters in DATA, without merging any.
 
@@ -65,18 +66,20 @@ def distances(
     info = {"command": "distances", "data": data, "labels": labels or "subfolders"}
     info |= {} if batch is None else {"batch": batch}
     info |= outputs.describe_run(settings, None, seed)
-    console = Console()
+    console = Console(progress, as_json)
+    console.plan(["reading", *(["selecting"] if select else ()), "training", "writing"])
     results = output_folder(out, outputs.versions())
-    with interruptible(out), results as folder, console.show_warnings():
+    with interruptible(out, console), results as folder, console.show_warnings():
         with console.stage("reading"):
-            read = read_clustered(data, labels, batch, choice)
+            read = read_clustered(data, labels, batch, choice, console.on_progress)
+        console.say("\n".join(summary.of_data(read)))
         if select:
             settings = selected(folder, read, settings, seed, console)
             info |= outputs.describe_run(settings, None, seed)
         with console.stage("training"):
             labels_read = np.asarray(read.labels)
             with observations_named(read, data):
-                fitted = fit(read.X, labels_read, settings, seed, console.on_epoch, read.batch)
+                fitted = fit(read.X, labels_read, settings, seed, console, read.batch)
             result = fitted.result
         with console.stage("writing"):
             result.save(folder / "distances.npz")
@@ -84,4 +87,4 @@ def distances(
         info |= outputs.describe_distances(read, result)
         outputs.write_result(folder / RESULT, info, console)
     lines = [*summary.of_distances(result), "", *summary.of_features(read)]
-    outputs.print_result(Path(out, RESULT), lines, as_json)
+    outputs.print_result(Path(out, RESULT), lines, as_json, console)

@@ -19,6 +19,7 @@ from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.saving import output_folder
 from unsplit.merging.options import LINKAGES, STATISTICS, STRATEGIES
 from unsplit.pairwise.api import Settings
+from unsplit.pipeline import PHASES
 
 EXAMPLE = """\b
 Examples:
@@ -112,6 +113,7 @@ def merge(
     figures: bool,
     resume: bool,
     as_json: bool,
+    progress: bool | None,
     **choices: Any,
 ) -> None:
     """Merge the clusters of DATA that belong together.
@@ -140,11 +142,13 @@ def merge(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
     task = Task(data, labels or "subfolders", merge_options, settings, seed, figures, batch)
-    console = Console()
+    console = Console(progress, as_json)
+    console.plan(["reading", *(["selecting"] if select else ()), *PHASES, "writing"])
     results = output_folder(out, outputs.versions())
-    with interruptible(out, resume_file), results as folder, console.show_warnings():
+    with interruptible(out, console, resume_file), results as folder, console.show_warnings():
         with console.stage("reading"):
-            read = read_clustered(data, labels, batch, choice)
+            read = read_clustered(data, labels, batch, choice, console.on_progress)
+        console.say("\n".join(summary.of_data(read)))
         with observations_named(read, data):
             if select:
                 task = replace(task, settings=selected(folder, read, settings, seed, console))
@@ -153,4 +157,4 @@ def merge(
         resume_file.remove()
     lines = summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)
     lines += ["", *summary.of_review(merged.tree), *summary.of_features(read)]
-    outputs.print_result(Path(out, RESULT), lines, as_json)
+    outputs.print_result(Path(out, RESULT), lines, as_json, console)

@@ -99,8 +99,19 @@ seed = click.option(
     "and reported.",
 )
 
-as_json = click.option(
-    "--json", "as_json", is_flag=True, help="Print the result as JSON instead of a summary."
+as_json = together(
+    click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="Print the result as JSON instead of a summary, and what happens until then as one "
+        "JSON object per line on standard error.",
+    ),
+    click.option(
+        "--progress/--no-progress",
+        default=None,
+        help="Show progress, or do not.  [default: only in a terminal]",
+    ),
 )
 
 estimation = together(

@@ -78,6 +78,7 @@ def overcluster(
     features: tuple[str, ...],
     drop: tuple[str, ...],
     as_json: bool,
+    progress: bool | None,
     **choices: Any,
 ) -> None:
     r"""Cut DATA into many small clusters.
@@ -96,10 +97,16 @@ def overcluster(
     outputs.refuse_replacing(data, [out])
     if os.path.isfile(given.get("categories", "")):
         outputs.refuse_replacing(given["categories"], [out])
-    with interruptible(out), replacing(out) as new, Console().show_warnings():
-        read = read_observations(data, given.get("categories"), choice=choice)
-        labels = _labels(method, read, given)
-        write_csv(new, {"id": read.row_ids, "label": labels})
+    console = Console(progress, as_json)
+    console.plan(["reading", "clustering", "writing"])
+    with interruptible(out, console), replacing(out) as new, console.show_warnings():
+        with console.stage("reading"):
+            categories = given.get("categories")
+            read = read_observations(data, categories, None, choice, console.on_progress)
+        with console.stage("clustering"):
+            labels = _labels(method, read, given)
+        with console.stage("writing"):
+            write_csv(new, {"id": read.row_ids, "label": labels})
     if as_json:
         info = {"command": "overcluster", "data": data, "settings": {"method": method} | given}
         info |= outputs.describe_columns(read)

@@ -3,8 +3,6 @@
 import logging
 import math
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,9 +10,9 @@ import numpy as np
 import scipy.sparse
 import torch
 from numpy.typing import ArrayLike
-from tqdm.auto import tqdm
 
 from unsplit._typing import Index
+from unsplit.data.frames import refuse_other_order
 from unsplit.data.labels import EncodedLabels, encode_labels
 from unsplit.data.rows.base import Rows, scrambled
 from unsplit.data.rows.kinds import observations
@@ -31,12 +29,12 @@ from unsplit.errors import InputError, SmallClusterWarning
 from unsplit.networks.build import build_network
 from unsplit.networks.heads import LOSSES
 from unsplit.networks.registry import Augment, Backbone, recipe_for, wanted_kind
-from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
+from unsplit.networks.training.progress import Progress, reporting
 from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise.batch_effects import Subclusters, check_overlap, encode_batches
 from unsplit.pairwise.folds import crossfit_folds, holdout_fold, require_folds
-from unsplit.pairwise.heldout_scores import Fitted, Progress, heldout_scores, summarize
+from unsplit.pairwise.heldout_scores import Fitted, heldout_scores, summarize
 from unsplit.pairwise.result import PairwiseTVD
 
 log = logging.getLogger("unsplit")
@@ -124,9 +122,10 @@ def pairwise_tvd(
     random_state : int, Generator, RandomState or None
         The same seed gives the same result, in whatever order the rows come and whatever the
         clusters are called.  Global random states are left alone.
-    progress : bool or callable
-        True shows a progress bar; a function is called with an :class:`EpochRecord` after every
-        epoch.
+    progress : bool, callable or Reporter
+        True shows a progress bar for each epoch, and about how long it will take; a function is
+        called with an :class:`EpochRecord` after every epoch; a :class:`Reporter` is told of every
+        step.
 
     Returns
     -------
@@ -141,6 +140,7 @@ def pairwise_tvd(
     True
     """
     settings = Settings(backbone, cv, holdout, loss, blurred, epochs, device, augment, training)
+    refuse_other_order(X, labels=labels, batch=batch)
     return fit(X, labels, settings, random_state, progress, batch).result
 
 
@@ -230,7 +230,10 @@ def fit(
         k = len(subclusters.cluster)
         names = np.zeros(k, np.int64)
         names[clusters[order]] = subclusters.of_rows[order]
-        with private_randomness(int(rng.integers(2**63)), where), _reporter(progress) as tell:
+        with (
+            private_randomness(int(rng.integers(2**63)), where),
+            reporting(progress, "training") as reporter,
+        ):
             networks = [
                 build_network(
                     rows, fold, recipe, k, settings.loss_name, settings.blurred, settings.augment
@@ -238,7 +241,7 @@ def fit(
                 for fold in folds
             ]
             scores, history = heldout_scores(
-                networks, rows, clusters, folds, config, rng, tell, names, settings.epochs
+                networks, rows, clusters, folds, config, rng, reporter, names, settings.epochs
             )
         result = summarize(scores, subclusters, history, encoded)
         return Fitted(
@@ -341,21 +344,3 @@ def _check_sizes(
             SmallClusterWarning,
             stacklevel=4,
         )
-
-
-@contextmanager
-def _reporter(progress: bool | Progress) -> Iterator[Progress | None]:
-    if callable(progress):
-        yield progress
-        return
-    if not progress:
-        yield None
-        return
-    # The bar has no total, because the accuracy A decides when training ends.
-    with tqdm(desc="training", unit=" epochs") as bar:
-
-        def tell(record: EpochRecord) -> None:
-            bar.set_postfix_str(f"A {record.accuracy:.3f}", refresh=False)
-            bar.update()
-
-        yield tell

@@ -1,6 +1,6 @@
 """Train networks and score observations that they were not trained on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,8 +13,9 @@ from unsplit.data.labels import EncodedLabels
 from unsplit.data.rows.base import Rows
 from unsplit.devices import device_for_sums
 from unsplit.networks.training.group import Group, Network, refuse_gaps
-from unsplit.networks.training.history import EpochRecord, History
+from unsplit.networks.training.history import History
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, train
+from unsplit.networks.training.progress import Reporter
 from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.batch_effects import Subclusters, comparable_pairs
@@ -22,8 +23,6 @@ from unsplit.pairwise.calibration import best_factor, scaled
 from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores
-
-Progress = Callable[[EpochRecord], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +131,7 @@ def heldout_scores(
     folds: Sequence[Fold],
     config: TrainConfig,
     rng: np.random.Generator,
-    on_epoch: Progress | None = None,
+    reporter: Reporter | None = None,
     names: Index | None = None,
     epochs: int = MAX_EPOCHS,
 ) -> tuple[HeldoutScores, History]:
@@ -141,7 +140,7 @@ def heldout_scores(
     In the scores, output c of the networks is cluster ``names[c]``; by default, cluster c.
     """
     on_device = torch.from_numpy(clusters).to(next(networks[0].parameters()).device)
-    history = train(networks, rows, on_device, folds, config, rng, on_epoch, epochs)
+    history = train(networks, rows, on_device, folds, config, rng, reporter, epochs)
     names = np.arange(networks[0].head.n_clusters) if names is None else names
     return scores_of(networks, rows, clusters, [fold.test for fold in folds], names), history
 

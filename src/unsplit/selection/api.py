@@ -15,7 +15,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
-from unsplit.data.frames import data_frame
+from unsplit.data.frames import data_frame, refuse_other_order
 from unsplit.data.labels import encode_labels
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import observations
@@ -206,6 +206,7 @@ def select(
             "holdout must be a share between 0 and 1, got None; 0.2 is usual, because candidates "
             "are compared on observations that are held out once."
         )
+    refuse_other_order(X, labels=labels, batch=batch)
     settings = Settings(holdout=holdout, loss=loss, epochs=epochs, device=device)
     tried = usual_candidates() if candidates is None else candidates
     runs = [Run(name, candidate) for name, candidate in named(tried)]

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.decomposition import TruncatedSVD
 
+from unsplit.data.frames import refuse_other_order
 from unsplit.data.labels import EncodedLabels, encode_labels
 from unsplit.data.rows.vectors import VectorRows, numeric_matrix
 from unsplit.devices import choose_device, memory_errors
@@ -56,6 +57,7 @@ def neighbour_graph(
     >>> unsplit.neighbour_graph(X, labels).n_clusters
     3
     """
+    refuse_other_order(X, labels=labels, batch=batch)
     with memory_errors("finding neighbours", "use fewer features, such as principal components"):
         return graph_of_vectors(X, labels, batch, device)
 

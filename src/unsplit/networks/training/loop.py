@@ -24,6 +24,7 @@ from unsplit.data.rows.base import Rows
 from unsplit.errors import InputError
 from unsplit.networks.training.group import Group, Network
 from unsplit.networks.training.history import EpochRecord, History
+from unsplit.networks.training.progress import USUALLY_MOST, Reporter, StepRecord
 from unsplit.networks.training.sampling import Fold, epoch_minibatches
 from unsplit.networks.training.single import Single
 from unsplit.networks.training.stacked import Stacked, can_be_stacked
@@ -138,18 +139,21 @@ def train(
     folds: Sequence[Fold],
     config: TrainConfig,
     rng: np.random.Generator,
-    on_epoch: Callable[[EpochRecord], None] | None = None,
+    reporter: Reporter | None = None,
     epochs: int = MAX_EPOCHS,
 ) -> History:
     """Train one network per fold in place, on the ``train`` rows of the fold.
 
-    Parameters are those of :class:`Training`; ``on_epoch`` is called after every epoch.
+    Parameters are those of :class:`Training`; the ``reporter`` is told of steps and epochs.
     """
-    training = Training(networks, rows, clusters, folds, config, rng, epochs=epochs)
+    on_step = None if reporter is None else reporter.on_step
+    training = Training(
+        networks, rows, clusters, folds, config, rng, epochs=epochs, on_step=on_step
+    )
     while not training.finished:
         record = training.epoch()
-        if on_epoch is not None:
-            on_epoch(record)
+        if reporter is not None:
+            reporter.on_epoch(record)
     return training.restore()
 
 
@@ -171,6 +175,8 @@ class Training:
         A of each network of a group; by default over all pairs of clusters.
     epochs : int
         The most epochs.
+    on_step : callable, optional
+        Receives a :class:`unsplit.networks.training.progress.StepRecord` after every step.
     """
 
     def __init__(
@@ -183,7 +189,9 @@ class Training:
         rng: np.random.Generator,
         measure: Measure | None = None,
         epochs: int = MAX_EPOCHS,
+        on_step: Callable[[StepRecord], None] | None = None,
     ) -> None:
+        self.on_step = on_step
         self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
         self.groups = _groups(networks, folds, rows, config)
         self.stopping = Stopping(len(folds), config.patience, _judge(folds, config))
@@ -206,7 +214,7 @@ class Training:
     def epoch(self) -> EpochRecord:
         """Train for one epoch, try the networks, and keep the weights of those that improved."""
         start = time.perf_counter()
-        loss = float(np.mean([self._run(group) for group in self.groups]))
+        loss = float(np.mean([self._run(*group) for group in enumerate(self.groups)]))
         accuracy = np.concatenate([self._measure(group) for group in self.groups])
         better = self.stopping.step(accuracy, self.steps >= self.config.least_steps)
         for group, mask in zip(self.groups, np.split(better, len(self.groups)), strict=True):
@@ -217,10 +225,30 @@ class Training:
         self.records.append(EpochRecord(len(self.records), loss, mean, self.seconds))
         return self.records[-1]
 
-    def _run(self, group: Group) -> float:
+    def _run(self, place: int, group: Group) -> float:
         train_rows = [fold.train for fold in group.folds]
         batches = epoch_minibatches(train_rows, self._cluster_of, self.config.batch_size, self.rng)
-        return group.run(batches, self.rows, self.clusters, self.config.averaging)
+        tell = None if self.on_step is None else self._teller(place, group, len(batches))
+        return group.run(batches, self.rows, self.clusters, self.config.averaging, tell)
+
+    def _teller(self, place: int, group: Group, n_steps: int) -> Callable[[], None]:
+        """Return what a group calls after each of its steps in this epoch."""
+        assert self.on_step is not None
+        on_step, before, epoch = self.on_step, group.steps_taken, len(self.records)
+        total, epochs = n_steps * len(self.groups), self._epochs_expected(n_steps)
+
+        def tell() -> None:
+            done = place * n_steps + group.steps_taken - before
+            on_step(StepRecord(epoch, done, total, *epochs))
+
+        return tell
+
+    def _epochs_expected(self, n_steps: int) -> tuple[int, int]:
+        """How many epochs there will be at least, and hardly more than."""
+        enough = -(-self.config.least_steps // n_steps)
+        best = max(int(self.stopping.kept_epoch.max()), enough - 1, 0)
+        least = min(best + self.config.patience + 1, self.max_epochs)
+        return least, min(max(USUALLY_MOST, least * 3 // 2), self.max_epochs)
 
     def restore(self) -> History:
         """Give the networks the weights that were kept, and return how training went."""
