@@ -1,5 +1,7 @@
 """Tables as people have them: ids, text, other numbers beside the measurements."""
 
+import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -265,3 +267,28 @@ def test_reading_text_tells_how_far_it_is():
     size = Path("wines.csv").stat().st_size
     assert told[-1] == (size, size)
     assert all(done <= size for done, _ in told)
+
+
+# The page about tables
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "tables.md"
+
+
+def without_decimals(text):
+    """Distances differ a little between processors."""
+    return re.sub(r"\d+\.\d+", "#", text)
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_a_person_types_and_sees():
+    text = PAGE.read_text(encoding="utf-8")
+    exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], {})
+    typed = re.findall(r"\$ unsplit (.*?)\n(.*?)(?=\$ unsplit|```)", text, re.DOTALL)
+    assert len(typed) == 6
+    for command, seen in typed:
+        result = unsplit(*shlex.split(command))
+        assert without_decimals(result.stderr + result.stdout) == without_decimals(seen)
+        assert result.exit_code == (2 if seen.startswith("unsplit: ") else 0)
+    shown = re.search(r"\n(id,old,new\n.*?)```", text, re.DOTALL)[1]
+    assert Path("merged/labels.csv").read_text(encoding="utf-8").startswith(shown)

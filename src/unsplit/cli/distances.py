@@ -72,7 +72,8 @@ def distances(
     with interruptible(out, console), results as folder, console.show_warnings():
         with console.stage("reading"):
             read = read_clustered(data, labels, batch, choice, console.on_progress)
-        console.say("\n".join(summary.of_data(read)))
+        if console.bars is not None:
+            console.say("\n".join(summary.of_data(read)))
         if select:
             settings = selected(folder, read, settings, seed, console)
             info |= outputs.describe_run(settings, None, seed)

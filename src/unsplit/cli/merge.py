@@ -148,7 +148,8 @@ def merge(
     with interruptible(out, console, resume_file), results as folder, console.show_warnings():
         with console.stage("reading"):
             read = read_clustered(data, labels, batch, choice, console.on_progress)
-        console.say("\n".join(summary.of_data(read)))
+        if console.bars is not None:
+            console.say("\n".join(summary.of_data(read)))
         with observations_named(read, data):
             if select:
                 task = replace(task, settings=selected(folder, read, settings, seed, console))

@@ -277,12 +277,11 @@ def warn_of_other_uses(
         return
     whole = [j for j in range(X.shape[1]) if _is_whole(X[:FIRST_ROWS, j]) and _is_whole(X[:, j])]
     counts = [names[j] for j in whole if (np.diff(X[:, j]) == 1).all()]
-    groups = None if labels is None else np.unique(labels.astype(str), return_inverse=True)[1]
-    known = [
-        names[j]
-        for j in whole
-        if groups is not None and names[j] not in counts and _follows(X[:, j], groups)
-    ]
+    known = []
+    if whole and labels is not None:
+        groups = np.unique(labels.astype(str), return_inverse=True)[1]
+        others = [j for j in whole if names[j] not in counts]
+        known = [names[j] for j in others if _follows(X[:, j], groups)]
     for found, what in ((counts, "counts the rows"), (known, "has one value in each cluster")):
         for name in found:
             warnings.warn(
