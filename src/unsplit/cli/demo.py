@@ -12,9 +12,11 @@ from unsplit.cli.digits import Score, overclustered_digits, scores
 from unsplit.cli.progress import Console
 from unsplit.cli.run import RESULT, Task, interruptible, merge_into
 from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.saving import output_folder, write_csv
+from unsplit.data.result_folder import output_folder
+from unsplit.data.saving import write_csv
+from unsplit.merging.options import MergeOptions
+from unsplit.networks.training.progress import PHASES
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import PHASES, MergeOptions
 
 DATA = "digits.csv"
 LABELS = "cluster"

@@ -12,7 +12,8 @@ from unsplit.cli.run import interruptible
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
 from unsplit.data.readers.columns import ColumnChoice
-from unsplit.data.saving import output_folder, write_csv
+from unsplit.data.result_folder import output_folder
+from unsplit.data.saving import write_csv
 from unsplit.pairwise.api import Settings, fit
 
 EXAMPLE = """\b

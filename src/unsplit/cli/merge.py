@@ -16,10 +16,10 @@ from unsplit.cli.run import RESULT, Task, interruptible, merge_into
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
 from unsplit.data.readers.columns import ColumnChoice
-from unsplit.data.saving import output_folder
+from unsplit.data.result_folder import output_folder
 from unsplit.merging.options import LINKAGES, STATISTICS, STRATEGIES
+from unsplit.networks.training.progress import PHASES
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import PHASES
 
 EXAMPLE = """\b
 Examples:

@@ -9,10 +9,10 @@ from unsplit._typing import Index
 from unsplit.data.labels import is_missing
 from unsplit.data.readers.tables import listing
 from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import BEYOND, UNCLEAR, Merge, members_of_nodes
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pipeline import MergeOptions
 
 N_CLOSEST = 8
 N_UNCLEAR = 3

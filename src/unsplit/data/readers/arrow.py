@@ -113,7 +113,8 @@ def _pyarrow() -> Any:
 def _parquet(path: Path) -> _Source:
     import pyarrow.parquet
 
-    file = pyarrow.parquet.ParquetFile(path)
+    # Without pre-buffering, which would hold all of a large file in memory.
+    file = pyarrow.parquet.ParquetFile(path, pre_buffer=False)
 
     def batches(names: list[str]) -> Iterator[Any]:
         for batch in file.iter_batches(ROWS_AT_ONCE, columns=names):
@@ -175,9 +176,8 @@ def _stream(
     dtype: type[np.floating[Any]],
     progress: Progress | None,
 ) -> tuple[NDArray[Any], float, list[Any]]:
-    """Fill an array batch by batch; also what rounding does, and the other columns."""
+    """Fill an array batch by batch; also the error of rounding by range, and other columns."""
     X = np.empty((source.n_rows, len(numbers)), dtype)
-    error = np.zeros(len(numbers))
     low, high = np.full(len(numbers), np.inf), np.full(len(numbers), -np.inf)
     done, tables = 0, []
     for batch in source.batches([*numbers, *(name for name in kept if name not in numbers)]):
@@ -187,16 +187,16 @@ def _stream(
             exact = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
             with np.errstate(over="ignore"):
                 X[rows, j] = exact
-            known = exact[np.isfinite(exact)]
-            if len(known) and dtype is not np.float64:
-                error[j] = max(error[j], np.abs(known - known.astype(dtype)).max())
-                low[j], high[j] = min(low[j], known.min()), max(high[j], known.max())
+            low[j] = np.fmin.reduce(exact, initial=low[j])
+            high[j] = np.fmax.reduce(exact, initial=high[j])
         tables.append(batch.select(kept))
         done += batch.num_rows
         if progress is not None:
             progress(done, source.n_rows)
     spread = np.where(high > low, high - low, np.inf)
-    return X, float((error / spread).max(initial=0.0)), tables
+    error = np.maximum(np.abs(low), np.abs(high)) * np.finfo(dtype).eps / 2
+    known = np.isfinite(spread) & np.isfinite(error)
+    return X, float((error[known] / spread[known]).max(initial=0.0)), tables
 
 
 def _index_columns(schema: Any) -> tuple[list[str], NDArray[np.int64] | None]:

@@ -10,6 +10,10 @@ from tqdm.auto import tqdm
 
 from unsplit.networks.training.history import EpochRecord
 
+# The phases of a merge that a reporter is told of, and one that only some need.
+PHASES = TRAINING, NEIGHBOURS, MERGING = ("training", "finding neighbours", "merging")
+TRAINING_BLURRED = "training on blurred data"
+
 # Training on 26 over-clusterings of 14 data sets took 11 to 51 epochs.
 USUALLY_MOST = 50
 
