@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from unsplit.merging.neighbours.graph import NeighbourGraph, neighbour_graph
     from unsplit.merging.review import Merge
     from unsplit.merging.tree import MergeTree
-    from unsplit.networks.training.history import EpochRecord, History
-    from unsplit.networks.training.loop import TrainConfig
-    from unsplit.networks.training.progress import Reporter, StepRecord
+    from unsplit.networks.training.history import EpochRecord, History, StepRecord
+    from unsplit.networks.training.loop import Reporter, TrainConfig
     from unsplit.pairwise.api import pairwise_tvd
     from unsplit.pairwise.result import PairwiseTVD
     from unsplit.pairwise.wasserstein.api import pairwise_wasserstein
@@ -84,11 +83,11 @@ _DEFINED_IN = {
     "PairwiseTVD": "unsplit.pairwise.result",
     "PairwiseWasserstein": "unsplit.pairwise.wasserstein.result",
     "PartitionWarning": "unsplit.errors",
-    "Reporter": "unsplit.networks.training.progress",
+    "Reporter": "unsplit.networks.training.loop",
     "Selection": "unsplit.selection.api",
     "SkippedWarning": "unsplit.errors",
     "SmallClusterWarning": "unsplit.errors",
-    "StepRecord": "unsplit.networks.training.progress",
+    "StepRecord": "unsplit.networks.training.history",
     "TrainConfig": "unsplit.networks.training.loop",
     "merge": "unsplit.merging.api",
     "neighbour_graph": "unsplit.merging.neighbours.graph",

@@ -17,8 +17,7 @@ from sklearn.base import (
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.frames import refuse_other_order
-from unsplit.data.labels import EncodedLabels, encode_labels, label_array
+from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refuse_other_order
 from unsplit.data.rows.base import plain_array
 from unsplit.data.rows.kinds import VectorRows, is_table, numeric_matrix
 from unsplit.devices import generator_of, memory_errors
@@ -30,17 +29,16 @@ from unsplit.merging.options import Link, MergeOptions, looks_like_partition
 from unsplit.merging.rules import Rule
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.registry import Augment, Backbone
-from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
-from unsplit.networks.training.progress import (
+from unsplit.networks.training.loop import (
+    MAX_EPOCHS,
     MERGING,
     NEIGHBOURS,
     TRAINING,
     TRAINING_BLURRED,
-    Progress,
-    reporting,
+    TrainConfig,
 )
 from unsplit.overclustering import default_clusterer, overcluster
-from unsplit.pairwise.api import LESS_DATA, Retraining, Settings, fit
+from unsplit.pairwise.api import LESS_DATA, Progress, Retraining, Settings, fit, reporting
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import PairwiseTVD
 

@@ -15,7 +15,7 @@ from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import output_folder
 from unsplit.data.saving import write_csv
 from unsplit.merging.options import MergeOptions
-from unsplit.networks.training.progress import PHASES
+from unsplit.networks.training.loop import PHASES
 from unsplit.pairwise.api import Settings
 
 DATA = "digits.csv"

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from unsplit.networks.training.history import EpochRecord
-from unsplit.networks.training.progress import Reporter, StepRecord, TimeLeft
+from unsplit.networks.training.history import EpochRecord, StepRecord
+from unsplit.networks.training.loop import Reporter
+from unsplit.networks.training.progress import TimeLeft
 
 # Seconds between two events about the same phase.
 PAUSE = 1.0

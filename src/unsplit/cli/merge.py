@@ -18,7 +18,7 @@ from unsplit.cli.select import selected
 from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.result_folder import output_folder
 from unsplit.merging.options import LINKAGES, STATISTICS, STRATEGIES
-from unsplit.networks.training.progress import PHASES
+from unsplit.networks.training.loop import PHASES
 from unsplit.pairwise.api import Settings
 
 EXAMPLE = """\b

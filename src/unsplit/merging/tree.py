@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from unsplit._typing import Index
 from unsplit.data.array_files import load_arrays, save_arrays
 from unsplit.data.content_check import ContentCheck
-from unsplit.data.frames import data_frame, like
-from unsplit.data.labels import encode_labels
+from unsplit.data.frames import data_frame
+from unsplit.data.labels import encode_labels, like
 from unsplit.errors import InputError
 from unsplit.merging.review import Merge, Row, members_of_nodes, review_table
 from unsplit.merging.saved_merges import check_tree, read_merges

@@ -3,6 +3,8 @@
 import logging
 import math
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,8 +14,13 @@ import torch
 from numpy.typing import ArrayLike
 
 from unsplit._typing import Index
-from unsplit.data.frames import refuse_other_order
-from unsplit.data.labels import EncodedLabels, Subclusters, encode_batches, encode_labels
+from unsplit.data.labels import (
+    EncodedLabels,
+    Subclusters,
+    encode_batches,
+    encode_labels,
+    refuse_other_order,
+)
 from unsplit.data.rows.base import Rows, scrambled
 from unsplit.data.rows.kinds import VectorRows, observations
 from unsplit.devices import (
@@ -28,8 +35,9 @@ from unsplit.errors import InputError, SmallClusterWarning
 from unsplit.networks.network import LOSSES
 from unsplit.networks.registry import Augment, Backbone, build_network, recipe_for, wanted_kind
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
-from unsplit.networks.training.progress import Progress, reporting
+from unsplit.networks.training.history import EpochRecord
+from unsplit.networks.training.loop import MAX_EPOCHS, Reporter, TrainConfig
+from unsplit.networks.training.progress import Bars
 from unsplit.pairwise.batch_effects import check_overlap
 from unsplit.pairwise.heldout_scores import (
     Fitted,
@@ -42,6 +50,8 @@ from unsplit.pairwise.heldout_scores import (
 from unsplit.pairwise.result import PairwiseTVD
 
 log = logging.getLogger("unsplit")
+
+Progress = Callable[[EpochRecord], None] | Reporter
 
 BLURRED_STEPS = 300
 # The blurred estimate only ranks pairs and shows valleys; more folds improved neither.
@@ -383,3 +393,41 @@ def _check_sizes(
             SmallClusterWarning,
             stacklevel=4,
         )
+
+
+class _Calls(Reporter):
+    """Passes epochs on to a function."""
+
+    def __init__(self, function: Callable[[EpochRecord], None]) -> None:
+        self._function = function
+
+    def on_epoch(self, record: EpochRecord) -> None:
+        self._function(record)
+
+
+@contextmanager
+def reporting(progress: bool | Progress, phase: str | None = None) -> Iterator[Reporter]:
+    """Turn what a user passed as ``progress`` into a reporter.
+
+    Parameters
+    ----------
+    progress : bool, callable or Reporter
+    phase : str, optional
+        The phase that begins, unless the user's own reporter is told of phases elsewhere.
+
+    Examples
+    --------
+    >>> with reporting(print) as reporter:
+    ...     reporter.on_epoch(EpochRecord(0, 0.7, 0.6, 1.0))
+    EpochRecord(epoch=0, loss=0.7, accuracy=0.6, seconds=1.0)
+    """
+    if isinstance(progress, Reporter):
+        yield progress
+        return
+    reporter = _Calls(progress) if callable(progress) else Bars() if progress else Reporter()
+    if phase is not None:
+        reporter.on_phase(phase)
+    try:
+        yield reporter
+    finally:
+        reporter.close()

@@ -24,8 +24,7 @@ from unsplit.errors import InputError
 from unsplit.networks.network import Network
 from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.history import History
-from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, train
-from unsplit.networks.training.progress import Reporter
+from unsplit.networks.training.loop import MAX_EPOCHS, Reporter, TrainConfig, train
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.batch_effects import comparable_pairs
 from unsplit.pairwise.divergences import directed_means, hit

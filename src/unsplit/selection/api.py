@@ -15,8 +15,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
-from unsplit.data.frames import data_frame, refuse_other_order
-from unsplit.data.labels import Subclusters, encode_labels
+from unsplit.data.frames import data_frame
+from unsplit.data.labels import Subclusters, encode_labels, refuse_other_order
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import choose_device, generator_of, memory_errors

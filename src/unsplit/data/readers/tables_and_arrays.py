@@ -120,7 +120,7 @@ def read_observations(
     contents = read_file(
         path, lambda names: assign_roles(path, names, wanted, choice), progress=progress
     )
-    return observations_in(path, contents, *wanted, choice)
+    return observations_in(path, contents, wanted[0], wanted[1], choice)
 
 
 def observations_in(
@@ -169,13 +169,11 @@ def observations_in(
     _refuse_gaps(path, X, names)
     given = np.arange(X.shape[0]) if ids is None else ids
     rows = RowIds(path, given, named=ids is not None, column=choice.id)
-    found = [
-        values_of_rows(path, own, name, rows, called)
-        for name, called in zip(wanted, (LABEL_NAMES, BATCH_NAMES), strict=True)
-    ]
+    clusters = values_of_rows(path, own, labels, rows, LABEL_NAMES)
+    batches = values_of_rows(path, own, batch, rows, BATCH_NAMES)
     if names is not None and choice.features is None:
-        warn_of_other_uses(path, X, names, found[0])
-    return Observations(X, names, rows.ids, *found, tuple(text), choice.id)
+        warn_of_other_uses(path, X, names, clusters)
+    return Observations(X, names, rows.ids, clusters, batches, tuple(text), choice.id)
 
 
 def _check_names(

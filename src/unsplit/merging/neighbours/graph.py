@@ -18,8 +18,7 @@ from scipy.special import softmax
 from sklearn.neighbors import NearestNeighbors
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.frames import refuse_other_order
-from unsplit.data.labels import EncodedLabels, encode_batches, encode_labels
+from unsplit.data.labels import EncodedLabels, encode_batches, encode_labels, refuse_other_order
 from unsplit.devices import choose_device, memory_errors
 from unsplit.pairwise.result import PairwiseTVD
 

@@ -1,21 +1,13 @@
-"""What a run is doing: its phases, the steps and epochs of training, and the time that is left."""
+"""Progress bars, and the time that is left."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import IO, Any
 
 from tqdm.auto import tqdm
 
-from unsplit.networks.training.history import EpochRecord
-
-# The phases of a merge that a reporter is told of, and one that only some need.
-PHASES = TRAINING, NEIGHBOURS, MERGING = ("training", "finding neighbours", "merging")
-TRAINING_BLURRED = "training on blurred data"
-
-# Training on 26 over-clusterings of 14 data sets took 11 to 51 epochs.
-USUALLY_MOST = 50
+from unsplit.networks.training.history import EpochRecord, StepRecord
+from unsplit.networks.training.loop import Reporter
 
 # What steps do not count: A is measured after every epoch, and distances and merging follow.
 BESIDE_STEPS = 1.3
@@ -30,75 +22,6 @@ LARGE_TOTAL = 100_000
 # Of a phase whose end is not known, and of an epoch, whose time says little about the whole.
 NO_BAR = "{desc} ..."
 EPOCH_BAR = "{desc} |{bar:12}| {n_fmt}/{total_fmt} steps{postfix}"
-
-
-@dataclass(frozen=True)
-class StepRecord:
-    """One step of training, and how much training there is.
-
-    Parameters
-    ----------
-    epoch : int
-        Number of the epoch, from 0.
-    done, total : int
-        Steps of this epoch, for all folds: so far, and in all.
-    least_epochs, most_epochs : int
-        How many epochs there will be at least, and hardly more than; A decides.
-
-    Examples
-    --------
-    >>> StepRecord(epoch=2, done=3, total=10, least_epochs=9, most_epochs=50).share
-    0.3
-    """
-
-    epoch: int
-    done: int
-    total: int
-    least_epochs: int
-    most_epochs: int
-
-    @property
-    def share(self) -> float:
-        """How much of the epoch is done, from 0 to 1."""
-        return self.done / max(self.total, 1)
-
-
-class Reporter:
-    """Receives what a run is doing; subclass it and pass it as ``progress``.
-
-    This class does nothing with what it receives.
-
-    Examples
-    --------
-    >>> import unsplit
-    >>> class Phases(unsplit.Reporter):
-    ...     def on_phase(self, name):
-    ...         print(name)
-    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 50, random_state=0)
-    >>> merger = unsplit.ClusterMerger(progress=Phases(), epochs=2, random_state=0)
-    >>> _ = merger.fit(X, initial_labels=labels)
-    training
-    finding neighbours
-    merging
-    """
-
-    def on_phase(self, name: str) -> None:
-        """A phase begins, such as "training" or "merging"; the one before it is over."""
-
-    def on_progress(self, done: int, total: int) -> None:
-        """So much of the present phase is done, such as merges."""
-
-    def on_step(self, step: StepRecord) -> None:
-        """A step of training is done."""
-
-    def on_epoch(self, record: EpochRecord) -> None:
-        """An epoch of training is done, and A is measured."""
-
-    def close(self) -> None:
-        """The run is over."""
-
-
-Progress = Callable[[EpochRecord], None] | Reporter
 
 
 class TimeLeft:
@@ -248,41 +171,3 @@ class Bars(Reporter):
     def _write_notes(self) -> None:
         shown = [self._notes[name] for name in ("accuracy", "time") if name in self._notes]
         self._bar.set_postfix_str(", ".join(shown), refresh=False)
-
-
-class _Calls(Reporter):
-    """Passes epochs on to a function."""
-
-    def __init__(self, function: Callable[[EpochRecord], None]) -> None:
-        self._function = function
-
-    def on_epoch(self, record: EpochRecord) -> None:
-        self._function(record)
-
-
-@contextmanager
-def reporting(progress: bool | Progress, phase: str | None = None) -> Iterator[Reporter]:
-    """Turn what a user passed as ``progress`` into a reporter.
-
-    Parameters
-    ----------
-    progress : bool, callable or Reporter
-    phase : str, optional
-        The phase that begins, unless the user's own reporter is told of phases elsewhere.
-
-    Examples
-    --------
-    >>> with reporting(print) as reporter:
-    ...     reporter.on_epoch(EpochRecord(0, 0.7, 0.6, 1.0))
-    EpochRecord(epoch=0, loss=0.7, accuracy=0.6, seconds=1.0)
-    """
-    if isinstance(progress, Reporter):
-        yield progress
-        return
-    reporter = _Calls(progress) if callable(progress) else Bars() if progress else Reporter()
-    if phase is not None:
-        reporter.on_phase(phase)
-    try:
-        yield reporter
-    finally:
-        reporter.close()
