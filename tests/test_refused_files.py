@@ -50,8 +50,7 @@ def test_text_late_in_a_column_of_numbers_is_refused():
 
 def test_a_table_of_text_only_is_refused():
     write("d.csv", "a,b\nu,v\nw,x\n")
-    with pytest.warns(SkippedWarning):
-        refuses("d.csv has no feature columns; add columns of numbers.", "d.csv")
+    refuses("d.csv has no feature columns, because 'a', 'b' do not hold numbers; add …", "d.csv")
 
 
 def test_missing_and_infinite_values_are_counted_by_column():

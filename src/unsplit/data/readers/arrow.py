@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from unsplit.data.readers.columns import Assign
 from unsplit.data.readers.tables import Columns, listing, plain_column
+from unsplit.devices import available_memory
 from unsplit.errors import InputError
 
 Progress = Callable[[int, int], None]
@@ -132,7 +133,7 @@ def _ipc(pa: Any, path: Path) -> _Source:
         def stream(names: list[str]) -> Iterator[Any]:
             with pa.memory_map(str(path)) as mapped:
                 for batch in pa.ipc.open_stream(mapped):
-                    yield batch.select(names)
+                    yield _validated(batch.select(names))
 
         with pa.memory_map(str(path)) as mapped:
             schema = pa.ipc.open_stream(mapped).schema
@@ -145,9 +146,15 @@ def _ipc(pa: Any, path: Path) -> _Source:
         with pa.memory_map(str(path)) as mapped:
             reader = pa.ipc.open_file(mapped, options=only)
             for i in range(reader.num_record_batches):
-                yield reader.get_batch(i).select(names)
+                yield _validated(reader.get_batch(i).select(names))
 
     return _Source(schema, sum(batch.num_rows for batch in blocks(schema.names[:1])), blocks)
+
+
+def _validated(batch: Any) -> Any:
+    """Return a batch whose places in memory were checked; those of a damaged file can be wrong."""
+    batch.validate(full=True)
+    return batch
 
 
 def _is_number(pa: Any, kind: Any) -> bool:
@@ -177,6 +184,8 @@ def _stream(
     progress: Progress | None,
 ) -> tuple[NDArray[Any], float, list[Any]]:
     """Fill an array batch by batch; also the error of rounding by range, and other columns."""
+    if source.n_rows * max(len(numbers), 1) * np.dtype(dtype).itemsize > available_memory():
+        raise MemoryError
     X = np.empty((source.n_rows, len(numbers)), dtype)
     low, high = np.full(len(numbers), np.inf), np.full(len(numbers), -np.inf)
     done, tables = 0, []
@@ -193,6 +202,8 @@ def _stream(
         done += batch.num_rows
         if progress is not None:
             progress(done, source.n_rows)
+    if done != source.n_rows:
+        raise ValueError(f"its header says {source.n_rows} rows, but it has {done}")
     spread = np.where(high > low, high - low, np.inf)
     error = np.maximum(np.abs(low), np.abs(high)) * np.finfo(dtype).eps / 2
     known = np.isfinite(spread) & np.isfinite(error)

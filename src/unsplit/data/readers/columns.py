@@ -198,7 +198,9 @@ def _close(name: str, names: Sequence[str]) -> str:
     return f" (close: {listing(found)})" if found else ""
 
 
-def leave_out_text(path: Path, text: Columns, choice: ColumnChoice) -> None:
+def leave_out_text(
+    path: Path, text: Columns, choice: ColumnChoice, any_numbers: bool = True
+) -> None:
     """Warn of columns that are not numbers, or raise an error if they should be.
 
     Parameters
@@ -206,8 +208,10 @@ def leave_out_text(path: Path, text: Columns, choice: ColumnChoice) -> None:
     path : Path
         The file, for messages.
     text : dict of str to ndarray of shape (n,)
-        The columns; None stands for values that were not read.
+        The columns; without values if they were not read.
     choice : ColumnChoice
+    any_numbers : bool
+        Whether there are other columns, which are numbers.
 
     Examples
     --------
@@ -222,6 +226,11 @@ def leave_out_text(path: Path, text: Columns, choice: ColumnChoice) -> None:
         )
     for name, values in text.items():
         _refuse_mistakes(path, name, values)
+    if not any_numbers:
+        raise InputError(
+            f"{path} has no feature columns, because {listing(list(text))} do not hold numbers; "
+            "add columns of numbers."
+        )
     if text:
         one = len(text) == 1
         warnings.warn(

@@ -163,9 +163,7 @@ def observations_in(
         X, names, text = _features(path, columns, contents)
         if not len(X):
             raise InputError(f"{path} has column names but no rows; add one row per observation.")
-        leave_out_text(path, text, choice)
-        if not names:
-            raise InputError(f"{path} has no feature columns; add columns of numbers.")
+        leave_out_text(path, text, choice, any_numbers=bool(names))
     _refuse_gaps(path, X, names)
     given = np.arange(X.shape[0]) if ids is None else ids
     rows = RowIds(path, given, named=ids is not None, column=choice.id)
