@@ -34,7 +34,7 @@ TOLERANCE = 1e-4
 # The most passes over the training data; A usually stops training much earlier.
 MAX_EPOCHS = 200
 
-# Training on 33 over-clusterings of a dozen data sets took 10 to 51 epochs; benchmarks.time_left
+# Training on 30 over-clusterings of 14 data sets took 10 to 51 epochs; benchmarks.time_left
 # repeats ten of them.
 USUALLY_MOST = 50
 
