@@ -29,6 +29,7 @@ WRITTEN = ("distances.npz", "pairs.csv", RESULT)
 @options.folder
 @options.estimation
 @options.seed
+@options.keep_scores
 @options.as_json
 def distances(
     data: str,
@@ -42,6 +43,7 @@ def distances(
     epochs: int,
     device: str,
     seed: int | None,
+    keep_scores: bool,
     as_json: bool,
 ) -> None:
     """Compare all pairs of clusters in DATA, without merging any.
@@ -51,6 +53,7 @@ def distances(
     distances.json (settings, versions, seed) and manifest.json (checksums).
     """
     written = [*WRITTEN, *([CANDIDATES] if select else ())]
+    written += [outputs.SCORES] if keep_scores else []
     outputs.refuse_overwriting(data, [labels, batch], out, written)
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
@@ -73,7 +76,7 @@ def distances(
                 fitted = fit(read.X, labels_read, settings, seed, console.on_epoch, read.batch)
             result = fitted.result
         with console.stage("writing"):
-            result.save(folder / "distances.npz")
+            result.save(folder / outputs.DISTANCES, scores=keep_scores)
             write_csv(folder / "pairs.csv", result.table())
         info |= outputs.describe_distances(read, result)
         outputs.write_result(folder / RESULT, info, console)

@@ -48,6 +48,13 @@ seed = click.option(
     "and reported.",
 )
 
+keep_scores = click.option(
+    "--keep-scores",
+    is_flag=True,
+    help="Also write distances.scores.npz, a large file with the scores of all held-out "
+    "observations. Python needs it to merge distances.npz again with other options.",
+)
+
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as JSON instead of a summary."
 )

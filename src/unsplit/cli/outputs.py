@@ -26,7 +26,11 @@ from unsplit.merging.review import UNCLEAR
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.saved_result import scores_path
 from unsplit.pipeline import Merged, MergeOptions
+
+DISTANCES = "distances.npz"
+SCORES = scores_path(DISTANCES).name
 
 
 def refuse_overwriting(
@@ -167,13 +171,15 @@ def require_figures() -> None:
         raise ImportError("--figures needs matplotlib: pip install unsplit[figures]")
 
 
-def write_merge(folder: Path, read: Observations, merged: Merged, figures: bool) -> None:
+def write_merge(
+    folder: Path, read: Observations, merged: Merged, figures: bool, keep_scores: bool
+) -> None:
     """Write all files of a merge except result.json."""
     tree, distances = merged.tree, merged.fitted.result
     write_labels(folder / "labels.csv", read, tree)
     write_csv(folder / "merges.csv", tree.table())
     write_csv(folder / "review.csv", tree.review_table())
-    distances.save(folder / "distances.npz")
+    distances.save(folder / DISTANCES, scores=keep_scores)
     np.save(folder / "linkage.npy", tree.linkage)
     tree.save(folder / "tree.npz")
     if figures:

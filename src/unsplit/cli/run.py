@@ -38,6 +38,7 @@ class Task:
     seed: int
     figures: bool = False
     batch: str | None = None
+    keep_scores: bool = False
 
 
 def merge_into(
@@ -84,7 +85,7 @@ def merge_into(
     with console.stages_of_merging():
         merged = merge_overclustering(*inputs, console.on_epoch, on_merge, previous, read.batch)
     with console.stage("writing"):
-        outputs.write_merge(folder, read, merged, task.figures)
+        outputs.write_merge(folder, read, merged, task.figures, task.keep_scores)
     source = {"command": "merge", "data": task.data, "labels": task.labels}
     source |= {} if task.batch is None else {"batch": task.batch}
     info = source | info | outputs.describe_distances(read, merged.fitted.result)

@@ -163,7 +163,7 @@ def write_groups(ax: Any, groups: list[Group]) -> int:
     for i, place in zip(named, places.tolist(), strict=True):
         texts[i].set(fontsize=size, y=place)
     leaders = [
-        [(bars + 2, centres[i]), (bars + TO_NAMES - 1, y)]
+        [(bars + 2, centres[i]), (bars + TO_NAMES - 2.5, y)]
         for i, y in zip(named, places, strict=True)
     ]
     _lines(ax, beside, leaders, colors=GREY, linewidths=0.5)
