@@ -291,6 +291,7 @@ def test_without_scores_everything_about_the_distances_is_saved(three, tmp_path)
     result.save(path)
     assert list(tmp_path.iterdir()) == [path]
     again = PairwiseTVD.load(path)
+    assert (again.has_scores, result.has_scores) == (False, True)
     assert repr(again) == repr(result)
     expected, found = result.table(), again.table()
     assert list(found) == list(expected)

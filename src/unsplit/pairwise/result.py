@@ -20,7 +20,7 @@ from unsplit.networks.training.history import History
 from unsplit.pairwise import batch_effects as batches
 from unsplit.pairwise import saved_result
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.scores import HeldoutScores, ScoreCounts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,6 +80,11 @@ class PairwiseTVD:
     def method(self) -> str:
         """How observations were held out: ``"holdout"`` or ``"crossfit"``."""
         return "holdout" if self.scores.n_folds == 1 else "crossfit"
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether the held-out scores are there; False after loading a file without them."""
+        return not isinstance(self.scores, ScoreCounts)
 
     @property
     def too_small(self) -> NDArray[np.bool_]:
@@ -159,6 +164,10 @@ class PairwiseTVD:
             Total variation, Le Cam, Jensen–Shannon, Hellinger, one minus the cosine of the
             densities, or 2·AUC − 1.
 
+        Returns
+        -------
+        ndarray of shape (k, k)
+
         Examples
         --------
         >>> import unsplit
@@ -182,6 +191,10 @@ class PairwiseTVD:
         order : ndarray of shape (k,)
             Positions of the clusters in the new order.
 
+        Returns
+        -------
+        PairwiseTVD
+
         Examples
         --------
         >>> import unsplit
@@ -202,7 +215,7 @@ class PairwiseTVD:
         )
 
     def confidence_interval(self, level: float = 0.95) -> tuple[Matrix, Matrix]:
-        """Compute confidence intervals for the TVD; lower and upper ends, each of shape (k, k).
+        """Compute confidence intervals for the TVD.
 
         The network may miss differences but cannot invent them, so the true TVD can lie above
         the interval; it lies below no more often than the level allows.
@@ -211,6 +224,11 @@ class PairwiseTVD:
         ----------
         level : float
             Between 0 and 1.
+
+        Returns
+        -------
+        low, high : ndarrays of shape (k, k)
+            Lower and upper ends.
 
         Examples
         --------
@@ -232,12 +250,17 @@ class PairwiseTVD:
         return ends[0], ends[1]
 
     def table(self, level: float = 0.95) -> dict[str, NDArray[Any]]:
-        """List all pairs, closest first: a dict of columns with one entry per pair.
+        """List all pairs, closest first.
 
         Parameters
         ----------
         level : float
             Level of the confidence intervals in the columns ``low`` and ``high``.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Columns with one entry per pair.
 
         Examples
         --------
@@ -275,7 +298,26 @@ class PairwiseTVD:
         return {"n_a": met[i, j], "n_b": met[j, i], "n_batches": self.n_batches[i, j]}
 
     def to_frame(self, level: float = 0.95) -> Any:
-        """:meth:`table` as a pandas DataFrame."""
+        """:meth:`table` as a pandas DataFrame.
+
+        Parameters
+        ----------
+        level : float
+            Level of the confidence intervals in the columns ``low`` and ``high``.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result.to_frame()[["cluster_a", "cluster_b", "n_a", "n_b"]]
+           cluster_a  cluster_b  n_a  n_b
+        0          0          1   50   50
+        """
         return data_frame(self.table(level), "PairwiseTVD.to_frame", "PairwiseTVD.table")
 
     def save(self, path: str | os.PathLike[str], *, scores: bool = False) -> None:

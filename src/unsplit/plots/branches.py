@@ -68,6 +68,13 @@ class Dendrogram:
         Height between the merges that were made and the others; NaN if there is no such height.
     n_folded : int
         Number of merges that are hidden inside leaves.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> dendrogram_data(tree).groups
+    array([[0, 0, 1]])
     """
 
     names: tuple[str, ...]

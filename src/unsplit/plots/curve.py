@@ -48,6 +48,13 @@ class MergeCurve:
     is_tiny : ndarray
         Whether one of the two clusters has fewer than ten observations, if most initial clusters
         have more.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> merge_curve_data(tree).statistic
+    array([0.1 , 0.85])
     """
 
     n_left: Index

@@ -45,6 +45,13 @@ class Distances:
     lowest : float
         Start of the colour scale: the smallest distance between two clusters, rounded down to a
         tenth, at most 0.9.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> D = [[0, 0.9, 0.1], [0.9, 0, 0.8], [0.1, 0.8, 0]]
+    >>> distances_data(unsplit.merge(D, n_clusters=2), D).names
+    ('0', '2', '1')
     """
 
     order: Index

@@ -60,6 +60,12 @@ def read(
     batch : str or path, optional
         A file with the batches, or the name of a column or array in ``path``.
 
+    Returns
+    -------
+    Observations
+        ``X``, ``labels``, ``batch``, ``row_ids`` and ``feature_names``; what the file does not have
+        is None.
+
     Examples
     --------
     >>> import tempfile
