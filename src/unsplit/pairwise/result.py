@@ -18,8 +18,8 @@ from unsplit.data.frames import data_frame
 from unsplit.errors import InputError
 from unsplit.networks.training.history import History
 from unsplit.pairwise import batch_effects as batches
-from unsplit.pairwise import saved_result
 from unsplit.pairwise import statistics as stats
+from unsplit.pairwise.saved_estimates import HISTORY, OWN, read_estimate, write_estimate
 from unsplit.pairwise.scores import HeldoutScores, ScoreCounts
 
 
@@ -345,15 +345,15 @@ class PairwiseTVD:
         >>> bool((again.tvd == result.tvd).all()), unsplit.merge(again, n_clusters=2).n_clusters
         (True, 2)
         """
-        arrays = {name: getattr(self, name) for name in saved_result.OWN}
-        arrays |= {f"history.{name}": getattr(self.history, name) for name in saved_result.HISTORY}
+        arrays = {name: getattr(self, name) for name in OWN}
+        arrays |= {f"history.{name}": getattr(self.history, name) for name in HISTORY}
         # What cannot be computed without the scores.
         arrays |= {"p_value": self.p_value, "counts": self.scores.counts}
         if self.scores.subclusters is not None:
             arrays["subclusters"] = self.scores.subclusters
         meta = {name: getattr(self, name) for name in ("n_noise", "temperature")}
         meta |= {"n_folds": self.scores.n_folds}
-        saved_result.write(path, meta, arrays, self.scores if scores else None)
+        write_estimate(path, meta, arrays, self.scores if scores else None)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PairwiseTVD":
@@ -382,11 +382,11 @@ class PairwiseTVD:
         ...
         unsplit.errors.InputError: these distances were saved without the held-out scores, ...
         """
-        meta, content, scores = saved_result.read(path)
+        meta, content, scores = read_estimate(path)
         result = cls(
-            **{name: content[name] for name in saved_result.OWN},
+            **{name: content[name] for name in OWN},
             scores=scores,
-            history=History(**{name: content[f"history.{name}"] for name in saved_result.HISTORY}),
+            history=History(**{name: content[f"history.{name}"] for name in HISTORY}),
             n_noise=meta["n_noise"],
             temperature=meta["temperature"],
         )

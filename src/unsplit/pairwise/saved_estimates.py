@@ -37,7 +37,7 @@ def scores_path(path: str | os.PathLike[str]) -> Path:
     return Path(path).with_suffix(f".scores{Path(path).suffix}")
 
 
-def write(
+def write_estimate(
     path: str | os.PathLike[str],
     meta: dict[str, Any],
     arrays: dict[str, Any],
@@ -52,7 +52,9 @@ def write(
     save_arrays(path, FORMAT, meta, arrays)
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any], HeldoutScores]:
+def read_estimate(
+    path: str | os.PathLike[str],
+) -> tuple[dict[str, Any], dict[str, Any], HeldoutScores]:
     """Return the plain values, the arrays and the scores, or what is known of them."""
     meta, arrays = load_arrays(path, FORMAT)
     _check_result(ContentCheck(path, "PairwiseTVD", "make it again"), meta, arrays)
