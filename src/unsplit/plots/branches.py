@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.errors import InputError
-from unsplit.merging.review import TINY, members_of_nodes
+from unsplit.merging.review import TINY
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.groups import (
     Group,
@@ -18,7 +18,7 @@ from unsplit.plots.groups import (
     tiny_clusters,
     write_groups,
 )
-from unsplit.plots.layout import new_clusters, node_heights, places
+from unsplit.plots.layout import members_of, new_clusters, node_heights, places
 from unsplit.plots.style import (
     GREY,
     INK,
@@ -203,9 +203,8 @@ def dendrogram(tree: MergeTree, ax: Any = None, *, most_leaves: int | None = Non
 def _leaf_names(tree: MergeTree, leaves: Index) -> tuple[str, ...]:
     """Name every leaf, also those that stand for several clusters."""
     k = tree.n_initial
-    below = members_of_nodes(tree.merges, k) if (leaves >= k).any() else []
     return tuple(
-        tree.name(leaf) if leaf < k else name_of_several(tree, np.array(below[leaf]))
+        tree.name(leaf) if leaf < k else name_of_several(tree, members_of(tree, leaf))
         for leaf in leaves.tolist()
     )
 

@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.merging.review import TINY, members_of_nodes
+from unsplit.merging.review import TINY
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.groups import name_of_several, tiny_clusters
+from unsplit.plots.layout import members_of
 from unsplit.plots.style import (
     COLOURS,
     ENDS,
@@ -229,10 +230,8 @@ def _name_merges(ax: Any, data: MergeCurve, tree: MergeTree) -> None:
 
 def _pair(tree: MergeTree, step: int) -> str:
     """Name the two sides of a merge, the larger clusters by their largest members."""
-    merge, members = tree.merges[step], members_of_nodes(tree.merges, tree.n_initial)
-    return " with ".join(
-        name_of_several(tree, np.array(members[node])) for node in (merge.left, merge.right)
-    )
+    sides = tree.merges[step].left, tree.merges[step].right
+    return " with ".join(name_of_several(tree, members_of(tree, node)) for node in sides)
 
 
 def _counted(n: int, noun: str) -> str:

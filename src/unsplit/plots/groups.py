@@ -1,5 +1,6 @@
 """Names of the merged clusters beside a figure, spread so that they do not overlap."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,11 @@ class Group:
     size: int
     colour: str = INK
 
+    @property
+    def centre(self) -> float:
+        """The middle of the rows."""
+        return (self.first + self.last) / 2
+
 
 def group_name(tree: MergeTree, cluster: int) -> str:
     """Return the number of a new cluster and what it was made of.
@@ -84,7 +90,6 @@ def name_of_several(tree: MergeTree, members: Index) -> str:
 
 
 def _largest_member(tree: MergeTree, members: Index) -> str:
-    members = np.sort(members)
     return tree.name(int(members[np.argmax(tree.sizes[members])]))
 
 
@@ -141,35 +146,39 @@ def write_groups(ax: Any, groups: list[Group]) -> int:
         In the order of their rows.
     """
     low, high = sorted(ax.get_ylim())
-    centres = [(group.first + group.last) / 2 for group in groups]
+    # No more names than the whole figure has lines: writing and measuring thousands takes long.
+    named = _largest(groups, range(len(groups)), _lines_of_text(ax.figure.bbox.height, ax))
     beside, bars = _beside(ax), _width_of_names(ax) + TO_BARS
-    look = {"va": "center", "color": INK, "fontsize": LARGEST_GROUP_TEXT, "parse_math": False}
-    # Names make the axes smaller, so they are written first and placed when the size is known.
-    texts = [
-        ax.text(bars + TO_NAMES, centre, group.name, transform=beside, **look)
-        for group, centre in zip(groups, centres, strict=True)
-    ]
+    texts = {i: _write(ax, groups[i], bars + TO_NAMES, beside) for i in named}
     _make_layout(ax)
     fit_names(ax)
-    row = points_per_row(ax, "y", high - low)
-    room = row * (high - low) / LINE
-    named = _largest(groups, int(room / SMALLEST_TEXT))
-    for i in set(range(len(groups))).difference(named):
+    shown = _largest(groups, named, _lines_of_text(ax.get_window_extent().height, ax))
+    for i in set(named).difference(shown):
         texts[i].remove()
+    row = points_per_row(ax, "y", high - low)
     size = float(np.clip(row / LINE, USUAL_GROUP_TEXT, LARGEST_GROUP_TEXT))
-    size = min(size, room / max(len(named), 1))
+    size = min(size, row * (high - low) / LINE / max(len(shown), 1))
     half = LINE * size / row / 2
-    places = spread([centres[i] for i in named], 2 * half, low + half, high - half)
-    for i, place in zip(named, places.tolist(), strict=True):
+    centres = [groups[i].centre for i in shown]
+    places = spread(centres, 2 * half, low + half, high - half)
+    for i, place in zip(shown, places.tolist(), strict=True):
         texts[i].set(fontsize=size, y=place)
-    leaders = [
-        [(bars + 2, centres[i]), (bars + TO_NAMES - 2.5, y)]
-        for i, y in zip(named, places, strict=True)
-    ]
+    ends = zip(centres, places, strict=True)
+    leaders = [[(bars + 2, y), (bars + TO_NAMES - 2.5, place)] for y, place in ends]
     _lines(ax, beside, leaders, colors=GREY, linewidths=0.5)
     rows = [[(bars, group.first - 0.3), (bars, group.last + 0.3)] for group in groups]
     _lines(ax, beside, rows, colors=[group.colour for group in groups], linewidths=2.5)
-    return len(named)
+    return len(shown)
+
+
+def _write(ax: Any, group: Group, x: float, transform: Any) -> Any:
+    look = {"va": "center", "color": INK, "fontsize": LARGEST_GROUP_TEXT, "parse_math": False}
+    return ax.text(x, group.centre, group.name, transform=transform, **look)
+
+
+def _lines_of_text(height: float, ax: Any) -> int:
+    """Return how many names can stand below each other in a height given in pixels."""
+    return int(height * 72 / ax.figure.dpi / (LINE * SMALLEST_TEXT))
 
 
 def _beside(ax: Any) -> Any:
@@ -204,7 +213,7 @@ def _width_of_names(ax: Any) -> float:
     return 1.08 * max(widths, default=0.0) * 72 / ax.figure.dpi + TO_BARS
 
 
-def _largest(groups: list[Group], n: int) -> list[int]:
-    """Return the positions of the n largest groups, in order."""
-    by_size = sorted(range(len(groups)), key=lambda i: -groups[i].size)
+def _largest(groups: list[Group], some: Iterable[int], n: int) -> list[int]:
+    """Return the positions of the n largest of some groups, in order."""
+    by_size = sorted(some, key=lambda i: -groups[i].size)
     return sorted(by_size[:n])
