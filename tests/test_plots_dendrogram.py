@@ -243,6 +243,8 @@ def test_dendrogram_draws_a_wedge_for_each_folded_leaf_and_says_so():
     data = plots.dendrogram_data(tree, most_leaves=20)
     assert len(wedges(ax).get_paths()) == (data.n_members > 1).sum() > 0
     assert "wedges: the first 40 merges" in ax.get_xlabel()
+    assert "several new clusters" not in ax.get_xlabel()
+    assert "grey wedges: several" in plots.dendrogram(tree, most_leaves=5).get_xlabel()
     assert "wedges" not in plots.dendrogram(tree).get_xlabel()
 
 

@@ -292,6 +292,8 @@ def _explain(ax: Any, data: Dendrogram, n_named: int, n_groups: int) -> None:
         notes.append(f"grey names: fewer than {TINY} observations")
     if data.n_folded:
         notes.append(f"wedges: the first {data.n_folded:,} merges")
+    if (data.leaf_clusters < 0).any():
+        notes.append("grey wedges: several new clusters")
     if n_named < n_groups:
         notes.append(f"named: the {n_named:,} largest of {n_groups:,} merged clusters")
     ax.xaxis.label.set_text("\n".join([ax.get_xlabel(), "; ".join(notes)]).strip())
