@@ -8,6 +8,7 @@ install.  pip takes the packages from where it is set up to.  All environments a
 end.  The command prints one line per extra and exits with 1 if one failed.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -155,9 +156,12 @@ def check(extra: str, wheel: Path, environment: Path) -> bool:
 
 def run(command: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
     """Run a command in a folder, and keep what it prints."""
+    # Or another unsplit than the installed one might be found.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
         command,
         cwd=folder,
+        env=environment,
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
