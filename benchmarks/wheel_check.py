@@ -85,6 +85,7 @@ adata.obs["leiden"] = [f"c{c}" for c in labels]
 adata.obsm["X_pca"] = X
 unsplit.anndata.merge(adata, groupby="leiden", n_clusters=2)
 assert adata.obs["unsplit"].nunique() == 2
+anndata.settings.allow_write_nullable_strings = True  # the texts of pandas 3
 adata.write_h5ad("cells.h5ad")
 command("merge", "cells.h5ad", "--labels", "leiden", "--out", "out", "--n-clusters", "2")
 """,
