@@ -80,12 +80,15 @@ assert unsplit.PairwiseTVD.load("out/distances.npz").tvd.shape == (2, 2)
 """,
     "cells": """
 import anndata
+import pandas as pd
+# What anndata 0.12 needs to write the texts of pandas 3.
+anndata.settings.allow_write_nullable_strings = True
+pd.options.mode.string_storage = "python"
 adata = anndata.AnnData(X.astype(np.float32))
 adata.obs["leiden"] = [f"c{c}" for c in labels]
 adata.obsm["X_pca"] = X
 unsplit.anndata.merge(adata, groupby="leiden", n_clusters=2)
 assert adata.obs["unsplit"].nunique() == 2
-anndata.settings.allow_write_nullable_strings = True  # the texts of pandas 3
 adata.write_h5ad("cells.h5ad")
 command("merge", "cells.h5ad", "--labels", "leiden", "--out", "out", "--n-clusters", "2")
 """,
