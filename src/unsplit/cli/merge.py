@@ -93,6 +93,7 @@ how_to_merge = options.together(
 @click.option(
     "--figures", is_flag=True, help="Also draw the dendrogram, the distances and the merge curve."
 )
+@options.keep_scores
 @click.option("--resume", is_flag=True, help="Continue an interrupted run of --strategy retrain.")
 @options.as_json
 def merge(
@@ -111,6 +112,7 @@ def merge(
     device: str,
     seed: int | None,
     figures: bool,
+    keep_scores: bool,
     resume: bool,
     as_json: bool,
     progress: bool | None,
@@ -131,6 +133,7 @@ def merge(
     resume_file = ResumeFile(out) if merge_options.strategy == "retrain" else None
     choice = ColumnChoice(id, features or None, drop)
     written = [*WRITTEN, *(FIGURES if figures else ()), *([CANDIDATES] if select else ())]
+    written += [outputs.SCORES] if keep_scores else []
     written += [] if resume_file is None else [resume_file.path.name]
     outputs.refuse_overwriting(data, [labels, batch], out, written)
     if figures:
@@ -141,7 +144,9 @@ def merge(
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
-    task = Task(data, labels or "subfolders", merge_options, settings, seed, figures, batch)
+    task = Task(
+        data, labels or "subfolders", merge_options, settings, seed, figures, batch, keep_scores
+    )
     console = Console(progress, as_json)
     console.plan(["reading", *(["selecting"] if select else ()), *PHASES, "writing"])
     results = output_folder(out, outputs.versions())

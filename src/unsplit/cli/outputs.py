@@ -29,6 +29,10 @@ from unsplit.merging.review import UNCLEAR
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.saved_estimates import scores_path
+
+DISTANCES = "distances.npz"
+SCORES = scores_path(DISTANCES).name
 
 
 def refuse_overwriting(
@@ -174,7 +178,12 @@ def require_figures() -> None:
 
 
 def write_merge(
-    folder: Path, read: Observations, merged: Merged, figures: bool, console: Console
+    folder: Path,
+    read: Observations,
+    merged: Merged,
+    figures: bool,
+    keep_scores: bool,
+    console: Console,
 ) -> None:
     """Write all files of a merge except result.json."""
     tree, distances = merged.tree, merged.fitted.result
@@ -182,7 +191,7 @@ def write_merge(
         lambda: write_labels(folder / "labels.csv", read, tree),
         lambda: write_csv(folder / "merges.csv", tree.table()),
         lambda: write_csv(folder / "review.csv", tree.review_table()),
-        lambda: distances.save(folder / "distances.npz"),
+        lambda: distances.save(folder / DISTANCES, scores=keep_scores),
         lambda: np.save(folder / "linkage.npy", tree.linkage),
         lambda: tree.save(folder / "tree.npz"),
     ]

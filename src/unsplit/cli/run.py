@@ -40,6 +40,7 @@ class Task:
     seed: int
     figures: bool = False
     batch: str | None = None
+    keep_scores: bool = False
 
 
 def merge_into(
@@ -84,7 +85,7 @@ def merge_into(
     inputs = (read.X, encoded, task.merge_options, task.settings, task.seed)
     merged = merge_overclustering(*inputs, console, on_merge, previous, read.batch)
     with console.stage("writing"):
-        outputs.write_merge(folder, read, merged, task.figures, console)
+        outputs.write_merge(folder, read, merged, task.figures, task.keep_scores, console)
     source = {"command": "merge", "data": task.data, "labels": task.labels}
     source |= {} if task.batch is None else {"batch": task.batch}
     info = source | info | outputs.describe_distances(read, merged.fitted.result)

@@ -174,10 +174,12 @@ def select(
         are measured on the same observations.  The A of the best candidate is slightly too high,
         because it is the best of several; an estimate made with :attr:`Selection.settings` holds
         out new observations.
-    loss, device
+    loss : {"pairwise", "softmax"}, optional
         As for :func:`unsplit.pairwise_tvd`.
     epochs : int
         The most epochs for each candidate.
+    device : str or torch.device
+        As for :func:`unsplit.pairwise_tvd`.
     random_state : int, Generator, RandomState or None
         The same seed gives the same choice, whatever the order of the candidates and the rows, and
         whatever the names of the clusters and batches.

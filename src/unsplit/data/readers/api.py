@@ -77,6 +77,12 @@ def read(
         Called now and then with how much has been read so far (bytes, rows or files), and how much
         there is.
 
+    Returns
+    -------
+    Observations
+        ``X``, ``labels``, ``batch``, ``row_ids`` and ``feature_names``; what the file does not have
+        is None.
+
     Examples
     --------
     >>> import tempfile

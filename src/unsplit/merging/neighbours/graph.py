@@ -74,6 +74,13 @@ class NeighbourGraph:
         The features in which neighbours were found.
     n_clusters : int
         Number of clusters, k; some may have no observation in the graph.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 20, random_state=0)
+    >>> unsplit.neighbour_graph(X, labels).adjacency.shape
+    (40, 40)
     """
 
     adjacency: sparse.csr_array
@@ -116,7 +123,25 @@ class NeighbourGraph:
         return sparse.vstack(parts, format="csr")
 
     def renamed(self, new_index: Index) -> "NeighbourGraph":
-        """The same graph with cluster c renamed to ``new_index[c]``."""
+        """The same graph with other numbers for its clusters.
+
+        Parameters
+        ----------
+        new_index : ndarray of shape (k,)
+            Cluster c becomes ``new_index[c]``.
+
+        Returns
+        -------
+        NeighbourGraph
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 20, random_state=0)
+        >>> graph = unsplit.neighbour_graph(X, labels)
+        >>> graph.clusters[0], graph.renamed(np.array([1, 0])).clusters[0]
+        (np.int64(0), np.int64(1))
+        """
         clusters = np.where(self.clusters < 0, -1, new_index[self.clusters])
         return replace(self, clusters=clusters)
 
