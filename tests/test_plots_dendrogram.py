@@ -169,7 +169,7 @@ def test_tops_are_the_last_merges_of_new_clusters():
 
 
 def test_too_few_leaves_are_refused():
-    with pytest.raises(InputError, match="most_leaves must be at least 2, got 1"):
+    with pytest.raises(InputError, match="most_leaves must be a whole number of at least 2, got 1"):
         plots.dendrogram_data(random_tree(5, 2), most_leaves=1)
 
 

@@ -4,11 +4,11 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from unsplit.errors import InputError
+from unsplit.errors import InputError, is_whole, shown
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +31,10 @@ def choose_device(device: "str | torch.device") -> "torch.device":
     """
     import torch
 
+    if not isinstance(device, (str, torch.device)):
+        raise InputError(
+            f'device must be a str or a torch.device, got {shown(device)}; use "auto" or "cpu".'
+        )
     if device == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -135,18 +139,31 @@ def generator_of(random_state: object) -> np.random.Generator:
     >>> bool(generator_of(3).random() == generator_of(3).random())
     True
     """
+    check_seed(random_state)
     if isinstance(random_state, np.random.Generator):
         return random_state
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(2**31 - 1))
     if random_state is None:
         return np.random.default_rng()
-    if isinstance(random_state, (int, np.integer)) and random_state >= 0:
-        return np.random.default_rng(int(random_state))
-    raise InputError(
-        "random_state must be a whole number of at least 0, a numpy Generator or RandomState, or "
-        f"None, got {random_state!r}; use 0 if any seed will do."
-    )
+    return np.random.default_rng(int(cast(int, random_state)))
+
+
+def check_seed(random_state: object) -> None:
+    """Raise an error unless :func:`generator_of` takes this; nothing is drawn from it.
+
+    Examples
+    --------
+    >>> check_seed(3)
+    """
+    generators = (np.random.Generator, np.random.RandomState)
+    if random_state is None or isinstance(random_state, generators):
+        return
+    if not is_whole(random_state) or cast(int, random_state) < 0:
+        raise InputError(
+            "random_state must be a whole number of at least 0, a numpy Generator or RandomState, "
+            f"or None, got {shown(random_state)}; use 0 if any seed will do."
+        )
 
 
 # Layers and augmentations draw from torch's global generator, and torch offers no other for most of

@@ -19,13 +19,17 @@ from unsplit.data.rows.ragged import Ragged
 from unsplit.data.rows.sequences import Audio
 from unsplit.data.rows.vectors import numeric_matrix
 from unsplit.devices import generator_of, memory_errors
-from unsplit.errors import InputError
+from unsplit.errors import InputError, check_whole
 from unsplit.merging.inputs import Link
 from unsplit.merging.rules import Rule
 from unsplit.networks.registry import Augment, Backbone
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
-from unsplit.overclustering import default_clusterer, overcluster
-from unsplit.pairwise.api import LESS_DATA, Settings
+from unsplit.overclustering.clusterers import (
+    check_clusterer,
+    default_clusterer,
+    overcluster,
+)
+from unsplit.pairwise.api import LESS_DATA, Settings, check_progress
 from unsplit.pairwise.heldout_scores import Progress
 from unsplit.pipeline import MergeOptions, merge_overclustering
 
@@ -198,11 +202,13 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
             augment=self.augment,
             training=self.training,
         )
+        if self.overclusterer is not None:
+            check_clusterer("overclusterer", self.overclusterer)
         rng = generator_of(self.random_state)
         if initial_labels is None:
             n = self.n_clusters
-            if n is not None and (not isinstance(n, (int, np.integer)) or n < 1):
-                raise InputError(f"n_clusters must be a whole number of at least 1, got {n!r}.")
+            if n is not None:
+                check_whole("n_clusters", n, 1)
             if not _is_table(X):
                 raise InputError(
                     "initial_labels is required because X is not a table of vectors, and only "
@@ -210,7 +216,9 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
                 )
             # At least twice as many clusters as requested, so that there is something to merge.
             default = default_clusterer(_num_samples(X), at_least=2 * (self.n_clusters or 1))
-            initial_labels = overcluster(X, self.overclusterer or default, rng)
+            chosen = default if self.overclusterer is None else self.overclusterer
+            initial_labels = overcluster(X, chosen, rng)
+        check_progress(self.progress)
         with memory_errors("merging the clusters", LESS_DATA):
             merged = merge_overclustering(
                 X,

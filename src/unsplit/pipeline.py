@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels, encode_labels
-from unsplit.data.rows.vectors import VectorRows
+from unsplit.data.rows.vectors import VectorRows, numeric_matrix
 from unsplit.devices import generator_of
 from unsplit.errors import InputError
 from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
@@ -57,6 +57,7 @@ def merge_overclustering(
     """
     encoded = encode_labels(labels)
     merge_options.constraints(encoded.cluster_ids)  # refuses impossible ones before any training
+    features = _checked_features(features, len(encoded.clusters))
     check_memory(len(encoded.cluster_ids), MATRICES_OF_SCORES)
     seeds = generator_of(random_state).integers(2**63, size=4)
     fitted = fit(X, encoded, settings, seeds[0], progress, batch)
@@ -83,6 +84,22 @@ def merge_overclustering(
     return Merged(fitted, blurred, graph, tree)
 
 
+def _checked_features(features: Any, n: int) -> Any:
+    """The features as a matrix of numbers, checked before any training; None if there are none."""
+    if features is None:
+        return None
+    try:
+        matrix = numeric_matrix(features)
+    except InputError as error:
+        raise InputError(str(error).replace("X", "features", 1)) from None
+    if matrix.shape[0] != n:
+        raise InputError(
+            f"features must have one row for each of the {n} observations in X, got shape "
+            f"{matrix.shape}; pass the features of the same observations."
+        )
+    return matrix
+
+
 def _neighbours(
     features: Any,
     labels: EncodedLabels,
@@ -95,11 +112,6 @@ def _neighbours(
         if not isinstance(fitted.rows, VectorRows):
             return graph_of_scores(fitted.result)
         features = fitted.rows.values
-    elif np.shape(features)[:1] != (len(fitted.rows),):
-        raise InputError(
-            f"features must have one row for each of the {len(fitted.rows)} observations in X, got "
-            f"shape {np.shape(features)}; pass the features of the same observations."
-        )
     with_batches = None if fitted.subclusters.n_batches == 1 else batch
     return graph_of_vectors(features, labels, with_batches, settings.device)
 

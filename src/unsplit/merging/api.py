@@ -8,9 +8,21 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import SpectralClustering
 
 from unsplit._typing import Index
-from unsplit.devices import available_memory, generator_of, memory_errors, require_memory
+from unsplit.devices import (
+    available_memory,
+    check_seed,
+    generator_of,
+    memory_errors,
+    require_memory,
+)
 from unsplit.merging.evidence import Columns, Evidence, evidence_of
-from unsplit.merging.inputs import Link, MergeInputs, check_wasserstein, merge_inputs
+from unsplit.merging.inputs import (
+    Link,
+    MergeInputs,
+    check_links,
+    check_wasserstein,
+    merge_inputs,
+)
 from unsplit.merging.loop import agglomerate
 from unsplit.merging.neighbours.edges import Connected
 from unsplit.merging.neighbours.evidence import Neighbourhoods
@@ -119,6 +131,9 @@ def merge(
     >>> tree.mapping
     {0: 0, 1: 0, 2: 1}
     """
+    for name, links in (("must_link", must_link), ("cannot_link", cannot_link)):
+        check_links(name, links)
+    check_seed(random_state)
     check_wasserstein(distances, n_clusters, max_tvd, strategy)
     options = MergeOptions(
         n_clusters,

@@ -1,6 +1,6 @@
 """The input of a merge, checked: distances, links, and bounds on the number of clusters."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from unsplit._typing import Index
-from unsplit.errors import InputError
+from unsplit.errors import InputError, check_type, is_whole, shown
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
@@ -79,33 +79,43 @@ def constraints(
 def _bound(name: str, value: int | None, default: int, k: int) -> int:
     if value is None:
         return default
-    if not isinstance(value, (int, np.integer)) or not 1 <= value <= k:
+    if not is_whole(value) or not 1 <= value <= k:
         raise InputError(
             f"{name} must be a whole number from 1 to {k}, the number of initial clusters, "
-            f"got {value!r}."
+            f"got {shown(value)}."
         )
     return int(value)
+
+
+def check_links(name: str, links: object) -> None:
+    """Raise an error unless links are an iterable of pairs of names, as far as that is visible.
+
+    Examples
+    --------
+    >>> check_links("must_link", [(3, 7)])
+    """
+    if isinstance(links, (str, bytes, Mapping)) or not isinstance(links, Iterable):
+        raise InputError(
+            f"{name} must be a list of pairs of cluster names, got {shown(links)}; pass a list "
+            "such as [(3, 7)]."
+        )
 
 
 def _pairs(name: str, links: Iterable[Link], ids: NDArray[Any]) -> list[tuple[int, int]]:
     """Links as pairs of indices; a link may name more than two clusters."""
     place = {str(cluster): index for index, cluster in enumerate(ids.tolist())}
     pairs = []
-    if not isinstance(links, Iterable):
-        raise InputError(
-            f"{name} must be a list of pairs of cluster names, got {links!r}; pass a list such as "
-            "[(3, 7)]."
-        )
+    check_links(name, links)
     for link in links:
         if isinstance(link, (str, bytes)) or not isinstance(link, Collection) or len(link) < 2:
             raise InputError(
-                f"{name} must hold pairs of cluster names, got {link!r}; pass a list such as "
+                f"{name} must hold pairs of cluster names, got {shown(link)}; pass a list such as "
                 "[(3, 7)]."
             )
         unknown = [cluster for cluster in link if str(cluster) not in place]
         if unknown:
             raise InputError(
-                f"{name} names {unknown[0]!r}, which is not a cluster; the clusters are "
+                f"{name} names {shown(unknown[0])}, which is not a cluster; the clusters are "
                 f"{', '.join(list(place)[:8])}{', …' if len(place) > 8 else ''}."
             )
         index = [place[str(cluster)] for cluster in link]
@@ -139,6 +149,10 @@ def merge_inputs(
     graph: NeighbourGraph | None = None,
 ) -> MergeInputs:
     """Check the input and put its clusters in order."""
+    if blurred is not None:
+        check_type("blurred", blurred, PairwiseTVD, "make it with pairwise_tvd(blurred=True)")
+    if graph is not None:
+        check_type("neighbours", graph, NeighbourGraph, "make it with unsplit.neighbour_graph")
     if isinstance(distances, PairwiseWasserstein):
         k = distances.n_clusters
         matrix = _known(distances)

@@ -10,9 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit.errors import InputError, PartitionWarning
+from unsplit.errors import (
+    InputError,
+    PartitionWarning,
+    check_choice,
+    is_number,
+    is_whole,
+    shown,
+)
 from unsplit.merging.evidence import Mixtures
-from unsplit.merging.inputs import Constraints, Link, constraints
+from unsplit.merging.inputs import Constraints, Link, check_links, constraints
 from unsplit.merging.rules import (
     ALIKE_TVD,
     NEIGHBOURS,
@@ -75,10 +82,9 @@ class MergeOptions:
             ("statistic", STATISTICS),
             ("linkage", LINKAGES),
         ):
-            if getattr(self, name) not in known:
-                raise InputError(
-                    f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}."
-                )
+            check_choice(name, getattr(self, name), known)
+        for name in ("must_link", "cannot_link"):
+            check_links(name, getattr(self, name))
         self._check_rules()
         self._check_combinations()
 
@@ -89,13 +95,11 @@ class MergeOptions:
             raise InputError(f"{' and '.join(chosen)} are two stopping rules; choose one.")
         for name in ("max_tvd", "alpha"):
             value = getattr(self, name)
-            if value is not None and not (
-                isinstance(value, (int, float, np.integer, np.floating)) and 0 <= value <= 1
-            ):
-                raise InputError(f"{name} must lie between 0 and 1, got {value!r}.")
+            if value is not None and not (is_number(value) and 0 <= value <= 1):
+                raise InputError(f"{name} must lie between 0 and 1, got {shown(value)}.")
         if self.rule is not None and not callable(getattr(self.rule, "judge", None)):
             raise InputError(
-                f"rule must be an object with a method judge(pair), got {self.rule!r}; see "
+                f"rule must be an object with a method judge(pair), got {shown(self.rule)}; see "
                 "unsplit.merging.rules for those that there are."
             )
 
@@ -129,10 +133,10 @@ class MergeOptions:
         fewest, most, n = self.min_clusters, self.max_clusters, self.n_clusters
         if n is not None:
             k = len(cluster_ids)
-            if not isinstance(n, (int, np.integer)) or not 1 <= n <= k:
+            if not is_whole(n) or not 1 <= n <= k:
                 raise InputError(
                     f"n_clusters must be a whole number from 1 to {k}, the number of initial "
-                    f"clusters, got {n!r}."
+                    f"clusters, got {shown(n)}."
                 )
             constraints(cluster_ids, (), (), fewest, most)  # refuses bounds that are no numbers
             if (fewest is not None and fewest > n) or (most is not None and most < n):

@@ -21,16 +21,31 @@ from unsplit.data.rows.kinds import observations
 from unsplit.data.rows.vectors import VectorRows
 from unsplit.devices import (
     available_memory,
+    check_seed,
     choose_device,
     generator_of,
     memory_errors,
     private_randomness,
     require_memory,
 )
-from unsplit.errors import InputError, SmallClusterWarning
+from unsplit.errors import (
+    InputError,
+    SmallClusterWarning,
+    check_choice,
+    check_flag,
+    check_whole,
+    is_number,
+    shown,
+)
 from unsplit.networks.build import build_network
 from unsplit.networks.heads import LOSSES
-from unsplit.networks.registry import Augment, Backbone, recipe_for, wanted_kind
+from unsplit.networks.registry import (
+    Augment,
+    Backbone,
+    check_augment,
+    recipe_for,
+    wanted_kind,
+)
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
 from unsplit.networks.training.sampling import Fold
@@ -159,23 +174,22 @@ class Settings:
     training: TrainConfig | None = None
 
     def __post_init__(self) -> None:
-        cv, holdout, loss, epochs = self.cv, self.holdout, self.loss, self.epochs
-        if holdout is None and (not isinstance(cv, (int, np.integer)) or cv < 2):
-            raise InputError(f"cv must be a whole number of at least 2, got {cv!r}; 5 is usual.")
-        if holdout is not None and not (
-            isinstance(holdout, (int, float, np.integer, np.floating)) and 0 < holdout < 1
-        ):
+        holdout = self.holdout
+        if holdout is None:
+            check_whole("cv", self.cv, 2, "5 is usual")
+        elif not is_number(holdout) or not 0 < holdout < 1:
             raise InputError(
-                f"holdout must be a share between 0 and 1, got {holdout!r}; the paper uses about "
-                "0.2."
+                f"holdout must be a share between 0 and 1, got {shown(holdout)}; the paper uses "
+                "about 0.2."
             )
-        if loss is not None and loss not in tuple(LOSSES):
-            raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}.")
-        if not isinstance(epochs, (int, np.integer)) or epochs < 1:
-            raise InputError(f"epochs must be a whole number of at least 1, got {epochs!r}.")
+        if self.loss is not None:
+            check_choice("loss", self.loss, tuple(LOSSES))
+        check_flag("blurred", self.blurred)
+        check_whole("epochs", self.epochs, 1)
+        check_augment(self.augment)
         if self.training is not None and not isinstance(self.training, TrainConfig):
             raise InputError(
-                f"training must be an unsplit.TrainConfig or None, got {self.training!r}; the "
+                f"training must be an unsplit.TrainConfig or None, got {shown(self.training)}; the "
                 "number of epochs is set by epochs."
             )
 
@@ -207,6 +221,8 @@ def fit(
 
     Parameters are those of :func:`pairwise_tvd`, most of them in ``settings``.
     """
+    check_progress(progress)
+    check_seed(random_state)
     with memory_errors("comparing the clusters", LESS_DATA):
         where = choose_device(settings.device)
         rows = observations(X, where, kind_for(X, settings.backbone))
@@ -270,9 +286,9 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
 
     Networks from elsewhere cannot read sparse tensors, so they get dense vectors.
     """
-    if scipy.sparse.issparse(X) and backbone not in ("auto", "bag-of-words"):
-        return "vectors"
-    return wanted_kind(backbone)
+    kind = wanted_kind(backbone)
+    by_itself = isinstance(backbone, str) and backbone in ("auto", "bag-of-words")
+    return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
 
 
 def canonical_order(keys: np.typing.NDArray[np.uint64], clusters: Index) -> tuple[Index, Index]:
@@ -341,6 +357,17 @@ def _check_sizes(
             SmallClusterWarning,
             stacklevel=4,
         )
+
+
+def check_progress(progress: object) -> None:
+    """Raise an error unless this is True, False or a function.
+
+    Examples
+    --------
+    >>> check_progress(print)
+    """
+    if not callable(progress):
+        check_flag("progress", progress, "a function")
 
 
 @contextmanager

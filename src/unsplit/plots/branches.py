@@ -7,10 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.errors import InputError
+from unsplit.errors import check_whole
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.layout import new_clusters, node_heights, places
-from unsplit.plots.style import AXIS_LABELS, GREY, INK, clean, colours_of, new_axes, write_names
+from unsplit.plots.style import (
+    AXIS_LABELS,
+    GREY,
+    INK,
+    check_drawing,
+    clean,
+    colours_of,
+    new_axes,
+    write_names,
+)
 
 Floats = NDArray[np.float64]
 
@@ -84,10 +93,8 @@ def dendrogram_data(tree: MergeTree, *, most_leaves: int = MOST_LEAVES) -> Dendr
     >>> data.names, data.branch_clusters
     (('0', '1', '2'), array([ 0, -1]))
     """
-    if most_leaves < 2:
-        raise InputError(
-            f"most_leaves must be at least 2, got {most_leaves}; the default is {MOST_LEAVES}."
-        )
+    check_drawing(tree, None)
+    check_whole("most_leaves", most_leaves, 2, f"the default is {MOST_LEAVES}")
     k = tree.n_initial
     n_folded = max(0, k - most_leaves)
     first, heights, clusters = places(tree, n_folded), node_heights(tree), new_clusters(tree)
@@ -139,6 +146,7 @@ def dendrogram(tree: MergeTree, ax: Any = None, *, most_leaves: int = MOST_LEAVE
     >>> dendrogram(tree).get_title(loc="left")
     '3 clusters merged into 2'
     """
+    check_drawing(tree, ax)
     data = dendrogram_data(tree, most_leaves=most_leaves)
     n_leaves = len(data.names)
     if ax is None:

@@ -8,7 +8,15 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.merging.tree import MergeTree
-from unsplit.plots.style import AXIS_LABELS, COLOURS, INK, LARGEST_TEXT, clean, new_axes
+from unsplit.plots.style import (
+    AXIS_LABELS,
+    COLOURS,
+    INK,
+    LARGEST_TEXT,
+    check_drawing,
+    clean,
+    new_axes,
+)
 
 Floats = NDArray[np.float64]
 
@@ -66,6 +74,7 @@ def merge_curve_data(tree: MergeTree) -> MergeCurve:
     >>> data.n_left, data.taken, data.cut
     (array([2, 1]), array([ True, False]), 1.5)
     """
+    check_drawing(tree, None)
     k = tree.n_initial
     columns = {
         name: np.array([getattr(merge, name) for merge in tree.merges], np.float64)
@@ -106,6 +115,7 @@ def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
     >>> merge_curve(tree).get_xlabel()
     'clusters left'
     """
+    check_drawing(tree, ax)
     data = merge_curve_data(tree)
     statistic = AXIS_LABELS.get(tree.statistic, tree.statistic)
     ax = new_axes(7.0, 4.2) if ax is None else ax

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
-from unsplit.errors import InputError
+from unsplit.errors import InputError, shown
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots.layout import leaf_order
-from unsplit.plots.style import INK, clean, new_axes, write_names
+from unsplit.plots.style import INK, check_drawing, clean, new_axes, write_names
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +62,7 @@ def distances_data(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> Distances:
     >>> data.order, data.blocks.tolist()
     (array([0, 2, 1]), [[0, 2], [2, 3]])
     """
+    check_drawing(tree, None)
     matrix = _checked(tree, tvd)
     order = leaf_order(tree)
     smallest = np.nanmin(matrix[~np.eye(len(order), dtype=bool)], initial=0.9)
@@ -103,6 +104,7 @@ def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> 
     >>> [name.get_text() for name in ax.get_xticklabels()]
     ['0', '2', '1']
     """
+    check_drawing(tree, ax)
     data = distances_data(tree, tvd)
     k = tree.n_initial
     if ax is None:
@@ -130,7 +132,13 @@ def _checked(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> NDArray[np.float6
                 "other names; pass the result that the tree was made from."
             )
         return tvd.tvd
-    matrix = np.asarray(tvd, np.float64)
+    try:
+        matrix = np.asarray(tvd, np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"tvd must be a PairwiseTVD or a matrix of numbers, got {shown(tvd)}; pass the "
+            "distances that the tree was made from."
+        ) from None
     if matrix.shape != (k, k):
         raise InputError(
             f"tvd must have shape ({k}, {k}), one row per cluster of the tree, got {matrix.shape}; "

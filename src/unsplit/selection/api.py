@@ -19,12 +19,19 @@ from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import observations
-from unsplit.devices import choose_device, generator_of, memory_errors
+from unsplit.devices import check_seed, choose_device, generator_of, memory_errors
 from unsplit.errors import InputError
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS
 from unsplit.networks.training.sampling import Fold
-from unsplit.pairwise.api import LESS_DATA, Settings, canonical_order, kind_for, subclusters_of
+from unsplit.pairwise.api import (
+    LESS_DATA,
+    Settings,
+    canonical_order,
+    check_progress,
+    kind_for,
+    subclusters_of,
+)
 from unsplit.pairwise.batch_effects import Subclusters
 from unsplit.pairwise.folds import holdout_fold
 from unsplit.selection.candidates import Candidate, Candidates, named, usual_candidates, word
@@ -206,6 +213,8 @@ def select(
             "holdout must be a share between 0 and 1, got None; 0.2 is usual, because candidates "
             "are compared on observations that are held out once."
         )
+    check_progress(progress)
+    check_seed(random_state)
     settings = Settings(holdout=holdout, loss=loss, epochs=epochs, device=device)
     tried = usual_candidates() if candidates is None else candidates
     runs = [Run(name, candidate) for name, candidate in named(tried)]

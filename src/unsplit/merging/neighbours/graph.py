@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unsplit._typing import Index, Matrix
+from unsplit.errors import InputError, numeric_array, shown
 
 if TYPE_CHECKING:
     import torch
@@ -86,7 +87,13 @@ class NeighbourGraph:
 
     def renamed(self, new_index: Index) -> "NeighbourGraph":
         """The same graph with cluster c renamed to ``new_index[c]``."""
-        clusters = np.where(self.clusters < 0, -1, new_index[self.clusters])
+        index = numeric_array("new_index", new_index, 1).astype(np.int64)
+        if not np.array_equal(np.sort(index), np.arange(self.n_clusters)):
+            raise InputError(
+                f"new_index must hold each of 0 to {self.n_clusters - 1} once, got "
+                f"{shown(new_index)}; pass a new index for each cluster."
+            )
+        clusters = np.where(self.clusters < 0, -1, index[self.clusters])
         return replace(self, clusters=clusters)
 
 

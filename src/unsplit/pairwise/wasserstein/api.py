@@ -35,8 +35,14 @@ from torch import Tensor
 
 from unsplit.data.labels import encode_labels
 from unsplit.data.rows.vectors import VectorRows, numeric_matrix
-from unsplit.devices import choose_device, generator_of, memory_errors, private_randomness
-from unsplit.errors import InputError
+from unsplit.devices import (
+    check_seed,
+    choose_device,
+    generator_of,
+    memory_errors,
+    private_randomness,
+)
+from unsplit.errors import check_flag, check_whole
 from unsplit.pairwise.api import LESS_DATA, canonical_order
 from unsplit.pairwise.folds import crossfit_folds, require_folds
 from unsplit.pairwise.wasserstein.heldout import choose_maps, combine_folds, heldout_sums
@@ -99,6 +105,8 @@ def pairwise_wasserstein(
            [ True,  True,  True]])
     """
     _check_settings(cv, epochs, n_maps)
+    check_flag("progress", progress)
+    check_seed(random_state)
     where = choose_device(device)
     values = numeric_matrix(X)
     with memory_errors("making X dense", LESS_DATA):
@@ -132,12 +140,9 @@ def pairwise_wasserstein(
 
 
 def _check_settings(cv: int, epochs: int, n_maps: int) -> None:
-    if not isinstance(cv, (int, np.integer)) or cv < 2:
-        raise InputError(f"cv must be a whole number of at least 2, got {cv!r}; 5 is usual.")
-    if not isinstance(epochs, (int, np.integer)) or epochs < 1:
-        raise InputError(f"epochs must be a whole number of at least 1, got {epochs!r}.")
-    if not isinstance(n_maps, (int, np.integer)) or n_maps < 1:
-        raise InputError(f"n_maps must be a whole number of at least 1, got {n_maps!r}.")
+    check_whole("cv", cv, 2, "5 is usual")
+    check_whole("epochs", epochs, 1)
+    check_whole("n_maps", n_maps, 1)
 
 
 def _in_common_unit(values: NDArray[Any], device: torch.device) -> tuple[Tensor, float]:
