@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unsplit import datasets, metrics, overclustering, plots
     from unsplit.data.readers.api import read
+    from unsplit.data.saving import verify_folder
     from unsplit.errors import (
         BatchWarning,
         InputError,
@@ -63,6 +64,7 @@ __all__ = [
     "plots",
     "read",
     "select",
+    "verify_folder",
 ]
 
 # Where each public name is defined; the imports above say the same to type checkers.
@@ -89,6 +91,7 @@ _DEFINED_IN = {
     "pairwise_wasserstein": "unsplit.pairwise.wasserstein.api",
     "read": "unsplit.data.readers.api",
     "select": "unsplit.selection.api",
+    "verify_folder": "unsplit.data.saving",
 }
 _MODULES = ("datasets", "metrics", "overclustering", "plots")
 

@@ -1,5 +1,6 @@
 """Where to compute, how much memory is there, and random numbers that touch nobody else's."""
 
+import math
 import os
 import threading
 from collections.abc import Iterator
@@ -76,6 +77,20 @@ def available_memory() -> int:
     if hasattr(os, "sysconf"):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return 2**63 - 1
+
+
+def memory_size() -> float:
+    """Return the size of this computer's memory in bytes; infinity if it is not known.
+
+    Examples
+    --------
+    >>> memory_size() > 1e6
+    True
+    """
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return math.inf
 
 
 def require_memory(needed: int, available: int, what: str, advice: str) -> None:

@@ -152,4 +152,5 @@ class Retraining:
         clusters = np.where(self.clusters < 0, -1, groups[self.clusters])
         labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
         rng = np.random.default_rng([self.seed, int(groups.max())])
-        return fit(self.X, labels, self.settings, rng, batch=self.batch).result
+        # What is left may share no batch: such groups are only joined to complete the tree.
+        return fit(self.X, labels, self.settings, rng, batch=self.batch, shared=False).result

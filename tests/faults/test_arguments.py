@@ -120,6 +120,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         },
     ),
     "read": (unsplit.read, {"path": "x.csv"}, {"labels": "str None", "batch": "str None"}),
+    "verify_folder": (unsplit.verify_folder, {"path": "result"}, {}),
     "TrainConfig": (
         unsplit.TrainConfig,
         {},

@@ -16,9 +16,10 @@ from unsplit.cli.resume import ResumeFile, content_of, digest
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.saving import MANIFEST
+from unsplit.devices import memory_errors
 from unsplit.errors import InputError
 from unsplit.merging.state import MergeRecord
-from unsplit.pairwise.api import Settings
+from unsplit.pairwise.api import LESS_DATA, Settings
 from unsplit.pipeline import Merged, MergeOptions, merge_overclustering
 
 RESULT = "result.json"
@@ -115,11 +116,12 @@ class Interrupted(click.ClickException):
 def interruptible(out: str, resume_file: ResumeFile | None = None) -> Iterator[None]:
     """Say after Ctrl-C whether the results in ``out`` are the old or the new ones.
 
-    A full disk is an error that names ``out``.
+    A full disk is an error that names ``out``, and memory that is used up one that says so.
     """
     before = _identity(out)
     try:
-        yield
+        with memory_errors("this run", LESS_DATA):
+            yield
     except KeyboardInterrupt:
         sentence = f"interrupted; {out} is unchanged"
         if _identity(out) != before:

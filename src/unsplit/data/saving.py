@@ -15,8 +15,15 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from unsplit.data.swap import exchange, locked, signals_held, to_disk
-from unsplit.errors import InputError
+from unsplit.data.swap import (
+    exchange,
+    locked,
+    remove_abandoned,
+    signals_held,
+    temporary_file,
+    to_disk,
+)
+from unsplit.errors import InputError, check_path
 
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = "unsplit.manifest/1"
@@ -27,7 +34,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Provide a temporary file that replaces ``path`` once it is complete.
 
     If writing fails or is interrupted, the temporary file is removed, and an older file at
-    ``path`` stays as it was.
+    ``path`` stays as it was.  After a kill it is removed when ``path`` is written again.
 
     Parameters
     ----------
@@ -47,22 +54,18 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise InputError(f"cannot write to {path}: it is not a regular file; choose another name.")
-    temporary = target.with_name(f".{target.stem}.tmp-{secrets.token_hex(4)}{target.suffix}")
-    try:
-        temporary.touch(exist_ok=False)
-    except OSError as error:
-        raise InputError(
-            f"cannot write to {path}: {reason_of(error)}; choose another location."
-        ) from None
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            temporary = stack.enter_context(temporary_file(target))
+        except OSError as error:
+            raise InputError(
+                f"cannot write to {path}: {reason_of(error)}; choose another location."
+            ) from None
         yield temporary
         if target.exists():
             shutil.copymode(target, temporary)
         to_disk(temporary)
         os.replace(temporary, target)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -108,6 +111,7 @@ def output_folder(
             _earlier_files(target, shown)
             if held:
                 _remove_leftovers(place, target.name)
+                remove_abandoned(target)
             temporary = _new_folder(place, target)
         except OSError as error:
             raise InputError(
@@ -153,6 +157,7 @@ def verify_folder(path: str | os.PathLike[str]) -> list[str]:
     ...
     unsplit.errors.InputError: .../out/ is not the complete result of one run, because ...
     """
+    check_path("path", path)
     folder, shown = Path(path), os.path.join(os.fspath(path), "")
     if not (folder / MANIFEST).is_file():
         raise InputError(

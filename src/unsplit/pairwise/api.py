@@ -216,10 +216,12 @@ def fit(
     random_state: object = None,
     progress: bool | Progress = False,
     batch: ArrayLike | None = None,
+    shared: bool = True,
 ) -> Fitted:
     """Do what :func:`pairwise_tvd` does, and keep the trained networks.
 
-    Parameters are those of :func:`pairwise_tvd`, most of them in ``settings``.
+    Parameters are those of :func:`pairwise_tvd`, most of them in ``settings``.  If ``shared``, it
+    is an error that no two clusters share a batch.
     """
     check_progress(progress)
     check_seed(random_state)
@@ -232,7 +234,7 @@ def fit(
         recipe = recipe_for(settings.backbone, rows)
         _check_features(rows, recipe.name, settings)
         config = settings.config(recipe.training)
-        subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN)
+        subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
         _check_sizes(encoded, subclusters, rows, settings)
         log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
         order, clusters = canonical_order(rows.keys, subclusters.of_rows)
@@ -263,11 +265,16 @@ def fit(
 
 
 def subclusters_of(
-    encoded: EncodedLabels, batch: ArrayLike | None, rows: Rows, consequence: str
+    encoded: EncodedLabels,
+    batch: ArrayLike | None,
+    rows: Rows,
+    consequence: str,
+    shared: bool = True,
 ) -> Subclusters:
     """Return the classes that the network learns: clusters, or clusters within batches.
 
-    ``consequence`` completes the warning about pairs of clusters that share no batch.
+    ``consequence`` completes the warning about pairs of clusters that share no batch.  If
+    ``shared``, it is an error that no pair does.
     """
     one = np.zeros(len(rows), np.int64)
     if batch is None:
@@ -277,7 +284,7 @@ def subclusters_of(
         return Subclusters.cut(encoded.clusters, one)
     # Batches are numbered by content, so that their names do not change the result.
     subclusters = Subclusters.cut(encoded.clusters, canonical_order(rows.keys, batches)[1])
-    check_overlap(subclusters, encoded.cluster_ids, consequence)
+    check_overlap(subclusters, encoded.cluster_ids, consequence, shared)
     return subclusters
 
 

@@ -45,6 +45,20 @@ def content_of(path: str | os.PathLike[str]) -> bytes:
         return file.read()
 
 
+def size_of(path: str | os.PathLike[str]) -> int:
+    """Return the number of bytes in a file; 0 if it has none, as a link to nowhere.
+
+    Examples
+    --------
+    >>> size_of("nowhere")
+    0
+    """
+    try:
+        return os.stat(path).st_size
+    except (OSError, ValueError):
+        return 0  # reading it says what is wrong
+
+
 def leave_out(
     broken: Sequence[str], n: int, what: str, why: Callable[[str], str], max_broken: float
 ) -> None:
