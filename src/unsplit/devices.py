@@ -181,9 +181,18 @@ def check_seed(random_state: object) -> None:
         )
 
 
-# Layers and augmentations draw from torch's global generator, and torch offers no other for most of
-# them, dropout among them.  One run at a time therefore uses it: a run in another thread waits, and
-# each gets the numbers that it would get alone.
+class _Own(threading.local):
+    """The generators of the run in this thread, by type of device; None if it has none."""
+
+    seed = 0
+    generators: "dict[str, torch.Generator] | None" = None
+
+
+_own = _Own()
+
+# A network of the user may draw from torch's global generator, and torch offers no other for many
+# of its layers, dropout among them.  One such run at a time therefore uses it: a run in another
+# thread waits, and each gets the numbers that it would get alone.
 _global_generator = threading.RLock()
 
 
@@ -198,17 +207,64 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def private_randomness(seed: int, device: "torch.device") -> Iterator[None]:
-    """Seed torch inside the ``with`` block and restore the caller's state afterwards.
+def private_randomness(seed: int, device: "torch.device", foreign: bool = False) -> Iterator[None]:
+    """Let this thread draw from generators of its own, seeded with ``seed``.
 
-    Only one thread at a time is inside such a block.
+    Parameters
+    ----------
+    seed : int
+    device : torch.device
+        Where the run computes.
+    foreign : bool
+        Whether layers that are not ours draw as well.  Then torch's global generator is seeded and
+        afterwards restored, and only one thread at a time is inside such a block.
     """
+    before = _own.seed, _own.generators
+    try:
+        if foreign:
+            _own.generators = None
+            with _global_generator, _seeded_globally(seed, device):
+                yield
+        else:
+            _own.seed, _own.generators = seed, {}
+            yield
+    finally:
+        _own.seed, _own.generators = before
+
+
+@contextmanager
+def _seeded_globally(seed: int, device: "torch.device") -> Iterator[None]:
     import torch  # here, so that modules without torch can use generator_of
 
     cuda = [device] if device.type == "cuda" else []
-    with _global_generator, torch.random.fork_rng(devices=cuda):
+    with torch.random.fork_rng(devices=cuda):
         torch.default_generator.manual_seed(seed)
         if cuda:
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)
         yield
+
+
+def own_generator(device: "torch.device") -> "torch.Generator | None":
+    """Return the generator from which this thread draws; None means torch's global one.
+
+    Parameters
+    ----------
+    device : torch.device
+        Where the numbers are needed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> with private_randomness(3, torch.device("cpu")):
+    ...     one = torch.rand(1, generator=own_generator(torch.device("cpu")))
+    >>> bool(one == torch.rand(1, generator=torch.Generator().manual_seed(3)))
+    True
+    """
+    import torch
+
+    if _own.generators is None:
+        return None
+    if device.type not in _own.generators:
+        _own.generators[device.type] = torch.Generator(device).manual_seed(_own.seed)
+    return _own.generators[device.type]

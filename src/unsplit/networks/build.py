@@ -9,6 +9,7 @@ from unsplit.data.rows.base import Rows
 from unsplit.errors import InputError
 from unsplit.networks.backbones import Blur, Standardize, StandardizeSequences
 from unsplit.networks.heads import ScoreHead
+from unsplit.networks.random_numbers import OwnNumbers
 from unsplit.networks.registry import Augment, Recipe, augmentation_for
 from unsplit.networks.training.group import Network
 from unsplit.networks.training.sampling import Fold
@@ -43,6 +44,19 @@ def build_network(
     augment : "auto", False or torch.nn.Module
         Random changes to observations in training.
     """
+    with OwnNumbers():
+        return _built(rows, fold, recipe, n_clusters, loss, blurred, augment)
+
+
+def _built(
+    rows: Rows,
+    fold: Fold,
+    recipe: Recipe,
+    n_clusters: int,
+    loss: str,
+    blurred: bool,
+    augment: Augment,
+) -> Network:
     parts: list[nn.Module] = []
     if rows.kind == "sequences":
         parts.append(StandardizeSequences(*rows.moments(fold.train)))

@@ -197,6 +197,17 @@ def check_augment(augment: object) -> None:
         )
 
 
+def is_foreign(backbone: object, augment: object) -> bool:
+    """Return whether a network has parts of the user, which may draw from torch's generator.
+
+    Examples
+    --------
+    >>> is_foreign("mlp", "auto"), is_foreign(nn.Dropout(), "auto")
+    (False, True)
+    """
+    return not isinstance(backbone, str) or isinstance(augment, nn.Module)
+
+
 def augmentation_for(augment: Augment, rows: Rows) -> nn.Module | None:
     """Return the module that changes batches in training; None for no changes.
 

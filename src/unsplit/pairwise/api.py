@@ -43,6 +43,7 @@ from unsplit.networks.registry import (
     Augment,
     Backbone,
     check_augment,
+    is_foreign,
     recipe_for,
     wanted_kind,
 )
@@ -248,7 +249,9 @@ def fit(
         k = len(subclusters.cluster)
         names = np.zeros(k, np.int64)
         names[clusters[order]] = subclusters.of_rows[order]
-        with private_randomness(int(rng.integers(2**63)), where), _reporter(progress) as tell:
+        seed = int(rng.integers(2**63))
+        foreign = is_foreign(settings.backbone, settings.augment)
+        with private_randomness(seed, where, foreign), _reporter(progress) as tell:
             networks = [
                 build_network(
                     rows, fold, recipe, k, settings.loss_name, settings.blurred, settings.augment

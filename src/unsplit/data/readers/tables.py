@@ -8,6 +8,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -131,10 +132,8 @@ def read_parquet(path: str | Path) -> tuple[Columns, NDArray[Any] | None]:
     >>> read_parquet(path)
     ({'depth': array([1.5, 2. ])}, array(['a', 'b'], dtype='<U1'))
     """
-    from pyarrow.parquet import ParquetFile
-
-    pd = _pandas()
-    about = ParquetFile(path).metadata
+    pd, parquet = _pandas(), import_module("pyarrow.parquet")
+    about = parquet.ParquetFile(path).metadata
     # Repeated values take next to no room in the file, but eight bytes each in memory, twice.
     if 16 * about.num_rows * about.num_columns > available_memory():
         raise MemoryError

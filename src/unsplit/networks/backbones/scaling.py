@@ -1,7 +1,8 @@
 """Layers before every backbone, which bring observations to a common scale."""
 
-import torch
 from torch import Tensor, nn
+
+from unsplit.networks.random_numbers import normal_like
 
 
 class Standardize(nn.Module):
@@ -41,4 +42,4 @@ class Blur(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x with noise in training, otherwise x itself."""
-        return x + self.width * torch.randn_like(x) if self.training else x
+        return x + self.width * normal_like(x) if self.training else x

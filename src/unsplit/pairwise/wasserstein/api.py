@@ -43,6 +43,7 @@ from unsplit.devices import (
     private_randomness,
 )
 from unsplit.errors import check_flag, check_whole
+from unsplit.networks.random_numbers import OwnNumbers
 from unsplit.pairwise.api import LESS_DATA, canonical_order
 from unsplit.pairwise.folds import crossfit_folds, require_folds
 from unsplit.pairwise.wasserstein.heldout import choose_maps, combine_folds, heldout_sums
@@ -121,7 +122,9 @@ def pairwise_wasserstein(
     folds = crossfit_folds(clusters, cv, rng)
     seed = int(rng.integers(2**63))
     with memory_errors("comparing the clusters", LESS_DATA), private_randomness(seed, where):
-        maps = LipschitzMaps(cv, n_maps, x.shape[1]).to(where)
+        with OwnNumbers():
+            maps = LipschitzMaps(cv, n_maps, x.shape[1])
+        maps = maps.to(where)
         means, history = train(maps, x, clusters, folds, epochs, rng, progress)
         choice = choose_maps(maps, x, clusters, folds, means)
         sums = heldout_sums(maps, x, clusters, folds, means, choice)
