@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from unsplit.cli import main as command
-from unsplit.data.saving import verify_folder
+from unsplit.data.result_folder import verify_folder
 
 # A new interpreter for every run that is a multiple of this.
 FRESH = 5

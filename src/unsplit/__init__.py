@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unsplit import datasets, metrics, overclustering, plots
     from unsplit.data.readers.api import read
-    from unsplit.data.saving import verify_folder
+    from unsplit.data.result_folder import verify_folder
     from unsplit.errors import (
         BatchWarning,
         InputError,
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     )
     from unsplit.estimator import ClusterMerger
     from unsplit.merging.api import merge
-    from unsplit.merging.neighbours.api import neighbour_graph
-    from unsplit.merging.neighbours.graph import NeighbourGraph
+    from unsplit.merging.neighbours.graph import NeighbourGraph, neighbour_graph
     from unsplit.merging.review import Merge
     from unsplit.merging.tree import MergeTree
     from unsplit.networks.training.history import EpochRecord, History
@@ -86,12 +85,12 @@ _DEFINED_IN = {
     "SmallClusterWarning": "unsplit.errors",
     "TrainConfig": "unsplit.networks.training.loop",
     "merge": "unsplit.merging.api",
-    "neighbour_graph": "unsplit.merging.neighbours.api",
+    "neighbour_graph": "unsplit.merging.neighbours.graph",
     "pairwise_tvd": "unsplit.pairwise.api",
     "pairwise_wasserstein": "unsplit.pairwise.wasserstein.api",
     "read": "unsplit.data.readers.api",
     "select": "unsplit.selection.api",
-    "verify_folder": "unsplit.data.saving",
+    "verify_folder": "unsplit.data.result_folder",
 }
 _MODULES = ("datasets", "metrics", "overclustering", "plots")
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from unsplit.errors import InputError
-from unsplit.networks.random_numbers import integers, uniform
+from unsplit.networks.network import integers, uniform
 
 
 class ImageAugmentation(nn.Module):

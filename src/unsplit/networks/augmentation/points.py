@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from unsplit.errors import InputError
-from unsplit.networks.random_numbers import normal_like, uniform
+from unsplit.networks.network import normal_like, uniform
 
 # Noise is limited to this many standard deviations.
 CLIP = 3.0

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from unsplit.errors import InputError
-from unsplit.networks.random_numbers import normal_like, uniform_like
+from unsplit.networks.network import normal_like, uniform_like
 
 
 class SequenceAugmentation(nn.Module):

@@ -1,0 +1,324 @@
+"""The parts that all networks share: scaling, a head, the loss, and random numbers of their own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from unsplit._typing import Index
+from unsplit.data.rows.base import Rows
+from unsplit.devices import own_generator
+from unsplit.errors import InputError
+
+
+class Standardize(nn.Module):
+    """Subtracts a mean and divides by a scale; both are fixed, not learned."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, mean: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("scale", scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a standardised copy of x."""
+        return (x - self.mean) / self.scale
+
+
+class StandardizeSequences(Standardize):
+    """Standardises sequences whose last channel is a mask; padding stays zero."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a standardised copy of x (b, C + 1, L)."""
+        return super().forward(x) * x[:, -1:]
+
+
+class Blur(nn.Module):
+    """Adds Gaussian noise in training, so that the network learns blurred densities.
+
+    Clusters that touch then overlap a little, and a border through a dense region looks different
+    from a border along a density valley.  The width is in standard deviations of the features.
+    """
+
+    def __init__(self, width: float = 0.5) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x with noise in training, otherwise x itself."""
+        return x + self.width * normal_like(x) if self.training else x
+
+
+def margins(scores: Tensor, clusters: Tensor) -> Tensor:
+    """Score of the own cluster minus the score of every cluster.
+
+    Half precision is widened first, because the difference of two large bfloat16 numbers keeps
+    almost no digits.
+
+    Parameters
+    ----------
+    scores : Tensor of shape (..., n, k)
+    clusters : integer Tensor of shape (..., n)
+
+    Returns
+    -------
+    Tensor of shape (..., n, k)
+        Zero in the column of the own cluster.
+
+    Examples
+    --------
+    >>> margins(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([0]))
+    tensor([[0., 2., 1.]])
+    """
+    scores = _at_least_float32(scores)
+    return scores.gather(-1, clusters.unsqueeze(-1)) - scores
+
+
+def pairwise_logistic_loss(scores: Tensor, clusters: Tensor, sizes: Tensor | None = None) -> Tensor:
+    r"""The paper's balanced pairwise logistic loss, computed from k scores.
+
+    .. math:: L = \frac{1}{k(k-1)} \sum_i \frac{1}{|S_i|}
+              \sum_{x \in S_i} \sum_{j \ne i} \log(1 + e^{z_j(x) - z_i(x)})
+
+    The row term and the column term of the paper's formula are the same number with the same
+    weight (docs/method.md), so k scores do the work of k² outputs.
+
+    Parameters
+    ----------
+    scores : Tensor of shape (..., n, k)
+    clusters : integer Tensor of shape (..., n)
+    sizes : Tensor of shape (k,), optional
+        Number of observations of each cluster.
+
+    Returns
+    -------
+    Tensor of shape (...)
+
+    Examples
+    --------
+    >>> scores = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
+    >>> pairwise_logistic_loss(scores, torch.tensor([0, 1])).item()  # log(1 + e**-2)
+    0.126928...
+    """
+    k = scores.shape[-1]
+    per_pair = -F.logsigmoid(margins(scores, clusters))
+    return _balanced(_sum_of_others(per_pair, clusters) / (k - 1), clusters, sizes, k)
+
+
+def softmax_loss(scores: Tensor, clusters: Tensor, sizes: Tensor | None = None) -> Tensor:
+    """Class-balanced softmax cross-entropy, which has the same minimiser as the pairwise loss.
+
+    Parameters
+    ----------
+    scores, clusters, sizes
+        As for :func:`pairwise_logistic_loss`.
+
+    Returns
+    -------
+    Tensor of shape (...)
+
+    Examples
+    --------
+    >>> scores = torch.zeros(2, 4)
+    >>> softmax_loss(scores, torch.tensor([0, 3])).item()  # log(4)
+    1.386294...
+    """
+    log_softmax = F.log_softmax(_at_least_float32(scores), dim=-1)
+    per_observation = -log_softmax.gather(-1, clusters.unsqueeze(-1)).squeeze(-1)
+    return _balanced(per_observation, clusters, sizes, scores.shape[-1])
+
+
+def _at_least_float32(scores: Tensor) -> Tensor:
+    return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
+
+
+def _sum_of_others(per_pair: Tensor, clusters: Tensor) -> Tensor:
+    return per_pair.scatter(-1, clusters.unsqueeze(-1), 0.0).sum(-1)
+
+
+def _balanced(per_observation: Tensor, clusters: Tensor, sizes: Tensor | None, k: int) -> Tensor:
+    if sizes is None:
+        return per_observation.mean(-1)
+    return (per_observation / sizes.to(per_observation)[clusters]).sum(-1) / k
+
+
+LOSSES = {"pairwise": pairwise_logistic_loss, "softmax": softmax_loss}
+"""Losses for k scores, by name."""
+
+
+class ScoreHead(nn.Linear):
+    """Computes k scores from h features: k·h parameters for all k(k−1)/2 pairs.
+
+    Starts at zero, so an untrained network calls every pair a tie.
+
+    Parameters
+    ----------
+    in_features : int
+        Number of features, h.
+    n_clusters : int
+        Number of clusters, k.
+    loss : {"pairwise", "softmax"}
+        Name of the loss in :data:`LOSSES`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> ScoreHead(8, 3)(torch.ones(5, 8)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(self, in_features: int, n_clusters: int, loss: str = "pairwise") -> None:
+        super().__init__(in_features, n_clusters)
+        self.n_clusters = n_clusters
+        self.loss_name = loss
+        self.loss_function = LOSSES[loss]
+        nn.init.zeros_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def loss(self, scores: Tensor, clusters: Tensor) -> Tensor:
+        """Mean loss of observations drawn evenly from the clusters."""
+        return self.loss_function(scores, clusters)
+
+    def margins(self, scores: Tensor, clusters: Tensor) -> Tensor:
+        """Score for the own cluster minus the score for every cluster, shape (..., n, k)."""
+        return margins(scores, clusters)
+
+
+class Network(nn.Module):
+    """A backbone and a head.
+
+    ``most_at_once`` is the largest number of observations to pass at a time.
+    """
+
+    def __init__(self, backbone: nn.Module, head: ScoreHead, most_at_once: int = 4096) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+        self.most_at_once = most_at_once
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of x."""
+        return self.head(self.backbone(x))
+
+    @torch.no_grad()
+    def features_of(self, rows: Rows, index: Index, found: NDArray[np.float32]) -> None:
+        """Write the features of the rows at ``index`` into ``found``, shape (len(index), h)."""
+        places = torch.from_numpy(index).to(rows.device)
+        batches = [batch for batch in places.split(self.most_at_once) if len(batch)]
+        done = 0
+        for batch, x in zip(batches, rows.stream(batches), strict=True):
+            features = self.backbone(x).float()
+            refuse_gaps(features, batch)
+            found[done : done + len(batch)] = features.cpu().numpy()
+            done += len(batch)
+
+
+def refuse_gaps(values: Tensor, index: Tensor) -> None:
+    """Raise an error if a network returned NaN or infinity for a row in ``index``.
+
+    Such a score would count as a miss, as if the network had been wrong.  ``values`` has the shape
+    (*index.shape, ...).
+    """
+    bad = ~torch.isfinite(values).flatten(index.ndim).all(dim=-1)
+    if bad.any():
+        raise InputError(
+            f"the network returned NaN or infinity for observation {int(index[bad][0])}; check "
+            "this row of X, or your own network for a division by zero."
+        )
+
+
+# Random numbers: from the generator of the run, never from torch's global one.
+
+# Functions and methods of torch that take a generator and draw from the global one without it.
+_DRAWING = {
+    "rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial",
+    "normal_", "uniform_", "bernoulli_", "exponential_", "random_",
+}  # fmt: skip
+
+
+def uniform(size: Sequence[int], device: torch.device) -> Tensor:
+    """Draw numbers from 0 to 1.
+
+    Examples
+    --------
+    >>> uniform((2, 3), torch.device("cpu")).shape
+    torch.Size([2, 3])
+    """
+    return torch.rand(size, device=device, generator=own_generator(device))
+
+
+def uniform_like(x: Tensor) -> Tensor:
+    """Draw numbers from 0 to 1, of the shape and type of x.
+
+    Examples
+    --------
+    >>> uniform_like(torch.zeros(3)).shape
+    torch.Size([3])
+    """
+    return torch.empty_like(x).uniform_(generator=own_generator(x.device))
+
+
+def normal_like(x: Tensor) -> Tensor:
+    """Draw standard normal numbers, of the shape and type of x.
+
+    Examples
+    --------
+    >>> normal_like(torch.zeros(3)).shape
+    torch.Size([3])
+    """
+    return torch.empty_like(x).normal_(generator=own_generator(x.device))
+
+
+def integers(low: int, high: int, n: int, device: torch.device) -> Tensor:
+    """Draw whole numbers from ``low`` to ``high`` − 1.
+
+    Examples
+    --------
+    >>> integers(3, 4, 2, torch.device("cpu"))
+    tensor([3, 3])
+    """
+    return torch.randint(low, high, (n,), device=device, generator=own_generator(device))
+
+
+class OwnNumbers(TorchFunctionMode):
+    """Inside this block, torch's layers are initialised from the generator of the run.
+
+    torch calls this for every function, so it is for building networks, not for training them.
+
+    Examples
+    --------
+    >>> from unsplit.devices import private_randomness
+    >>> before = torch.get_rng_state()
+    >>> with private_randomness(0, torch.device("cpu")), OwnNumbers():
+    ...     layer = torch.nn.Linear(2, 3)
+    >>> torch.equal(before, torch.get_rng_state())
+    True
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a function of torch, with a generator if it takes one and has none."""
+        given = dict(kwargs or {})
+        takes_one = "generator" in given or getattr(func, "__name__", "") in _DRAWING
+        if takes_one and given.get("generator") is None:
+            given["generator"] = own_generator(_device_of(args, given))
+        return func(*args, **given)
+
+
+def _device_of(args: Sequence[Any], given: Mapping[str, Any]) -> torch.device:
+    tensors = [value for value in (*args, *given.values()) if isinstance(value, Tensor)]
+    if tensors:
+        return tensors[0].device
+    return torch.device(given.get("device") or "cpu")
