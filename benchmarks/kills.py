@@ -30,6 +30,7 @@ FRESH = 5
 # A whole run, which removes what killed ones left, after so many kills.
 WHOLE = 10
 SECONDS_TO_END = 20.0
+KILLED = ("old result", "new result")
 
 
 def make_images(folder: Path, per_cluster: int = 25, side: int = 12) -> None:
@@ -138,6 +139,14 @@ def kill(data: Path, out: Path, seed: int, fresh: bool, wait: float, old: int) -
     return "new result" if found == seed else "old result"
 
 
+def check_whole_run(data: Path, out: Path, seed: int) -> float:
+    """Return how long a whole run takes, after checking that it has left nothing behind."""
+    seconds = whole_run(data, out, seed, fresh=False)
+    left = hidden(out.parent, out)
+    assert not left, f"left after the next run: {left}"
+    return seconds
+
+
 def main() -> None:
     """Kill runs and print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -156,16 +165,18 @@ def main() -> None:
         print(
             f"a run takes {usual[False]:.1f} s, a new interpreter {usual[True]:.1f} s", flush=True
         )
-        for number in range(1, options.kills + 1):
+        number = 0
+        while sum(counts[name] for name in KILLED) < options.kills:
+            number += 1
             fresh, old = number % FRESH == 0, seed_of(out)
             wait = float(rng.uniform(0, 1.05 * usual[fresh]))
             counts[kill(data, out, number, fresh, wait, old)] += 1
             counts["runs with leftovers"] += bool(hidden(out.parent, out))
             if number % WHOLE == 0:
-                usual[False] = whole_run(data, out, 1000 + number, fresh=False)
-                left = hidden(out.parent, out)
-                assert not left, f"left after the next run: {left}"
-                print(f"{number} kills: {dict(counts)}", flush=True)
+                usual[False] = check_whole_run(data, out, 10_000 + number)
+                print(dict(counts), flush=True)
+        check_whole_run(data, out, 0)
+    print(dict(counts))
     if options.json is not None:
         options.json.write_text(json.dumps(counts))
 
