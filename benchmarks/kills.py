@@ -162,9 +162,7 @@ def main() -> None:
         make_images(data)
         out.parent.mkdir()
         usual = {fresh: whole_run(data, out, 0, fresh) for fresh in (False, True)}
-        print(
-            f"a run takes {usual[False]:.1f} s, a new interpreter {usual[True]:.1f} s", flush=True
-        )
+        print("seconds of a run, forked and in a new interpreter:", *usual.values(), flush=True)
         number = 0
         while sum(counts[name] for name in KILLED) < options.kills:
             number += 1
