@@ -100,8 +100,9 @@ def tables(records: list[Record]) -> str:
     ways = [(drift, split) for drift in DRIFTS for split in SPLITS]
     ways = [way for way in ways if chosen(records, *way)]
     header = ["", *(f"{'drift' if drift else 'still'}, {NAMES[split]}" for drift, split in ways)]
-    possible = [f"of {sum(r['possible'] for r in chosen(records, *way))}" for way in ways]
-    rows = [["possible", *possible, ""]]
+    possible = [sum(r["possible"] for r in chosen(records, *way)) for way in ways]
+    numbers = [len(chosen(records, *way)) for way in ways]
+    rows: list[list[Any]] = [["recordings", *numbers, ""], ["possible", *possible, ""]]
     for name in METHODS:
         cells = [merges(chosen(records, *way), name) for way in ways]
         seconds = sum(record[name]["seconds"] for record in records) / max(1, len(records))

@@ -272,7 +272,9 @@ def draw(path: Path, case: Case, groups: Groups) -> None:
         figure.subplots(1, 2, sharey=True), (before, after), titles, strict=True
     ):
         colour = unit[spikes["unit_index"]]
-        axes.scatter(seconds, depth, c=colour * 7 % 20, cmap="tab20", s=1, linewidths=0)
+        axes.scatter(
+            seconds, depth, c=colour * 7 % 20, cmap="tab20", vmin=0, vmax=19, s=1, linewidths=0
+        )
         axes.set(title=title, xlabel="time (s)", xlim=(0, seconds.max()))
     figure.axes[0].set_ylabel("depth of the spike (µm)")
     figure.savefig(path)
