@@ -5,10 +5,11 @@ The example simulates a recording with SpikeInterface, splits half of the units 
 merges them with Unsplit, and runs all presets of `compute_merge_unit_groups` on the same units.
 
     pip install "unsplit[spikes,figures]"
-    python examples/spikes.py                      # split in time, drifting probe; a minute
-    python examples/spikes.py --split amplitudes   # or at random; --drift 0 for a probe that stays
+    python examples/spikes.py                      # units split in time; a minute
+    python examples/spikes.py --split amplitudes   # or random
+    python examples/spikes.py --drift 40           # a probe that moves by 40 µm: much harder
 
-Three lines are all it takes with an analyzer of your own (`units_to_merge` is below):
+Two lines are all it takes with an analyzer of your own (`units_to_merge` is below):
 
     groups = units_to_merge(analyzer)
     merged = analyzer.merge_units(merge_unit_groups=groups)
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, dict[str, float]]:
 def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--split", choices=SPLITS, default="times", help="how units are split")
-    parser.add_argument("--drift", type=float, default=40, help="µm over the recording")
+    parser.add_argument("--drift", type=float, default=0, help="µm over the recording")
     parser.add_argument("--units", type=int, default=16, help="neurons, the inaudible included")
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--out", default="spikes-output", help="folder for the results")
