@@ -82,7 +82,7 @@ def compared(seed: int, drift: int, splits: Iterable[str]) -> Iterator[Record]:
         case = split_case(recording, sorting, split, seed)
         if number == 0:
             preset_merges(case)  # numba compiles at the first call, which is not to be timed
-        found = {"Unsplit": timed(lambda case=case: units_to_merge(dense_analyzer(case)))}
+        found = {"Unsplit": timed(units_to_merge, dense_analyzer(case))}
         found |= preset_merges(case)
         record: Record = {"seed": seed, "drift": drift, "split": split, "possible": case.n_split}
         yield record | {name: judged(case, *answer) for name, answer in found.items()}

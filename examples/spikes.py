@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, dict[str, float]]:
         f"drift of {chosen.drift:g} µm over {chosen.seconds:g} s: {len(case.truth)} units."
     )
     analyzer = dense_analyzer(case)
-    found = {"Unsplit": timed(lambda: units_to_merge(analyzer))}
+    found = {"Unsplit": timed(units_to_merge, analyzer)}
     groups = found["Unsplit"][0]
     merged = analyzer.merge_units(merge_unit_groups=groups) if groups else analyzer
     print(f"\nmerge_unit_groups={[[str(unit) for unit in group] for group in groups]}")
@@ -228,16 +228,13 @@ def preset_merges(case: Case) -> dict[str, tuple[Groups, float]]:
     """What each preset merges, on an analyzer as SpikeInterface makes it by default."""
     analyzer = si.create_sorting_analyzer(case.sorting, case.recording, format="memory")
     analyzer.compute(["random_spikes", "noise_levels", "templates"])
-    return {
-        preset: timed(lambda preset=preset: compute_merge_unit_groups(analyzer, preset=preset))
-        for preset in PRESETS
-    }
+    return {preset: timed(compute_merge_unit_groups, analyzer, preset) for preset in PRESETS}
 
 
-def timed(merges: Callable[[], Groups]) -> tuple[Groups, float]:
+def timed(merges: Callable[..., Groups], *arguments: Any) -> tuple[Groups, float]:
     """The groups, and the seconds of the processor that they took."""
     start = time.process_time()
-    groups = merges()
+    groups = merges(*arguments)
     return [list(group) for group in groups], time.process_time() - start
 
 
