@@ -90,6 +90,10 @@ def verify_folder(path: str | os.PathLike[str]) -> list[str]:
     path : str or path
         A folder with results; files that are not listed in its ``manifest.json`` are ignored.
 
+    Returns
+    -------
+    list of str
+
     Raises
     ------
     InputError
