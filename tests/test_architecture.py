@@ -25,6 +25,7 @@ LAYERS = [
     {"merging", "selection"},
     {"pipeline", "plots"},
     {"estimator"},
+    {"anndata"},
     {"unsplit"},
     {"cli"},
     {"__main__"},
@@ -44,7 +45,7 @@ WITHOUT_TORCH = [
 SEARCH_WITH_TORCH = {"merging.neighbours.search", "merging.neighbours.api"}
 
 # Needed for some files, tables and figures only.
-OPTIONAL = {"pandas", "matplotlib", "pyarrow", "h5py", "PIL", "trimesh", "pypcd4"}
+OPTIONAL = {"pandas", "matplotlib", "pyarrow", "h5py", "PIL", "trimesh", "pypcd4", "anndata"}
 
 
 def short_name(path):

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unsplit import datasets, metrics, overclustering, plots
+    from unsplit import anndata, datasets, metrics, overclustering, plots
     from unsplit.data.readers.api import read
     from unsplit.errors import (
         BatchWarning,
@@ -53,6 +53,7 @@ __all__ = [
     "SkippedWarning",
     "SmallClusterWarning",
     "TrainConfig",
+    "anndata",
     "datasets",
     "merge",
     "metrics",
@@ -90,7 +91,7 @@ _DEFINED_IN = {
     "read": "unsplit.data.readers.api",
     "select": "unsplit.selection.api",
 }
-_MODULES = ("datasets", "metrics", "overclustering", "plots")
+_MODULES = ("anndata", "datasets", "metrics", "overclustering", "plots")
 
 
 def __getattr__(name: str) -> Any:

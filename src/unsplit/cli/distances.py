@@ -26,6 +26,7 @@ WRITTEN = ("distances.npz", "pairs.csv", RESULT)
 @options.data
 @options.labels
 @options.batch
+@options.cells
 @options.folder
 @options.estimation
 @options.seed
@@ -34,6 +35,9 @@ def distances(
     data: str,
     labels: str | None,
     batch: str | None,
+    use_rep: str | None,
+    layer: str | None,
+    use_raw: bool,
     out: str,
     backbone: str,
     select: bool,
@@ -63,7 +67,9 @@ def distances(
     results = output_folder(out, outputs.versions())
     with interruptible(out), results as folder, console.show_warnings():
         with console.stage("reading"):
-            read = read_clustered(data, labels, batch)
+            read = read_clustered(
+                data, labels, batch, use_rep=use_rep, layer=layer, use_raw=use_raw
+            )
         if select:
             settings = selected(folder, read, settings, seed, console)
             info |= outputs.describe_run(settings, None, seed)
@@ -76,5 +82,6 @@ def distances(
             result.save(folder / "distances.npz")
             write_csv(folder / "pairs.csv", result.table())
         info |= outputs.describe_distances(read, result)
+        info |= {} if read.representation is None else {"representation": read.representation}
         outputs.write_result(folder / RESULT, info, console)
     outputs.print_result(Path(out, RESULT), summary.of_distances(result), as_json)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from unsplit.cli import options, outputs, summary
+from unsplit.cli import cells, options, outputs, summary
 from unsplit.cli.checks import merge_options_from, pairs
 from unsplit.cli.progress import Console
 from unsplit.cli.reading import observations_named, read_clustered
@@ -15,6 +15,7 @@ from unsplit.cli.resume import ResumeFile
 from unsplit.cli.run import RESULT, Task, interruptible, merge_into
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
+from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.saving import output_folder
 from unsplit.merging.options import LINKAGES, STATISTICS, STRATEGIES
 from unsplit.pairwise.api import Settings
@@ -23,6 +24,7 @@ EXAMPLE = """\b
 Examples:
   unsplit merge cells.csv --labels leiden --out merged --figures
   unsplit merge photos/ --out merged
+  unsplit merge cells.h5ad --labels leiden --out merged --h5ad
 """
 
 # Files that are always written, and the figures.
@@ -82,6 +84,7 @@ how_to_merge = options.together(
 @options.data
 @options.labels
 @options.batch
+@options.cells
 @options.folder
 @when_to_stop
 @how_to_merge
@@ -90,12 +93,21 @@ how_to_merge = options.together(
 @click.option(
     "--figures", is_flag=True, help="Also draw the dendrogram, the distances and the merge curve."
 )
+@click.option(
+    "--h5ad",
+    is_flag=True,
+    help="For .h5ad: also write merged.h5ad, a copy of DATA with the merged clusters in "
+    "obs['unsplit'] and the tree in uns['unsplit'].",
+)
 @click.option("--resume", is_flag=True, help="Continue an interrupted run of --strategy retrain.")
 @options.as_json
 def merge(
     data: str,
     labels: str | None,
     batch: str | None,
+    use_rep: str | None,
+    layer: str | None,
+    use_raw: bool,
     out: str,
     backbone: str,
     select: bool,
@@ -105,6 +117,7 @@ def merge(
     device: str,
     seed: int | None,
     figures: bool,
+    h5ad: bool,
     resume: bool,
     as_json: bool,
     **choices: Any,
@@ -112,7 +125,8 @@ def merge(
     """Merge the clusters of DATA that belong together.
 
     DATA is a table with one row per observation (.csv, .tsv, .parquet, .npy, .npz, also SciPy
-    sparse), or a folder of images, sounds, meshes or point clouds with one subfolder per cluster.
+    sparse), cells (.h5ad, where --labels is a column of obs), or a folder of images, sounds, meshes
+    or point clouds with one subfolder per cluster.
 
     The command writes labels.csv (old and new cluster of every row), review.csv (which pairs to
     check, unclear ones first), merges.csv (every merge and the reason), result.json (settings,
@@ -121,28 +135,39 @@ def merge(
     merge_options = merge_options_from(choices | {"resume": resume})
     resume_file = ResumeFile(out) if merge_options.strategy == "retrain" else None
     written = [*WRITTEN, *(FIGURES if figures else ()), *([CANDIDATES] if select else ())]
+    written += [cells.MERGED] if h5ad else []
     written += [] if resume_file is None else [resume_file.path.name]
     outputs.refuse_overwriting(data, [labels, batch], out, written)
     if figures:
         outputs.require_figures()
+    if h5ad:
+        cells.require_h5ad(data)
     if seed is None and resume_file is not None and resume:
         seed = resume_file.seed()
     seed = outputs.new_seed() if seed is None else seed
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
-    task = Task(data, labels or "subfolders", merge_options, settings, seed, figures, batch)
+    task = Task(data, labels or "subfolders", merge_options, settings, seed, figures, batch, h5ad)
     console = Console()
     results = output_folder(out, outputs.versions())
     with interruptible(out, resume_file), results as folder, console.show_warnings():
         with console.stage("reading"):
-            read = read_clustered(data, labels, batch)
+            read = read_clustered(
+                data, labels, batch, use_rep=use_rep, layer=layer, use_raw=use_raw
+            )
         with observations_named(read, data):
             if select:
                 task = replace(task, settings=selected(folder, read, settings, seed, console))
             merged = merge_into(folder, task, read, console, resume_file, resume)
     if resume_file is not None:
         resume_file.remove()
-    lines = summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)
+    lines = [] if read.representation is None else [_compared_by(read)]
+    lines += summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)
     lines += ["", *summary.of_review(merged.tree)]
     outputs.print_result(Path(out, RESULT), lines, as_json)
+
+
+def _compared_by(read: Observations) -> str:
+    n, d = read.X.shape
+    return f"Compared {n:,} cells by {read.representation} ({d:,} features)."

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ from unsplit.cli import options, outputs, summary
 from unsplit.cli.checks import option
 from unsplit.cli.progress import Console
 from unsplit.cli.run import interruptible
+from unsplit.data.readers.h5ad import read_cells
 from unsplit.data.readers.tables_and_arrays import Observations, read_observations
 from unsplit.data.saving import replacing, write_csv
 from unsplit.errors import InputError
@@ -85,7 +87,7 @@ def overcluster(data: str, out: str, method: str, as_json: bool, **choices: Any)
     if os.path.isfile(given.get("categories", "")):
         outputs.refuse_replacing(given["categories"], [out])
     with interruptible(out), replacing(out) as new, Console().show_warnings():
-        read = read_observations(data, given.get("categories"))
+        read = _read(data, given.get("categories"))
         labels = _labels(method, read, given)
         write_csv(new, {"id": read.row_ids, "label": labels})
     if as_json:
@@ -96,6 +98,12 @@ def overcluster(data: str, out: str, method: str, as_json: bool, **choices: Any)
     seed = f" (seed {given['seed']})" if "seed" in given else ""
     click.echo(summary.of_overclustering(labels))
     click.echo(f"\nThe clusters are in {out}{seed}. To merge them:\n  {command}")
+
+
+def _read(data: str, categories: str | None) -> Observations:
+    if data.lower().endswith(".h5ad"):
+        return read_cells(Path(data), categories)
+    return read_observations(data, categories)
 
 
 def _check(method: str, given: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +14,14 @@ from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.errors import InputError
 
 
-def read_clustered(data: str, labels: str | None, batch: str | None = None) -> Observations:
-    """Read observations with the cluster of each, and the batch if one is named."""
-    observations = read(data, labels, batch)
+def read_clustered(
+    data: str, labels: str | None, batch: str | None = None, **cells: Any
+) -> Observations:
+    """Read observations with the cluster of each, and the batch if one is named.
+
+    ``cells`` are the options for .h5ad files, under the names that :func:`unsplit.read` has.
+    """
+    observations = read(data, labels, batch, **cells)
     if observations.labels is None:
         raise InputError(
             f"{data} needs clusters to merge; name a column of it, or another file, with --labels."

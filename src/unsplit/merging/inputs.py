@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from unsplit._typing import Index
+from unsplit.data.annotated import refuse_annotated
 from unsplit.errors import InputError
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.pairwise.result import PairwiseTVD
@@ -203,6 +204,7 @@ def _known(distances: PairwiseWasserstein) -> NDArray[np.float64]:
 
 
 def _square(distances: ArrayLike) -> NDArray[np.float64]:
+    refuse_annotated(distances, "distances")
     try:
         matrix = np.asarray(distances, np.float64)
     except (TypeError, ValueError):

@@ -69,7 +69,7 @@ def read_file(path: Path, keep_text: Callable[[str], bool]) -> Contents:
     """
     name = path.name.lower()
     refuse_unreadable(path)
-    with _reading(path):
+    with reading(path):
         if table := _TEXT_TABLE.search(name):
             separator = "," if table[1] == "csv" else "\t"
             return Contents(read_text_table(path, separator, keep_text), is_table=True)
@@ -82,8 +82,8 @@ def read_file(path: Path, keep_text: Callable[[str], bool]) -> Contents:
         if name.endswith((".npy", ".npz")):
             return Contents(_read_numpy(path))
     raise InputError(
-        f"{path} has an unsupported file type; supported are .npy, .npz, .csv, .tsv, .parquet and, "
-        "for labels, .txt."
+        f"{path} has an unsupported file type; supported are .npy, .npz, .csv, .tsv, .parquet, "
+        ".h5ad and, for labels, .txt."
     )
 
 
@@ -122,8 +122,21 @@ def refuse_unreadable(path: Path) -> None:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn any error of a parser into one sentence."""
+def reading(path: Path) -> Iterator[None]:
+    """Turn any error of a parser into one sentence.
+
+    Parameters
+    ----------
+    path : Path
+        The file that is read.
+
+    Examples
+    --------
+    >>> with reading(Path("cells.npy")):
+    ...     raise EOFError("no data left")
+    Traceback (most recent call last):
+    unsplit.errors.InputError: cells.npy cannot be read (no data left); it may be damaged or ...
+    """
     try:
         yield
     except (InputError, ImportError):

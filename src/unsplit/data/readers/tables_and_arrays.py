@@ -44,6 +44,8 @@ class Observations:
         which labels mean noise.
     batch : ndarray of shape (n,), or None
         Batch of each row; clusters are compared within batches.
+    representation : str or None
+        Which matrix of an .h5ad file X is, such as "X_pca"; None for other files.
 
     Examples
     --------
@@ -56,6 +58,7 @@ class Observations:
     row_ids: NDArray[Any]
     labels: NDArray[Any] | None
     batch: NDArray[Any] | None = None
+    representation: str | None = None
 
 
 def read_observations(
