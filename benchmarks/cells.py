@@ -33,7 +33,8 @@ COMPONENTS = 50
 PROGRAM = """
 import resource, subprocess, sys
 subprocess.run([sys.executable, "-m", "unsplit", *sys.argv[1:]], check=True, capture_output=True)
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_maxrss, used.ru_utime + used.ru_stime)
 """
 
 
@@ -103,10 +104,12 @@ def main() -> None:
         result = json.loads((out / "result.json").read_text())
         merged = pd.read_csv(out / "labels.csv")["new"]
         size = path.stat().st_size / 2**20
-    peak = int(done.stdout) * (1 if sys.platform == "darwin" else 1024) / 2**20
-    names = ("cells", "file, MiB", "by", "clusters", "left", "ARI", "seconds", "peak MiB")
+    largest, cpu_seconds = map(float, done.stdout.split())
+    peak = largest * (1 if sys.platform == "darwin" else 1024) / 2**20
+    names = ("cells", "file, MiB", "by", "clusters", "left", "ARI", "s", "CPU s", "peak MiB")
     found = (args.clusters, result["n_clusters"], adjusted_rand_score(types, merged))
-    row = (args.cells, f"{size:,.0f}", result["representation"], *found, seconds, f"{peak:,.0f}")
+    row = (f"{args.cells:,}", f"{size:,.0f}", result["representation"], *found)
+    row = (*row, f"{seconds:,.0f}", f"{cpu_seconds:,.0f}", f"{peak:,.0f}")
     print_table("Simulated cells, end to end", names, [row])
     print(result["seconds"])
 

@@ -300,7 +300,7 @@ def _stored(tree: MergeTree) -> dict[str, Any]:
     for part in ("merges", "apart"):
         rows = [asdict(merge) for merge in getattr(tree, part)]
         content[part] = _frame({name: [row[name] for row in rows] for name in names})
-    return content | {"cluster_ids": np.array(tree.cluster_ids, object)}
+    return content | {"cluster_ids": tree.cluster_ids.astype(str).astype(object)}
 
 
 def _relabelled(linkage: NDArray[np.float64], place: NDArray[np.int64]) -> NDArray[np.float64]:
