@@ -11,7 +11,7 @@ from tests.cell_cases import LABELS, QUICK, small, writable_text
 from tests.cli_cases import merge, old_results, read_csv, read_json, snapshot, succeeds
 from tests.cli_cases import unsplit as run
 from unsplit.data.readers import h5ad
-from unsplit.data.saving import verify_folder
+from unsplit.data.result_folder import verify_folder
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,8 @@ from unsplit.anndata import annotations
 from unsplit.data.cells import groups_in
 from unsplit.data.readers.h5ad import open_cells, write_extended
 from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.pipeline import Merged, MergeOptions
+from unsplit.estimator import Merged
+from unsplit.merging.options import MergeOptions
 
 MERGED = "merged.h5ad"
 KEY = "unsplit"
