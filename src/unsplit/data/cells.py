@@ -1,7 +1,7 @@
 """What Unsplit takes from an AnnData or an .h5ad file: a matrix, clusters and batches."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -268,7 +268,7 @@ def _as_text(value: Any) -> str:
     return str(int(value)) if whole else str(value)
 
 
-def _natural(name: str) -> Sequence[tuple[bool, int, str]]:
+def _natural(name: str) -> list[tuple[bool, int, str]]:
     """Sort key that puts "2" before "10"."""
     parts = re.split(r"(\d+)", name)
     return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]

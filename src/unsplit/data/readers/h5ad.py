@@ -123,14 +123,13 @@ def read_cells(
         names = cells.obs.index.astype(str).to_numpy().astype(str)
         named = len(np.unique(names)) == len(names)
         rows = RowIds(path, names if named else np.arange(len(names)), named)
-        arrays: dict[str, Any] = {}
-        if batch in cells.obs:
-            arrays[batch] = batches_in(cells.obs[batch])
-        within = values_of_rows(path, arrays, batch, rows, BATCH_NAMES)
-        if labels in cells.obs:
-            column = groups_in(cells.obs[labels], f"column {labels!r} of {path}")
-            arrays = {labels: column.labels}
-        found = values_of_rows(path, arrays, labels, rows, LABEL_NAMES)
+        own: dict[str, Any] = {}
+        if batch is not None and batch in cells.obs:
+            own[batch] = batches_in(cells.obs[batch])
+        within = values_of_rows(path, own, batch, rows, BATCH_NAMES)
+        if labels is not None and labels in cells.obs:
+            own[labels] = groups_in(cells.obs[labels], f"column {labels!r} of {path}").labels
+        found = values_of_rows(path, own, labels, rows, LABEL_NAMES)
     return Observations(X, None, rows.ids, found, within, used)
 
 

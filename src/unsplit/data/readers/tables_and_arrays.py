@@ -135,11 +135,9 @@ def observations_in(
     X = _side_by_side(path, columns) if matrix is None else _floats(path, matrix)
     _refuse_gaps(path, X, names)
     rows = RowIds(path, np.arange(X.shape[0]) if ids is None else ids, named=ids is not None)
-    found = (
-        values_of_rows(path, own, name, rows, called)
-        for name, called in zip(wanted, (LABEL_NAMES, BATCH_NAMES), strict=True)
-    )
-    return Observations(X, names, rows.ids, *found)
+    found = values_of_rows(path, own, labels, rows, LABEL_NAMES)
+    within = values_of_rows(path, own, batch, rows, BATCH_NAMES)
+    return Observations(X, names, rows.ids, found, within)
 
 
 def values_of_rows(

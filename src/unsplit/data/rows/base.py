@@ -124,7 +124,8 @@ def plain_array(X: Any) -> Any:
     """
     if isinstance(X, torch.Tensor):
         return _values_of(X)
-    refuse_annotated(X)
+    if not isinstance(X, np.ndarray):
+        refuse_annotated(X)
     if isinstance(X, np.ma.MaskedArray):
         n_hidden = int(np.ma.getmaskarray(X).sum())
         if n_hidden:
