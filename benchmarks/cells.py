@@ -109,8 +109,8 @@ def main() -> None:
     names = ("cells", "file, MiB", "by", "clusters", "left", "ARI", "s", "CPU s", "peak MiB")
     found = (args.clusters, result["n_clusters"], adjusted_rand_score(types, merged))
     row = (f"{args.cells:,}", f"{size:,.0f}", result["representation"], *found)
-    row = (*row, f"{seconds:,.0f}", f"{cpu_seconds:,.0f}", f"{peak:,.0f}")
-    print_table("Simulated cells, end to end", names, [row])
+    cost = (f"{seconds:,.0f}", f"{cpu_seconds:,.0f}", f"{peak:,.0f}")
+    print_table("Simulated cells, end to end", names, [(*row, *cost)])
     print(result["seconds"])
 
 
