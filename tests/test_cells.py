@@ -322,6 +322,13 @@ def test_counts_below_zero_seem_to_be_scaled():
         unsplit.anndata.merge(adata, layer="scaled", **QUICK)
 
 
+def test_gaps_in_a_sparse_matrix_are_counted_by_cell():
+    adata = small()
+    adata.X[3, 5] = adata.X[3, 6] = np.nan
+    with pytest.raises(InputError, match=r"X of adata has .* values in 1 of 160 cells, .*'cell 3'"):
+        Matrix("X").of(adata, "adata")
+
+
 def test_a_missing_raw_names_the_layers():
     adata = small()
     adata.raw = None

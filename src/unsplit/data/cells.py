@@ -224,12 +224,14 @@ def _check_values(values: Any, name: str, where: str, cells: Any) -> None:
         raise InputError(
             f"{name} of {where} must hold numbers, got values of type {values.dtype}; name another."
         )
-    present = values.data if scipy.sparse.issparse(values) else values
-    bad = ~np.isfinite(present)
+    sparse = scipy.sparse.issparse(values)
+    bad = ~np.isfinite(values.data if sparse else values)
     if not bad.any():
         return
-    rows = np.repeat(np.arange(len(cells)), np.diff(values.indptr))[bad] if bad.ndim == 1 else None
-    wrong = np.unique(rows) if rows is not None else np.flatnonzero(bad.any(axis=1))
+    if sparse:
+        wrong = np.unique(np.repeat(np.arange(len(cells)), np.diff(values.indptr))[bad])
+    else:
+        wrong = np.flatnonzero(bad.any(axis=1))
     raise InputError(
         f"{name} of {where} has missing or infinite values in {len(wrong):,} of {len(cells):,} "
         f"cells, the first of them {shortened(repr(str(cells[wrong[0]])))}; compute it again, or "
