@@ -7,6 +7,7 @@ are the over-clustering.  Making a graph may need torch, which is imported then;
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import EncodedLabels, encode_batches, encode_labels
-from unsplit.devices import choose_device, memory_errors
+from unsplit.devices import choose_device, memory_errors, n_cores
 from unsplit.pairwise.result import PairwiseTVD
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ N_NEIGHBOURS = 15
 # Number of steps along edges in which labels spread to observations outside all clusters.
 SPREADING_STEPS = 60
 
-# Common neighbours are counted for this many rows at a time: a few hundred megabytes.
-ROWS_AT_ONCE = 20_000
+# A thread counts common neighbours for this many rows at a time, in some hundred megabytes.
+ROWS_AT_ONCE = 10_000
 
 
 # A k-d tree is fast in few dimensions only; up to this many observations, comparing all with all is
@@ -104,11 +105,15 @@ class NeighbourGraph:
 
         Many neighbours are shared inside a cluster and few across a gap (Jarvis and Patrick 1973).
         """
-        starts = range(0, self.adjacency.shape[0], ROWS_AT_ONCE)
-        parts = (self.adjacency[start : start + ROWS_AT_ONCE] for start in starts)
-        return sparse.vstack(
-            [part + (part @ self.adjacency).multiply(part) for part in parts], format="csr"
-        )
+        adjacency = self.adjacency.astype(np.float32)  # counts are exact, in half the memory
+
+        def part(start: int) -> sparse.csr_array:
+            rows = adjacency[start : start + ROWS_AT_ONCE]
+            return (rows + (rows @ adjacency).multiply(rows)).astype(np.float64)
+
+        with ThreadPoolExecutor(n_cores()) as pool:  # SciPy's products run side by side
+            parts = list(pool.map(part, range(0, adjacency.shape[0], ROWS_AT_ONCE)))
+        return sparse.vstack(parts, format="csr")
 
     def renamed(self, new_index: Index) -> "NeighbourGraph":
         """The same graph with cluster c renamed to ``new_index[c]``."""
