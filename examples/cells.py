@@ -48,8 +48,10 @@ def bladder(path: str) -> anndata.AnnData:
     sc.pp.filter_genes(adata, min_cells=3)
     sc.pp.normalize_total(adata, target_sum=1e4)
     sc.pp.log1p(adata)
+    adata.raw = adata  # all genes, for markers
     sc.pp.highly_variable_genes(adata, n_top_genes=2000)
-    sc.pp.pca(adata, n_comps=50, mask_var="highly_variable")
+    adata = adata[:, adata.var["highly_variable"]].copy()
+    sc.pp.pca(adata, n_comps=50)
     sc.pp.neighbors(adata)
     sc.tl.umap(adata)
     return adata
