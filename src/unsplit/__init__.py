@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from unsplit.merging.neighbours.graph import NeighbourGraph
     from unsplit.merging.review import Merge
     from unsplit.merging.tree import MergeTree
+    from unsplit.networks.features import features
     from unsplit.networks.training.history import EpochRecord, History
     from unsplit.networks.training.loop import TrainConfig
     from unsplit.pairwise.api import pairwise_tvd
@@ -54,6 +55,7 @@ __all__ = [
     "SmallClusterWarning",
     "TrainConfig",
     "datasets",
+    "features",
     "merge",
     "metrics",
     "neighbour_graph",
@@ -83,6 +85,7 @@ _DEFINED_IN = {
     "SkippedWarning": "unsplit.errors",
     "SmallClusterWarning": "unsplit.errors",
     "TrainConfig": "unsplit.networks.training.loop",
+    "features": "unsplit.networks.features",
     "merge": "unsplit.merging.api",
     "neighbour_graph": "unsplit.merging.neighbours.api",
     "pairwise_tvd": "unsplit.pairwise.api",

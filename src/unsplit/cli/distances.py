@@ -26,6 +26,7 @@ WRITTEN = ("distances.npz", "pairs.csv", RESULT)
 @options.data
 @options.labels
 @options.batch
+@options.vectors
 @options.folder
 @options.estimation
 @options.seed
@@ -34,6 +35,7 @@ def distances(
     data: str,
     labels: str | None,
     batch: str | None,
+    vectors: str | None,
     out: str,
     backbone: str,
     select: bool,
@@ -51,19 +53,20 @@ def distances(
     distances.json (settings, versions, seed) and manifest.json (checksums).
     """
     written = [*WRITTEN, *([CANDIDATES] if select else ())]
-    outputs.refuse_overwriting(data, [labels, batch], out, written)
+    outputs.refuse_overwriting(data, [labels, batch, vectors], out, written)
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
     seed = outputs.new_seed() if seed is None else seed
     info = {"command": "distances", "data": data, "labels": labels or "subfolders"}
     info |= {} if batch is None else {"batch": batch}
+    info |= {} if vectors is None else {"vectors": vectors}
     info |= outputs.describe_run(settings, None, seed)
     console = Console()
     results = output_folder(out, outputs.versions())
     with interruptible(out), results as folder, console.show_warnings():
         with console.stage("reading"):
-            read = read_clustered(data, labels, batch)
+            read = read_clustered(data, labels, batch, vectors)
         if select:
             settings = selected(folder, read, settings, seed, console)
             info |= outputs.describe_run(settings, None, seed)

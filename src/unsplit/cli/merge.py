@@ -23,6 +23,7 @@ EXAMPLE = """\b
 Examples:
   unsplit merge cells.csv --labels leiden --out merged --figures
   unsplit merge photos/ --out merged
+  unsplit merge photos/ --vectors embedding.npy --out merged
 """
 
 # Files that are always written, and the figures.
@@ -82,6 +83,7 @@ how_to_merge = options.together(
 @options.data
 @options.labels
 @options.batch
+@options.vectors
 @options.folder
 @when_to_stop
 @how_to_merge
@@ -96,6 +98,7 @@ def merge(
     data: str,
     labels: str | None,
     batch: str | None,
+    vectors: str | None,
     out: str,
     backbone: str,
     select: bool,
@@ -122,7 +125,7 @@ def merge(
     resume_file = ResumeFile(out) if merge_options.strategy == "retrain" else None
     written = [*WRITTEN, *(FIGURES if figures else ()), *([CANDIDATES] if select else ())]
     written += [] if resume_file is None else [resume_file.path.name]
-    outputs.refuse_overwriting(data, [labels, batch], out, written)
+    outputs.refuse_overwriting(data, [labels, batch, vectors], out, written)
     if figures:
         outputs.require_figures()
     if seed is None and resume_file is not None and resume:
@@ -131,12 +134,14 @@ def merge(
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
-    task = Task(data, labels or "subfolders", merge_options, settings, seed, figures, batch)
+    task = Task(
+        data, labels or "subfolders", merge_options, settings, seed, figures, batch, vectors
+    )
     console = Console()
     results = output_folder(out, outputs.versions())
     with interruptible(out, resume_file), results as folder, console.show_warnings():
         with console.stage("reading"):
-            read = read_clustered(data, labels, batch)
+            read = read_clustered(data, labels, batch, vectors)
         with observations_named(read, data):
             if select:
                 task = replace(task, settings=selected(folder, read, settings, seed, console))

@@ -38,6 +38,14 @@ batch = click.option(
     "each batch only.",
 )
 
+vectors = click.option(
+    "--vectors",
+    type=click.Path(),
+    metavar="FILE",
+    help="Compare these vectors (.npy, .npz or a table, one row per observation) instead of DATA, "
+    "which then only names the observations; unsplit.features makes them from images.",
+)
+
 folder = click.option("--out", required=True, type=click.Path(), help="Folder for the results.")
 
 seed = click.option(

@@ -10,17 +10,21 @@ import numpy as np
 from unsplit.data.readers.api import read
 from unsplit.data.readers.tables import shortened
 from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.data.readers.vectors import with_vectors
 from unsplit.errors import InputError
 
 
-def read_clustered(data: str, labels: str | None, batch: str | None = None) -> Observations:
-    """Read observations with the cluster of each, and the batch if one is named."""
+def read_clustered(
+    data: str, labels: str | None, batch: str | None = None, vectors: str | None = None
+) -> Observations:
+    """Read observations with the cluster of each, and the batch and vectors if they are named."""
     observations = read(data, labels, batch)
     if observations.labels is None:
         raise InputError(
             f"{data} needs clusters to merge; name a column of it, or another file, with --labels."
         )
-    return replace(observations, labels=np.asarray(observations.labels))
+    observations = replace(observations, labels=np.asarray(observations.labels))
+    return observations if vectors is None else with_vectors(observations, vectors, data)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ INTERRUPTED = 130  # the exit code of shells after SIGINT
 
 @dataclass(frozen=True)
 class Task:
-    """What to merge and how; ``data``, ``labels`` and ``batch`` are file or column names."""
+    """What to merge and how; ``data``, ``labels``, ``batch`` and ``vectors`` are names."""
 
     data: str
     labels: str
@@ -38,6 +38,7 @@ class Task:
     seed: int
     figures: bool = False
     batch: str | None = None
+    vectors: str | None = None
 
 
 def merge_into(
@@ -87,6 +88,7 @@ def merge_into(
         outputs.write_merge(folder, read, merged, task.figures)
     source = {"command": "merge", "data": task.data, "labels": task.labels}
     source |= {} if task.batch is None else {"batch": task.batch}
+    source |= {} if task.vectors is None else {"vectors": task.vectors}
     info = source | info | outputs.describe_distances(read, merged.fitted.result)
     info |= outputs.describe_tree(merged.tree)
     outputs.write_result(folder / RESULT, info, console)

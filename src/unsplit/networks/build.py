@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from unsplit.data.rows.base import Rows
 from unsplit.errors import InputError
-from unsplit.networks.backbones import Blur, Standardize, StandardizeSequences
+from unsplit.networks.backbones import Blur, Shrink, Standardize, StandardizeSequences
 from unsplit.networks.heads import ScoreHead
 from unsplit.networks.registry import Augment, Recipe, augmentation_for
 from unsplit.networks.training.group import Network
@@ -44,6 +44,8 @@ def build_network(
         Random changes to observations in training.
     """
     parts: list[nn.Module] = []
+    if recipe.image_side is not None:
+        parts.append(Shrink(recipe.image_side))
     if rows.kind == "sequences":
         parts.append(StandardizeSequences(*rows.moments(fold.train)))
     elif rows.kind != "counts":

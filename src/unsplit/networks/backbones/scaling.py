@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 
 class Standardize(nn.Module):
@@ -26,6 +27,33 @@ class StandardizeSequences(Standardize):
     def forward(self, x: Tensor) -> Tensor:
         """Return a standardised copy of x (b, C + 1, L)."""
         return super().forward(x) * x[:, -1:]
+
+
+class Shrink(nn.Module):
+    """Reduces images so that their shorter side has at most this many pixels, by averaging.
+
+    Parameters
+    ----------
+    side : int
+
+    Examples
+    --------
+    >>> Shrink(16)(torch.zeros(2, 3, 64, 96)).shape
+    torch.Size([2, 3, 16, 24])
+    """
+
+    def __init__(self, side: int) -> None:
+        super().__init__()
+        self.side = side
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return smaller images as float32; images that are small enough are returned as is."""
+        height, width = x.shape[2:]
+        shorter = min(height, width)
+        if shorter <= self.side:
+            return x
+        size = [round(length * self.side / shorter) for length in (height, width)]
+        return F.adaptive_avg_pool2d(x.float(), size)
 
 
 class Blur(nn.Module):
