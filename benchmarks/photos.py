@@ -207,8 +207,9 @@ def rows(half: str) -> Iterator[tuple[Any, ...]]:
                     continue
                 found = json.loads(path.read_text("utf-8"))
                 left = f"{found['auto_clusters']} of {found['true_clusters']}"
+                network = "given vectors" if way == "vectors" else f"`{way}`"
                 yield (
-                    case.title, f"{found['purity']:.2f}", f"`{way}`" if way != "vectors" else "given vectors", device.upper(),
+                    case.title, f"{found['purity']:.2f}", network, device.upper(),
                     f"{found['right']} of {found['possible']}", f"{found['A']:.3f}",
                     f"{found['ari']:.2f}", f"{left}, {found['auto_wrong']} wrong",
                     f"{found['auto_ari']:.2f}", f"{found['seconds']:.0f}",

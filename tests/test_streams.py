@@ -155,6 +155,7 @@ def test_moments_look_at_some_of_many(monkeypatch):
             return super().__getitem__(index)
 
     rows = DatasetRows.of(Spy(CHANNELS_FIRST), CPU)
+    assert rows.shape == (3, 6, 6)  # looks at the first
     asked.clear()
     rows.moments(np.array([20, 3, 5, 7, 9, 1]))
     assert asked == [20, 5, 9]

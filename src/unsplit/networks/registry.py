@@ -31,7 +31,7 @@ Backbone = str | nn.Module | Callable[[], nn.Module]
 # Convolutions with batch normalisation need less weight decay than small networks.
 DEEP = TrainConfig(learning_rate=1e-3, weight_decay=0.1, batch_size=256)
 # Small batches: with few images, an epoch is ten steps, whatever their size.
-ON_CPU = replace(DEEP, batch_size=64)
+ON_CPU = replace(DEEP, learning_rate=3e-3, batch_size=64)
 CLOUDS = replace(DEEP, learning_rate=3e-4, batch_size=64)
 
 

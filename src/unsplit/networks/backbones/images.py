@@ -68,10 +68,11 @@ class ResNet18(nn.Module):
 
 
 class ConvNet(nn.Module):
-    """Turns small images (b, C, H, W) into features (b, 256), quickly also without a GPU.
+    """Turns small images (b, C, H, W) into features (b, 512), quickly also without a GPU.
 
     Three 3×3 convolutions, the first with a stride of 2, each followed by batch normalisation; the
-    image is halved between them.  On 32 pixels this takes a fifteenth of the work of ResNet-18.
+    image is halved between them.  Mean and maximum over the image are the features.  On 32 pixels
+    this takes a fifteenth of the work of ResNet-18 on 64.
 
     Parameters
     ----------
@@ -83,10 +84,10 @@ class ConvNet(nn.Module):
     Examples
     --------
     >>> ConvNet(in_channels=1, image_size=28).eval()(torch.zeros(2, 1, 28, 28)).shape
-    torch.Size([2, 256])
+    torch.Size([2, 512])
     """
 
-    out_features = 256
+    out_features = 512
 
     def __init__(self, in_channels: int = 3, image_size: int = 32) -> None:
         super().__init__()
@@ -105,8 +106,8 @@ class ConvNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the features of x."""
-        features: Tensor = self.layers(_channels_last(x)).mean(dim=(2, 3))
-        return features
+        maps = self.layers(_channels_last(x))
+        return torch.cat([maps.mean(dim=(2, 3)), maps.amax(dim=(2, 3))], dim=1)
 
 
 class Block(nn.Module):
