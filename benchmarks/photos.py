@@ -111,7 +111,7 @@ def problem(case: Case, folder: Path, half: str) -> Problem:
         clusters = artificial(category[index], N_PHOTOS // N_CLUSTERS, 0.0, case.seed)
     else:
         clusters = KMeans(N_CLUSTERS, n_init=3, random_state=case.seed).fit_predict(vectors)
-    images = _decoded(folder / f"{FILES[case.data]}.zip", [names[i] for i in index])
+    images = decoded(folder / f"{FILES[case.data]}.zip", [names[i] for i in index])
     return Problem(images, vectors, clusters, category[index])
 
 
@@ -124,7 +124,8 @@ def _characters(case: Case, folder: Path, half: str) -> Problem:
     return Problem(small.astype(np.uint8), None, artificial(category, 10, 0.0, case.seed), category)
 
 
-def _decoded(path: Path, names: list[str]) -> NDArray[np.uint8]:
+def decoded(path: Path, names: list[str]) -> NDArray[np.uint8]:
+    """Pixels (n, h, w, 3) of images in a zip file."""
     from PIL import Image
 
     with zipfile.ZipFile(path) as file:
