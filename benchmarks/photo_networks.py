@@ -54,11 +54,11 @@ class Variant:
     @property
     def settings(self) -> dict[str, Any]:
         """Arguments of ``pairwise_tvd``."""
-        rates = {"learning_rate": self.learning_rate, "batch_size": self.batch_size}
+        training = replace(ON_CPU, learning_rate=self.learning_rate, batch_size=self.batch_size)
         return {
             "backbone": self.build,
             "augment": ImageAugmentation(flip=True, colour=0.1, zoom=self.zoom),
-            "training": replace(ON_CPU, **rates),
+            "training": training,
         }
 
 

@@ -184,7 +184,7 @@ def path_of(case: Case, way: str, device: str, half: str, epochs: int) -> Path:
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure what is asked for and not yet known."""
-    for case in CASES[: arguments.first]:
+    for case in [case for case in CASES if case.data in arguments.only][: arguments.first]:
         given: Problem | None = None
         for way in arguments.ways:
             where = (arguments.device, arguments.half, arguments.epochs)
@@ -231,6 +231,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--half", choices=("chosen", "reported"), default="reported")
     parser.add_argument("--epochs", type=int, default=Settings.epochs)
+    parser.add_argument("--only", nargs="+", choices=TITLES, default=list(TITLES))
     parser.add_argument("--first", type=int, help="only so many of the cases")
     parser.add_argument("--write", action="store_true", help="put the table into the page")
     arguments = parser.parse_args()

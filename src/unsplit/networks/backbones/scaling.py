@@ -52,7 +52,7 @@ class Shrink(nn.Module):
         shorter = min(height, width)
         if shorter <= self.side:
             return x
-        size = [round(length * self.side / shorter) for length in (height, width)]
+        size = round(height * self.side / shorter), round(width * self.side / shorter)
         return F.adaptive_avg_pool2d(x.float(), size)
 
 
