@@ -25,10 +25,11 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from benchmarks import markdown
+from unsplit.estimator import merge_overclustering
+from unsplit.merging.options import MergeOptions
 from unsplit.metrics import category_counts, correct_merges, majority_categories, purity
 from unsplit.overclustering import artificial
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import MergeOptions, merge_overclustering
 
 RESULTS = Path(__file__).parent / "results" / "photos"
 PAGE = Path(__file__).parents[1] / "docs" / "photos.md"

@@ -23,8 +23,8 @@ from unsplit.cli.resume import ResumeFile
 from unsplit.data.array_files import checksum
 from unsplit.errors import InputError
 from unsplit.merging.api import merge_with
+from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
-from unsplit.merging.state import MergeRecord
 
 QUICK, MANY = 200, many(5_000)
 DISTANCES = np.abs(np.subtract.outer(*2 * [np.array([0, 0.1, 0.4, 0.45, 0.9])]))

@@ -15,11 +15,12 @@ from unsplit.cli.progress import Console
 from unsplit.cli.resume import ResumeFile, content_of, digest
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.saving import MANIFEST
+from unsplit.data.result_folder import MANIFEST
 from unsplit.errors import InputError
-from unsplit.merging.state import MergeRecord
+from unsplit.estimator import Merged, merge_overclustering
+from unsplit.merging.loop import MergeRecord
+from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import Merged, MergeOptions, merge_overclustering
 
 RESULT = "result.json"
 # The disk is full, or this user's share of it, or a file is larger than the disk allows.

@@ -17,7 +17,7 @@ from unsplit.data.rows.kinds import observations
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
 from unsplit.networks.backbones.foreign import without_classifier
-from unsplit.networks.training.group import refuse_gaps
+from unsplit.networks.network import refuse_gaps
 
 Transform = Callable[[Tensor], Tensor]
 

@@ -110,6 +110,33 @@ class ConvNet(nn.Module):
         return torch.cat([maps.mean(dim=(2, 3)), maps.amax(dim=(2, 3))], dim=1)
 
 
+class Shrink(nn.Module):
+    """Reduces images so that their shorter side has at most this many pixels, by averaging.
+
+    Parameters
+    ----------
+    side : int
+
+    Examples
+    --------
+    >>> Shrink(16)(torch.zeros(2, 3, 64, 96)).shape
+    torch.Size([2, 3, 16, 24])
+    """
+
+    def __init__(self, side: int) -> None:
+        super().__init__()
+        self.side = side
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return smaller images as float32; images that are small enough are returned as is."""
+        height, width = x.shape[2:]
+        shorter = min(height, width)
+        if shorter <= self.side:
+            return x
+        size = round(height * self.side / shorter), round(width * self.side / shorter)
+        return F.adaptive_avg_pool2d(x.float(), size)
+
+
 class Block(nn.Module):
     """Two 3×3 convolutions and a shortcut, which is projected if the shape changes."""
 
