@@ -1,6 +1,7 @@
 """Merging as a scikit-learn clusterer: wiring only."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from torch.utils.data import Dataset
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.labels import label_array
+from unsplit.data.labels import encode_labels, label_array
 from unsplit.data.rows.base import Rows, plain_array
 from unsplit.data.rows.kinds import differ_in_length
 from unsplit.data.rows.ragged import Ragged
@@ -44,6 +45,8 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         The distance that ranks pairs of clusters, and the linkage.  See :func:`unsplit.merge`.
     must_link, cannot_link : sequences of pairs of cluster names
         Clusters that are known to belong together, or known to be different.
+    constraints : path or mapping, optional
+        Answers that the page of an earlier result exported.  See :func:`unsplit.merge`.
     min_clusters, max_clusters : int, optional
         Bounds on the number of clusters.
     rule : object with a method ``judge``, optional
@@ -108,6 +111,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         linkage: str = "average",
         must_link: Sequence[Link] = (),
         cannot_link: Sequence[Link] = (),
+        constraints: str | os.PathLike[str] | Mapping[str, Any] | None = None,
         min_clusters: int | None = None,
         max_clusters: int | None = None,
         rule: Rule | None = None,
@@ -131,6 +135,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         self.linkage = linkage
         self.must_link = must_link
         self.cannot_link = cannot_link
+        self.constraints = constraints
         self.min_clusters = min_clusters
         self.max_clusters = max_clusters
         self.rule = rule
@@ -211,6 +216,9 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
             # At least twice as many clusters as requested, so that there is something to merge.
             default = default_clusterer(_num_samples(X), at_least=2 * (self.n_clusters or 1))
             initial_labels = overcluster(X, self.overclusterer or default, rng)
+        if self.constraints is not None:
+            cluster_ids = encode_labels(initial_labels).cluster_ids
+            merge_options = merge_options.with_answers(self.constraints, cluster_ids)
         with memory_errors("merging the clusters", LESS_DATA):
             merged = merge_overclustering(
                 X,

@@ -1,9 +1,10 @@
 """The options of a merge: checked before any training, and turned into a stopping rule."""
 
 import math
+import os
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.errors import InputError, PartitionWarning
+from unsplit.merging.answers import Answers, read_answers
 from unsplit.merging.evidence import Mixtures
 from unsplit.merging.inputs import Constraints, Link, constraints
 from unsplit.merging.rules import (
@@ -142,6 +144,21 @@ class MergeOptions:
                 )
             fewest = most = int(n)
         return constraints(cluster_ids, self.must_link, self.cannot_link, fewest, most)
+
+    def with_answers(
+        self,
+        constraints: "str | os.PathLike[str] | Mapping[str, Any] | Answers | None",
+        cluster_ids: NDArray[Any],
+    ) -> "MergeOptions":
+        """The same options with the answers of a review added to the links."""
+        if constraints is None:
+            return self
+        must, cannot = read_answers(constraints).links(cluster_ids.tolist())
+        return replace(
+            self,
+            must_link=(*self.must_link, *must),
+            cannot_link=(*self.cannot_link, *cannot),
+        )
 
     def check_input(self, has_scores: bool, has_neighbours: bool, can_retrain: bool) -> None:
         """Refuse options that need more than there is."""

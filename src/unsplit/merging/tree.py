@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -286,6 +287,41 @@ class MergeTree:
         plain = {name: meta[name] for name in _PLAIN}
         _check_content(check, plain, arrays, merges, apart)
         return cls(merges=merges, apart=apart, **arrays, **plain)
+
+    def report(
+        self,
+        distances: Any = None,
+        X: Any = None,
+        labels: ArrayLike | None = None,
+        **details: Any,
+    ) -> Any:
+        """A page about this merge: the answer, the tree, the data, and pairs to review.
+
+        A notebook shows the page; ``save(path)`` writes it to one HTML file.
+
+        Parameters
+        ----------
+        distances : PairwiseTVD or array-like of shape (k, k), optional
+            The distances that the tree was made from.
+        X, labels : optional
+            The observations and their initial clusters, for a picture and for exemplars.
+        **details
+            ``row_ids``, ``feature_names``, ``picture`` and ``neighbours``: see
+            :func:`unsplit.report.report`.
+
+        Returns
+        -------
+        unsplit.report.Report
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+        >>> tree.report()
+        Report: ... MB of HTML; write it with save(path)
+        """
+        # By name, because reports are above trees: only this call reaches up.
+        return import_module("unsplit.report").report(self, distances, X, labels, **details)
 
     def __repr__(self) -> str:
         return (

@@ -1,0 +1,258 @@
+"""The sections of a page: each function returns the data that its section shows."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsplit._typing import Index
+from unsplit.data.array_files import hash_array
+from unsplit.merging.review import UNCLEAR, Merge, members_of_nodes
+from unsplit.networks.training.history import History
+from unsplit.pairwise.result import PairwiseTVD
+from unsplit.plots.layout import node_heights, places
+from unsplit.plots.style import AXIS_LABELS
+from unsplit.report.encode import packed, png, shares, sheet
+from unsplit.report.kept import Kept
+from unsplit.report.view import View
+from unsplit.report.words import N_FIRST, group
+
+# Pairs that can be reviewed on one page, the most urgent ones.
+MOST_PAIRS = 150
+# Bars of the picture of a border, and observations of each side that it counts.
+BARS = 31
+MOST_AT_BORDER = 2_000
+# Rows whose ids and clusters are part of the page, so that it can write their labels.
+MOST_ROWS = 100_000
+LONGEST_IDS = 2_000_000  # characters
+# Exemplars of a leaf that stands for several clusters.
+MOST_TILES_OF_LEAF = 6
+SHEET_COLUMNS = 40
+
+NUMBERS = ("tvd", "low", "high", "p_adjusted", "edges", "times_chance", "strength")
+
+
+def tree_section(view: View) -> dict[str, Any]:
+    """The dendrogram: leaves in order, and every merge with its evidence."""
+    tree = view.tree
+    names = [str(name) for name in tree.cluster_ids.tolist()]
+    heights = node_heights(tree)
+    linked = int(sum(merge.why.endswith("must_link") for merge in view.merges))
+    return {
+        "fingerprint": fingerprint(view),
+        "names": [[names[i] for i in members] for members in view.members],
+        "sizes": view.sizes.tolist(),
+        "order": np.argsort(places(tree)[view.leaves], kind="stable").tolist(),
+        "base": float(heights[0]),
+        "merges": [merge_entry(merge) for merge in view.merges],
+        "taken": view.taken,
+        "fewest": 1 + tree.n_forbidden,
+        "most": len(view.leaves) - linked,
+        "n_clusters": tree.n_clusters,
+        "n_initial": tree.n_initial,
+        "axis": AXIS_LABELS.get(tree.statistic, "distance"),
+    }
+
+
+def merge_entry(merge: Merge) -> dict[str, Any]:
+    """One merge or pair with the numbers that a reader sees; None for what is unknown."""
+    entry: dict[str, Any] = {
+        "left": merge.left,
+        "right": merge.right,
+        "height": float(merge.height),
+        "verdict": merge.verdict,
+        "why": merge.why,
+    }
+    return entry | {name: rounded(getattr(merge, name)) for name in NUMBERS}
+
+
+def rounded(value: float, digits: int = 4) -> float | None:
+    """A number with few digits; None for NaN and infinity.
+
+    Examples
+    --------
+    >>> rounded(0.123456), rounded(float("nan"))
+    (0.1235, None)
+    """
+    return float(f"{value:.{digits}g}") if np.isfinite(value) else None
+
+
+def fingerprint(view: View) -> str:
+    """What answers belong to: the names, the sizes and the tree, in a few letters."""
+    tree = view.tree
+    names = "\n".join(repr(name) for name in tree.cluster_ids.tolist())
+    digest = hashlib.sha256(names.encode("utf-8", "backslashreplace"))
+    hash_array(digest, tree.sizes)
+    hash_array(digest, tree.linkage)
+    return digest.hexdigest()[:16]
+
+
+def matrix_section(
+    view: View, tvd: NDArray[np.float64] | None, distances: PairwiseTVD | None
+) -> dict[str, Any] | None:
+    """All distances between leaves, and their intervals where leaves are single clusters."""
+    if tvd is None:
+        return None
+    upper = np.triu_indices(len(view.leaves), 1)
+    averaged = view.averaged(tvd)
+    section: dict[str, Any] = {
+        "tvd": shares(averaged[upper]),
+        "lowest": float(np.floor(10 * np.nanmin(averaged[upper], initial=0.9)) / 10),
+        "interval": None,
+    }
+    if distances is not None and not view.folded:
+        low, high = distances.confidence_interval()
+        section["interval"] = [shares(low[upper]), shares(high[upper])]
+    return section
+
+
+def picture_section(view: View, kept: Kept) -> dict[str, Any] | None:
+    """Where observations are drawn, and the leaf of each."""
+    if not len(kept.picture_xy):
+        return None
+    return {
+        "x": shares(kept.picture_xy[:, 0]),
+        "y": shares(kept.picture_xy[:, 1]),
+        "leaf": packed(view.leaf_of[kept.picture_clusters]),
+        "method": kept.picture_method,
+        "n_drawn": len(kept.picture_xy),
+        "n_observations": kept.n_observations,
+    }
+
+
+def exemplar_section(view: View, kept: Kept) -> dict[str, Any] | None:
+    """Exemplars of every leaf, as one image of which the page shows parts."""
+    if not len(kept.tiles):
+        return None
+    leaf = view.leaf_of[kept.tile_clusters]
+    chosen = [
+        _spread(np.flatnonzero(leaf == one), MOST_TILES_OF_LEAF) for one in range(len(view.leaves))
+    ]
+    order = np.concatenate(chosen)
+    return {
+        "kind": kept.tile_kind,
+        "src": png(sheet(kept.tiles[order], SHEET_COLUMNS)),
+        "columns": SHEET_COLUMNS,
+        "n": len(order),
+        "height": kept.tiles.shape[1],
+        "width": kept.tiles.shape[2],
+        "counts": [len(part) for part in chosen],
+    }
+
+
+def _spread(index: Index, most: int) -> Index:
+    return index[np.linspace(0, len(index) - 1, min(most, len(index))).astype(np.int64)]
+
+
+def feature_section(view: View, kept: Kept) -> dict[str, Any] | None:
+    """Means of the features that differ most, in units of their spread within clusters."""
+    if not len(kept.feature_names):
+        return None
+    weights = view.tree.sizes / view.sizes[view.leaf_of]
+    means = np.zeros((len(view.leaves), len(kept.feature_names)))
+    np.add.at(means, view.leaf_of, weights[:, None] * kept.means)
+    return {
+        "names": [str(name) for name in kept.feature_names],
+        "means": [[rounded(value) for value in row] for row in means.tolist()],
+        "spread": [rounded(value) for value in kept.spread.tolist()],
+    }
+
+
+def edge_section(view: View, kept: Kept) -> dict[str, Any] | None:
+    """Number of edges between leaves in the neighbour graph."""
+    if not len(kept.edges):
+        return None
+    pairs = np.sort(view.leaf_of[kept.edge_pairs], axis=1)
+    outside = pairs[:, 0] < pairs[:, 1]
+    n = len(view.leaves)
+    places_, counts = np.unique(pairs[outside] @ np.array([n, 1]), return_inverse=True)
+    totals = np.bincount(counts, kept.edges[outside], len(places_))
+    return {"place": packed(places_, np.uint32), "count": packed(totals, np.uint32)}
+
+
+def review_section(view: View, distances: PairwiseTVD | None) -> dict[str, Any]:
+    """Pairs to review, the most urgent first, with the scores at the border of each."""
+    members = members_of_nodes(view.tree.merges, view.tree.n_initial)
+    entries = []
+    for row, drawn in view.visible(view.tree.reviewed)[:MOST_PAIRS]:
+        entry = merge_entry(drawn.pair) | {"done": row.done, "step": drawn.step}
+        entry |= {"size_left": row.pair.size_left, "size_right": row.pair.size_right}
+        if distances is not None:
+            entry["border"] = border(distances, members[row.pair.left], members[row.pair.right])
+        entries.append(entry)
+    return {"pairs": entries, "n_pairs": len(view.tree.reviewed)}
+
+
+def border(
+    distances: PairwiseTVD, left: Sequence[int], right: Sequence[int]
+) -> dict[str, Any] | None:
+    """Count the differences of the two scores of held-out observations of both sides.
+
+    Observations of the left side should lie right of zero, and those of the right side left of it;
+    two heaps that lie on each other are clusters that the network cannot tell apart.
+
+    Parameters
+    ----------
+    distances : PairwiseTVD
+    left, right : sequences of int
+        The initial clusters of both sides.
+    """
+    scores = distances.scores
+    found = []
+    for side in (left, right):
+        index = _spread(np.flatnonzero(np.isin(scores.clusters, side)), MOST_AT_BORDER)
+        z = [scores.composed(index, list(one), distances.sizes) for one in (left, right)]
+        with np.errstate(invalid="ignore"):
+            difference = z[0].astype(np.float64) - z[1]
+        found.append(difference[np.isfinite(difference)])
+    if not all(map(len, found)):
+        return None
+    reach = float(np.quantile(np.abs(np.concatenate(found)), 0.98)) or 1.0
+    bars = [
+        np.histogram(np.clip(part, -reach, reach), BARS, (-reach, reach))[0].tolist()
+        for part in found
+    ]
+    return {"reach": rounded(reach), "left": bars[0], "right": bars[1]}
+
+
+def label_section(
+    view: View, clusters: Index | None, row_ids: NDArray[Any] | None
+) -> dict[str, Any] | None:
+    """The rows of the data, so that the page can write the labels of another cut."""
+    if clusters is None or len(clusters) > MOST_ROWS:
+        return None
+    ids = None
+    if row_ids is not None and not np.array_equal(row_ids, np.arange(len(clusters))):
+        ids = [str(one) for one in row_ids.tolist()]
+        if sum(map(len, ids)) > LONGEST_IDS:
+            return None
+    return {"cluster": packed(clusters, np.int32), "ids": ids, "leaf": view.leaf_of.tolist()}
+
+
+def training_section(history: History | None) -> dict[str, Any] | None:
+    """Loss and held-out accuracy of every epoch."""
+    if history is None or not len(history.epoch):
+        return None
+    return {
+        "epoch": history.epoch.tolist(),
+        "loss": [rounded(value) for value in history.loss.tolist()],
+        "accuracy": [rounded(value) for value in history.accuracy.tolist()],
+        "kept": history.kept_epoch.tolist(),
+    }
+
+
+def look_first(view: View, review: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The first unclear pairs in words, with their place in the review."""
+    names = view.tree.cluster_ids.tolist()
+    inside = members_of_nodes(view.merges, len(view.leaves))
+    found = []
+    for index, pair in enumerate(review["pairs"][:N_FIRST]):
+        if pair["verdict"] == UNCLEAR:
+            sides = [
+                group([names[i] for leaf in inside[pair[side]] for i in view.members[leaf]])
+                for side in ("left", "right")
+            ]
+            found.append({"index": index, "done": pair["done"], "sides": sides})
+    return found

@@ -1,0 +1,161 @@
+// The new clusters, their exemplars and features, and the list of merges.
+
+const MOST_ROWS = 60;
+const MOST_OLD = 40;
+
+class Exemplars {
+  constructor(page) {
+    this.data = page.data.exemplars;
+    if (this.data === null) return;
+    const root = document.documentElement.style;
+    root.setProperty("--sheet", `url("${this.data.src}")`);
+    if (Math.max(this.data.width, this.data.height) < 40) root.setProperty("--pixels", "pixelated");
+    this.first = [];
+    this.data.counts.reduce((sum, count, leaf) => {
+      this.first[leaf] = sum;
+      return sum + count;
+    }, 0);
+    this.lines = Math.ceil(this.data.n / this.data.columns);
+  }
+
+  /** Exemplars of some leaves: one of each first, then the second of each, and so on. */
+  of(leaves, most) {
+    if (this.data === null) return null;
+    const chosen = [];
+    for (let round = 0; chosen.length < most; round += 1) {
+      const found = leaves.filter((leaf) => round < this.data.counts[leaf]);
+      if (found.length === 0) break;
+      chosen.push(...found.slice(0, most - chosen.length).map((leaf) => this.first[leaf] + round));
+    }
+    return element("div", { class: "tiles", role: "img", "aria-label": `${chosen.length} exemplars (${this.data.kind})` },
+      ...chosen.map((number) => this.tile(number)));
+  }
+
+  tile(number) {
+    const [column, line] = [number % this.data.columns, Math.floor(number / this.data.columns)];
+    const share = (place, count) => (count > 1 ? `${(100 * place) / (count - 1)}%` : "0%");
+    return element("span", {
+      class: "tile",
+      style: {
+        "background-size": `${100 * this.data.columns}% ${100 * this.lines}%`,
+        "background-position": `${share(column, this.data.columns)} ${share(line, this.lines)}`,
+      },
+    });
+  }
+}
+
+class Features {
+  constructor(page) {
+    this.data = page.data.features;
+    this.tree = page.tree;
+  }
+
+  mean(leaves) {
+    const total = sizeOf(this.tree, leaves);
+    return this.data.names.map((_, f) =>
+      leaves.reduce((sum, leaf) => sum + this.tree.sizes[leaf] * this.data.means[leaf][f], 0) / total);
+  }
+
+  /** The features that differ most between two groups, in standard deviations. */
+  between(left, right, most) {
+    if (this.data === null || right.length === 0) return [];
+    const [a, b] = [this.mean(left), this.mean(right)];
+    return this.data.names
+      .map((name, f) => ({ name, a: a[f], b: b[f], away: (a[f] - b[f]) / (this.data.spread[f] || 1) }))
+      .sort((one, other) => Math.abs(other.away) - Math.abs(one.away))
+      .slice(0, most);
+  }
+
+  /** In words: which features of a group are higher or lower than elsewhere. */
+  list(leaves, others, most) {
+    const found = this.between(leaves, others, most);
+    return found.flatMap(({ name, away }, i) => [
+      i > 0 ? ", " : "", element("bdi", null, short(name)), ` ${away >= 0 ? "+" : "−"}${Math.abs(away).toFixed(1)}`,
+    ]);
+  }
+}
+
+class Clusters {
+  constructor(page) {
+    this.page = page;
+    this.all = false;
+    const { exemplars, features } = page;
+    byId("shown-title").textContent = exemplars.data ? "exemplars" : features.data ? "what differs (standard deviations)" : "";
+    byId("all-clusters").addEventListener("click", () => { this.all = true; this.draw(); });
+    byId("old-new").addEventListener("toggle", () => this.drawOld());
+    this.body = document.querySelector("#new-clusters tbody");
+    this.oldBody = document.querySelector("#old-new tbody");
+  }
+
+  draw() {
+    const { tree, cut } = this.page;
+    byId("clusters-title").textContent = `The ${counted(cut.count, "new cluster")}`;
+    const groups = this.page.groups;
+    const largest = Math.max(...groups.map((leaves) => sizeOf(tree, leaves)));
+    const shown = this.all ? groups : groups.slice(0, MOST_ROWS);
+    this.body.replaceChildren(...shown.map((leaves, number) => this.row(leaves, number, largest)));
+    const button = byId("all-clusters");
+    button.hidden = shown.length === groups.length;
+    button.textContent = `Show all ${whole(groups.length)} clusters`;
+    this.drawOld();
+  }
+
+  row(leaves, number, largest) {
+    const { tree, colours, exemplars, features, cut } = this.page;
+    const hex = colour(colours[number]);
+    const size = sizeOf(tree, leaves);
+    const old = leaves.slice(0, MOST_OLD).flatMap((leaf, i) => [
+      i > 0 ? ", " : "", element("bdi", null, leafName(tree, leaf)), ` (${whole(tree.sizes[leaf])})`,
+    ]);
+    if (leaves.length > MOST_OLD) old.push(`, and ${leaves.length - MOST_OLD} more`);
+    const others = () => Array.from(cut.group.keys()).filter((leaf) => cut.group[leaf] !== number);
+    return element("tr", null,
+      element("th", { scope: "row" },
+        element("span", { class: "chip", style: { background: hex, color: readableOn(hex) } }, String(number))),
+      element("td", { class: "number" }, whole(size)),
+      element("td", { class: "names" }, ...old,
+        element("span", { class: "bar", "aria-hidden": "true", style: { width: `${(5 * size) / largest}rem`, background: hex } })),
+      element("td", null, ...(exemplars.data ? [exemplars.of(leaves, 8)] : features.data ? features.list(leaves, others(), 4) : [])));
+  }
+
+  drawOld() {
+    if (!byId("old-new").open) return;
+    const { tree, cut } = this.page;
+    const rows = tree.names.flatMap((names, leaf) => names.map((name) => ({ name, leaf, single: names.length === 1 })));
+    this.oldBody.replaceChildren(...rows.map(({ name, leaf, single }) => element("tr", null,
+      element("th", { scope: "row", class: "names" }, element("bdi", null, name)),
+      element("td", { class: "number" }, single ? whole(tree.sizes[leaf]) : ""),
+      element("td", { class: "number" }, String(cut.group[leaf])))));
+  }
+}
+
+class MergeList {
+  constructor(page) {
+    this.page = page;
+    this.details = byId("merge-list");
+    this.details.addEventListener("toggle", () => this.draw());
+    this.states = null;
+  }
+
+  draw() {
+    if (!this.details.open) return;
+    if (this.states === null) this.fillIn();
+    const { cut, taken } = this.page;
+    this.states.forEach((cell, step) => {
+      const state = cut.made[step] ? "merged" : taken[step] ? "taken back by your answers" : "not merged";
+      if (cell.textContent !== state) cell.textContent = state;
+    });
+  }
+
+  fillIn() {
+    const { tree } = this.page;
+    this.states = tree.merges.map(() => element("td", null));
+    document.querySelector("#merge-list tbody").append(...tree.merges.map((merge, step) => element("tr", null,
+      element("th", { scope: "row", class: "number" }, String(tree.firstStep + step)),
+      element("td", { class: "names" }, `${nodeName(tree, merge.left)} and ${nodeName(tree, merge.right)}`),
+      element("td", null, merge.verdict),
+      element("td", { class: "number" }, merge.tvd === null ? "" : plain(merge.tvd)),
+      this.states[step],
+      element("td", null, merge.why))));
+  }
+}
