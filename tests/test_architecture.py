@@ -24,7 +24,7 @@ LAYERS = [
     {"pairwise"},
     {"merging", "selection"},
     {"pipeline", "plots"},
-    {"estimator"},
+    {"estimator", "report"},
     {"unsplit"},
     {"cli"},
     {"__main__"},
@@ -37,7 +37,7 @@ WITHOUT_TORCH = [
     "unsplit", "_typing", "errors", "datasets", "devices", "metrics", "plots",
     "data.labels", "data.saving", "networks.training.history",
     "pairwise.result", "pairwise.scores", "pairwise.statistics", "pairwise.batch_effects",
-    "merging",
+    "merging", "report",
 ]  # fmt: skip
 
 # Only the search for nearest neighbours computes with torch itself.

@@ -16,12 +16,15 @@ from unsplit.cli.run import RESULT, Task, interruptible, merge_into
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
 from unsplit.data.saving import output_folder
+from unsplit.merging.answers import read_answers
 from unsplit.merging.options import LINKAGES, STATISTICS, STRATEGIES
 from unsplit.pairwise.api import Settings
+from unsplit.report.folder import PAGE
+from unsplit.report.kept import NAME as KEPT
 
 EXAMPLE = """\b
 Examples:
-  unsplit merge cells.csv --labels leiden --out merged --figures
+  unsplit merge cells.csv --labels leiden --out merged --report
   unsplit merge photos/ --out merged
 """
 
@@ -75,6 +78,12 @@ how_to_merge = options.together(
     ),
     linked("--must-link", help="Always merge clusters A and B; may be repeated."),
     linked("--cannot-link", help="Never merge clusters A and B; may be repeated."),
+    click.option(
+        "--constraints",
+        type=click.Path(),
+        metavar="FILE",
+        help="Answers that the page of an earlier result exported (JSON).",
+    ),
 )
 
 
@@ -90,6 +99,7 @@ how_to_merge = options.together(
 @click.option(
     "--figures", is_flag=True, help="Also draw the dendrogram, the distances and the merge curve."
 )
+@options.report
 @click.option("--resume", is_flag=True, help="Continue an interrupted run of --strategy retrain.")
 @options.as_json
 def merge(
@@ -104,7 +114,9 @@ def merge(
     epochs: int,
     device: str,
     seed: int | None,
+    constraints: str | None,
     figures: bool,
+    report: bool,
     resume: bool,
     as_json: bool,
     **choices: Any,
@@ -117,12 +129,16 @@ def merge(
     The command writes labels.csv (old and new cluster of every row), review.csv (which pairs to
     check, unclear ones first), merges.csv (every merge and the reason), result.json (settings,
     versions, seed, numbers), distances.npz, tree.npz, linkage.npy and manifest.json (checksums).
+    With --report it also writes report.html, the page to look at.
     """
     merge_options = merge_options_from(choices | {"resume": resume})
     resume_file = ResumeFile(out) if merge_options.strategy == "retrain" else None
     written = [*WRITTEN, *(FIGURES if figures else ()), *([CANDIDATES] if select else ())]
     written += [] if resume_file is None else [resume_file.path.name]
-    outputs.refuse_overwriting(data, [labels, batch], out, written)
+    written += [KEPT, PAGE] if report else []
+    outputs.refuse_overwriting(data, [labels, batch, constraints], out, written)
+    if constraints is not None:
+        read_answers(constraints)  # refuses a bad file before any work is done
     if figures:
         outputs.require_figures()
     if seed is None and resume_file is not None and resume:
@@ -131,7 +147,17 @@ def merge(
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
-    task = Task(data, labels or "subfolders", merge_options, settings, seed, figures, batch)
+    task = Task(
+        data,
+        labels or "subfolders",
+        merge_options,
+        settings,
+        seed,
+        figures,
+        batch,
+        constraints,
+        report,
+    )
     console = Console()
     results = output_folder(out, outputs.versions())
     with interruptible(out, resume_file), results as folder, console.show_warnings():

@@ -48,6 +48,12 @@ seed = click.option(
     "and reported.",
 )
 
+report = click.option(
+    "--report",
+    is_flag=True,
+    help="Also write report.html: the answer, the tree, the data, and pairs to review.",
+)
+
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as JSON instead of a summary."
 )

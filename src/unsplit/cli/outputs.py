@@ -15,6 +15,8 @@ import click
 import numpy as np
 
 from unsplit import __version__
+from unsplit._typing import Index
+from unsplit.cli.about import about_run
 from unsplit.cli.progress import Console
 from unsplit.cli.select import settings_dict
 from unsplit.data.readers.folders import find_images
@@ -27,6 +29,10 @@ from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pipeline import Merged, MergeOptions
+from unsplit.report.api import Content, make_page
+from unsplit.report.collect import Source, collect
+from unsplit.report.folder import PAGE
+from unsplit.report.kept import NAME as KEPT
 
 
 def refuse_overwriting(
@@ -180,6 +186,18 @@ def write_merge(folder: Path, read: Observations, merged: Merged, figures: bool)
         from unsplit.plots import save_figures
 
         save_figures(folder, tree, distances)
+
+
+def write_report(
+    folder: Path, read: Observations, merged: Merged, clusters: Index, info: dict[str, Any]
+) -> None:
+    """Write the page, and the file that keeps what it shows of the observations."""
+    tree, distances = merged.tree, merged.fitted.result
+    source = Source(read.X, clusters, tree.n_initial, read.feature_names)
+    kept = collect(source, distances, merged.neighbours)
+    kept.save(folder / KEPT)
+    content = Content(tree, distances, kept, clusters, read.row_ids, about_run(info))
+    make_page(content).save(folder / PAGE)
 
 
 def write_labels(path: Path, read: Observations, tree: MergeTree) -> None:

@@ -10,6 +10,7 @@ from unsplit.cli.demo import demo
 from unsplit.cli.distances import distances
 from unsplit.cli.merge import merge
 from unsplit.cli.overcluster import overcluster
+from unsplit.cli.report import report
 from unsplit.cli.run import INTERRUPTED
 from unsplit.data.readers.tables import shortened
 from unsplit.errors import InputError
@@ -18,9 +19,9 @@ LONGEST_MESSAGE = 4_000  # characters
 
 EXAMPLES = """\b
 Examples:
-  unsplit demo
+  unsplit demo --report
   unsplit overcluster cells.csv --out clusters.csv --method k-means
-  unsplit merge cells.csv --labels clusters.csv --out merged --figures
+  unsplit merge cells.csv --labels clusters.csv --out merged --report
   unsplit distances cells.csv --labels clusters.csv --out compared
 
 Run `unsplit COMMAND --help` for all options of a command.
@@ -70,7 +71,7 @@ class Program(PlainErrors, click.Group):
 
 @click.group(
     cls=Program,
-    commands=[merge, distances, overcluster, demo],
+    commands=[merge, report, distances, overcluster, demo],
     invoke_without_command=True,
     epilog=EXAMPLES,
 )

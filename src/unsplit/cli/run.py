@@ -1,6 +1,7 @@
 """One merge from observations to files, shared by ``merge`` and ``demo``."""
 
 import errno
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ class Task:
     seed: int
     figures: bool = False
     batch: str | None = None
+    constraints: str | None = None
+    report: bool = False
 
 
 def merge_into(
@@ -66,10 +69,13 @@ def merge_into(
         Whether to continue from the progress saved in ``resume_file``.
     """
     encoded = encode_labels(np.asarray(read.labels), len(read.row_ids))
+    merge_options = task.merge_options.with_answers(task.constraints, encoded.cluster_ids)
     info = outputs.describe_run(task.settings, task.merge_options, task.seed)
     previous = None
     if resume_file is not None:
         content = [digest(encoded.clusters), digest(encoded.cluster_ids)]
+        links = (merge_options.must_link, merge_options.cannot_link)
+        content += [digest(np.array(json.dumps(links)))] if task.constraints else []
         if read.batch is not None:
             content.append(digest(read.batch.astype(str)))
         resume_file.begin(data=digest(content_of(read.X)), labels=content, **info)
@@ -80,15 +86,18 @@ def merge_into(
             resume_file.save(record)
         console.on_merge(record, len(encoded.cluster_ids))
 
-    inputs = (read.X, encoded, task.merge_options, task.settings, task.seed)
+    inputs = (read.X, encoded, merge_options, task.settings, task.seed)
     with console.stages_of_merging():
         merged = merge_overclustering(*inputs, console.on_epoch, on_merge, previous, read.batch)
     with console.stage("writing"):
         outputs.write_merge(folder, read, merged, task.figures)
     source = {"command": "merge", "data": task.data, "labels": task.labels}
-    source |= {} if task.batch is None else {"batch": task.batch}
+    source |= {name: value for name in ("batch", "constraints") if (value := getattr(task, name))}
     info = source | info | outputs.describe_distances(read, merged.fitted.result)
     info |= outputs.describe_tree(merged.tree)
+    if task.report:
+        with console.stage("report"):
+            outputs.write_report(folder, read, merged, encoded.clusters, info)
     outputs.write_result(folder / RESULT, info, console)
     return merged
 

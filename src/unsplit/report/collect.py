@@ -13,7 +13,14 @@ from unsplit.errors import InputError
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.report.kept import Kept
-from unsplit.report.picture import Picture, drawn_rows, given_picture, picture_of, score_features
+from unsplit.report.picture import (
+    Picture,
+    drawn_rows,
+    given_picture,
+    picture_of,
+    score_features,
+    spread,
+)
 from unsplit.report.tiles import exemplar_rows, grid_of, tiles_of_grid, tiles_of_rows
 
 # Exemplars of each cluster, and of all clusters together.
@@ -118,9 +125,7 @@ def _looked_at(clusters: Index) -> Index:
     order = order[clusters[order] >= 0]
     starts = np.unique(clusters[order], return_index=True)[1]
     parts = np.split(order, starts[1:]) if len(order) else [order]
-    few = [
-        part[np.linspace(0, len(part) - 1, min(len(part), LOOKED_AT)).astype(int)] for part in parts
-    ]
+    few = [spread(part, LOOKED_AT) for part in parts]
     return np.union1d(np.concatenate(few), drawn_rows(clusters))
 
 

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,6 @@ from unsplit.data.content_check import ContentCheck
 FORMAT = "unsplit.Kept/1"
 NAME = "report.npz"
 _LARGEST = 2**40
-
-
-def _empty(kind: Any, *shape: int) -> Any:
-    return field(default_factory=lambda: np.zeros(shape, kind))
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,18 +43,18 @@ class Kept:
         Pairs of clusters that the neighbour graph connects, and the number of edges.
     """
 
-    picture_xy: NDArray[np.float32] = _empty(np.float32, 0, 2)
-    picture_clusters: Index = _empty(np.int64, 0)
+    picture_xy: NDArray[np.float32] = field(default_factory=partial(np.zeros, (0, 2), np.float32))
+    picture_clusters: Index = field(default_factory=partial(np.zeros, (0,), np.int64))
     picture_method: str = ""
     n_observations: int = 0
-    tiles: NDArray[np.uint8] = _empty(np.uint8, 0, 1, 1, 3)
-    tile_clusters: Index = _empty(np.int64, 0)
+    tiles: NDArray[np.uint8] = field(default_factory=partial(np.zeros, (0, 1, 1, 3), np.uint8))
+    tile_clusters: Index = field(default_factory=partial(np.zeros, (0,), np.int64))
     tile_kind: str = ""
-    feature_names: NDArray[np.str_] = _empty("U1", 0)
-    means: NDArray[np.float32] = _empty(np.float32, 0, 0)
-    spread: NDArray[np.float32] = _empty(np.float32, 0)
-    edge_pairs: Index = _empty(np.int64, 0, 2)
-    edges: Index = _empty(np.int64, 0)
+    feature_names: NDArray[np.str_] = field(default_factory=partial(np.zeros, (0,), "U1"))
+    means: NDArray[np.float32] = field(default_factory=partial(np.zeros, (0, 0), np.float32))
+    spread: NDArray[np.float32] = field(default_factory=partial(np.zeros, (0,), np.float32))
+    edge_pairs: Index = field(default_factory=partial(np.zeros, (0, 2), np.int64))
+    edges: Index = field(default_factory=partial(np.zeros, (0,), np.int64))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one .npz file, with a checksum and without pickle.

@@ -63,8 +63,18 @@ def drawn_rows(clusters: Index, most: int = MOST_POINTS) -> Index:
     if len(rows) <= most:
         return np.sort(rows)
     first = rows[np.unique(clusters[rows], return_index=True)[1]]
-    even = rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
-    return np.union1d(first, even)
+    return np.union1d(first, spread(rows, most))
+
+
+def spread(index: Index, most: int) -> Index:
+    """At most so many entries, evenly spaced, the first and the last among them.
+
+    Examples
+    --------
+    >>> spread(np.arange(9), 3)
+    array([0, 4, 8])
+    """
+    return index[np.linspace(0, len(index) - 1, min(most, len(index))).astype(np.int64)]
 
 
 def given_picture(picture: Any, clusters: Index) -> Picture:

@@ -16,6 +16,7 @@ from unsplit.plots.layout import node_heights, places
 from unsplit.plots.style import AXIS_LABELS
 from unsplit.report.encode import packed, png, shares, sheet
 from unsplit.report.kept import Kept
+from unsplit.report.picture import spread
 from unsplit.report.view import View
 from unsplit.report.words import N_FIRST, group
 
@@ -128,7 +129,7 @@ def exemplar_section(view: View, kept: Kept) -> dict[str, Any] | None:
         return None
     leaf = view.leaf_of[kept.tile_clusters]
     chosen = [
-        _spread(np.flatnonzero(leaf == one), MOST_TILES_OF_LEAF) for one in range(len(view.leaves))
+        spread(np.flatnonzero(leaf == one), MOST_TILES_OF_LEAF) for one in range(len(view.leaves))
     ]
     order = np.concatenate(chosen)
     return {
@@ -140,10 +141,6 @@ def exemplar_section(view: View, kept: Kept) -> dict[str, Any] | None:
         "width": kept.tiles.shape[2],
         "counts": [len(part) for part in chosen],
     }
-
-
-def _spread(index: Index, most: int) -> Index:
-    return index[np.linspace(0, len(index) - 1, min(most, len(index))).astype(np.int64)]
 
 
 def feature_section(view: View, kept: Kept) -> dict[str, Any] | None:
@@ -202,7 +199,7 @@ def border(
     scores = distances.scores
     found = []
     for side in (left, right):
-        index = _spread(np.flatnonzero(np.isin(scores.clusters, side)), MOST_AT_BORDER)
+        index = spread(np.flatnonzero(np.isin(scores.clusters, side)), MOST_AT_BORDER)
         z = [scores.composed(index, list(one), distances.sizes) for one in (left, right)]
         with np.errstate(invalid="ignore"):
             difference = z[0].astype(np.float64) - z[1]

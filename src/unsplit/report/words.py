@@ -36,11 +36,11 @@ def counted(n: int, thing: str) -> str:
 
 
 def isolated(name: object) -> str:
-    """A name between marks that keep right-to-left text from turning the words around it.
+    r"""A name between marks that keep right-to-left text from turning the words around it.
 
     Examples
     --------
-    >>> isolated("B cells") == "\\u2068B cells\\u2069"
+    >>> isolated("B cells") == "\u2068B cells\u2069"
     True
     """
     text = " ".join(str(name).split())
@@ -49,11 +49,11 @@ def isolated(name: object) -> str:
 
 
 def group(names: Iterable[object]) -> str:
-    """The first names of a group, and how many more there are.
+    r"""The first names of a group, and how many more there are.
 
     Examples
     --------
-    >>> group("abcde").replace("\\u2068", "").replace("\\u2069", "")
+    >>> group("abcde").replace("\u2068", "").replace("\u2069", "")
     'a + b + c + 2 more'
     """
     names = list(names)
