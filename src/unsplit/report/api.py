@@ -1,7 +1,9 @@
 """Make a page from a tree, and from what is known about its clusters and observations."""
 
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -135,10 +137,25 @@ def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
                 "review": review,
                 "labels": sections.label_section(view, content.clusters, content.row_ids),
                 "training": sections.training_section(history),
-                "about": {"tables": [], "command": "", "again": "", **content.about},
+                "about": _about(tree) | dict(content.about),
             }
         )
     )
+
+
+def _about(tree: MergeTree) -> dict[str, Any]:
+    """What is known about a run from its tree alone."""
+    versions = {"python": platform.python_version()}
+    versions |= {name: version(name) for name in ("unsplit", "numpy", "scikit-learn")}
+    rows = {"strategy": tree.strategy, "statistic": tree.statistic, "stopped": tree.stopped}
+    return {
+        "tables": [
+            {"title": "Settings", "rows": list(rows.items())},
+            {"title": "Versions", "rows": list(versions.items())},
+        ],
+        "command": "",
+        "again": 'unsplit.merge(distances, constraints="unsplit-review.json")',
+    }
 
 
 def _clusters(tree: MergeTree, labels: ArrayLike) -> Index:

@@ -1,5 +1,6 @@
 """The answer of a merge in words."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -88,6 +89,8 @@ def how_sure(rows: list[Row]) -> str:
     n, unclear = len(rows), words[UNCLEAR]
     if n == 0:
         return "There was no pair to compare."
+    if all(math.isnan(row.pair.tvd) for row in rows):
+        return "The distances came without scores, so nothing says how sure each pair is."
     if unclear == 0:
         sentence = f"The evidence is clear for all {counted(n, 'compared pair')}."
     else:

@@ -50,28 +50,32 @@ class Features {
     this.tree = page.tree;
   }
 
-  mean(leaves) {
-    const total = sizeOf(this.tree, leaves);
-    return this.data.names.map((_, f) =>
-      leaves.reduce((sum, leaf) => sum + this.tree.sizes[leaf] * this.data.means[leaf][f], 0) / total);
+  /** Sums over the observations of some leaves, feature by feature, and their number. */
+  sums(leaves) {
+    const sum = new Array(this.data.names.length).fill(0);
+    for (const leaf of leaves) {
+      const [means, size] = [this.data.means[leaf], this.tree.sizes[leaf]];
+      for (let f = 0; f < sum.length; f += 1) sum[f] += size * means[f];
+    }
+    return { sum, n: sizeOf(this.tree, leaves) };
   }
 
-  /** The features that differ most between two groups, in standard deviations. */
-  between(left, right, most) {
-    if (this.data === null || right.length === 0) return [];
-    const [a, b] = [this.mean(left), this.mean(right)];
-    return this.data.names
-      .map((name, f) => ({ name, a: a[f], b: b[f], away: (a[f] - b[f]) / (this.data.spread[f] || 1) }))
-      .sort((one, other) => Math.abs(other.away) - Math.abs(one.away))
-      .slice(0, most);
-  }
-
-  /** In words: which features of a group are higher or lower than elsewhere. */
+  /** In words: which features of a group are higher or lower than in others, or than elsewhere. */
   list(leaves, others, most) {
-    const found = this.between(leaves, others, most);
-    return found.flatMap(({ name, away }, i) => [
-      i > 0 ? ", " : "", element("bdi", null, short(name)), ` ${away >= 0 ? "+" : "−"}${Math.abs(away).toFixed(1)}`,
-    ]);
+    if (this.data === null) return [];
+    this.all ??= this.sums(this.tree.order);
+    const here = this.sums(leaves);
+    const rest = () => ({ sum: this.all.sum.map((value, f) => value - here.sum[f]), n: this.all.n - here.n });
+    const there = others === null ? rest() : this.sums(others);
+    if (there.n === 0) return [];
+    const away = (f) => (here.sum[f] / here.n - there.sum[f] / there.n) / (this.data.spread[f] || 1);
+    return this.data.names
+      .map((name, f) => ({ name, away: away(f) }))
+      .sort((one, other) => Math.abs(other.away) - Math.abs(one.away))
+      .slice(0, most)
+      .flatMap(({ name, away: by }, i) => [
+        i > 0 ? ", " : "", element("bdi", null, short(name)), ` ${by >= 0 ? "+" : "−"}${Math.abs(by).toFixed(1)}`,
+      ]);
   }
 }
 
@@ -101,21 +105,20 @@ class Clusters {
   }
 
   row(leaves, number, largest) {
-    const { tree, colours, exemplars, features, cut } = this.page;
+    const { tree, colours, exemplars, features } = this.page;
     const hex = colour(colours[number]);
     const size = sizeOf(tree, leaves);
     const old = leaves.slice(0, MOST_OLD).flatMap((leaf, i) => [
       i > 0 ? ", " : "", element("bdi", null, leafName(tree, leaf)), ` (${whole(tree.sizes[leaf])})`,
     ]);
     if (leaves.length > MOST_OLD) old.push(`, and ${leaves.length - MOST_OLD} more`);
-    const others = () => Array.from(cut.group.keys()).filter((leaf) => cut.group[leaf] !== number);
     return element("tr", null,
       element("th", { scope: "row" },
         element("span", { class: "chip", style: { background: hex, color: readableOn(hex) } }, String(number))),
       element("td", { class: "number" }, whole(size)),
       element("td", { class: "names" }, ...old,
         element("span", { class: "bar", "aria-hidden": "true", style: { width: `${(5 * size) / largest}rem`, background: hex } })),
-      element("td", null, ...(exemplars.data ? [exemplars.of(leaves, 8)] : features.data ? features.list(leaves, others(), 4) : [])));
+      element("td", null, ...(exemplars.data ? [exemplars.of(leaves, 8)] : features.data ? features.list(leaves, null, 4) : [])));
   }
 
   drawOld() {

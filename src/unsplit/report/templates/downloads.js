@@ -104,7 +104,7 @@ class Downloads {
     matrix.area = { left: 10, width: side, height: side };
     const squares = [];
     matrix.outlines((x, y, width, height) => squares.push(drawing("rect", { x, y: y + 10, width, height, fill: "none",
-      stroke: "#ffffff", "stroke-width": 2 })));
+      stroke: variable("--frame"), "stroke-width": 2 })));
     Object.assign(this.page.zoom, shown);
     matrix.area = area;
     return [drawing("image", { x: 10, y: 10, width: side, height: side, href: image.toDataURL(), preserveAspectRatio: "none",

@@ -35,12 +35,15 @@ function readableOn(hex) {
   return light > 0.18 ? "#000000" : "#ffffff";
 }
 
-// "cividis" at nine places: dark blue is near, yellow is far; made for the colour-blind.
-const CIVIDIS = [[0, 34, 78], [18, 53, 112], [59, 73, 108], [87, 93, 109], [112, 113, 115], [138, 134, 120],
-  [165, 156, 116], [195, 179, 105], [254, 232, 56]];
+// One hue from near to far, so that only the lightness counts: strong is near, faint is far.
+const SCALES = {
+  light: [[0, 40, 92], [66, 129, 176], [163, 199, 223], [244, 247, 249]],
+  dark: [[214, 240, 255], [110, 178, 222], [48, 92, 122], [30, 37, 41]],
+};
 function shade(share) {
-  const place = Math.min(Math.max(share, 0), 1) * (CIVIDIS.length - 1);
-  const [low, high] = [CIVIDIS[Math.floor(place)], CIVIDIS[Math.ceil(place)]];
+  const scale = SCALES[theme()];
+  const place = Math.min(Math.max(share, 0), 1) * (scale.length - 1);
+  const [low, high] = [scale[Math.floor(place)], scale[Math.ceil(place)]];
   return low.map((value, i) => Math.round(value + (high[i] - value) * (place % 1)));
 }
 

@@ -12,7 +12,6 @@ class Matrix {
     this.tvd = unpack(data.tvd, Uint16Array);
     this.interval = data.interval?.map((text) => unpack(text, Uint16Array)) ?? null;
     this.lowest = data.lowest;
-    this.image = this.painted();
     this.cursor = null;
     this.legend();
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
@@ -26,20 +25,31 @@ class Matrix {
     return found === UNKNOWN ? null : found / (UNKNOWN - 1);
   }
 
-  /** One pixel per pair, painted once; zooming only scales it. */
+  /** One pixel per pair, painted once for each theme; zooming only scales it. */
+  get image() {
+    this.images ??= {};
+    this.images[theme()] ??= this.painted();
+    return this.images[theme()];
+  }
+
   painted() {
     const { order } = this.page.tree;
     const n = order.length;
     const canvas = element("canvas", { width: n, height: n });
     const context = canvas.getContext("2d");
     const pixels = context.createImageData(n, n);
-    const colours = Array.from({ length: 256 }, (_, i) => shade(i / 255));
+    const colours = Array.from({ length: 257 }, (_, i) => shade(i / 256));
+    const scale = 256 / ((1 - this.lowest) * (UNKNOWN - 1) || 1);
+    const start = this.lowest * (UNKNOWN - 1);
     for (let row = 0; row < n; row += 1) {
       for (let column = 0; column < n; column += 1) {
-        const tvd = this.value(this.tvd, order[row], order[column]);
-        const share = tvd === null ? 1 : (tvd - this.lowest) / (1 - this.lowest || 1);
-        const [r, g, b] = colours[Math.round(255 * Math.min(Math.max(share, 0), 1))];
-        pixels.data.set([r, g, b, 255], 4 * (row * n + column));
+        const tvd = row === column ? 0 : this.tvd[pairIndex(order[row], order[column], n)];
+        const [r, g, b] = colours[Math.min(256, Math.max(0, Math.round((tvd - start) * scale)))];
+        const place = 4 * (row * n + column);
+        pixels.data[place] = r;
+        pixels.data[place + 1] = g;
+        pixels.data[place + 2] = b;
+        pixels.data[place + 3] = 255;
       }
     }
     context.putImageData(pixels, 0, 0);
@@ -47,14 +57,17 @@ class Matrix {
   }
 
   legend() {
-    const bar = element("canvas", { width: 64, height: 1, role: "img", "aria-label": "colour scale" });
-    const context = bar.getContext("2d");
+    this.bar = element("canvas", { width: 64, height: 1, role: "img", "aria-label": "colour scale" });
+    byId("scale").append("TVD", element("span", null, `${this.lowest.toFixed(1)} alike`), this.bar,
+      element("span", null, "1.0 apart"));
+  }
+
+  paintLegend() {
+    const context = this.bar.getContext("2d");
     for (let i = 0; i < 64; i += 1) {
       context.fillStyle = `rgb(${shade(i / 63).join(",")})`;
       context.fillRect(i, 0, 1, 1);
     }
-    byId("scale").append("TVD", element("span", null, `${this.lowest.toFixed(1)} alike`), bar,
-      element("span", null, "1.0 apart"));
   }
 
   /** Room for names left of the matrix, if rows are high enough to read them. */
@@ -71,6 +84,7 @@ class Matrix {
     const { context, width, height } = sharp(this.canvas);
     const { zoom, tree } = this.page;
     const rows = zoom.end - zoom.start;
+    this.paintLegend();
     const left = this.margin(height);
     this.area = { left, width: width - left, height };
     context.imageSmoothingEnabled = rows > height;
@@ -80,15 +94,9 @@ class Matrix {
     context.beginPath();
     context.rect(left, 0, width - left, height);
     context.clip();
-    this.outlines((x, y, w, h, thin) => {
-      context.lineWidth = thin ? 1 : 2;
-      context.strokeStyle = "#ffffff";
-      context.strokeRect(x, y, w, h);
-      context.setLineDash([4, 3]);
-      context.strokeStyle = "#000000";
-      context.strokeRect(x, y, w, h);
-      context.setLineDash([]);
-    });
+    context.lineWidth = tree.order.length > 120 ? 1 : 1.6;
+    context.strokeStyle = variable("--frame");
+    this.outlines((x, y, w, h) => context.strokeRect(x, y, w, h));
     if (this.cursor) this.paintCursor(context);
     context.restore();
     this.canvas.setAttribute("aria-label",
@@ -119,7 +127,7 @@ class Matrix {
       if (place < tree.order.length && groupAt(place) === groupAt(start)) continue;
       if (place - start > 1 && start < zoom.end && place > zoom.start) {
         rectangle(left + (start - zoom.left) * scale[0], (start - zoom.start) * scale[1],
-          (place - start) * scale[0], (place - start) * scale[1], tree.order.length > 120);
+          (place - start) * scale[0], (place - start) * scale[1]);
       }
       start = place;
     }

@@ -38,7 +38,11 @@ class Picture {
     const { tree, cut } = this.page;
     byId("before-title").textContent = `Before: ${counted(tree.n_initial, "cluster")}`;
     byId("after-title").textContent = `After: ${counted(cut.count, "cluster")}`;
-    this.paint(byId("before"), (leaf) => tree.place[leaf], null);
+    const before = byId("before");
+    const look = [theme(), before.clientWidth, before.clientHeight, window.devicePixelRatio].join(" ");
+    // The old clusters stay as they are when the cut moves.
+    if (look !== this.look) this.paint(before, (leaf) => tree.place[leaf], null);
+    this.look = look;
     this.paint(byId("after"), (leaf) => this.page.colours[cut.group[leaf]], cut.group);
   }
 
@@ -53,12 +57,14 @@ class Picture {
     if (group === null) return;
     context.textAlign = "center";
     context.textBaseline = "middle";
-    context.font = "bold 13px system-ui, sans-serif";
-    for (const [number, x, y] of this.centres(width, height, group)) {
-      context.strokeStyle = variable("--card");
-      context.lineWidth = 4;
+    const centres = this.centres(width, height, group);
+    context.font = `bold ${centres.length > 25 ? 10 : 14}px system-ui, sans-serif`;
+    context.lineJoin = "round";
+    context.strokeStyle = variable("--card");
+    context.lineWidth = centres.length > 25 ? 3 : 5;
+    context.fillStyle = variable("--ink");
+    for (const [number, x, y] of centres) {
       context.strokeText(number, x, y);
-      context.fillStyle = variable("--ink");
       context.fillText(number, x, y);
     }
   }

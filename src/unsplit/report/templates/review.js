@@ -11,7 +11,6 @@ class Review {
     this.answers = this.kept();
     byId("export").addEventListener("click", () => this.export());
     byId("clear").addEventListener("click", () => this.change([]));
-    byId("again").textContent = page.data.about.again;
     document.addEventListener("keydown", (event) => this.key(event));
     for (const link of document.querySelectorAll("[data-pair]")) {
       link.addEventListener("click", () => this.show(Number(link.dataset.pair), true));
@@ -23,10 +22,11 @@ class Review {
   introduce() {
     const { n_pairs: all } = this.page.data.review;
     const unclear = this.pairs.filter((pair) => pair.verdict === "unclear").length;
+    const urgent = unclear === 0 ? "The least certain pairs come first." : `${counted(unclear, "unclear pair")} ${unclear === 1 ? "comes" : "come"} first.`;
     const first = this.pairs.length < all ? ` The ${whole(this.pairs.length)} most urgent of ${whole(all)} are here.` : "";
     byId("review-intro").textContent = this.pairs.length === 0
       ? "There is no pair to review."
-      : `Do these two belong together? ${counted(unclear, "unclear pair")} come first.${first} Your answers stay in this browser.`;
+      : `Do these two belong together? ${urgent}${first} Your answers stay in this browser.`;
     byId("answers-box").hidden = this.pairs.length === 0;
     byId("card").hidden = this.pairs.length === 0;
   }
