@@ -65,7 +65,7 @@ def test_the_slider_moves_the_cut_and_everything_follows(forty, opened):
         assert groups_on(page) == tree.cut(n_clusters=count).groups.tolist()
         assert page.locator("#count").inner_text() == str(count)
         assert page.locator("#after-title").inner_text().startswith(f"After: {count} cluster")
-        assert page.locator("#new-clusters tbody tr").count() == count
+        assert page.locator("#new-clusters tbody tr").count() == min(count, 40)
         assert page.locator("#merge-list td:text-is('merged')").count() == 40 - count
         assert page.locator("#dendrogram path.undone").count() == count - 1
         seen.append(pixels(page, "after"))

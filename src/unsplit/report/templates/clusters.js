@@ -1,6 +1,6 @@
 // The new clusters, their exemplars and features, and the list of merges.
 
-const MOST_ROWS = 60;
+const MOST_ROWS = 40;
 const MOST_OLD = 40;
 
 class Exemplars {

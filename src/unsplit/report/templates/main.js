@@ -289,7 +289,7 @@ class Page {
     byId("zoom-in").addEventListener("click", () => this.zoomMiddle(0.6));
     byId("zoom-out").addEventListener("click", () => this.zoomMiddle(1 / 0.6));
     byId("zoom-all").addEventListener("click", () => this.zoomAll());
-    byId("theme").addEventListener("click", () => { this.setTheme(theme() === "dark" ? "light" : "dark"); this.update(); this.review.show(this.review.index); });
+    byId("theme").addEventListener("click", () => { this.setTheme(theme() === "dark" ? "light" : "dark"); this.update(); });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => { this.setTheme(event.matches ? "dark" : "light"); this.update(); });
     window.addEventListener("resize", () => this.later(() => { this.picture.draw(); this.dendrogram.draw(); this.matrix.draw(); }));
     this.movable(byId("dendrogram"));

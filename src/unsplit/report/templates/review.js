@@ -16,7 +16,6 @@ class Review {
       link.addEventListener("click", () => this.show(Number(link.dataset.pair), true));
     }
     this.introduce();
-    this.show(0);
   }
 
   introduce() {
@@ -83,7 +82,6 @@ class Review {
     this.answers = answers;
     this.keep();
     this.page.update();
-    this.show(this.index);
   }
 
   sentence(one) {
@@ -163,6 +161,7 @@ class Review {
   }
 
   draw() {
+    this.show(this.index);
     const { plainCut, cut } = this.page;
     const effect = byId("effect");
     if (this.answers.length === 0) effect.textContent = "None yet. What they change is shown here and in all figures at once.";
