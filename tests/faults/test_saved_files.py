@@ -9,7 +9,7 @@ import time
 import tracemalloc
 import warnings
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,15 @@ from unsplit.errors import InputError
 from unsplit.merging.api import merge_with
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.state import MergeRecord
+from unsplit.report.api import Content, make_page
+from unsplit.report.collect import Source, collect
+from unsplit.report.kept import Kept
 
 QUICK, MANY = 200, many(5_000)
 DISTANCES = np.abs(np.subtract.outer(*2 * [np.array([0, 0.1, 0.4, 0.45, 0.9])]))
 
 
-# The four kinds of files.  Each is written, loaded, compared byte by byte and used.
+# The kinds of files.  Each is written, loaded, compared byte by byte and used.
 
 
 @dataclass
@@ -39,6 +42,7 @@ class Npz:
 
     result: Any
     name: str = "saved.npz"
+    counts: str = "sizes"  # an array of whole numbers in it
 
     def write(self, folder):
         self.result.save(folder / self.name)
@@ -77,6 +81,20 @@ class Npz:
         if signed and isinstance(meta, dict):
             meta["sha256"] = checksum(meta, arrays)
         np.savez(folder / self.name, meta=np.array(json.dumps(meta)), **arrays)
+
+
+@dataclass
+class KeptFile(Npz):
+    """What a page keeps of the observations, which is loaded for a number of clusters."""
+
+    counts: str = "edges"
+
+    def load(self, folder):
+        return Kept.load(folder / self.name, 3)
+
+    def use(self, loaded):
+        tree = unsplit.merge(DISTANCES[:3, :3], n_clusters=2)
+        assert len(make_page(Content(tree, kept=loaded)).html) > 10_000
 
 
 @dataclass
@@ -132,6 +150,16 @@ def wasserstein():
     return unsplit.pairwise_wasserstein(X, labels, epochs=2, random_state=0)
 
 
+def kept():
+    X, labels = unsplit.datasets.gaussians([[0, 0, 0, 0], [1, 0, 0, 0], [2, 0, 0, 0]], 12)
+    names = [f"p_{i}_{j}" for i in (0, 1) for j in (0, 1)]
+    graph = unsplit.neighbour_graph(X, labels)
+    found = collect(Source(X, labels, 3, names, picture=X[:, :2]), None, graph)
+    features = collect(Source(X[:, :2], labels, 3))
+    parts = ("feature_names", "means", "spread")
+    return replace(found, **{part: getattr(features, part) for part in parts})
+
+
 def half_a_run():
     """The record of a run after three of four merges, when two are part of the result."""
     records = []
@@ -148,6 +176,7 @@ MAKERS = {
     "PairwiseTVD with batches": lambda: Npz(batched_estimate()),
     "PairwiseWasserstein": lambda: Npz(wasserstein()),
     "MergeTree": lambda: Npz(unsplit.merge(estimate(), n_clusters=2)),
+    "report.npz": lambda: KeptFile(kept()),
     "resume.json": lambda: Resume(half_a_run()),
 }
 
@@ -512,6 +541,19 @@ IMPOSSIBLE = {
         (without("record"), "is not a resume file"),
     ],
 }
+IMPOSSIBLE["report.npz"] = [
+    (without("tiles"), "tiles is missing"),
+    (changed(n_observations=-1), "n_observations must be"),
+    (changed(picture_method=3), "picture_method must be"),
+    (put("picture_clusters", 0, 3), "picture_clusters must be from 0 to 2 everywhere"),
+    (put("picture_xy", (0, 0), np.nan), "picture_xy must be finite"),
+    (put("tile_clusters", 0, -1), "tile_clusters must be from 0 to 2 everywhere"),
+    (put("edge_pairs", (0, 1), 9), "edge_pairs must be from 0 to 2 everywhere"),
+    (put("means", (0, 0), np.inf), "means must be finite"),
+    (shorter("spread"), "spread must have shape (2)"),
+    (shorter("tiles"), "tiles must have shape"),
+    (cast("edges", np.float64), "edges must have dtype int64"),
+]
 CASES = [(name, *case) for name, cases in IMPOSSIBLE.items() for case in cases]
 
 
@@ -544,7 +586,7 @@ def test_a_changed_value_does_not_match_the_checksum(written):
         if isinstance(kind, Resume):
             meta["record"]["stopped"] = "because of this"
         else:
-            arrays["sizes"][0] += 1
+            arrays[kind.counts][0] += 1
         kind.replace(folder, meta, arrays, signed=False)
         with pytest.raises(InputError, match=r"has been changed since .* checksum .* again\.$"):
             kind.load(folder)
@@ -606,7 +648,7 @@ def test_headers_that_lie_take_no_memory(written, name):
     kind.write(folder)
     with zipfile.ZipFile(folder / kind.name) as file:
         members = {info.filename: file.read(info) for info in file.infolist()}
-    for target in ("sizes.npy", "meta.npy"):
+    for target in (f"{kind.counts}.npy", "meta.npy"):
         for header in HEADERS:
             with zipfile.ZipFile(folder / kind.name, "w", zipfile.ZIP_DEFLATED) as file:
                 for member, content in (members | {target: header}).items():

@@ -139,9 +139,9 @@ def _picture(source: Source, features: NDArray[np.float64], rows: Index) -> dict
 
 
 def _scaled(picture: Picture) -> dict[str, Any]:
-    """Coordinates from 0 to 1, of the same scale along both axes."""
-    low, reach = picture.xy.min(axis=0), float(np.ptp(picture.xy, axis=0).max()) or 1.0
-    xy = ((picture.xy - low) / reach).astype(np.float32)
+    """Coordinates from 0 to 1 along both axes."""
+    low, reach = picture.xy.min(axis=0), np.ptp(picture.xy, axis=0)
+    xy = ((picture.xy - low) / np.where(reach > 0, reach, 1.0)).astype(np.float32)
     return {"picture_xy": xy, "picture_method": picture.method}
 
 

@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,18 +42,18 @@ class Kept:
         Pairs of clusters that the neighbour graph connects, and the number of edges.
     """
 
-    picture_xy: NDArray[np.float32] = field(default_factory=partial(np.zeros, (0, 2), np.float32))
-    picture_clusters: Index = field(default_factory=partial(np.zeros, (0,), np.int64))
+    picture_xy: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 2), np.float32))
+    picture_clusters: Index = field(default_factory=lambda: np.zeros((0,), np.int64))
     picture_method: str = ""
     n_observations: int = 0
-    tiles: NDArray[np.uint8] = field(default_factory=partial(np.zeros, (0, 1, 1, 3), np.uint8))
-    tile_clusters: Index = field(default_factory=partial(np.zeros, (0,), np.int64))
+    tiles: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 1, 1, 3), np.uint8))
+    tile_clusters: Index = field(default_factory=lambda: np.zeros((0,), np.int64))
     tile_kind: str = ""
-    feature_names: NDArray[np.str_] = field(default_factory=partial(np.zeros, (0,), "U1"))
-    means: NDArray[np.float32] = field(default_factory=partial(np.zeros, (0, 0), np.float32))
-    spread: NDArray[np.float32] = field(default_factory=partial(np.zeros, (0,), np.float32))
-    edge_pairs: Index = field(default_factory=partial(np.zeros, (0, 2), np.int64))
-    edges: Index = field(default_factory=partial(np.zeros, (0,), np.int64))
+    feature_names: NDArray[np.str_] = field(default_factory=lambda: np.zeros((0,), "U1"))
+    means: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    spread: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0,), np.float32))
+    edge_pairs: Index = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    edges: Index = field(default_factory=lambda: np.zeros((0,), np.int64))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one .npz file, with a checksum and without pickle.

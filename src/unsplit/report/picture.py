@@ -162,4 +162,6 @@ def _umap(components: Floats, seed: int) -> Floats:
         warnings.simplefilter("ignore")  # of UMAP and numba about their own settings
         import umap
 
-        return np.asarray(umap.UMAP(random_state=seed).fit_transform(components), np.float64)
+        # Farther apart than by default, so that points of a dense cluster can be told apart.
+        model = umap.UMAP(min_dist=0.4, random_state=seed)
+        return np.asarray(model.fit_transform(components), np.float64)

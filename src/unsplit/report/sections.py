@@ -241,15 +241,16 @@ def training_section(history: History | None) -> dict[str, Any] | None:
 
 
 def look_first(view: View, review: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The first unclear pairs in words, with their place in the review."""
+    """The first unclear pairs in words, or the least certain pair, with its place in the review."""
     names = view.tree.cluster_ids.tolist()
     inside = members_of_nodes(view.merges, len(view.leaves))
     found = []
     for index, pair in enumerate(review["pairs"][:N_FIRST]):
-        if pair["verdict"] == UNCLEAR:
+        if pair["verdict"] == UNCLEAR or index == 0:
             sides = [
                 group([names[i] for leaf in inside[pair[side]] for i in view.members[leaf]])
                 for side in ("left", "right")
             ]
-            found.append({"index": index, "done": pair["done"], "sides": sides})
+            about = f"{pair['verdict']}, {pair['done']}"
+            found.append({"index": index, "about": about, "sides": sides})
     return found

@@ -79,7 +79,13 @@ def headline(tree: MergeTree) -> str:
 def why_stopped(tree: MergeTree) -> str:
     """By which rule merging stopped, and what ranked the pairs."""
     ranked = RANKED_BY.get(tree.statistic, tree.statistic)
-    return f"Merging stopped because {tree.stopped}. Pairs were ranked by {ranked}."
+    sentence = f"Merging stopped because {tree.stopped}. Pairs were ranked by {ranked}"
+    if tree.strategy == "neighbours":
+        sentence += (
+            ", because the clusters were cut out of the same features, where every pair differs by "
+            "construction"
+        )
+    return f"{sentence}."
 
 
 def how_sure(rows: list[Row]) -> str:
@@ -142,7 +148,12 @@ def answer(tree: MergeTree, n_noise: int, folded_to: int | None) -> dict[str, An
         "headline": headline(tree),
         "n_initial": tree.n_initial,
         "n_clusters": tree.n_clusters,
-        "n_observations": int(tree.sizes.sum()) + n_noise,
         "n_unclear": sum(row.pair.verdict == UNCLEAR for row in rows),
         "sentences": sentences,
+        "cards": [
+            (f"{tree.n_initial:,} → {tree.n_clusters:,}", "clusters"),
+            (f"{int(tree.sizes.sum()) + n_noise:,}", "observations"),
+            (f"{int(tree.taken.sum()):,}", "merges made"),
+            (f"{sum(row.pair.verdict == UNCLEAR for row in rows):,}", "unclear pairs"),
+        ],
     }

@@ -23,14 +23,10 @@ class Picture {
     }
   }
 
-  /** Positions in a box: the same scale along both axes, in the middle. */
+  /** Positions in a box, with a margin. */
   places(width, height) {
-    if (this.reach === undefined) {
-      this.reach = ["x", "y"].map((axis) => this[axis].reduce((most, value) => Math.max(most, value), 1));
-    }
-    const scale = Math.min((width - 24) / this.reach[0], (height - 24) / this.reach[1]);
-    const [left, top] = [(width - this.reach[0] * scale) / 2, (height - this.reach[1] * scale) / 2];
-    return { x: (i) => left + this.x[i] * scale, y: (i) => height - top - this.y[i] * scale };
+    const [across, up] = [(width - 28) / (UNKNOWN - 1), (height - 28) / (UNKNOWN - 1)];
+    return { x: (i) => 14 + this.x[i] * across, y: (i) => height - 14 - this.y[i] * up };
   }
 
   draw() {

@@ -133,7 +133,8 @@ class Review {
     ];
     if (exemplars.data) parts.push(exemplars.of(leaves, 12));
     if (features.data && which === "left") parts.push(element("p", null, "Higher or lower than the other side: ", ...features.list(leaves, others, 5)));
-    return element("div", { class: `side ${which}` }, ...parts);
+    const hex = colour(which === "left" ? 0 : 1);
+    return element("div", { class: `side ${which}`, style: { "border-color": hex } }, ...parts);
   }
 
   facts(pair) {
@@ -153,8 +154,8 @@ class Review {
     const overlap = left.reduce((sum, _, i) => sum + Math.min(left[i], right[i]), 0);
     const label = `Score differences across the border: ${overlap === 0 ? "the two sides do not overlap" : "the two sides overlap"}.`;
     return element("figure", null,
-      element("figcaption", { class: "quiet" }, "Score differences of held-out observations: right side below, left side above. "
-        + "Two separate heaps can be told apart; two heaps over each other cannot."),
+      element("figcaption", { class: "quiet" }, "Score differences of held-out observations, the left side above and the right side below. "
+        + "Heaps that lie apart can be told apart; heaps over each other cannot."),
       drawing("svg", { class: "border-figure", viewBox: `0 0 ${left.length} 101`, preserveAspectRatio: "none", role: "img", "aria-label": label },
         ...bars(left, true, { fill: colour(0) }), ...bars(right, false, { fill: colour(1) }),
         drawing("line", { x1: left.length / 2, x2: left.length / 2, y1: 0, y2: 101, stroke: "currentColor", "vector-effect": "non-scaling-stroke", "stroke-dasharray": "3 3" })));
