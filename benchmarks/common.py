@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from benchmarks import markdown
-from unsplit.data.rows.vectors import VectorRows, vector_rows
+from unsplit.data.rows.kinds import VectorRows, vector_rows
 from unsplit.devices import private_randomness
-from unsplit.networks.build import build_network
-from unsplit.networks.registry import RECIPES
-from unsplit.networks.training.group import Network
+from unsplit.networks.network import Network
+from unsplit.networks.registry import RECIPES, build_network
+from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import History
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
-from unsplit.networks.training.sampling import Fold
 from unsplit.overclustering import artificial
 from unsplit.pairwise.heldout_scores import heldout_scores
 from unsplit.pairwise.scores import HeldoutScores

@@ -43,17 +43,22 @@ def described(file: str) -> str:
     return f"1. `{file}`: {first}\n"
 
 
+def list_of(files: list[str]) -> str:
+    """The list as it stands on the page, between its two marks."""
+    return BEGIN + "".join(described(file) for file in files) + END
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="put the list into the page")
     args = parser.parse_args()
-    text = "".join(described(file) for file in files_of_a_fit())
+    files = files_of_a_fit()
     if args.write:
         page = PAGE.read_text("utf-8")
         before, after = page.split(BEGIN)[0], page.split(END)[1]
-        PAGE.write_text(f"{before}{BEGIN}{text}{END}{after}", "utf-8")
+        PAGE.write_text(before + list_of(files) + after, "utf-8")
     else:
-        print(text, end="")
+        print("".join(described(file) for file in files), end="")
 
 
 if __name__ == "__main__":

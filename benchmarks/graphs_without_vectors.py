@@ -31,8 +31,7 @@ from unsplit.data.rows.ragged import Ragged
 from unsplit.data.rows.sequences import Audio
 from unsplit.devices import choose_device
 from unsplit.merging.api import merge_with
-from unsplit.merging.neighbours.api import graph_of_scores
-from unsplit.merging.neighbours.graph import NeighbourGraph, connect
+from unsplit.merging.neighbours.graph import NeighbourGraph, connect, graph_of_scores
 from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import Settings, fit
 
@@ -116,7 +115,7 @@ def merged(problem: Problem, args: argparse.Namespace) -> Iterator[tuple[Any, ..
                     MergeOptions(n_clusters=number),
                     neighbours=graph,
                     random_state=args.seed,
-                    homes=fitted.homes(),
+                    assigned=fitted.assigned(),
                 )
                 for number in (None, CATEGORIES)
             )

@@ -13,17 +13,14 @@ import torch
 
 from benchmarks.common import print_table, split_digits
 from benchmarks.naive_head import PairMatrixHead
-from unsplit.data.rows.vectors import vector_rows
+from unsplit.data.rows.kinds import vector_rows
 from unsplit.devices import choose_device
 from unsplit.metrics import majority_categories, quality
-from unsplit.networks.build import build_network
-from unsplit.networks.heads import ScoreHead
-from unsplit.networks.registry import RECIPES
-from unsplit.networks.training.group import Network
-from unsplit.networks.training.loop import TrainConfig, train
-from unsplit.networks.training.sampling import Fold, epoch_minibatches
-from unsplit.networks.training.single import Single
-from unsplit.pairwise.folds import holdout_fold
+from unsplit.networks.network import Network, ScoreHead
+from unsplit.networks.registry import RECIPES, build_network
+from unsplit.networks.training.group import Fold, Single
+from unsplit.networks.training.loop import TrainConfig, epoch_minibatches, train
+from unsplit.pairwise.heldout_scores import holdout_fold
 
 WIDTH = 256
 Head = Callable[[int, int], Any]

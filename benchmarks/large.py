@@ -16,9 +16,10 @@ from sklearn.metrics import adjusted_rand_score
 
 import unsplit
 from benchmarks.common import print_table
+from unsplit.estimator import merge_overclustering
+from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.history import EpochRecord
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import MergeOptions, merge_overclustering
 
 DIMENSIONS, GROUPS = 50, 50
 

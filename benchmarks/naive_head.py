@@ -1,6 +1,6 @@
 """The naive head with one output per ordered pair of clusters, and its loss.
 
-The library's :class:`unsplit.networks.heads.ScoreHead` gets the same loss from k outputs.  This
+The library's :class:`unsplit.networks.network.ScoreHead` gets the same loss from k outputs.  This
 head has k² outputs and exists only to be compared with it, at small k.
 """
 
@@ -59,7 +59,7 @@ def pair_matrix_loss(logits: Tensor, clusters: Tensor, sizes: Tensor | None = No
     clusters : integer Tensor of shape (..., n)
     sizes : Tensor of shape (k,), optional
         Number of observations of each cluster; as in
-        :func:`unsplit.networks.heads.pairwise_logistic_loss`.
+        :func:`unsplit.networks.network.pairwise_logistic_loss`.
 
     Returns
     -------

@@ -1,9 +1,9 @@
 """How narrow borders within structureless data are: python -m benchmarks.neck_table
 
-Prints the table in unsplit.merging.neighbours.neck.  Data without structure are cut into pieces and
-merged to the end, closest first; of all borders merged across, the narrowest hundredth counts, by
-the number of dimensions they have and the size of the smaller piece.  Takes about five minutes on
-two cores.
+Prints the table in unsplit.merging.neighbours.evidence.  Data without structure are cut into
+pieces and merged to the end, closest first; of all borders merged across, the narrowest hundredth
+counts, by the number of dimensions they have and the size of the smaller piece.  Takes about five
+minutes on two cores.
 """
 
 import argparse
@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 
-from unsplit.merging.neighbours.edges import Connections
-from unsplit.merging.neighbours.graph import connect
-from unsplit.merging.neighbours.neck import DIMENSIONS, SIZES, neck
+from unsplit.merging.neighbours.evidence import DIMENSIONS, SIZES, neck
+from unsplit.merging.neighbours.graph import Connections, connect
 
 LEVEL = 0.01
 # Ends of the bins around DIMENSIONS and SIZES.

@@ -28,8 +28,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from benchmarks.common import print_table
 from unsplit.devices import choose_device
-from unsplit.merging.neighbours.edges import Connections
-from unsplit.merging.neighbours.graph import N_NEIGHBOURS, NeighbourGraph
+from unsplit.merging.neighbours.graph import N_NEIGHBOURS, Connections, NeighbourGraph
 from unsplit.merging.neighbours.search import COMPARED, by_cells
 
 Matrix = NDArray[np.float64]

@@ -1,6 +1,7 @@
 """Structureless data cut into 20, ten Gaussians cut into 100: does *auto* find 1 and 10?
 
-python -m benchmarks.one_and_ten [--runs 100] [--workers 2] [--minutes 60] [--ways k-means birch]
+python -m benchmarks.one_and_ten [--runs 100] [--first 0] [--workers 2] [--minutes 60]
+    [--ways k-means birch]
 """
 
 import argparse
@@ -60,6 +61,7 @@ def number_found(data: str, way: str, seed: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first run")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin none after that")
@@ -68,7 +70,8 @@ def main() -> None:
     deadline = time.monotonic() + 60 * args.minutes
     cases = list(product(DATA, args.ways))
     with ProcessPoolExecutor(args.workers) as pool:
-        jobs = {pool.submit(number_found, *c, s): c for s in range(args.runs) for c in cases}
+        seeds = range(args.first, args.first + args.runs)
+        jobs = {pool.submit(number_found, *c, s): c for s in seeds for c in cases}
         for job in as_completed(jobs):
             if not job.cancelled():
                 found[jobs[job]][job.result()] += 1

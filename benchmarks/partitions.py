@@ -18,8 +18,9 @@ from sklearn.metrics import adjusted_rand_score
 
 import unsplit
 from benchmarks.common import print_table
+from unsplit.estimator import merge_overclustering
+from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import MergeOptions, merge_overclustering
 
 Problem = tuple[NDArray[np.float64], NDArray[np.int64], int]
 

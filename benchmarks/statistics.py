@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from benchmarks.common import CPU, Run, print_table, run
 from unsplit.datasets import gaussians
-from unsplit.networks.training.sampling import Fold
+from unsplit.networks.training.group import Fold
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.divergences import directed_means, hit, rank_sums
-from unsplit.pairwise.folds import crossfit_folds, holdout_fold, watch_inside
+from unsplit.pairwise.heldout_scores import crossfit_folds, holdout_fold, watch_inside
 
 SIZE = 100
 Splitter = Callable[[NDArray[np.int64], np.random.Generator], list[list[Fold]]]

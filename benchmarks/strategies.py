@@ -15,8 +15,9 @@ import unsplit
 from benchmarks import baselines
 from benchmarks.common import print_table, split_digits
 from unsplit import metrics
+from unsplit.estimator import merge_overclustering
+from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import MergeOptions, merge_overclustering
 
 Tree = unsplit.MergeTree
 Matrix = NDArray[np.float64]

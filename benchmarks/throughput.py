@@ -22,10 +22,9 @@ from unsplit.data.rows.workers import Decoder
 from unsplit.devices import choose_device, mixed_precision
 from unsplit.networks.augmentation import ImageAugmentation
 from unsplit.networks.backbones import ResNet18
-from unsplit.networks.build import build_network
-from unsplit.networks.registry import RECIPES
-from unsplit.networks.training.sampling import Fold, epoch_minibatches
-from unsplit.networks.training.single import Single
+from unsplit.networks.registry import RECIPES, build_network
+from unsplit.networks.training.group import Fold, Single
+from unsplit.networks.training.loop import epoch_minibatches
 
 K = 1000
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from benchmarks.common import CPU, print_table
 from unsplit import MergeTree, NeighbourGraph, PairwiseTVD, merge, neighbour_graph
 from unsplit._typing import Index
+from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import History
-from unsplit.networks.training.sampling import Fold
 from unsplit.overclustering import artificial
 from unsplit.pairwise.divergences import directed_means, hit
-from unsplit.pairwise.folds import crossfit_folds
+from unsplit.pairwise.heldout_scores import crossfit_folds
 from unsplit.pairwise.scores import HeldoutScores
 
 Matrix = NDArray[np.float64]

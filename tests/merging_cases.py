@@ -5,9 +5,8 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from tests import reference
-from unsplit.merging.neighbours.edges import Connected
 from unsplit.merging.neighbours.evidence import Neighbourhoods
-from unsplit.merging.neighbours.graph import connect
+from unsplit.merging.neighbours.graph import Connected, connect
 from unsplit.networks.training.history import History
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores

@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from unsplit.data import saving
-from unsplit.data.saving import output_folder, replacing
+from unsplit.data import result_folder
+from unsplit.data.result_folder import output_folder
+from unsplit.data.saving import replacing
 from unsplit.data.swap import exchange
 
 
@@ -26,9 +27,9 @@ def calls(monkeypatch):
 
         return moved
 
-    monkeypatch.setattr(saving.os, "fsync", noted_fsync)
-    monkeypatch.setattr(saving.os, "replace", noted(replace))
-    monkeypatch.setattr(saving.os, "rename", noted(rename))
+    monkeypatch.setattr(result_folder.os, "fsync", noted_fsync)
+    monkeypatch.setattr(result_folder.os, "replace", noted(replace))
+    monkeypatch.setattr(result_folder.os, "rename", noted(rename))
     return found
 
 
@@ -66,7 +67,7 @@ def test_all_files_are_on_the_disk_before_the_first_is_replaced(tmp_path, calls,
             calls.append(("move", "swap"))
         return swap and exchange(first, second)
 
-    monkeypatch.setattr(saving, "exchange", noted_exchange)
+    monkeypatch.setattr(result_folder, "exchange", noted_exchange)
     with output_folder(tmp_path) as new:
         (new / "a.txt").write_text("1")
         (new / "b.txt").write_text("22")

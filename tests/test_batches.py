@@ -22,15 +22,17 @@ from unsplit import (
     pairwise_tvd,
     read,
 )
+from unsplit.data.labels import Subclusters
+from unsplit.estimator import merge_overclustering
 from unsplit.merging.evidence import Columns, Mixtures
+from unsplit.merging.options import MergeOptions
 from unsplit.merging.ranking import Composed
 from unsplit.pairwise import divergences
 from unsplit.pairwise.api import Settings
-from unsplit.pairwise.batch_effects import Subclusters, effective_counts, pair_weights
+from unsplit.pairwise.batch_effects import effective_counts, pair_weights
 from unsplit.pairwise.divergences import rank_sums
 from unsplit.pairwise.scores import DIVERGENCES
 from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, rank_sum_p_value
-from unsplit.pipeline import MergeOptions, merge_overclustering
 
 CPU = torch.device("cpu")
 GAPS = [0.0, 0.0, 4.0]

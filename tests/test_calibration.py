@@ -10,8 +10,8 @@ from scipy.special import logsumexp
 
 from tests.merging_cases import gaussian_estimate
 from unsplit import datasets, pairwise_tvd
-from unsplit.pairwise import calibration
-from unsplit.pairwise.calibration import best_factor, scaled
+from unsplit.pairwise import heldout_scores
+from unsplit.pairwise.heldout_scores import best_factor, scaled
 
 
 def scores_of(sizes, means=(0, 1, 2.5), seed=0):
@@ -70,7 +70,7 @@ def test_nothing_held_out_leaves_scores_as_they_are():
 def test_a_part_of_many_observations_says_as_much(monkeypatch):
     scores = scores_of(1500)
     whole = best_factor(scores)
-    monkeypatch.setattr(calibration, "MOST_OBSERVATIONS", 1000)
+    monkeypatch.setattr(heldout_scores, "MOST_OBSERVATIONS", 1000)
     assert best_factor(scores) == pytest.approx(whole, rel=0.15)
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from unsplit.merging.neighbours import edges as chance
-from unsplit.merging.neighbours.edges import Spectrum, chance_curve
+from unsplit.merging.neighbours import evidence as chance
+from unsplit.merging.neighbours.evidence import Spectrum, chance_curve
 
 
 def curve(d, n=400, k=20, seed=0):

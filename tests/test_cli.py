@@ -28,10 +28,11 @@ from tests.cli_cases import (
 from tests.merging_cases import same_merges
 from unsplit.cli.progress import Console
 from unsplit.cli.summary import of_merge, of_review, shortened
-from unsplit.merging.state import MergeRecord
+from unsplit.estimator import merge_overclustering
+from unsplit.merging.loop import MergeRecord
+from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.history import EpochRecord
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import MergeOptions, merge_overclustering
 
 TABLES = ["distances.npz", "labels.csv", "linkage.npy", "merges.csv", "review.csv"]
 FILES = [*TABLES, "tree.npz", "result.json", "manifest.json"]

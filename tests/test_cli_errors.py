@@ -208,7 +208,7 @@ def no_training(monkeypatch):
     def train(*_):
         raise AssertionError("trained although the options are invalid")
 
-    monkeypatch.setattr("unsplit.pipeline.fit", train)
+    monkeypatch.setattr("unsplit.estimator.fit", train)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from tests.cli_cases import (
     write_data,
 )
 from unsplit.cli.resume import ResumeFile, digest
+from unsplit.merging.loop import MergeRecord
 from unsplit.merging.review import Merge
-from unsplit.merging.state import MergeRecord
 
 RETRAIN = ("--strategy", "retrain")
 SAME = ("labels.csv", "merges.csv", "review.csv", "linkage.npy", "tree.npz")

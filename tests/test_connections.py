@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from unsplit.merging.neighbours.edges import UNLINKED, Connected, Connections
-from unsplit.merging.neighbours.graph import connect
+from unsplit.merging.neighbours.graph import UNLINKED, Connected, Connections, connect
 
 
 def random_graph(n=300, k=7, n_batches=3, noise=0.1, seed=0):

@@ -43,7 +43,7 @@ def random_scores(seed=0, k=5, n=60, ties=True):
 @pytest.mark.parametrize("block", [1, 40, 2**24])
 @pytest.mark.parametrize("ties", [False, True])
 def test_hits_equal_the_loop_whatever_the_block_size(monkeypatch, block, ties):
-    monkeypatch.setattr("unsplit.pairwise.stratum_scores.BLOCK_ELEMENTS", block)
+    monkeypatch.setattr("unsplit.pairwise.scores.BLOCK_ELEMENTS", block)
     scores = random_scores(ties=ties)
     expected = reference.hit_rates(scores.features, scores.clusters, 5)
     found = directed_means(scores, hit, CPU)

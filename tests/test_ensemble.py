@@ -9,20 +9,14 @@ import torch
 from torch import nn
 
 from tests.any_data_cases import CPU, Items, clouds, images, ragged
-from unsplit.data.rows.kinds import observations
-from unsplit.data.rows.vectors import vector_rows
+from unsplit.data.rows.kinds import observations, vector_rows
 from unsplit.datasets import gaussians
 from unsplit.errors import InputError
-from unsplit.networks.build import build_network
-from unsplit.networks.heads import ScoreHead
-from unsplit.networks.registry import RECIPES, recipe_for
-from unsplit.networks.training.group import Network
+from unsplit.networks.network import Network, ScoreHead
+from unsplit.networks.registry import RECIPES, build_network, recipe_for
+from unsplit.networks.training.group import Fold, Single, Stacked, can_be_stacked
 from unsplit.networks.training.loop import TrainConfig, train
-from unsplit.networks.training.sampling import Fold
-from unsplit.networks.training.single import Single
-from unsplit.networks.training.stacked import Stacked, can_be_stacked
-from unsplit.pairwise.folds import crossfit_folds
-from unsplit.pairwise.heldout_scores import heldout_scores
+from unsplit.pairwise.heldout_scores import crossfit_folds, heldout_scores
 
 HALF = Fold(np.arange(12), np.arange(12, 24), np.arange(12, 24))
 

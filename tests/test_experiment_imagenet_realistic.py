@@ -13,6 +13,7 @@ from experiments.imagenet_realistic.material import features, photographs
 from experiments.imagenet_realistic.numbers import Place, curves, nearest_in_purity, paired
 from experiments.imagenet_realistic.overclustering import Overclustering, members, overcluster
 from experiments.imagenet_realistic.variants import AUGMENTED, training
+from unsplit.networks.training.loop import history_of
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +88,7 @@ class Line:
             balanced_accuracy = far
             tvd = far
             mean_accuracy = 0.9
-            history = unsplit.History.of([unsplit.EpochRecord(0, 1.0, 0.9, 1.0)], np.array([0]))
+            history = history_of([unsplit.EpochRecord(0, 1.0, 0.9, 1.0)], np.array([0]))
 
         return Result()
 

@@ -14,13 +14,12 @@ from tests.any_data_cases import CPU, Items, clouds, everything, images, ragged
 from tests.checks import about
 from unsplit.data.rows.base import Rows, kind_of, require_kind
 from unsplit.data.rows.datasets import DatasetRows
-from unsplit.data.rows.kinds import differ_in_length, observations
+from unsplit.data.rows.kinds import CountRows, VectorRows, differ_in_length, observations
 from unsplit.data.rows.ragged import Ragged
 from unsplit.data.rows.sequences import Audio, RaggedRows
 from unsplit.data.rows.tensors import TensorRows
-from unsplit.data.rows.vectors import CountRows, VectorRows
 from unsplit.errors import InputError
-from unsplit.networks.backbones import StandardizeSequences
+from unsplit.networks.network import StandardizeSequences
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from tests import reference
-from unsplit.networks.heads import ScoreHead, pairwise_logistic_loss, softmax_loss
+from unsplit.networks.network import ScoreHead, pairwise_logistic_loss, softmax_loss
 
 
 def problem(k, seed=0, scale=1.0):

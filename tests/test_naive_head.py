@@ -9,8 +9,7 @@ from tests import reference
 from tests.test_losses import problem
 from tests.test_training import networks_for, small_problem
 from unsplit import TrainConfig
-from unsplit.networks.heads import ScoreHead, margins, pairwise_logistic_loss
-from unsplit.networks.training.group import Network
+from unsplit.networks.network import Network, ScoreHead, margins, pairwise_logistic_loss
 from unsplit.networks.training.loop import train
 
 

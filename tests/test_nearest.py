@@ -7,10 +7,9 @@ import pytest
 import torch
 from sklearn.cluster import KMeans
 
-from unsplit.merging.neighbours import search
-from unsplit.merging.neighbours.edges import Connections
-from unsplit.merging.neighbours.graph import connect
-from unsplit.merging.neighbours.search import by_cells, nearest
+from unsplit.merging.neighbours import graph, search
+from unsplit.merging.neighbours.graph import Connections, connect, nearest
+from unsplit.merging.neighbours.search import by_cells
 
 CPU = torch.device("cpu")
 
@@ -91,7 +90,7 @@ def test_the_more_are_compared_the_more_are_found(compared):
 def test_edges_between_clusters_are_those_of_the_exact_graph(monkeypatch, lumps):
     clusters = KMeans(25, n_init=1, random_state=0).fit_predict(lumps).astype(np.int64)
     exact = Connections(connect(lumps, clusters)).edges
-    monkeypatch.setattr(search, "MOST_FOR_EXACT", 1000)
+    monkeypatch.setattr(graph, "MOST_FOR_EXACT", 1000)
     monkeypatch.setattr(search, "by_cells", partial(by_cells, compared=500))
     found = Connections(connect(lumps, clusters)).edges
     between = ~np.eye(25, dtype=bool)
@@ -183,7 +182,7 @@ def test_many_in_many_dimensions_are_searched_in_cells(monkeypatch, lumps):
         return by_cells(*arguments, compared=500)
 
     monkeypatch.setattr(search, "by_cells", noted)
-    monkeypatch.setattr(search, "MOST_FOR_EXACT", 4000)
+    monkeypatch.setattr(graph, "MOST_FOR_EXACT", 4000)
     quick = nearest(lumps, 15)[1]
     assert len(asked) == 1
     assert np.isclose(quick, exact, atol=1e-5).mean() > 0.9

@@ -10,8 +10,8 @@ from sklearn.datasets import make_moons
 
 from tests.merging_cases import gaussian_estimate, merged_by_neighbours
 from unsplit import ClusterMerger, InputError, SmallClusterWarning, merge, neighbour_graph
+from unsplit.estimator import merge_overclustering
 from unsplit.merging.neighbours import evidence as neighbourhoods
-from unsplit.merging.neighbours.edges import Connections
 from unsplit.merging.neighbours.evidence import (
     FEW_DIMENSIONS,
     MANY_DIMENSIONS,
@@ -19,10 +19,10 @@ from unsplit.merging.neighbours.evidence import (
     Neighbourhoods,
     thinned,
 )
-from unsplit.merging.neighbours.graph import connect
+from unsplit.merging.neighbours.graph import Connections, connect
+from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import members_of_nodes
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import MergeOptions, merge_overclustering
 
 ENDING = "every remaining pair is too weakly connected in the neighbour graph"
 

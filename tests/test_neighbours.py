@@ -7,8 +7,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 
 from unsplit import InputError, NeighbourGraph, neighbour_graph
-from unsplit.merging.neighbours.edges import Connections
-from unsplit.merging.neighbours.graph import N_NEIGHBOURS, connect
+from unsplit.merging.neighbours.graph import N_NEIGHBOURS, Connections, connect
 
 
 def pieces(X, k, seed=0):

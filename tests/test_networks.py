@@ -13,10 +13,9 @@ from tests.checks import containing
 from unsplit.data.rows.kinds import observations
 from unsplit.errors import InputError
 from unsplit.networks.augmentation import ImageAugmentation
-from unsplit.networks.backbones import Blur, Standardize, StandardizeSequences
-from unsplit.networks.build import build_network, n_features_out
-from unsplit.networks.registry import recipe_for
-from unsplit.networks.training.sampling import Fold
+from unsplit.networks.network import Blur, Standardize, StandardizeSequences
+from unsplit.networks.registry import build_network, n_features_out, recipe_for
+from unsplit.networks.training.group import Fold
 
 HALF = Fold(np.arange(12), np.arange(12, 24), np.arange(12, 24))
 

@@ -4,8 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unsplit.networks.training.sampling import MIN_STEPS, balanced_draws, epoch_minibatches
-from unsplit.pairwise.folds import FEW_CLUSTERS, crossfit_folds, holdout_fold
+from unsplit.networks.training.loop import MIN_STEPS, balanced_draws, epoch_minibatches
+from unsplit.pairwise.heldout_scores import FEW_CLUSTERS, crossfit_folds, holdout_fold
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 sizes_of_clusters = st.lists(st.integers(1, 12), min_size=2, max_size=8)

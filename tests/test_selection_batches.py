@@ -11,7 +11,7 @@ from tests.cli_cases import QUICK, read_csv, read_json, succeeds, unsplit
 from tests.selection_cases import Column, layer, quick, ragged_donors, two_donors
 from unsplit import BatchWarning, ClusterMerger, InputError, pairwise_tvd
 from unsplit.data.labels import EncodedLabels
-from unsplit.networks.training.history import History
+from unsplit.networks.training.loop import history_of
 from unsplit.pairwise.heldout_scores import scores_of, summarize
 from unsplit.selection import api, halving
 
@@ -124,7 +124,7 @@ def test_accuracy_is_counted_within_batches(watched):
 
 def test_accuracy_is_that_of_an_estimate_by_the_same_network(watched):
     (_, labels, _), seen, records, _ = watched
-    history = History.of(records, np.zeros(1, np.int64))
+    history = history_of(records, np.zeros(1, np.int64))
     for subclusters, _, _, scores, found in seen:
         clusters = subclusters.cluster[subclusters.of_rows]
         encoded = EncodedLabels(np.arange(5), clusters)

@@ -8,13 +8,12 @@ from torch import nn
 from tests.checks import exactly
 from tests.selection_cases import Explodes, layer, quick, refused, xor
 from unsplit import InputError, TrainConfig, pairwise_tvd
-from unsplit.data.rows.vectors import vector_rows
+from unsplit.data.rows.kinds import vector_rows
 from unsplit.datasets import gaussians
-from unsplit.networks.build import build_network
-from unsplit.networks.registry import RECIPES
+from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.loop import MAX_EPOCHS, Training, train
 from unsplit.pairwise.api import Settings
-from unsplit.pairwise.folds import crossfit_folds
+from unsplit.pairwise.heldout_scores import crossfit_folds
 from unsplit.selection import Candidate
 
 

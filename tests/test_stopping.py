@@ -20,8 +20,8 @@ from unsplit import (
     pairwise_tvd,
 )
 from unsplit.datasets import gaussians
-from unsplit.merging.neighbours.api import neighbour_graph
 from unsplit.merging.neighbours.evidence import Connection
+from unsplit.merging.neighbours.graph import neighbour_graph
 from unsplit.merging.options import LINKAGES, decided_by, looks_like_partition, split_at_random
 from unsplit.merging.rules import NEIGHBOURS, TESTS, VALLEYS, Auto, Decision, Pair
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from benchmarks.tiny_clusters import LEARNED, PATHS, estimate, split_groups
 from tests.merging_cases import same_merges
 from unsplit import merge, neighbour_graph
-from unsplit.merging import loop, state
+from unsplit.merging import loop
 from unsplit.merging.closest_pairs import Refused
 
 K = 60
@@ -61,7 +61,7 @@ class PlainRefused(dict):
 
 def by_all_pairs(monkeypatch, path, *arguments, **merge_options):
     with monkeypatch.context() as patch:
-        patch.setattr(state, "ClosestPairs", EveryPair)
+        patch.setattr(loop, "ClosestPairs", EveryPair)
         patch.setattr(loop, "Refused", PlainRefused)
         return path(*arguments, **merge_options)
 

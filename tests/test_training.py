@@ -5,12 +5,11 @@ import pytest
 import torch
 from torch import nn
 
-from unsplit.data.rows.vectors import VectorRows, vector_rows
+from unsplit.data.rows.kinds import VectorRows, vector_rows
 from unsplit.datasets import gaussians
-from unsplit.networks.build import build_network
-from unsplit.networks.heads import ScoreHead
-from unsplit.networks.registry import RECIPES
-from unsplit.networks.training.group import Network, mean_hit
+from unsplit.networks.network import Network, ScoreHead
+from unsplit.networks.registry import RECIPES, build_network
+from unsplit.networks.training.group import Fold, can_be_stacked, mean_hit
 from unsplit.networks.training.loop import (
     MAX_EPOCHS,
     Stopping,
@@ -22,10 +21,12 @@ from unsplit.networks.training.loop import (
     own,
     train,
 )
-from unsplit.networks.training.sampling import Fold
-from unsplit.networks.training.stacked import can_be_stacked
-from unsplit.pairwise.folds import crossfit_folds, holdout_fold, watch_inside
-from unsplit.pairwise.heldout_scores import heldout_scores
+from unsplit.pairwise.heldout_scores import (
+    crossfit_folds,
+    heldout_scores,
+    holdout_fold,
+    watch_inside,
+)
 
 CPU = torch.device("cpu")
 

@@ -1,6 +1,6 @@
 """Merging until a classifier tells all clusters apart."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from sklearn.model_selection import PredefinedSplit, cross_val_predict
 
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
-from unsplit.data.rows.vectors import numeric_matrix
+from unsplit.data.rows.kinds import numeric_matrix
 from unsplit.devices import generator_of
 from unsplit.errors import InputError
 
@@ -141,28 +141,36 @@ def confusion_merging(
     values = numeric_matrix(X)
     encoded = encode_labels(labels, values.shape[0])
     used = encoded.clusters >= 0
-    rows, node, k = _for_trees(values[used]), encoded.clusters[used], len(encoded.cluster_ids)
+    rows, clusters = _for_trees(values[used]), encoded.clusters[used]
     rng = generator_of(random_state)
+    forest = RandomForestClassifier(n_estimators, n_jobs=n_jobs)
     merges: list[Index] = []
     confusions: list[float] = []
-    while len(merges) < k - 1:
-        forest = RandomForestClassifier(
-            n_estimators, n_jobs=n_jobs, random_state=int(rng.integers(2**31))
-        )
-        pair, confusion = _most_confused(forest, rows, node, n_folds, rng)
+    for pair, confusion in _closest_merges(forest, rows, clusters, n_folds, rng):
         if progress is not None:
-            progress(k - len(merges), confusion)
+            progress(len(encoded.cluster_ids) - len(merges), confusion)
         if confusion < threshold:
             break
-        node[np.isin(node, pair)] = k + len(merges)
         merges.append(pair)
         confusions.append(confusion)
-    return ConfusionMerges(
-        encoded.cluster_ids,
-        encoded.clusters,
-        np.array(merges, np.int64).reshape(-1, 2),
-        np.array(confusions, np.float64),
-    )
+    pairs = np.array(merges, np.int64).reshape(-1, 2)
+    return ConfusionMerges(encoded.cluster_ids, encoded.clusters, pairs, np.array(confusions))
+
+
+def _closest_merges(
+    forest: RandomForestClassifier,
+    rows: Any,
+    clusters: Index,
+    n_folds: int,
+    rng: np.random.Generator,
+) -> Iterator[tuple[Index, float]]:
+    """Yield the pair that is confused most and its confusion, and merge it before the next."""
+    node, k = clusters.copy(), int(clusters.max()) + 1
+    for n_merges in range(k - 1):
+        forest = forest.set_params(random_state=int(rng.integers(2**31)))
+        pair, confusion = _most_confused(forest, rows, node, n_folds, rng)
+        yield pair, confusion
+        node[np.isin(node, pair)] = k + n_merges
 
 
 def _check_choices(threshold: float, n_folds: int, n_estimators: int) -> None:

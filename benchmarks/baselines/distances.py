@@ -12,7 +12,7 @@ from sklearn.metrics import euclidean_distances, pairwise_distances_chunked
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import encode_labels
-from unsplit.data.rows.vectors import numeric_matrix
+from unsplit.data.rows.kinds import numeric_matrix
 
 # Of distances held at once; more is slower, because it leaves the processor's caches.
 CHUNK_MIB = 64

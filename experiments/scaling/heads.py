@@ -12,7 +12,7 @@ from benchmarks.naive_head import PairMatrixHead
 from experiments.scaling.config import Config
 from experiments.scaling.timings import at_most, tidy, wait
 from unsplit.networks.backbones import ResNet18
-from unsplit.networks.heads import ScoreHead
+from unsplit.networks.network import ScoreHead
 
 HEADS: dict[str, Any] = {"k": ScoreHead, "k2": PairMatrixHead}
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     )
     from unsplit.estimator import ClusterMerger
     from unsplit.merging.api import merge
-    from unsplit.merging.neighbours.api import neighbour_graph
-    from unsplit.merging.neighbours.graph import NeighbourGraph
+    from unsplit.merging.neighbours.graph import NeighbourGraph, neighbour_graph
     from unsplit.merging.review import Merge
     from unsplit.merging.tree import MergeTree
     from unsplit.networks.training.history import EpochRecord, History
@@ -84,7 +83,7 @@ _DEFINED_IN = {
     "SmallClusterWarning": "unsplit.errors",
     "TrainConfig": "unsplit.networks.training.loop",
     "merge": "unsplit.merging.api",
-    "neighbour_graph": "unsplit.merging.neighbours.api",
+    "neighbour_graph": "unsplit.merging.neighbours.graph",
     "pairwise_tvd": "unsplit.pairwise.api",
     "pairwise_wasserstein": "unsplit.pairwise.wasserstein.api",
     "read": "unsplit.data.readers.api",

@@ -60,6 +60,13 @@ def device_for_sums() -> "torch.device":
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def n_cores() -> int:
+    """Number of processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def available_memory() -> int:
     """Bytes of free main memory, as far as the operating system reports them."""
     try:

@@ -1,7 +1,8 @@
-"""Merging as a scikit-learn clusterer: wiring only."""
+"""Merging as a scikit-learn clusterer, and the run behind it: from observations to a merge tree."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,25 +11,35 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp, softmax
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
-from torch.utils.data import Dataset
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.labels import encode_labels, label_array
-from unsplit.data.rows.base import Rows, plain_array
-from unsplit.data.rows.kinds import differ_in_length
-from unsplit.data.rows.ragged import Ragged
-from unsplit.data.rows.sequences import Audio
-from unsplit.data.rows.vectors import numeric_matrix
+from unsplit.data.labels import EncodedLabels, encode_labels, label_array
+from unsplit.data.rows.base import plain_array
+from unsplit.data.rows.kinds import VectorRows, is_table, numeric_matrix
 from unsplit.devices import generator_of, memory_errors
 from unsplit.errors import InputError
-from unsplit.merging.inputs import Link
+from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
+from unsplit.merging.loop import MergeRecord
+from unsplit.merging.neighbours.graph import NeighbourGraph, graph_of_scores, graph_of_vectors
+from unsplit.merging.options import Link, MergeOptions, looks_like_partition
 from unsplit.merging.rules import Rule
+from unsplit.merging.tree import MergeTree
 from unsplit.networks.registry import Augment, Backbone
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
 from unsplit.overclustering import default_clusterer, overcluster
-from unsplit.pairwise.api import LESS_DATA, Settings
-from unsplit.pairwise.heldout_scores import Progress
-from unsplit.pipeline import MergeOptions, merge_overclustering
+from unsplit.pairwise.api import LESS_DATA, Retraining, Settings, fit
+from unsplit.pairwise.heldout_scores import Fitted, Progress
+from unsplit.pairwise.result import PairwiseTVD
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """The trained networks, the neighbour graph or the blurred estimate if any, and the tree."""
+
+    fitted: Fitted
+    blurred: PairwiseTVD | None
+    neighbours: NeighbourGraph | None
+    tree: MergeTree
 
 
 class ClusterMerger(ClusterMixin, BaseEstimator):
@@ -190,46 +201,16 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         {0: 0, 1: 0, 2: 1}
         """
         X = self._checked(X, reset=True)
-        merge_options = MergeOptions(
-            **{name: getattr(self, name) for name in MergeOptions.__dataclass_fields__}
-        )
-        settings = Settings(
-            self.backbone,
-            self.cv,
-            self.holdout,
-            self.loss,
-            epochs=self.epochs,
-            device=self.device,
-            augment=self.augment,
-            training=self.training,
-        )
+        options, settings = self._options_of(MergeOptions), self._options_of(Settings)
         rng = generator_of(self.random_state)
         if initial_labels is None:
-            n = self.n_clusters
-            if n is not None and (not isinstance(n, (int, np.integer)) or n < 1):
-                raise InputError(f"n_clusters must be a whole number of at least 1, got {n!r}.")
-            if not _is_table(X):
-                raise InputError(
-                    "initial_labels is required because X is not a table of vectors, and only "
-                    "vectors can be clustered automatically; pass the over-clustering of X."
-                )
-            # At least twice as many clusters as requested, so that there is something to merge.
-            default = default_clusterer(_num_samples(X), at_least=2 * (self.n_clusters or 1))
-            initial_labels = overcluster(X, self.overclusterer or default, rng)
+            initial_labels = self._overclustered(X, rng)
         if self.constraints is not None:
             cluster_ids = encode_labels(initial_labels).cluster_ids
-            merge_options = merge_options.with_answers(self.constraints, cluster_ids)
+            options = options.with_answers(self.constraints, cluster_ids)
+        given = X, initial_labels, options, settings, rng, self.progress
         with memory_errors("merging the clusters", LESS_DATA):
-            merged = merge_overclustering(
-                X,
-                initial_labels,
-                merge_options,
-                settings,
-                rng,
-                self.progress,
-                batch=batch,
-                features=features,
-            )
+            merged = merge_overclustering(*given, batch=batch, features=features)
         self.initial_labels_ = label_array(initial_labels)
         self.pairwise_ = merged.fitted.result
         self.tvd_ = self.pairwise_.tvd
@@ -344,9 +325,27 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         check_is_fitted(self)
         return self.tree_.review()
 
+    def _options_of(self, kind: Any) -> Any:
+        """The parameters that this kind of options has, checked."""
+        names = [name for name in kind.__dataclass_fields__ if hasattr(self, name)]
+        return kind(**{name: getattr(self, name) for name in names})
+
+    def _overclustered(self, X: Any, rng: np.random.Generator) -> ArrayLike:
+        n = self.n_clusters
+        if n is not None and (not isinstance(n, (int, np.integer)) or n < 1):
+            raise InputError(f"n_clusters must be a whole number of at least 1, got {n!r}.")
+        if not is_table(X):
+            raise InputError(
+                "initial_labels is required because X is not a table of vectors, and only "
+                "vectors can be clustered automatically; pass the over-clustering of X."
+            )
+        # At least twice as many clusters as requested, so that there is something to merge.
+        default = default_clusterer(_num_samples(X), at_least=2 * (n or 1))
+        return overcluster(X, self.overclusterer or default, rng)
+
     def _checked(self, X: Any, reset: bool) -> Any:
         """Check a table as scikit-learn does; other data are checked when they are used."""
-        if not _is_table(X):
+        if not is_table(X):
             return X
         try:
             values = validate_data(
@@ -381,10 +380,67 @@ def _in_one_sentence(error: str) -> str:
     return reason
 
 
-def _is_table(X: Any) -> bool:
-    """Whether X is a table as scikit-learn takes it, not a Dataset, sound, images or the like."""
-    if isinstance(X, (Dataset, Rows, Ragged, Audio)):
-        return False
-    if isinstance(X, (list, tuple)):
-        return not differ_in_length(X)
-    return len(getattr(X, "shape", (0, 0))) <= 2
+def merge_overclustering(
+    X: Any,
+    labels: ArrayLike | EncodedLabels,
+    merge_options: MergeOptions,
+    settings: Settings,
+    random_state: object = None,
+    progress: bool | Progress = False,
+    on_merge: Callable[[MergeRecord], None] | None = None,
+    done: MergeRecord | None = None,
+    batch: ArrayLike | None = None,
+    features: Any = None,
+) -> Merged:
+    """Estimate all distances, find neighbours, and merge.
+
+    The neighbour graph is made from ``features``, or from X if X holds vectors or counts.  A
+    second estimate, of blurred densities, is made only if the result depends on it.
+    """
+    encoded = encode_labels(labels)
+    merge_options.constraints(encoded.cluster_ids)  # refuses impossible ones before any training
+    check_memory(len(encoded.cluster_ids), MATRICES_OF_SCORES)
+    seeds = generator_of(random_state).integers(2**63, size=4)
+    fitted = fit(X, encoded, settings, seeds[0], progress, batch)
+    graph = _neighbours(features, encoded, fitted, settings, batch)
+    blurred = None
+    if merge_options.needs_blurred(graph is not None) and looks_like_partition(fitted.result):
+        changed = settings.for_blurred(fitted.rows.kind)
+        if changed is not None:
+            blurred = fit(X, encoded, changed, seeds[1], progress, batch).result
+    retraining = None
+    if merge_options.strategy == "retrain":
+        retraining = Retraining(X, encoded.clusters, settings, int(seeds[2]), batch)
+    tree = merge_with(
+        fitted.result,
+        merge_options,
+        blurred,
+        graph,
+        int(seeds[3]),
+        assigned=None if isinstance(fitted.rows, VectorRows) else fitted.assigned(),
+        estimate=retraining,
+        on_merge=on_merge,
+        done=done,
+    )
+    return Merged(fitted, blurred, graph, tree)
+
+
+def _neighbours(
+    features: Any,
+    labels: EncodedLabels,
+    fitted: Fitted,
+    settings: Settings,
+    batch: ArrayLike | None,
+) -> NeighbourGraph | None:
+    """The neighbour graph of the features if there are any, otherwise of the networks' scores."""
+    if features is None:
+        if not isinstance(fitted.rows, VectorRows):
+            return graph_of_scores(fitted.result)
+        features = fitted.rows.values
+    elif np.shape(features)[:1] != (len(fitted.rows),):
+        raise InputError(
+            f"features must have one row for each of the {len(fitted.rows)} observations in X, got "
+            f"shape {np.shape(features)}; pass the features of the same observations."
+        )
+    with_batches = None if fitted.subclusters.n_batches == 1 else batch
+    return graph_of_vectors(features, labels, with_batches, settings.device)

@@ -14,8 +14,8 @@ import pytest
 import unsplit as library
 from tests.cli_cases import merge, snapshot, succeeds, unsplit, write_data
 from unsplit.cli.run import Interrupted, interruptible
-from unsplit.data import saving
-from unsplit.data.saving import MANIFEST, output_folder, verify_folder
+from unsplit.data import result_folder
+from unsplit.data.result_folder import MANIFEST, output_folder, verify_folder
 from unsplit.errors import InputError
 
 
@@ -240,12 +240,14 @@ def test_folders_that_cannot_be_swapped_are_written_with_the_manifest_last(reaso
         monkeypatch.chdir("out" if reason == "current folder" else "out/sub")
         out = "." if reason == "current folder" else ".."
     elif reason == "no exchange":
-        monkeypatch.setattr(saving, "exchange", lambda *_: False)
+        monkeypatch.setattr(result_folder, "exchange", lambda *_: False)
     elif reason == "no links":
-        monkeypatch.setattr(saving.os, "link", fails)
+        monkeypatch.setattr(result_folder.os, "link", fails)
     else:
-        monkeypatch.setattr(saving.os.path, "ismount", lambda path: True)
-    monkeypatch.setattr(saving.os, "replace", lambda a, b: (moves.append(b.name), replace(a, b)))
+        monkeypatch.setattr(result_folder.os.path, "ismount", lambda path: True)
+    monkeypatch.setattr(
+        result_folder.os, "replace", lambda a, b: (moves.append(b.name), replace(a, b))
+    )
     write(out, labels="2", table="2")
     assert moves == ["labels", "table", MANIFEST]
     assert texts(out) == {"labels": "2", "table": "2", "mine": "mine"}
@@ -255,7 +257,7 @@ def test_folders_that_cannot_be_swapped_are_written_with_the_manifest_last(reaso
 
 
 def test_files_that_appear_during_the_swap_are_kept(monkeypatch):
-    exchange = saving.exchange
+    exchange = result_folder.exchange
     write(labels="1")
     Path("out/mine").write_text("old")
 
@@ -265,7 +267,7 @@ def test_files_that_appear_during_the_swap_are_kept(monkeypatch):
         (second / "late").write_text("late")
         return exchange(first, second)
 
-    monkeypatch.setattr(saving, "exchange", late)
+    monkeypatch.setattr(result_folder, "exchange", late)
     write(labels="2")
     assert texts() == {"labels": "2", "mine": "saved again", "late": "late"}
 
@@ -273,7 +275,7 @@ def test_files_that_appear_during_the_swap_are_kept(monkeypatch):
 def test_a_folder_without_permission_to_write_is_refused(monkeypatch):
     write(labels="1")
     access = os.access  # the tests may run as root, who may write everywhere
-    monkeypatch.setattr(saving.os, "access", lambda p, m: p.name != "out" and access(p, m))
+    monkeypatch.setattr(result_folder.os, "access", lambda p, m: p.name != "out" and access(p, m))
     with pytest.raises(InputError, match="permission denied"):
         write(labels="2")
     assert texts() == {"labels": "1"}
@@ -299,7 +301,7 @@ def test_verify_folder_finds_what_is_wrong(damage, part):
 
 def manifest_naming(name):
     files = {name: {"size": 0, "sha256": ""}}
-    content = {"format": saving.MANIFEST_FORMAT, "versions": {}, "files": files}
+    content = {"format": result_folder.MANIFEST_FORMAT, "versions": {}, "files": files}
     Path("out", MANIFEST).write_text(json.dumps(content))
 
 
@@ -314,7 +316,7 @@ package = types.ModuleType("unsplit")
 package.__path__ = [sys.argv[1]]
 sys.modules["unsplit"] = package
 from pathlib import Path
-from unsplit.data import saving
+from unsplit.data import result_folder
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sent, way = int(sys.argv[2]), sys.argv[3]
 steps, at = itertools.count(), -1
@@ -328,14 +330,14 @@ def step(do):
 
 for name in ("open", "rename", "replace", "link", "unlink", "mkdir", "rmdir"):
     setattr(os, name, step(getattr(os, name)))
-saving.exchange = step(saving.exchange) if way == "swap" else lambda *_: False
+result_folder.exchange = step(result_folder.exchange) if way == "swap" else lambda *_: False
 
 for folder in itertools.count():
     if not (child := os.fork()):
         os.chdir(str(folder))
         at, status = folder, 1
         try:
-            with saving.output_folder("out") as new:
+            with result_folder.output_folder("out") as new:
                 for name in ("labels", "table", "tree"):
                     (new / name).write_text("new")
             status = 0
@@ -413,14 +415,14 @@ def test_a_signal_at_any_step_leaves_the_old_or_the_new_result(way, sent, folder
 
 
 def test_ctrl_c_during_the_swap_is_told_after_it(monkeypatch):
-    exchange = saving.exchange
+    exchange = result_folder.exchange
     write(labels="1")
 
     def interrupted(first, second):
         signal.raise_signal(signal.SIGINT)
         return exchange(first, second)
 
-    monkeypatch.setattr(saving, "exchange", interrupted)
+    monkeypatch.setattr(result_folder, "exchange", interrupted)
     with pytest.raises(Interrupted) as error, interruptible("out"):
         write(labels="2")
     assert error.value.message == "interrupted after all results were written to out"
@@ -436,7 +438,7 @@ import sys, types
 package = types.ModuleType("unsplit")
 package.__path__ = [sys.argv[1]]
 sys.modules["unsplit"] = package
-from unsplit.data.saving import output_folder
+from unsplit.data.result_folder import output_folder
 from unsplit.errors import InputError
 sys.stdin.readline()
 try:

@@ -23,8 +23,8 @@ from unsplit.cli.resume import ResumeFile
 from unsplit.data.array_files import checksum
 from unsplit.errors import InputError
 from unsplit.merging.api import merge_with
+from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
-from unsplit.merging.state import MergeRecord
 from unsplit.report.api import Content, make_page
 from unsplit.report.collect import Source, collect
 from unsplit.report.kept import Kept

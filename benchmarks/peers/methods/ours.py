@@ -9,8 +9,9 @@ from typing import Any
 
 import unsplit
 from benchmarks.peers.task import Outcome, Task
+from unsplit.estimator import Merged, merge_overclustering
+from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import Merged, MergeOptions, merge_overclustering
 
 # They train after every merge, so that the time grows with the number of clusters.
 MOST_CLUSTERS_TO_RETRAIN = 20

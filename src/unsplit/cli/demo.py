@@ -12,9 +12,10 @@ from unsplit.cli.digits import Score, overclustered_digits, scores
 from unsplit.cli.progress import Console
 from unsplit.cli.run import RESULT, Task, interruptible, merge_into
 from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.saving import output_folder, write_csv
+from unsplit.data.result_folder import output_folder
+from unsplit.data.saving import write_csv
+from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import MergeOptions
 from unsplit.report.folder import PAGE
 
 DATA = "digits.csv"

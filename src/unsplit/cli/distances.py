@@ -11,7 +11,8 @@ from unsplit.cli.reading import observations_named, read_clustered
 from unsplit.cli.run import interruptible
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
-from unsplit.data.saving import output_folder, write_csv
+from unsplit.data.result_folder import output_folder
+from unsplit.data.saving import write_csv
 from unsplit.pairwise.api import Settings, fit
 
 EXAMPLE = """\b

@@ -21,14 +21,16 @@ from unsplit.cli.progress import Console
 from unsplit.cli.select import settings_dict
 from unsplit.data.readers.folders import find_images
 from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.saving import MANIFEST, earlier_results, write_csv, write_json
+from unsplit.data.result_folder import MANIFEST, earlier_results
+from unsplit.data.saving import write_csv, write_json
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
+from unsplit.estimator import Merged
+from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import UNCLEAR
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pipeline import Merged, MergeOptions
 from unsplit.report.api import Content, make_page
 from unsplit.report.collect import Source, collect
 from unsplit.report.folder import PAGE

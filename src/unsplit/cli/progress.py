@@ -15,7 +15,7 @@ from unsplit.errors import (
     SkippedWarning,
     SmallClusterWarning,
 )
-from unsplit.merging.state import MergeRecord
+from unsplit.merging.loop import MergeRecord
 from unsplit.networks.training.history import EpochRecord
 
 # Every new estimate raises these warnings again.

@@ -7,7 +7,7 @@ import click
 
 from unsplit.cli.about import about_run
 from unsplit.cli.outputs import require_name
-from unsplit.data.saving import add_to_folder
+from unsplit.data.result_folder import add_to_folder
 from unsplit.report.api import make_page
 from unsplit.report.folder import PAGE, content_of_folder
 

@@ -19,8 +19,8 @@ from unsplit.data.content_check import ContentCheck
 from unsplit.data.rows.kinds import observations
 from unsplit.data.saving import plain_values, replacing, write_json
 from unsplit.errors import InputError
+from unsplit.merging.loop import MergeRecord
 from unsplit.merging.saved_merges import check_tree, read_merges
-from unsplit.merging.state import MergeRecord
 
 FORMAT = "unsplit.resume/4"
 NAME = "resume.json"

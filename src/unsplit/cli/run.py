@@ -16,11 +16,12 @@ from unsplit.cli.progress import Console
 from unsplit.cli.resume import ResumeFile, content_of, digest
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.saving import MANIFEST
+from unsplit.data.result_folder import MANIFEST
 from unsplit.errors import InputError
-from unsplit.merging.state import MergeRecord
+from unsplit.estimator import Merged, merge_overclustering
+from unsplit.merging.loop import MergeRecord
+from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import Settings
-from unsplit.pipeline import Merged, MergeOptions, merge_overclustering
 
 RESULT = "result.json"
 # The disk is full, or this user's share of it, or a file is larger than the disk allows.
@@ -97,7 +98,8 @@ def merge_into(
     info |= outputs.describe_tree(merged.tree)
     if task.report:
         with console.stage("report"):
-            outputs.write_report(folder, read, merged, encoded.clusters, info)
+            run = {"warnings": console.warnings, "seconds": console.seconds}
+            outputs.write_report(folder, read, merged, encoded.clusters, info | run)
     outputs.write_result(folder / RESULT, info, console)
     return merged
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from unsplit._typing import Index
+from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import BEYOND, UNCLEAR, Merge, members_of_nodes
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pipeline import MergeOptions
 
 N_CLOSEST = 8
 N_UNCLEAR = 3

@@ -1,6 +1,7 @@
-"""Cluster labels: integers or strings, with noise and missing values."""
+"""Cluster labels and batches: integers or strings, with noise and missing values."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -232,3 +233,104 @@ def _whole_numbers(values: NDArray[Any]) -> NDArray[np.int64]:
                 "convert measurements to cluster names first."
             )
     return values.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Subclusters:
+    """The parts of clusters in batches.  With one batch, subclusters are the clusters.
+
+    Parameters
+    ----------
+    of_rows : ndarray of shape (n,)
+        Subcluster of every row; −1 for noise.
+    cluster, batch : ndarrays of shape (C,)
+        Cluster and batch of every subcluster, ordered by batch, then by cluster.
+    """
+
+    of_rows: Index
+    cluster: Index
+    batch: Index
+
+    @classmethod
+    def cut(cls, clusters: Index, batches: Index) -> "Subclusters":
+        """Cut clusters by batch.
+
+        Parameters
+        ----------
+        clusters, batches : ndarrays of shape (n,)
+            Cluster and batch of every row, numbered from 0; the cluster is −1 for noise.
+
+        Examples
+        --------
+        >>> subclusters = Subclusters.cut(np.array([0, 1, 1, -1]), np.array([0, 0, 1, 1]))
+        >>> subclusters.of_rows, subclusters.cluster, subclusters.batch
+        (array([ 0,  1,  2, -1]), array([0, 1, 1]), array([0, 0, 1]))
+        """
+        inside = clusters >= 0
+        k = int(clusters.max()) + 1
+        occurring, index = np.unique((batches * k + clusters)[inside], return_inverse=True)
+        of_rows = np.full(len(clusters), -1, np.int64)
+        of_rows[inside] = index
+        return cls(of_rows, occurring % k, occurring // k)
+
+    def joined(self, groups: Index) -> tuple["Subclusters", Index]:
+        """Merge clusters into groups; the new subclusters, and where each old one went.
+
+        ``groups`` has the new cluster of each cluster, numbered from 0.
+        """
+        k = int(groups.max()) + 1
+        key = self.batch * k + groups[self.cluster]
+        occurring, index = np.unique(key, return_inverse=True)
+        of_rows = np.where(self.of_rows < 0, -1, index[self.of_rows])
+        return Subclusters(of_rows, occurring % k, occurring // k), index
+
+    @property
+    def n_batches(self) -> int:
+        """Number of batches, B."""
+        return int(self.batch.max()) + 1
+
+    @cached_property
+    def sizes(self) -> Index:
+        """Number of observations in each subcluster, shape (C,)."""
+        return np.bincount(self.of_rows[self.of_rows >= 0], minlength=len(self.cluster))
+
+    @property
+    def table(self) -> Index:
+        """Number of observations of each cluster in each batch, shape (B, k)."""
+        table = np.zeros((self.n_batches, int(self.cluster.max()) + 1), np.int64)
+        table[self.batch, self.cluster] = self.sizes
+        return table
+
+
+def encode_batches(batch: ArrayLike, labels: EncodedLabels) -> Index:
+    """Number the batches from 0; noise gets −1.
+
+    Parameters
+    ----------
+    batch : array-like of shape (n,)
+    labels : EncodedLabels
+
+    Examples
+    --------
+    >>> labels = EncodedLabels(np.arange(2), np.array([0, 1, -1]))
+    >>> encode_batches(["run 2", "run 1", "run 3"], labels)
+    array([ 1,  0, -1])
+    """
+    values, inside = label_array(batch, "batch"), labels.clusters >= 0
+    if values.ndim != 1 or len(values) != len(inside):
+        got = len(values) if values.ndim == 1 else f"shape {values.shape}"
+        raise InputError(
+            f"X has {len(inside)} observations but batch has {got}; "
+            "pass one batch for each row of X."
+        )
+    missing = is_missing(values) & inside
+    if missing.any():
+        raise InputError(
+            f"batch is missing (-1, NaN or empty) for {int(missing.sum())} of {len(values)} "
+            f"observations, the first in row {int(missing.argmax())}; fill it in, or set their "
+            "labels to -1 (noise)."
+        )
+    comparable = values if values.dtype.kind in "iubfU" else values.astype(str)
+    codes = np.full(len(values), -1, np.int64)
+    codes[inside] = np.unique(comparable[inside], return_inverse=True)[1]
+    return codes

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,13 @@ from sklearn.cluster import SpectralClustering
 
 from unsplit._typing import Index
 from unsplit.devices import available_memory, generator_of, memory_errors, require_memory
+from unsplit.errors import InputError
 from unsplit.merging.evidence import Columns, Evidence, evidence_of
-from unsplit.merging.inputs import Link, MergeInputs, check_wasserstein, merge_inputs
-from unsplit.merging.loop import agglomerate
-from unsplit.merging.neighbours.edges import Connected
+from unsplit.merging.loop import MergeRecord, MergeState, agglomerate
 from unsplit.merging.neighbours.evidence import Neighbourhoods
-from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.merging.neighbours.graph import Connected, NeighbourGraph
 from unsplit.merging.options import (
+    Link,
     MergeOptions,
     decided_by,
     ranking_statistic,
@@ -33,7 +33,6 @@ from unsplit.merging.ranking import (
 )
 from unsplit.merging.review import Merge
 from unsplit.merging.rules import Rule, SameGroup, WithinBatches
-from unsplit.merging.state import MergeRecord, MergeState
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
@@ -126,18 +125,9 @@ def merge(
     {0: 0, 1: 0, 2: 1}
     """
     check_wasserstein(distances, n_clusters, max_tvd, strategy)
+    how, links = (strategy, statistic, linkage), (tuple(must_link), tuple(cannot_link))
     options = MergeOptions(
-        n_clusters,
-        max_tvd,
-        alpha,
-        strategy,
-        statistic,
-        linkage,
-        tuple(must_link),
-        tuple(cannot_link),
-        min_clusters,
-        max_clusters,
-        rule,
+        n_clusters, max_tvd, alpha, *how, *links, min_clusters, max_clusters, rule
     )
     if constraints is not None:
         options = options.with_answers(constraints, merge_inputs(distances).ids)
@@ -152,7 +142,7 @@ def merge_with(
     neighbours: NeighbourGraph | None = None,
     random_state: object = None,
     *,
-    homes: ArrayLike | None = None,
+    assigned: ArrayLike | None = None,
     estimate: Estimate | None = None,
     on_merge: Callable[[MergeRecord], None] | None = None,
     done: MergeRecord | None = None,
@@ -163,7 +153,7 @@ def merge_with(
     ----------
     distances, options, blurred, neighbours, random_state
         As for :func:`merge`.
-    homes : array-like of shape (k,), optional
+    assigned : array-like of shape (k,), optional
         For each cluster without held-out observations, the index in ``cluster_ids`` of the cluster
         to which the networks assign it; −1 if there is none, and for all other clusters.
     estimate : callable, optional
@@ -187,43 +177,23 @@ def merge_with(
     rule = stopping_rule(result, options, by)
     if result is not None and not result.comparable.all():
         rule = WithinBatches(rule)
-    all_pairs = options.alpha is not None
     ranking = _ranking(inputs, options, statistic, estimate)
     if options.strategy == "spectral":
         rule = SameGroup(_spectral_groups(ranking.distances(), options.n_clusters, random_state))
-    evidence, blurred_evidence = _evidence(inputs, ranking, all_pairs)
-    neighbourhoods = None
-    if inputs.graph is not None:
-        blurred_evidence = None  # neighbours are better evidence than valleys
-        # Without a seed the same graph still gives the same result.
-        seed = 0 if random_state is None else random_state
-        neighbourhoods = Neighbourhoods(inputs.graph, generator_of(seed))
     state = MergeState(
         ranking,
-        evidence,
-        blurred_evidence,
-        neighbourhoods,
+        *_evidence(inputs, ranking, options.alpha is not None),
+        _neighbourhoods(inputs, random_state),
         at_random,
         np.zeros(k, bool) if result is None else result.too_small,
-        _homes(homes, inputs),
+        _assigned(assigned, inputs),
         np.ones((k, k)) if result is None else result.tvd,
         limits,
         inputs.sizes,
         on_merge,
         MergeRecord() if done is None else replace(done, merges=list(done.merges)),
     )
-    record = agglomerate(state, rule)
-    return MergeTree(
-        cluster_ids=inputs.ids,
-        sizes=inputs.sizes[np.argsort(inputs.order)],
-        merges=tuple(_renamed(merge, inputs.order) for merge in record.merges),
-        taken=np.arange(k - 1) < (record.n_taken or 0),
-        statistic=ranking.statistic,
-        strategy=_named(options, ranking),
-        stopped=record.stopped,
-        n_forbidden=len(record.merges) - (record.n_allowed or 0),
-        apart=tuple(_renamed(pair, inputs.order) for pair in record.apart),
-    )
+    return _tree(inputs, options, ranking, agglomerate(state, rule))
 
 
 def check_memory(n_clusters: int, matrices: int) -> None:
@@ -243,6 +213,112 @@ def check_memory(n_clusters: int, matrices: int) -> None:
     """
     needed = 8 * matrices * n_clusters**2
     require_memory(needed, available_memory(), f"merging {n_clusters:,} clusters", FEWER_CLUSTERS)
+
+
+@dataclass(frozen=True, eq=False)
+class MergeInputs:
+    """The input with its clusters in the order in which they first appear in the data.
+
+    Among equally close pairs the first is merged first; in this order that does not depend on the
+    names of the clusters.  ``ids`` are in the user's order, ``ids[order]`` in the new one.
+    """
+
+    ids: NDArray[Any]
+    order: Index
+    sizes: Index
+    matrix: NDArray[np.float64] | None = None
+    result: PairwiseTVD | None = None
+    blurred: PairwiseTVD | None = None
+    graph: NeighbourGraph | None = None
+
+
+def merge_inputs(
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
+    blurred: PairwiseTVD | None = None,
+    graph: NeighbourGraph | None = None,
+) -> MergeInputs:
+    """Check the input and put its clusters in order."""
+    if isinstance(distances, PairwiseWasserstein):
+        k = distances.n_clusters
+        matrix = _known(distances)
+        return MergeInputs(distances.cluster_ids, np.arange(k), distances.sizes, matrix)
+    if not isinstance(distances, PairwiseTVD):
+        matrix = _square(distances)
+        k = len(matrix)
+        return MergeInputs(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
+    ids = distances.cluster_ids
+    if blurred is not None and not np.array_equal(blurred.cluster_ids, ids):
+        raise InputError(
+            "blurred must be an estimate for the same clusters as distances; make both from the "
+            "same labels."
+        )
+    if len(distances.scores.rows) == 0:
+        raise InputError(
+            "every cluster has only one observation, so none could be held out to compare "
+            "clusters; pass clusters of at least two observations."
+        )
+    first = np.full(len(ids), np.iinfo(np.int64).max)
+    np.minimum.at(first, distances.scores.clusters, distances.scores.rows)
+    # Clusters without held-out observations have no first row; their weights order them, which do
+    # not depend on names either.
+    order = np.lexsort((*distances.scores.bias[::-1], first))
+    result = distances.reordered(order)
+    blurred = result if blurred is None else blurred.reordered(order)
+    if graph is not None:
+        if graph.n_clusters != len(ids):
+            raise InputError(
+                f"neighbours has {graph.n_clusters} clusters but distances has {len(ids)}; make "
+                "both from the same labels."
+            )
+        graph = graph.renamed(np.argsort(order))
+    return MergeInputs(ids, order, result.sizes, result=result, blurred=blurred, graph=graph)
+
+
+def check_wasserstein(
+    distances: object, n_clusters: int | None, max_tvd: float | None, strategy: str
+) -> None:
+    """Refuse options that take distances for TVDs, if they are Wasserstein distances."""
+    if not isinstance(distances, PairwiseWasserstein):
+        return
+    if n_clusters is None or max_tvd is not None or strategy != "linkage":
+        raise InputError(
+            "distances is a PairwiseWasserstein, which can only be merged by "
+            'strategy="linkage" to a given number of clusters because it is in the unit of X; pass '
+            "n_clusters, or pass n_clusters=1 and cut the tree with tree.cut(height=...)."
+        )
+
+
+def _known(distances: PairwiseWasserstein) -> NDArray[np.float64]:
+    """The distances, if all pairs could be compared."""
+    missing = (~distances.comparable).sum(axis=1)
+    if missing.any():
+        name = distances.cluster_ids[missing.argmax()]
+        raise InputError(
+            f"distances has no value for {int(missing.sum()) // 2} pairs of clusters, most of them "
+            f"of cluster {name}, because too few observations were held out; label such small "
+            "clusters -1 before estimating distances."
+        )
+    return np.array(distances.distance)
+
+
+def _square(distances: ArrayLike) -> NDArray[np.float64]:
+    try:
+        matrix = np.asarray(distances, np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            "distances must be a PairwiseTVD, a PairwiseWasserstein or a matrix of numbers; make "
+            "one with unsplit.pairwise_tvd."
+        ) from None
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
+        raise InputError(
+            "distances must be a square matrix for at least two clusters, got shape "
+            f"{matrix.shape}; pass all pairs, not a condensed vector."
+        )
+    if not np.isfinite(matrix).all() or (matrix < 0).any():
+        raise InputError("distances must be finite and not negative; fill in missing pairs first.")
+    if not np.allclose(matrix, matrix.T):
+        raise InputError("distances must be symmetric; average the matrix with its transpose.")
+    return (matrix + matrix.T) / 2
 
 
 def _ranking(
@@ -269,16 +345,45 @@ def _ranking(
 def _evidence(
     inputs: MergeInputs, ranking: Ranking, all_pairs: bool
 ) -> tuple[Evidence | None, Evidence | None]:
-    """The scores that are reported, and the scores that are searched for valleys."""
+    """The scores that are reported, and the scores that are searched for valleys, if any."""
     if inputs.result is None or inputs.blurred is None:
         return None, None
+    one_estimate, has_graph = inputs.blurred is inputs.result, inputs.graph is not None
     if isinstance(ranking, Reestimated):
-        return ranking, ranking
-    one_estimate = inputs.blurred is inputs.result
-    if isinstance(ranking, Composed):
-        return ranking if one_estimate else Columns(inputs.result, all_pairs), ranking
-    evidence = evidence_of(inputs.result, all_pairs)
-    return evidence, evidence if one_estimate else evidence_of(inputs.blurred, all_pairs)
+        evidence: Evidence = ranking
+        searched: Evidence = ranking
+    elif isinstance(ranking, Composed):
+        evidence = ranking if one_estimate else Columns(inputs.result, all_pairs)
+        searched = ranking
+    else:
+        evidence = evidence_of(inputs.result, all_pairs)
+        searched = evidence if one_estimate else evidence_of(inputs.blurred, all_pairs)
+    # Neighbours are better evidence than valleys.
+    return evidence, None if has_graph else searched
+
+
+def _neighbourhoods(inputs: MergeInputs, random_state: object) -> Neighbourhoods | None:
+    if inputs.graph is None:
+        return None
+    # Without a seed the same graph still gives the same result.
+    seed = 0 if random_state is None else random_state
+    return Neighbourhoods(inputs.graph, generator_of(seed))
+
+
+def _tree(
+    inputs: MergeInputs, options: MergeOptions, ranking: Ranking, record: MergeRecord
+) -> MergeTree:
+    return MergeTree(
+        cluster_ids=inputs.ids,
+        sizes=inputs.sizes[np.argsort(inputs.order)],
+        merges=tuple(_renamed(merge, inputs.order) for merge in record.merges),
+        taken=np.arange(len(inputs.ids) - 1) < (record.n_taken or 0),
+        statistic=ranking.statistic,
+        strategy=_named(options, ranking),
+        stopped=record.stopped,
+        n_forbidden=len(record.merges) - (record.n_allowed or 0),
+        apart=tuple(_renamed(pair, inputs.order) for pair in record.apart),
+    )
 
 
 def _named(options: MergeOptions, ranking: Ranking) -> str:
@@ -288,11 +393,11 @@ def _named(options: MergeOptions, ranking: Ranking) -> str:
     return "neighbours" if isinstance(ranking, Connected) else f"{options.linkage} linkage"
 
 
-def _homes(homes: ArrayLike | None, inputs: MergeInputs) -> Index:
-    """``homes`` for the clusters in the order of the loop."""
-    if homes is None:
+def _assigned(assigned: ArrayLike | None, inputs: MergeInputs) -> Index:
+    """``assigned`` for the clusters in the order of the loop."""
+    if assigned is None:
         return np.full(len(inputs.ids), -1)
-    old = np.asarray(homes, np.int64)[inputs.order]
+    old = np.asarray(assigned, np.int64)[inputs.order]
     return np.where(old < 0, -1, np.argsort(inputs.order)[old])
 
 

@@ -3,18 +3,20 @@
 import math
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from unsplit.errors import InputError, PartitionWarning
 from unsplit.merging.answers import Answers, read_answers
 from unsplit.merging.evidence import Mixtures
-from unsplit.merging.inputs import Constraints, Link, constraints
 from unsplit.merging.rules import (
     ALIKE_TVD,
     NEIGHBOURS,
@@ -53,6 +55,29 @@ ALMOST_ALL = 0.8
 # If at most this share of the observations is in a cluster, the clusters are cores: what lay
 # between them was left out, so a valley between two of them means nothing.
 CORES = 0.5
+
+
+Link = Sequence[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """Links between initial clusters, as indices, and bounds on the number of clusters.
+
+    Parameters
+    ----------
+    must : list of (int, int)
+        Pairs that are merged first.
+    cannot : ndarray of shape (k, k)
+        True for pairs that must not be merged.
+    fewest, most : int
+        Bounds on the number of clusters left.
+    """
+
+    must: list[tuple[int, int]]
+    cannot: NDArray[np.bool_]
+    fewest: int
+    most: int
 
 
 @dataclass(frozen=True)
@@ -160,6 +185,13 @@ class MergeOptions:
             cannot_link=(*self.cannot_link, *cannot),
         )
 
+    def needs_blurred(self, has_neighbours: bool) -> bool:
+        """Whether an estimate of the blurred densities would change the result."""
+        if self.strategy == "compose":
+            return True
+        looks_for_valleys = all(choice is None for choice in (self.max_tvd, self.alpha, self.rule))
+        return self.strategy == "linkage" and looks_for_valleys and not has_neighbours
+
     def check_input(self, has_scores: bool, has_neighbours: bool, can_retrain: bool) -> None:
         """Refuse options that need more than there is."""
         if self.strategy == "retrain" and not can_retrain:
@@ -185,6 +217,83 @@ class MergeOptions:
                 'statistic="edges" needs neighbours; pass '
                 "neighbours=unsplit.neighbour_graph(X, labels) with a PairwiseTVD."
             )
+
+
+def constraints(
+    cluster_ids: NDArray[Any],
+    must_link: Iterable[Link] = (),
+    cannot_link: Iterable[Link] = (),
+    min_clusters: int | None = None,
+    max_clusters: int | None = None,
+) -> Constraints:
+    """Check the user's constraints for contradictions and turn names into indices."""
+    k = len(cluster_ids)
+    fewest = _bound("min_clusters", min_clusters, 1, k)
+    most = _bound("max_clusters", max_clusters, k, k)
+    if fewest > most:
+        raise InputError(
+            f"min_clusters={fewest} is more than max_clusters={most}; swap or drop one of them."
+        )
+    must = _pairs("must_link", must_link, cluster_ids)
+    cannot = np.zeros((k, k), bool)
+    linked = csr_array((np.ones(len(must)), np.array(must, np.int64).reshape(-1, 2).T), (k, k))
+    n_left, group = connected_components(linked, directed=False)
+    for a, b in _pairs("cannot_link", cannot_link, cluster_ids):
+        if a == b:
+            name = cluster_ids[a]
+            raise InputError(f"cannot_link names cluster {name} twice in one link; drop this link.")
+        if group[a] == group[b]:
+            raise InputError(
+                f"cannot_link keeps {cluster_ids[a]} and {cluster_ids[b]} apart, but must_link "
+                "joins them; drop one of these links."
+            )
+        cannot[a, b] = cannot[b, a] = True
+    if n_left < fewest:
+        raise InputError(
+            f"must_link leaves {n_left} clusters, fewer than the {fewest} requested; drop a link "
+            "or request fewer clusters."
+        )
+    return Constraints(must, cannot, fewest, most)
+
+
+def _bound(name: str, value: int | None, default: int, k: int) -> int:
+    if value is None:
+        return default
+    if not isinstance(value, (int, np.integer)) or not 1 <= value <= k:
+        raise InputError(
+            f"{name} must be a whole number from 1 to {k}, the number of initial clusters, "
+            f"got {value!r}."
+        )
+    return int(value)
+
+
+def _pairs(name: str, links: Iterable[Link], ids: NDArray[Any]) -> list[tuple[int, int]]:
+    """Links as pairs of indices; a link may name more than two clusters."""
+    place = {str(cluster): index for index, cluster in enumerate(ids.tolist())}
+    pairs = []
+    if not isinstance(links, Iterable):
+        raise InputError(
+            f"{name} must be a list of pairs of cluster names, got {links!r}; pass a list such as "
+            "[(3, 7)]."
+        )
+    for link in links:
+        if isinstance(link, (str, bytes)) or not isinstance(link, Collection) or len(link) < 2:
+            raise InputError(
+                f"{name} must hold pairs of cluster names, got {link!r}; pass a list such as "
+                "[(3, 7)]."
+            )
+        unknown = [cluster for cluster in link if str(cluster) not in place]
+        if unknown:
+            raise InputError(
+                f"{name} names {unknown[0]!r}, which is not a cluster; the clusters are "
+                f"{', '.join(list(place)[:8])}{', …' if len(place) > 8 else ''}."
+            )
+        index = [place[str(cluster)] for cluster in link]
+        if name == "must_link":
+            pairs += list(pairwise(index))
+        else:
+            pairs += [(a, b) for i, a in enumerate(index) for b in index[i + 1 :]]
+    return pairs
 
 
 def stopping_rule(result: PairwiseTVD | None, options: MergeOptions, by: str) -> Rule:

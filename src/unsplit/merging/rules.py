@@ -19,7 +19,7 @@ from unsplit.pairwise.statistics import adjust_for_pairs
 TESTS, NEIGHBOURS, VALLEYS = "tests", "neighbours", "valleys"
 
 # Too small to hold out observations: both clusters; one; one that the network assigns to the other.
-BOTH_SMALL, ONE_SMALL, AT_HOME = "both small", "one small", "at home"
+BOTH_SMALL, ONE_SMALL, ASSIGNED = "both small", "one small", "assigned"
 BY_NETWORK = "too few observations to compare; the network assigns them to this cluster"
 
 # If the TVD of two clusters may be larger than this, they do not count as alike, whatever p is.
@@ -48,7 +48,7 @@ class Pair:
     nearest_tvd : float
         Smallest TVD between an initial cluster of one and an initial cluster of the other.
     size : str, optional
-        BOTH_SMALL, ONE_SMALL or AT_HOME if one of the two is too small to hold out observations.
+        BOTH_SMALL, ONE_SMALL or ASSIGNED if one of the two is too small to hold out observations.
     """
 
     a: int
@@ -238,7 +238,7 @@ class Auto:
         if pair.size == BOTH_SMALL:
             why = "both clusters have too few observations to compare"
             return Decision(False, why, objection=math.inf)
-        if pair.size == AT_HOME:
+        if pair.size == ASSIGNED:
             return Decision(True, BY_NETWORK)
         if pair.size is not None and pair.connection is None:
             why = "one cluster has too few observations to compare"

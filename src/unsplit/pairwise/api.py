@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
 from unsplit._typing import Index
-from unsplit.data.labels import EncodedLabels, encode_labels
+from unsplit.data.labels import EncodedLabels, Subclusters, encode_batches, encode_labels
 from unsplit.data.rows.base import Rows, scrambled
-from unsplit.data.rows.kinds import observations
-from unsplit.data.rows.vectors import VectorRows
+from unsplit.data.rows.kinds import VectorRows, observations
 from unsplit.devices import (
     available_memory,
     choose_device,
@@ -28,20 +27,28 @@ from unsplit.devices import (
     require_memory,
 )
 from unsplit.errors import InputError, SmallClusterWarning
-from unsplit.networks.build import build_network
-from unsplit.networks.heads import LOSSES
-from unsplit.networks.registry import Augment, Backbone, recipe_for, wanted_kind
+from unsplit.networks.network import LOSSES
+from unsplit.networks.registry import Augment, Backbone, build_network, recipe_for, wanted_kind
+from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
-from unsplit.networks.training.sampling import Fold
-from unsplit.pairwise.batch_effects import Subclusters, check_overlap, encode_batches
-from unsplit.pairwise.folds import crossfit_folds, holdout_fold, require_folds
-from unsplit.pairwise.heldout_scores import Fitted, Progress, heldout_scores, summarize
+from unsplit.pairwise.batch_effects import check_overlap
+from unsplit.pairwise.heldout_scores import (
+    Fitted,
+    Progress,
+    crossfit_folds,
+    heldout_scores,
+    holdout_fold,
+    require_folds,
+    summarize,
+)
 from unsplit.pairwise.result import PairwiseTVD
 
 log = logging.getLogger("unsplit")
 
 BLURRED_STEPS = 300
+# The blurred estimate only ranks pairs and shows valleys; more folds improved neither.
+BLURRED_FOLDS = 3
 
 # Units of the first layer, whose size grows with the number of features.  Each weight is kept seven
 # times: in the network and in the stack of all folds, as gradient, two moments of the optimizer,
@@ -194,6 +201,18 @@ class Settings:
         # before the scores have found their shape.
         return replace(config, weight_decay=0.3, least_steps=BLURRED_STEPS, one_epoch=True)
 
+    def for_blurred(self, kind: str) -> "Settings | None":
+        """Settings for the blurred estimate; None for data other than vectors, which cannot blur.
+
+        ``kind`` is the kind of the data.
+        """
+        if kind not in ("vectors", "counts"):
+            return None
+        blurred = replace(self, blurred=True, cv=min(self.cv, BLURRED_FOLDS))
+        if kind == "counts":
+            blurred = replace(blurred, backbone="mlp", training=None)
+        return blurred
+
 
 def fit(
     X: Any,
@@ -244,6 +263,27 @@ def fit(
         return Fitted(
             rows, clusters, folds, networks, names, subclusters, result, config, recipe.name
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Retraining:
+    """Train from scratch for every new set of clusters, as in the paper.
+
+    The seed depends on the number of clusters left, so that an interrupted run can be resumed.
+    """
+
+    X: Any
+    clusters: Index
+    settings: Settings
+    seed: int
+    batch: ArrayLike | None = None
+
+    def __call__(self, groups: Index) -> PairwiseTVD:
+        """The estimate for groups of the initial clusters, numbered from 0."""
+        clusters = np.where(self.clusters < 0, -1, groups[self.clusters])
+        labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
+        rng = np.random.default_rng([self.seed, int(groups.max())])
+        return fit(self.X, labels, self.settings, rng, batch=self.batch).result
 
 
 def subclusters_of(

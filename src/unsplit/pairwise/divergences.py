@@ -26,8 +26,7 @@ from unsplit._typing import Index, Matrix
 from unsplit.devices import BLOCK_ELEMENTS, device_for_sums
 from unsplit.errors import InputError
 from unsplit.pairwise.batch_effects import pair_weights
-from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores
-from unsplit.pairwise.stratum_scores import StratumScores
+from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores, StratumScores
 
 
 def hit(margin: Tensor) -> Tensor:

@@ -1,26 +1,35 @@
-"""Train networks and score observations that they were not trained on."""
+"""Train networks, and score observations that they were not trained on.
+
+Observations are split into those for training, for choosing the epoch (watched) and held out.  The
+scores are then calibrated: networks rank observations well, but their scores are too confident or
+not confident enough, because training stops early and weights are averaged.  Score differences are
+used as log density ratios, so their scale matters.  All scores are multiplied by the factor with
+the largest likelihood of the held-out labels (temperature scaling: Guo et al. 2017, "On calibration
+of modern neural networks").
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from unsplit._typing import Index
-from unsplit.data.labels import EncodedLabels
+from unsplit.data.labels import EncodedLabels, Subclusters
 from unsplit.data.rows.base import Rows
 from unsplit.devices import device_for_sums
-from unsplit.networks.training.group import Group, Network, refuse_gaps
+from unsplit.errors import InputError
+from unsplit.networks.network import Network
+from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.history import EpochRecord, History
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, train
-from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.batch_effects import Subclusters, comparable_pairs
-from unsplit.pairwise.calibration import best_factor, scaled
+from unsplit.pairwise.batch_effects import comparable_pairs
 from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.scorer import Scorer
 from unsplit.pairwise.scores import HeldoutScores
 
 Progress = Callable[[EpochRecord], None]
@@ -46,14 +55,14 @@ class Fitted:
     recipe_name: str
 
     @property
-    def scorer(self) -> "Scorer":
+    def scorer(self) -> Scorer:
         """The networks, ready to score new observations; the training data are not kept."""
         shares = self.subclusters.sizes / self.result.sizes[self.subclusters.cluster]
         subclusters = self.subclusters.cluster[self.names], np.log(shares[self.names])
         return Scorer(self.networks, *subclusters, self.rows.first(1), self.result.temperature)
 
     @torch.no_grad()
-    def homes(self) -> Index:
+    def assigned(self) -> Index:
         """For each cluster that is too small to hold anything out, the cluster it belongs to.
 
         This is the larger cluster to which the networks give more than half of the probability,
@@ -61,68 +70,141 @@ class Fitted:
         cluster, and for all clusters that are large enough.
         """
         result = self.result
-        homes = np.full(result.n_clusters, -1, np.int64)
+        assigned = np.full(result.n_clusters, -1, np.int64)
         small = np.flatnonzero(result.too_small)
         if len(small) == 0 or self.subclusters.n_batches > 1:
-            return homes
+            return assigned
         index = np.flatnonzero(np.isin(self.subclusters.of_rows, small))
         known = torch.from_numpy(~result.too_small)
         share = np.zeros((len(index), int(known.sum())))
         for network in self.networks:
             features = np.empty((len(index), network.head.in_features), np.float32)
-            _write_features(features, network, self.rows, index)
+            network.features_of(self.rows, index, features)
             scores = network.head(torch.from_numpy(features).to(self.rows.device)).cpu()
             in_order = scores[:, np.argsort(self.names)].double()[:, known] / result.temperature
             share += torch.softmax(in_order, dim=1).numpy() / len(self.networks)
         sure = share.max(axis=1) > 0.5
         best = np.flatnonzero(~result.too_small)[share.argmax(axis=1)]
-        homes[self.subclusters.of_rows[index[sure]]] = best[sure]
-        return homes
+        assigned[self.subclusters.of_rows[index[sure]]] = best[sure]
+        return assigned
 
 
-@dataclass(frozen=True, eq=False)
-class Scorer:
-    """Networks that score new observations of the same kind as those in ``like``.
+# With fewer clusters than this, cross-fitting sets training rows aside to choose the epoch.
+FEW_CLUSTERS = 4
 
-    Output c of a network belongs to cluster ``clusters[c]`` and stands for a share of it, whose
-    logarithm is ``log_shares[c]``.  Scores are divided by the ``temperature`` to calibrate them,
-    as the held-out scores were.
+# So many folds are possible even if every cluster is smaller.
+ALWAYS_POSSIBLE = 10
+
+
+def crossfit_folds(clusters: Index, n_folds: int, rng: np.random.Generator) -> list[Fold]:
+    """Make K folds, stratified by cluster, in which every observation is tested once.
+
+    The members of a cluster are dealt to the folds in turn, starting where the last cluster
+    stopped.  Fold sizes thus differ by at most one, and a cluster smaller than ``n_folds`` is
+    tested in as many folds as it has members.  A cluster of one observation is always in the
+    training rows and never tested, because its score would come from a network that never saw it.
+
+    The accuracy of a network is watched on the test rows of its fold; this is safe because its
+    epoch is chosen by the *other* folds (:class:`unsplit.networks.training.loop.Stopping`).  With
+    few clusters that could still favour the tested pairs, so a share of the training rows is
+    watched instead, if the clusters are large enough.
+
+    Parameters
+    ----------
+    clusters : ndarray of shape (n,)
+        Cluster of every row, numbered from 0.
+    n_folds : int
+    rng : numpy.random.Generator
+
+    Examples
+    --------
+    >>> folds = crossfit_folds(np.repeat([0, 1, 2, 3], 3), 3, np.random.default_rng(0))
+    >>> [fold.test.tolist() for fold in folds]  # one of every cluster in each fold
+    [[2, 3, 8, 11], [1, 4, 6, 10], [0, 5, 7, 9]]
     """
+    order = _shuffled_by_cluster(clusters, rng)
+    order = order[np.bincount(clusters)[clusters[order]] > 1]
+    fold_of = np.full(len(clusters), -1)
+    fold_of[order] = np.arange(len(order)) % n_folds
+    folds = []
+    for fold in range(n_folds):
+        train, test = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+        folds.append(Fold(train=train, watch=test, test=test))
+    sizes = np.bincount(clusters)
+    if len(sizes) < FEW_CLUSTERS and sizes.min() >= 2 * n_folds:
+        folds = [watch_inside(fold, clusters, rng) for fold in folds]
+    return folds
 
-    networks: list[Network]
-    clusters: Index
-    log_shares: NDArray[np.float64]
-    like: Rows
-    temperature: float = 1.0
 
-    @torch.no_grad()
-    def log_posterior(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Log posterior of each cluster, averaged over the networks, shape (n, k).
+def require_folds(n_folds: int, clusters: Index) -> None:
+    """Raise an error if there are so many folds that most of them would hold out next to nothing.
 
-        All clusters have the same prior.  With batches, the density of a cluster is the mixture of
-        its densities in the batches, weighted by size.  Columns are in the order of
-        ``PairwiseTVD.cluster_ids``.
-        """
-        new = self.like.another(X)
-        index = np.arange(len(new))
-        total = np.zeros((len(new), int(self.clusters.max()) + 1))
-        for network in self.networks:
-            features = np.empty((len(new), network.head.in_features), np.float32)
-            _write_features(features, network, new, index)
-            scores = network.head(torch.from_numpy(features).to(new.device)).double()
-            scores = scores / self.temperature
-            total += self._of_clusters(scores).cpu().numpy()
-        return total / len(self.networks)
+    Up to ten folds are always possible.
 
-    def _of_clusters(self, scores: Tensor) -> Tensor:
-        """Turn scores of the outputs into log posteriors (n, k) of the clusters."""
-        k = int(self.clusters.max()) + 1
-        clusters = torch.from_numpy(self.clusters).to(scores.device)
-        if len(clusters) == k:
-            return torch.log_softmax(scores, dim=1)[:, clusters.argsort()]
-        scores = scores + torch.from_numpy(self.log_shares).to(scores.device)
-        joint = torch.stack([scores[:, clusters == c].logsumexp(dim=1) for c in range(k)], dim=1)
-        return torch.log_softmax(joint, dim=1)
+    Parameters
+    ----------
+    n_folds : int
+    clusters : ndarray of shape (n,)
+        Cluster of every observation; −1 for noise.
+
+    Examples
+    --------
+    >>> require_folds(1000, np.repeat([0, 1], 30))
+    Traceback (most recent call last):
+    unsplit.errors.InputError: cv must be at most 30, the size of the largest cluster, got 1000; ...
+    """
+    largest = int(np.bincount(clusters[clusters >= 0]).max())
+    if n_folds > max(largest, ALWAYS_POSSIBLE):
+        why = "the size of the largest cluster"
+        if largest < ALWAYS_POSSIBLE:
+            why = f"because the largest cluster has {largest} observations"
+        raise InputError(
+            f"cv must be at most {max(largest, ALWAYS_POSSIBLE)}, {why}, got {n_folds}; 5 is usual."
+        )
+
+
+def watch_inside(fold: Fold, clusters: Index, rng: np.random.Generator) -> Fold:
+    """Watch a fifth of the training rows instead of the test rows."""
+    inner = holdout_fold(clusters[fold.train], 0.2, rng)
+    kept = np.concatenate([inner.train, inner.watch])
+    return Fold(train=fold.train[kept], watch=fold.train[inner.test], test=fold.test)
+
+
+def holdout_fold(clusters: Index, fraction: float, rng: np.random.Generator) -> Fold:
+    """Make one split: test ``fraction`` of every cluster, and watch the same share of the rest.
+
+    At least one observation of each cluster stays in the training rows, and a cluster has a test
+    row before it has a watched one.
+
+    Examples
+    --------
+    >>> fold = holdout_fold(np.repeat([0, 1], 5), 0.2, np.random.default_rng(0))
+    >>> len(fold.train), len(fold.watch), len(fold.test)
+    (6, 2, 2)
+    """
+    order = _shuffled_by_cluster(clusters, rng)
+    sizes = np.bincount(clusters)
+    n_test = _share(sizes, fraction)
+    n_watch = _share(sizes - n_test, fraction)
+    starts = np.cumsum(sizes) - sizes
+    rank = np.arange(len(order)) - np.repeat(starts, sizes)
+    bound_test, bound_watch = np.repeat(n_test, sizes), np.repeat(n_test + n_watch, sizes)
+    return Fold(
+        train=np.sort(order[rank >= bound_watch]),
+        watch=np.sort(order[(rank >= bound_test) & (rank < bound_watch)]),
+        test=np.sort(order[rank < bound_test]),
+    )
+
+
+def _shuffled_by_cluster(clusters: Index, rng: np.random.Generator) -> Index:
+    """Row indices grouped by cluster, in random order within each."""
+    return np.lexsort((rng.random(len(clusters)), clusters))
+
+
+def _share(sizes: Index, fraction: float) -> Index:
+    """``fraction`` of each size, at least one, but always leaving one."""
+    wanted = np.maximum(np.rint(sizes * fraction).astype(np.int64), 1)
+    return np.clip(np.minimum(wanted, sizes - 1), 0, None)
 
 
 def heldout_scores(
@@ -161,7 +243,7 @@ def scores_of(
     features = np.empty((len(test_rows), networks[0].head.in_features), np.float32)
     places = np.split(features, np.cumsum([len(test) for test in tests])[:-1])
     for network, test, place in zip(networks, tests, places, strict=True):
-        _write_features(place, network, rows, test)
+        network.features_of(rows, test, place)
     columns = torch.from_numpy(np.argsort(names)).to(device)
     return HeldoutScores(
         features=features,
@@ -238,14 +320,62 @@ def summarize(
     )
 
 
-@torch.no_grad()
-def _write_features(found: NDArray[np.float32], network: Network, rows: Rows, index: Index) -> None:
-    """Write the features of the rows at ``index`` into ``found``."""
-    places = torch.from_numpy(index).to(rows.device)
-    batches = [batch for batch in places.split(network.most_at_once) if len(batch)]
-    done = 0
-    for batch, x in zip(batches, rows.stream(batches), strict=True):
-        features = network.backbone(x).float()
-        refuse_gaps(features, batch)
-        found[done : done + len(batch)] = features.cpu().numpy()
-        done += len(batch)
+# This many observations are enough to find the factor.
+MOST_OBSERVATIONS = 10_000
+# Bounds of the logarithm of the factor: beyond them, scores say nothing or are never wrong.
+LEAST, MOST = np.log(1 / 20), np.log(20)
+PRECISION = 0.001
+
+
+def best_factor(scores: HeldoutScores) -> float:
+    """Find the factor that calibrates the scores; 1 if nothing was held out.
+
+    Every cluster has the same weight, whatever its size.
+    """
+    step = -(-len(scores.rows) // MOST_OBSERVATIONS)
+    if step == 0:
+        return 1.0
+    part = _every(scores, step)
+    weights = 1 / np.maximum(part.counts.sum(axis=0), 1)
+
+    def cross_entropy(logarithm: float) -> float:
+        return _cross_entropy(part, float(np.exp(logarithm)), weights)
+
+    found = minimize_scalar(cross_entropy, bounds=(LEAST, MOST), options={"xatol": PRECISION})
+    # Rounded, so that the order of summation, which depends on cluster names, has no effect.
+    return float(np.exp(round(float(found.x), 2)))
+
+
+def scaled(scores: HeldoutScores, factor: float) -> HeldoutScores:
+    """Multiply all scores by a factor."""
+    kind = np.float32
+    return replace(
+        scores,
+        weights=(scores.weights * factor).astype(kind),
+        bias=(scores.bias * factor).astype(kind),
+    )
+
+
+def _every(scores: HeldoutScores, step: int) -> HeldoutScores:
+    """Keep one of every ``step`` observations, the same ones whatever their order and names."""
+    by_content = np.argsort(scores.features[:, 0], kind="stable")
+    kept = np.sort(by_content[::step])
+    parts = {
+        name: getattr(scores, name)[kept] for name in ("features", "clusters", "folds", "rows")
+    }
+    batches = None if scores.batches is None else scores.batches[kept]
+    return replace(scores, **parts, batches=batches)
+
+
+def _cross_entropy(
+    scores: HeldoutScores, factor: float, weights: np.typing.NDArray[np.float64]
+) -> float:
+    """Cross-entropy of the held-out labels, with scores multiplied by the factor."""
+    device = device_for_sums()
+    weight = torch.from_numpy(weights).to(device)
+    total = 0.0
+    for block, clusters in scores.blocks(device):
+        block = block.double() * factor
+        own = block.gather(1, clusters[:, None])[:, 0]
+        total += float((weight[clusters] * (block.logsumexp(dim=1) - own)).sum())
+    return total

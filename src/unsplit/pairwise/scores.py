@@ -4,24 +4,50 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
+from unsplit.devices import BLOCK_ELEMENTS
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from unsplit.pairwise.stratum_scores import StratumScores
 
 Floats = NDArray[np.float32]
 
 
 # Here and not where they are computed, so that asking for a name loads no torch.
 DIVERGENCES = ("tv", "lecam", "js", "hellinger", "overlap", "auc")
+
+
+class StratumScores(NamedTuple):
+    """Scores of one stratum, as tensors on one device; rows are ordered by cluster.
+
+    Parameters
+    ----------
+    features, weights, bias, clusters : Tensors of shape (n, h), (k, h), (k,) and (n,)
+        As in :class:`HeldoutScores`.
+    """
+
+    features: "Tensor"
+    weights: "Tensor"
+    bias: "Tensor"
+    clusters: "Tensor"
+
+    def of(self, rows: slice, clusters: slice) -> "Tensor":
+        """Compute the scores of some rows for some clusters."""
+        return self.bias[clusters].addmm(self.features[rows], self.weights[clusters].T)
+
+    def blocks(self) -> Iterator[tuple["Tensor", "Tensor"]]:
+        """Yield scores (b, k) and cluster indices (b,), a limited number of rows at a time."""
+        step = max(1, BLOCK_ELEMENTS // len(self.bias))
+        for start in range(0, len(self.clusters), step):
+            rows = slice(start, start + step)
+            yield self.of(rows, slice(None)), self.clusters[rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +128,6 @@ class HeldoutScores:
         # Torch is imported only here, where stored scores become tensors: everything else about
         # an estimate can be loaded and used without it.
         import torch
-
-        from unsplit.pairwise.stratum_scores import StratumScores
 
         ends = np.searchsorted(self.strata, np.arange(len(self.bias) + 1))
         for stratum, (start, stop) in enumerate(pairwise(ends)):

@@ -109,7 +109,7 @@ def _features(
     if matrix is not None:
         rows = _looked_at(source.clusters)
         if scipy.sparse.issparse(matrix):
-            from unsplit.merging.neighbours.api import components_of_counts
+            from unsplit.data.rows.kinds import components_of_counts
 
             return np.asarray(components_of_counts(matrix[rows])), rows
         return matrix[rows].astype(np.float64), rows

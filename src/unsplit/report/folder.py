@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unsplit.data.saving import verify_folder
+from unsplit.data.result_folder import verify_folder
 from unsplit.errors import InputError
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD

@@ -16,17 +16,16 @@ from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
 from unsplit.data.frames import data_frame
-from unsplit.data.labels import encode_labels
+from unsplit.data.labels import Subclusters, encode_labels
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import choose_device, generator_of, memory_errors
 from unsplit.errors import InputError
+from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS
-from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise.api import LESS_DATA, Settings, canonical_order, kind_for, subclusters_of
-from unsplit.pairwise.batch_effects import Subclusters
-from unsplit.pairwise.folds import holdout_fold
+from unsplit.pairwise.heldout_scores import holdout_fold
 from unsplit.selection.candidates import Candidate, Candidates, named, usual_candidates, word
 from unsplit.selection.halving import Problem, Run, Tell, Trial, halve
 

@@ -19,15 +19,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from unsplit.data.labels import Subclusters
 from unsplit.data.rows.base import Rows
 from unsplit.devices import is_out_of_memory, private_randomness
 from unsplit.errors import InputError
-from unsplit.networks.build import build_network
-from unsplit.networks.registry import recipe_for
+from unsplit.networks.registry import build_network, recipe_for
+from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import Measure, TrainConfig, Training
-from unsplit.networks.training.sampling import Fold
-from unsplit.pairwise.batch_effects import Subclusters
 from unsplit.pairwise.heldout_scores import accuracy_within_batches
 from unsplit.selection.candidates import Candidate, word
 

@@ -1,19 +1,32 @@
-"""Choose the rows that fit observations of any type."""
+"""Rows for observations of any type: vectors and counts here, other kinds in files of their own."""
 
-from typing import Any
+import math
+import warnings
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
 import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.decomposition import TruncatedSVD
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor
 from torch.utils.data import Dataset
 
-from unsplit.data.rows.base import Rows, as_array, kind_of
+from unsplit._typing import Index
+from unsplit.data.labels import is_gap
+from unsplit.data.rows.base import Rows, as_array, kind_of, odd_numbers, scrambled
 from unsplit.data.rows.datasets import DatasetRows
 from unsplit.data.rows.ragged import Ragged
 from unsplit.data.rows.sequences import Audio, RaggedRows
 from unsplit.data.rows.tensors import TensorRows
-from unsplit.data.rows.vectors import CountRows, VectorRows, flat, numeric_matrix
 from unsplit.errors import InputError
+
+CHUNK_ELEMENTS = 2**24
+
+# Number of components of counts, as is usual for single cells and texts.
+COMPONENTS = 50
 
 
 def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
@@ -86,3 +99,263 @@ def _is_list(X: Any) -> bool:
     return isinstance(X, (list, tuple)) or (
         isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1
     )
+
+
+def is_table(X: Any) -> bool:
+    """Whether X is a table as scikit-learn takes it, not a Dataset, sound, images or the like.
+
+    Parameters
+    ----------
+    X : object
+
+    Examples
+    --------
+    >>> is_table([[1, 2], [3, 4]]), is_table([[1, 2], [3]]), is_table(np.zeros((5, 8, 8)))
+    (True, False, False)
+    """
+    if isinstance(X, (Dataset, Rows, Ragged, Audio)):
+        return False
+    if isinstance(X, (list, tuple)):
+        return not differ_in_length(X)
+    return len(getattr(X, "shape", (0, 0))) <= 2
+
+
+class VectorRows(Rows):
+    """Rows of a matrix, handed out as float32 tensors on ``device``.
+
+    Dense values stay on the device; sparse rows are made dense a batch at a time.
+
+    Examples
+    --------
+    >>> rows = VectorRows(np.array([[1.0, 2.0], [3.0, 5.0]]), torch.device("cpu"))
+    >>> rows.take(torch.tensor([1])) - rows.take(torch.tensor([0]))
+    tensor([[2., 3.]])
+    """
+
+    kind = "vectors"
+    stackable = True
+
+    def __init__(self, values: Any, device: torch.device, origin: Any = None) -> None:
+        self.values = values
+        self.device = device
+        self.n_features = int(values.shape[1])
+        self.on_device = None
+        self.origin = origin
+        if not scipy.sparse.issparse(values):
+            # One of the rows is subtracted, so that a large common offset, such as that of time
+            # stamps, does not use up float32's digits.
+            self.origin = values[np.argmin(self.keys)] if origin is None else origin
+            shifted = (values - self.origin).astype(np.float32, copy=False)
+            self.on_device = torch.from_numpy(shifted).to(device)
+
+    def __len__(self) -> int:
+        return int(self.values.shape[0])
+
+    def take(self, index: Tensor) -> Tensor:
+        """Return the rows at ``index``, shape (*index.shape, n_features)."""
+        if self.on_device is not None:
+            return self.on_device[index]
+        rows = self.values[index.cpu().numpy().ravel()].toarray()
+        return torch.from_numpy(rows.astype(np.float32)).to(self.device).unflatten(0, index.shape)
+
+    def another(self, X: Any) -> Self:
+        """Wrap new observations for a network that was trained on these."""
+        values = numeric_matrix(X if scipy.sparse.issparse(X) else flat(as_array(X)))
+        if values.shape[1] != self.n_features:
+            raise InputError(
+                f"X has {values.shape[1]} features, but the network was trained on "
+                f"{self.n_features}; pass the same features."
+            )
+        if self.on_device is None:
+            values = scipy.sparse.csr_array(values)
+        elif scipy.sparse.issparse(values):
+            values = values.toarray()
+        return type(self)(values, self.device, self.origin)
+
+    def first(self, n: int) -> Self:
+        """Return the first n rows, without the others but with the same origin."""
+        return type(self)(self.values[:n].copy(), self.device, self.origin)
+
+    def moments(self, index: Index) -> tuple[Tensor, Tensor]:
+        """Return mean and scale of each feature at ``index``; the scale is never zero."""
+        source = self.values if self.on_device is None else self.on_device.cpu().numpy()
+        scaler = StandardScaler(with_mean=self.on_device is not None)
+        step = max(1, CHUNK_ELEMENTS // self.n_features)
+        for start in range(0, len(index), step):
+            scaler.partial_fit(source[index[start : start + step]])
+        mean, scale = (
+            torch.from_numpy(np.asarray(v)).float() for v in (scaler.mean_, scaler.scale_)
+        )
+        return mean.to(self.device), scale.to(self.device)
+
+    @cached_property
+    def keys(self) -> NDArray[np.uint64]:
+        """A 64-bit hash of each row, which depends only on its content."""
+        multipliers = odd_numbers(self.n_features)
+        if scipy.sparse.issparse(self.values):
+            bits = _bits(self.values.data) * multipliers[self.values.indices]
+            sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(bits, dtype=np.uint64)])
+            return sums[self.values.indptr[1:]] - sums[self.values.indptr[:-1]]
+        step = max(1, CHUNK_ELEMENTS // self.n_features)
+        parts = [
+            (_bits(self.values[start : start + step]) * multipliers).sum(axis=1, dtype=np.uint64)
+            for start in range(0, len(self), step)
+        ]
+        return np.concatenate(parts)
+
+
+class CountRows(VectorRows):
+    """Rows of a sparse matrix, handed out as sparse tensors.
+
+    Examples
+    --------
+    >>> rows = CountRows(scipy.sparse.csr_array(np.eye(3)), torch.device("cpu"))
+    >>> rows.take(torch.tensor([2])).to_dense()
+    tensor([[0., 0., 1.]])
+    """
+
+    kind = "counts"
+    stackable = False
+
+    def take(self, index: Tensor) -> Tensor:
+        """Rows at ``index`` (one-dimensional), a CSR tensor of shape (b, n_features)."""
+        rows = self.values[index.cpu().numpy()]
+        types = (rows.indptr, np.int64), (rows.indices, np.int64), (rows.data, np.float32)
+        parts = (torch.from_numpy(part.astype(kind)) for part, kind in types)
+        start, column, value = (part.to(self.device) for part in parts)
+        shape = (len(index), self.n_features)
+        with warnings.catch_warnings():
+            # torch calls all of its sparse tensors a beta; this one only carries three arrays.
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+            return torch.sparse_csr_tensor(start, column, value, shape, check_invariants=False)
+
+
+def flat(values: NDArray[Any]) -> NDArray[Any]:
+    """Join all axes but the first into one, if there are more than two.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n, …)
+
+    Examples
+    --------
+    >>> flat(np.zeros((5, 4, 3))).shape
+    (5, 12)
+    """
+    return values.reshape(len(values), math.prod(values.shape[1:])) if values.ndim > 2 else values
+
+
+def numeric_matrix(X: ArrayLike) -> Any:
+    """Return X as a contiguous array or a canonical CSR array of finite numbers, shape (n, d).
+
+    Parameters
+    ----------
+    X : array-like or SciPy sparse matrix of shape (n, d)
+
+    Examples
+    --------
+    >>> numeric_matrix([[1, 2], [3, 4]])
+    array([[1., 2.],
+           [3., 4.]])
+    """
+    values = _numbers(X)
+    present: Any = values.data if scipy.sparse.issparse(values) else values
+    bad = ~np.isfinite(present)
+    if bad.any():
+        raise InputError(
+            f"X has {int(bad.sum())} values that are NaN or infinite; remove those rows or fill "
+            "in the values first."
+        )
+    largest = float(np.abs(present).max()) if present.size else 0.0
+    if largest > 1e30:
+        raise InputError(
+            f"X has values as large as {largest:.0e}, beyond what single precision holds; "
+            "rescale the features first."
+        )
+    return values
+
+
+def _numbers(X: ArrayLike) -> Any:
+    """Return X as a contiguous array or a canonical CSR array, with unchecked values."""
+    values: Any = X if scipy.sparse.issparse(X) else as_array(X)
+    if values.ndim != 2:
+        raise InputError(
+            f"X must be a table with one row per observation, got shape {tuple(values.shape)}; "
+            "reshape it to (observations, features)."
+        )
+    if 0 in values.shape:
+        raise InputError(
+            f"X is empty (shape {tuple(values.shape)}); pass at least two observations."
+        )
+    if values.dtype.kind == "c":
+        raise InputError(
+            f"X must hold real numbers, got values of type {values.dtype}; pass real and imaginary "
+            "parts as features."
+        )
+    if values.dtype.kind not in "fiub":
+        values = _parsed(values)
+    if scipy.sparse.issparse(values):
+        canonical = scipy.sparse.csr_array(values).astype(np.float64)
+        canonical.sum_duplicates()
+        canonical.eliminate_zeros()
+        return canonical
+    kept = np.float32 if values.dtype in (np.float32, np.float16) else np.float64
+    return np.ascontiguousarray(values, dtype=kept)
+
+
+def _parsed(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return objects and strings that are numbers as numbers, and missing values as NaN."""
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError):
+        found = np.empty(values.shape)
+    for place, value in np.ndenumerate(values):
+        try:
+            found[place] = np.nan if is_gap(value) else float(value)
+        except (TypeError, ValueError):
+            row, column = place
+            raise InputError(
+                f"X must hold numbers, got {str(value)!r} in row {row}, column {column}; encode "
+                "text, categories and dates as numbers first."
+            ) from None
+    return found
+
+
+def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:
+    # Adding zero turns -0.0 into 0.0, so that equal values have equal bits.
+    return scrambled((values.astype(np.float64) + 0.0).view(np.uint64))
+
+
+def vector_rows(X: ArrayLike, device: torch.device) -> VectorRows:
+    """Check X and wrap it.
+
+    Parameters
+    ----------
+    X : array-like or SciPy sparse matrix of shape (n, d)
+    device : torch.device
+
+    Examples
+    --------
+    >>> rows = vector_rows([[1.0, 2.0], [3.0, 4.0]], torch.device("cpu"))
+    >>> rows.take(torch.tensor([1])) - rows.take(torch.tensor([0]))
+    tensor([[2., 2.]])
+    """
+    return VectorRows(numeric_matrix(X), device)
+
+
+def components_of_counts(counts: scipy.sparse.csr_array) -> NDArray[np.float64]:
+    """Normalise counts by their row sums, take logarithms, and reduce them to components.
+
+    Values that include negative ones are not counts and are only reduced.
+    """
+    if not (counts.data < 0).any():
+        totals = np.asarray(counts.sum(axis=1)).ravel()
+        usual = float(np.median(totals[totals > 0])) if (totals > 0).any() else 1.0
+        shares = scipy.sparse.diags_array(usual / np.maximum(totals, 1e-300)) @ counts
+        counts = scipy.sparse.csr_array(shares)
+        counts.data = np.log1p(counts.data)
+    width = min(COMPONENTS, min(counts.shape) - 1)
+    if width < 1:
+        return counts.toarray()
+    with np.errstate(invalid="ignore", divide="ignore"):  # if all rows are equal
+        return TruncatedSVD(width, random_state=0).fit_transform(counts)

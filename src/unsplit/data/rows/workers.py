@@ -30,6 +30,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from unsplit._typing import Index
 from unsplit.data.rows.base import plain_array
 from unsplit.data.rows.pixels import GREY_MODES, channels_first, grey_or_rgb
+from unsplit.devices import n_cores
 from unsplit.errors import InputError
 
 MOST_WORKERS = 8
@@ -73,8 +74,7 @@ def default_workers(n_items: int) -> int:
     """
     if n_items < FEW_ITEMS or multiprocessing.current_process().daemon:
         return 0
-    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(MOST_WORKERS, mine or 1)
+    return min(MOST_WORKERS, n_cores())
 
 
 class Decoder:

@@ -1,30 +1,57 @@
-"""The neighbour graph, which connects each observation to its nearest neighbours.
+"""The neighbour graph: how it is made, and the edges between clusters in it.
 
-The share of an observation's neighbours in another cluster is the error of a nearest-neighbour
-classifier that has not seen the observation.  This is the principle of the network, with a local
-classifier; the only labels it uses are the over-clustering.
+The graph connects each observation to its nearest neighbours.  The share of an observation's
+neighbours in another cluster is the error of a nearest-neighbour classifier that has not seen the
+observation.  This is the principle of the network, with a local classifier; the only labels it uses
+are the over-clustering.  Making a graph may need torch, which is imported then; using one does not.
 """
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.special import softmax
+from sklearn.neighbors import NearestNeighbors
 
 from unsplit._typing import Index, Matrix
+from unsplit.data.labels import EncodedLabels, encode_batches, encode_labels
+from unsplit.devices import choose_device, memory_errors, n_cores
+from unsplit.pairwise.result import PairwiseTVD
 
 if TYPE_CHECKING:
     import torch
+
+# Of eight bytes each: half a gibibyte.
+MOST_PROBABILITIES = 2**26
+
 
 N_NEIGHBOURS = 15
 
 # Number of steps along edges in which labels spread to observations outside all clusters.
 SPREADING_STEPS = 60
 
-# Common neighbours are counted for this many rows at a time: a few hundred megabytes.
-ROWS_AT_ONCE = 20_000
+# A thread counts common neighbours for this many rows at a time, in some hundred megabytes.
+ROWS_AT_ONCE = 10_000
+
+
+# A k-d tree is fast in few dimensions only; up to this many observations, comparing all with all is
+# as fast as any other method.
+DIMENSIONS_FOR_TREES = 8
+MOST_FOR_EXACT = 30_000
+
+
+# Pairs without an edge have this distance or a larger one.
+UNLINKED = 0.9
+
+# In fewer dimensions than this, pairs are ranked by the ratio of edges to edges by chance, with a
+# few added to both so that small numbers count little; in more, by a likelihood ratio.
+FEW_DIMENSIONS = 3.0
+A_FEW_EDGES = 3.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,16 +105,99 @@ class NeighbourGraph:
 
         Many neighbours are shared inside a cluster and few across a gap (Jarvis and Patrick 1973).
         """
-        starts = range(0, self.adjacency.shape[0], ROWS_AT_ONCE)
-        parts = (self.adjacency[start : start + ROWS_AT_ONCE] for start in starts)
-        return sparse.vstack(
-            [part + (part @ self.adjacency).multiply(part) for part in parts], format="csr"
-        )
+        adjacency = self.adjacency.astype(np.float32)  # counts are exact, in half the memory
+
+        def part(start: int) -> sparse.csr_array:
+            rows = adjacency[start : start + ROWS_AT_ONCE]
+            return (rows + (rows @ adjacency).multiply(rows)).astype(np.float64)
+
+        with ThreadPoolExecutor(n_cores()) as pool:  # SciPy's products run side by side
+            parts = list(pool.map(part, range(0, adjacency.shape[0], ROWS_AT_ONCE)))
+        return sparse.vstack(parts, format="csr")
 
     def renamed(self, new_index: Index) -> "NeighbourGraph":
         """The same graph with cluster c renamed to ``new_index[c]``."""
         clusters = np.where(self.clusters < 0, -1, new_index[self.clusters])
         return replace(self, clusters=clusters)
+
+
+def neighbour_graph(
+    X: Any,
+    labels: ArrayLike,
+    *,
+    batch: ArrayLike | None = None,
+    device: "str | torch.device" = "auto",
+) -> NeighbourGraph:
+    """Connect every observation to its fifteen nearest neighbours, for :func:`unsplit.merge`.
+
+    Parameters
+    ----------
+    X : array-like or SciPy sparse matrix of shape (n, d)
+        Vectors, compared by Euclidean distance without scaling: scale them as for any clustering.
+        Counts in a sparse matrix are normalised by their row sums, log-transformed and reduced to
+        fifty components.
+    labels : array-like of shape (n,)
+        The over-clustering; −1 and missing values mean noise.
+    batch : array-like of shape (n,), optional
+        Only observations of the same batch are connected.
+    device : str or torch.device
+        Where to search if there are many observations.
+
+    Returns
+    -------
+    NeighbourGraph
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+    >>> unsplit.neighbour_graph(X, labels).n_clusters
+    3
+    """
+    with memory_errors("finding neighbours", "use fewer features, such as principal components"):
+        return graph_of_vectors(X, labels, batch, device)
+
+
+def graph_of_vectors(
+    X: Any,
+    labels: ArrayLike | EncodedLabels,
+    batch: ArrayLike | None = None,
+    device: "str | torch.device" = "auto",
+) -> NeighbourGraph:
+    """The graph of :func:`neighbour_graph`, also for labels that are already encoded."""
+    from unsplit.data.rows.kinds import VectorRows, components_of_counts, numeric_matrix
+
+    values = numeric_matrix(X)
+    encoded = encode_labels(labels, values.shape[0])
+    # Sorted by content, so that the order of the rows does not matter.
+    order = np.argsort(VectorRows(values, choose_device("cpu")).keys, kind="stable")
+    batches = None if batch is None else _batches(batch, encoded)[order]
+    values = values[order]
+    features = components_of_counts(values) if sparse.issparse(values) else values
+    return connect(features, encoded.clusters[order], batches, choose_device(device))
+
+
+def graph_of_scores(result: PairwiseTVD) -> NeighbourGraph | None:
+    """The neighbour graph of held-out observations by their cluster probabilities.
+
+    For data that cannot be compared directly, such as images: neighbours are observations to which
+    the networks give similar probabilities (Hellinger distance).  None if there are no held-out
+    observations or the probabilities would need too much memory.
+    """
+    scores = result.scores
+    if len(scores.rows) * result.n_clusters > MOST_PROBABILITIES or not len(scores.rows):
+        return None
+    order = np.argsort(scores.features[:, 0], kind="stable")  # by content, not by row or name
+    share = softmax(scores.dense()[order].astype(np.float64), axis=1)
+    batches = None if scores.batches is None else scores.batches[order]
+    clusters = scores.clusters[order]
+    return connect(np.sqrt(share), clusters, batches, n_clusters=result.n_clusters)
+
+
+def _batches(batch: ArrayLike, encoded: EncodedLabels) -> NDArray[np.int64]:
+    """The batch of every observation, noise included, numbered from 0."""
+    encode_batches(batch, encoded)  # raises an error if they cannot be used
+    return np.unique(np.asarray(batch).astype(str), return_inverse=True)[1].astype(np.int64)
 
 
 def connect(
@@ -120,9 +230,6 @@ def connect(
     >>> graph.adjacency.shape, bool(graph.adjacency.sum() >= 100 * 15)
     ((100, 100), True)
     """
-    # The search needs torch; a graph that is already there does not.
-    from unsplit.merging.neighbours.search import nearest
-
     features = np.asarray(features, np.float64)
     n_clusters = int(clusters.max()) + 1 if n_clusters is None else n_clusters
     spread = bool((clusters < 0).mean() >= 0.5)
@@ -146,6 +253,40 @@ def connect(
         clusters = _spread(adjacency, clusters)
     clusters = _outvoted(adjacency, clusters, n_clusters)
     return NeighbourGraph(adjacency, inverse_dimension, clusters, batches, features, n_clusters)
+
+
+def nearest(
+    X: Matrix, n_neighbours: int, device: "torch.device | None" = None
+) -> tuple[Index, Matrix]:
+    """The nearest neighbours of every observation, without itself, and their distances.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    n_neighbours : int
+        Fewer than n.
+    device : torch.device, optional
+        Where to search in cells, if comparing all with all would take too long.
+
+    Returns
+    -------
+    ndarrays of shape (n, n_neighbours)
+        Rows, and Euclidean distances; nearest first.
+
+    Examples
+    --------
+    >>> rows, distances = nearest(np.array([[0.0], [1.0], [3.0]]), 1)
+    >>> rows.ravel(), distances.ravel()
+    (array([1, 0, 1]), array([1., 1., 2.]))
+    """
+    if X.shape[1] <= DIMENSIONS_FOR_TREES or len(X) <= MOST_FOR_EXACT:
+        method = "kd_tree" if X.shape[1] <= DIMENSIONS_FOR_TREES else "brute"
+        model = NearestNeighbors(n_neighbors=n_neighbours, algorithm=method).fit(X)
+        distances, rows = model.kneighbors()
+        return rows.astype(np.int64), distances
+    from unsplit.merging.neighbours.search import by_cells
+
+    return by_cells(X, n_neighbours, device)
 
 
 def _inverse_dimension(distances: Matrix) -> NDArray[np.float64]:
@@ -192,3 +333,118 @@ def _outvoted(adjacency: sparse.csr_array, clusters: Index, n_clusters: int) -> 
     lost = inside[n_left[clusters[inside]] < 2]
     voted[lost] = clusters[lost]
     return voted
+
+
+class Connections:
+    """Summed weights of the edges between clusters, which add up when clusters are merged.
+
+    Parameters
+    ----------
+    graph : NeighbourGraph
+    """
+
+    def __init__(self, graph: NeighbourGraph) -> None:
+        members, weights = graph.members, graph.weights
+        self.edges = (members.T @ weights @ members).toarray()
+        batch = sparse.csr_array(
+            (np.ones(len(graph.batches)), (graph.batches, np.arange(len(graph.batches))))
+        )
+        degree = weights @ members.sum(axis=1)  # edges to observations in clusters
+        self.degrees = (batch @ (members.multiply(degree[:, None])).tocsr()).toarray()
+        self.totals = np.maximum(self.degrees.sum(axis=1), 1.0)
+        known = graph.inverse_dimension > 0
+        self.inverse_dimensions = members.T @ graph.inverse_dimension
+        self.n_known = members.T @ known.astype(float)
+        self.sizes = members.sum(axis=0)
+        self.usual_weight = float(weights.sum()) / max(weights.nnz, 1)
+        self.few_dimensions = bool(
+            self.n_known.sum() < FEW_DIMENSIONS * self.inverse_dimensions.sum()
+        )
+
+    def merge(self, a: int, b: int) -> None:
+        """Merge b into a."""
+        row = self.edges[a] + self.edges[b]
+        row[a] += row[b]
+        self.edges[a] = self.edges[:, a] = row
+        self.edges[b] = self.edges[:, b] = 0
+        self.degrees[:, a] += self.degrees[:, b]
+        self.degrees[:, b] = 0
+        for sums in (self.inverse_dimensions, self.n_known, self.sizes):
+            sums[a] += sums[b]
+            sums[b] = 0
+
+    def expected(self, rows: Index | slice) -> Matrix:
+        """Expected edges in a random graph with the same degrees, summed over batches."""
+        return (self.degrees[:, rows] / self.totals[:, None]).T @ self.degrees
+
+    def distances(self, rows: Index | slice = slice(None)) -> Matrix:
+        """Distances in [0, 1] from some clusters to all; 1/2 for as many edges as by chance.
+
+        More edges than by chance bring the distance closer to 0, fewer closer to 0.9.  Pairs
+        without an edge have larger distances.
+        """
+        found, chance = self.edges[rows], self.expected(rows)
+        # First for pairs without an edge, which are the most.  The logarithm keeps trees readable.
+        distances = 1 - (1 - UNLINKED) / (1 + np.log1p(chance))
+        linked = found > 0
+        # In edges of usual weight, so that the distance of a pair does not depend on the density.
+        found, chance = found[linked] / self.usual_weight, chance[linked] / self.usual_weight
+        near = _share(found, chance) if self.few_dimensions else _doubt(found, chance)
+        far = UNLINKED - (UNLINKED - 0.5) * near
+        distances[linked] = np.where(found > chance, 0.5 * near, far)
+        return distances
+
+    def times_chance(self, a: int, b: int) -> float:
+        """Edges between two clusters divided by the edges expected by chance."""
+        chance = float((self.degrees[:, a] / self.totals) @ self.degrees[:, b])
+        return float(self.edges[a, b]) / chance if chance > 0 else 0.0
+
+    def dimension(self, a: int, b: int) -> float:
+        """Local dimension of the data in two clusters."""
+        inverse = float(self.inverse_dimensions[[a, b]].sum())
+        return float(self.n_known[[a, b]].sum()) / inverse if inverse > 0 else 1.0
+
+
+def _share(found: Matrix, chance: Matrix) -> Matrix:
+    """The smaller of two numbers of edges over the larger, with a few added to both."""
+    smaller, larger = np.minimum(found, chance), np.maximum(found, chance)
+    share: Matrix = (smaller + A_FEW_EDGES) / (larger + A_FEW_EDGES)
+    return share
+
+
+def _doubt(found: Matrix, chance: Matrix) -> Matrix:
+    """Close to 0 if the likelihood ratio shows more or fewer edges than by chance."""
+    gain = np.maximum(found * np.log(found / chance) - (found - chance), 0.0)
+    doubt: Matrix = 1 / (1 + np.log1p(gain))
+    return doubt
+
+
+class Connected:
+    """Ranks pairs by their edges; the pair with the clearest connection comes first.
+
+    Parameters
+    ----------
+    graph : NeighbourGraph
+    """
+
+    statistic = "edges"
+    unlinked = UNLINKED
+
+    def __init__(self, graph: NeighbourGraph) -> None:
+        self.connections = Connections(graph)
+
+    def distances(self) -> Matrix:
+        """Distances of all pairs, shape (k, k); infinite for empty slots."""
+        matrix = np.full(self.connections.edges.shape, np.inf)
+        left = np.flatnonzero(self.connections.sizes)
+        matrix[left] = self.connections.distances(left)
+        return matrix
+
+    def merge(self, a: int, b: int) -> Sequence[int]:
+        """Add up the edges of the two."""
+        self.connections.merge(a, b)
+        return (a,)
+
+    def row(self, a: int) -> Matrix:
+        """Distances between a and all slots."""
+        return self.connections.distances(np.array([a]))[0]

@@ -2,15 +2,9 @@
 
 import numpy as np
 import torch
-from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from unsplit._typing import Index, Matrix
-
-# A k-d tree is fast in few dimensions only; up to this many observations, comparing all with all is
-# as fast as any other method.
-DIMENSIONS_FOR_TREES = 8
-MOST_FOR_EXACT = 30_000
 
 # Otherwise each observation is compared with the members of its nearest cells, which together hold
 # this many observations.
@@ -25,38 +19,6 @@ STEPS = 5
 # memory at a time.
 MOST_DISTANCES = 2**22
 MOST_NEAR = 2**25
-
-
-def nearest(
-    X: Matrix, n_neighbours: int, device: torch.device | None = None
-) -> tuple[Index, Matrix]:
-    """The nearest neighbours of every observation, without itself, and their distances.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    n_neighbours : int
-        Fewer than n.
-    device : torch.device, optional
-        Where to search in cells, if comparing all with all would take too long.
-
-    Returns
-    -------
-    ndarrays of shape (n, n_neighbours)
-        Rows, and Euclidean distances; nearest first.
-
-    Examples
-    --------
-    >>> rows, distances = nearest(np.array([[0.0], [1.0], [3.0]]), 1)
-    >>> rows.ravel(), distances.ravel()
-    (array([1, 0, 1]), array([1., 1., 2.]))
-    """
-    if X.shape[1] <= DIMENSIONS_FOR_TREES or len(X) <= MOST_FOR_EXACT:
-        method = "kd_tree" if X.shape[1] <= DIMENSIONS_FOR_TREES else "brute"
-        model = NearestNeighbors(n_neighbors=n_neighbours, algorithm=method).fit(X)
-        distances, rows = model.kneighbors()
-        return rows.astype(np.int64), distances
-    return by_cells(X, n_neighbours, device)
 
 
 def by_cells(
@@ -81,10 +43,10 @@ class _Search:
     """Points (n, d), sorted by cell, and the nearest neighbours found so far."""
 
     def __init__(self, points: Tensor, centres: Tensor, n_neighbours: int) -> None:
-        used, homes, self.sizes = _homes(points, centres).unique(
+        used, centre_of, self.sizes = _nearest_centres(points, centres).unique(
             return_inverse=True, return_counts=True
         )
-        self.order = homes.argsort(stable=True)
+        self.order = centre_of.argsort(stable=True)
         self.points, self.centres = points[self.order], centres[used]
         self.ends = [0, *self.sizes.cumsum(0).tolist()]
         shape = (len(points), n_neighbours)
@@ -156,14 +118,14 @@ def _centres(points: Tensor, n_cells: int) -> Tensor:
     sample = points[np.random.default_rng(0).choice(len(points), n_sampled, replace=False)]
     centres = sample[:n_cells]
     for _ in range(STEPS):
-        homes = _homes(sample, centres)
-        counts = homes.bincount(minlength=n_cells)[:, None]
-        sums = torch.zeros_like(centres).index_add_(0, homes, sample)
+        centre_of = _nearest_centres(sample, centres)
+        counts = centre_of.bincount(minlength=n_cells)[:, None]
+        sums = torch.zeros_like(centres).index_add_(0, centre_of, sample)
         centres = torch.where(counts > 0, sums / counts, centres)
     return centres
 
 
-def _homes(points: Tensor, centres: Tensor) -> Tensor:
+def _nearest_centres(points: Tensor, centres: Tensor) -> Tensor:
     """The nearest centre of each point."""
     blocks = _blocks(points, len(centres))
     return torch.cat([_squares(some, centres).argmin(dim=1) for some in blocks])

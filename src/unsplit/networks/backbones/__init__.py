@@ -3,11 +3,11 @@
 from unsplit.networks.backbones.counts import BagOfWords, CountScaling
 from unsplit.networks.backbones.images import ResNet18
 from unsplit.networks.backbones.points import PointNet2
-from unsplit.networks.backbones.scaling import Blur, Standardize, StandardizeSequences
 from unsplit.networks.backbones.sequences import ResNet1d
 from unsplit.networks.backbones.single_layer import SingleLayer
 from unsplit.networks.backbones.spectrogram import AudioNet, LogMel
 from unsplit.networks.backbones.vectors import MLP
+from unsplit.networks.network import Blur, Standardize, StandardizeSequences
 
 __all__ = [
     "MLP",

@@ -1,36 +1,40 @@
 """Networks of several folds that are trained together."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
 from unsplit.devices import BLOCK_ELEMENTS, mixed_precision
 from unsplit.errors import InputError
-from unsplit.networks.heads import ScoreHead
-from unsplit.networks.training.sampling import Fold
+from unsplit.networks.network import Network, refuse_gaps
 
 
-class Network(nn.Module):
-    """A backbone and a head.
+@dataclass(frozen=True)
+class Fold:
+    """The observations of one network, as row indices.
 
-    ``most_at_once`` is the largest number of observations to pass at a time.
+    ``train`` is for training, ``watch`` for choosing the epoch, and ``test`` is held out for the
+    estimate.
     """
 
-    def __init__(self, backbone: nn.Module, head: ScoreHead, most_at_once: int = 4096) -> None:
-        super().__init__()
-        self.backbone = backbone
-        self.head = head
-        self.most_at_once = most_at_once
+    train: Index
+    watch: Index
+    test: Index
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Scores of x."""
-        return self.head(self.backbone(x))
+    @property
+    def watches_test(self) -> bool:
+        """Whether the epoch is chosen on the test rows."""
+        return np.array_equal(self.watch, self.test)
 
 
 class Group(ABC):
@@ -153,20 +157,6 @@ def mean_hit(margins: Tensor) -> Tensor:
     return (hits - 0.5) / (k - 1)
 
 
-def refuse_gaps(values: Tensor, index: Tensor) -> None:
-    """Raise an error if a network returned NaN or infinity for a row in ``index``.
-
-    Such a score would count as a miss, as if the network had been wrong.  ``values`` has the shape
-    (*index.shape, ...).
-    """
-    bad = ~torch.isfinite(values).flatten(index.ndim).all(dim=-1)
-    if bad.any():
-        raise InputError(
-            f"the network returned NaN or infinity for observation {int(index[bad][0])}; check "
-            "this row of X, or your own network for a division by zero."
-        )
-
-
 def padded_chunks(indices: Sequence[Index], size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield several index lists side by side, in chunks.
 
@@ -194,3 +184,198 @@ def _mean_of_nonempty(
 def is_batch_norm(module: nn.Module) -> bool:
     """Whether a module is a batch normalisation."""
     return isinstance(module, nn.modules.batchnorm._BatchNorm)
+
+
+# Observations from which batch normalisation measures activations, and the most batches for it.
+SETTLING = 1024
+MOST_SETTLING = 8
+
+
+class Single(Group):
+    """One network of any kind and size."""
+
+    def __init__(
+        self,
+        networks: Sequence[Network],
+        folds: Sequence[Fold],
+        learning_rate: float,
+        weight_decay: float,
+    ) -> None:
+        super().__init__(networks, folds)
+        (self.network,) = networks
+        if self.device.type == "cuda" and _has_convolutions(self.network):
+            self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.mean = copy.deepcopy(self.network)
+        self.kept = {name: v.clone() for name, v in self.mean.state_dict().items()}
+        params = [p for p in self.network.parameters() if p.requires_grad]
+        self.optimizer = adam(params, learning_rate, weight_decay, self.device)
+        self._pairs = (
+            [p.detach() for p in self.mean.parameters()],
+            [p.detach() for p in self.network.parameters()],
+        )
+        self._norms: list[Any] = [m for m in self.mean.modules() if is_batch_norm(m)]
+
+    def train(self, training: bool) -> None:
+        """Switch between training and evaluation mode."""
+        self.network.train(training)
+        self.mean.eval()
+
+    def at_once(self) -> int:
+        """The limit of the network itself."""
+        return self.network.most_at_once
+
+    def shaped(self, index: Tensor) -> Tensor:
+        """Reshape row indices (1, b) to (b,)."""
+        return index[0]
+
+    def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
+        """Compute the scores (n, ...) of observations x (n, ...)."""
+        return self.mean(x) if of_mean else self.network(x)
+
+    @torch.no_grad()
+    def keep(self, mask: NDArray[np.bool_]) -> None:
+        """Remember the averaged weights if the mask is true."""
+        if mask.any():
+            for name, value in self.mean.state_dict().items():
+                self.kept[name].copy_(value)
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Write the remembered weights into the network, and set it to evaluation mode."""
+        self.network.load_state_dict(self.kept)
+        self.network.eval()
+
+    def averaged(self) -> list[Network]:
+        """The network with its averaged weights, for evaluation only."""
+        self.mean.eval()
+        return [self.mean]
+
+    @torch.no_grad()
+    def average(self, share: float) -> None:
+        """Move the averaged weights by this share towards the present weights."""
+        torch._foreach_lerp_(*self._pairs, share)
+
+    @torch.no_grad()
+    def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
+        """Measure the batch-normalisation statistics of the averaged weights.
+
+        They have not been measured yet, because no batch was passed through these weights.
+        """
+        for mean, present in zip(self.mean.buffers(), self.network.buffers(), strict=True):
+            mean.copy_(present)  # other buffers that changed in training
+        self.mean.train()
+        # A batch normalisation that its network keeps frozen is left alone.
+        norms = [norm for norm in self._norms if norm.training]
+        if norms:
+            enough = min(MOST_SETTLING, -(-SETTLING // len(batches[0])))
+            self._measure(norms, rows.stream(batches[-enough:]))
+        self.mean.eval()
+
+    def _measure(self, norms: Sequence[Any], batches: Iterable[Tensor]) -> None:
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # the plain mean over these batches
+        for x in batches:
+            with mixed_precision(self.device):
+                self.mean.backbone(x)
+
+
+def _has_convolutions(module: nn.Module) -> bool:
+    return any(isinstance(m, nn.Conv2d) for m in module.modules())
+
+
+State = dict[str, Tensor]
+
+# A network with more parameters than this keeps the hardware busy by itself, and stacking would
+# only multiply the memory for its activations.
+SMALL_NETWORK = 2_000_000
+
+
+def can_be_stacked(networks: Sequence[Network], rows: Rows) -> bool:
+    """Whether the networks are small and ``torch.func`` can batch them, tried on two rows."""
+    if len(networks) == 1 or sum(p.numel() for p in networks[0].parameters()) > SMALL_NETWORK:
+        return False
+    if not rows.stackable:
+        return False
+    if any(is_batch_norm(module) for module in networks[0].modules()):
+        return False
+    device = next(networks[0].parameters()).device
+    index = torch.zeros(len(networks), 2, dtype=torch.long, device=device)
+    try:
+        with torch.no_grad():
+            Stacked(networks, (), learning_rate=0.0, weight_decay=0.0).scores(rows.take(index))
+    except Exception:  # a user's network may fail in any way; it is then trained by itself
+        return False
+    return True
+
+
+class Stacked(Group):
+    """Small networks that ``torch.func`` computes as one."""
+
+    def __init__(
+        self,
+        networks: Sequence[Network],
+        folds: Sequence[Fold],
+        learning_rate: float,
+        weight_decay: float,
+    ) -> None:
+        super().__init__(networks, folds)
+        self.params, self.buffers = stack_module_state(list(networks))
+        self.mean = {name: p.detach().clone() for name, p in self.params.items()}
+        self.kept = {name: p.detach().clone() for name, p in self._state().items()}
+        self.skeleton = copy.deepcopy(networks[0]).to("meta")
+        self.optimizer = adam(self.params.values(), learning_rate, weight_decay, self.device)
+
+    def train(self, training: bool) -> None:
+        """Switch between training and evaluation mode."""
+        self.skeleton.train(training)
+
+    def at_once(self) -> int:
+        """As many as fit into a block of scores."""
+        return BLOCK_ELEMENTS
+
+    def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
+        """Nothing to do: networks with batch normalisation are not stacked."""
+
+    def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
+        """Compute scores (m, n, ...) of observations x (m, n, ...) with m networks."""
+
+        def one(params: State, buffers: State, x: Tensor) -> Tensor:
+            return functional_call(self.skeleton, (params, buffers), (x,))
+
+        params = self.mean if of_mean else self.params
+        return vmap(one, randomness="different")(params, self.buffers, x)
+
+    @torch.no_grad()
+    def keep(self, mask: NDArray[np.bool_]) -> None:
+        """Remember the averaged weights of the networks in ``mask``."""
+        chosen = torch.from_numpy(mask).to(self.device)
+        for name, value in self._state().items():
+            self.kept[name][chosen] = value[chosen]
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Write the remembered weights into the networks, and set them to evaluation mode."""
+        _write(self.kept, self.networks)
+
+    def averaged(self) -> list[Network]:
+        """Copies of the networks with their averaged weights, for evaluation."""
+        copies = [copy.deepcopy(network) for network in self.networks]
+        _write(self._state(), copies)
+        return copies
+
+    def _state(self) -> State:
+        return {**self.mean, **self.buffers}
+
+    @torch.no_grad()
+    def average(self, share: float) -> None:
+        """Move the averaged weights by this share towards the present weights."""
+        for name, mean in self.mean.items():
+            mean.lerp_(self.params[name], share)
+
+
+def _write(state: State, networks: Sequence[Network]) -> None:
+    """Write the stacked weights into the networks, and set them to evaluation mode."""
+    for i, network in enumerate(networks):
+        network.load_state_dict({name: value[i] for name, value in state.items()})
+        network.eval()

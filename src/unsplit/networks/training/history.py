@@ -1,6 +1,5 @@
 """How training went, epoch by epoch.  NumPy only: a saved result can be read without torch."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,22 +46,3 @@ class History:
     accuracy: NDArray[np.float64]
     seconds: NDArray[np.float64]
     kept_epoch: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, records: Sequence[EpochRecord], kept: NDArray[np.int64]) -> "History":
-        """Collect the records of all epochs.
-
-        Parameters
-        ----------
-        records : sequence of EpochRecord
-        kept : ndarray of shape (folds,)
-            The epoch kept for each fold.
-
-        Examples
-        --------
-        >>> records = [EpochRecord(0, 0.7, 0.6, 1.0), EpochRecord(1, 0.5, 0.8, 2.0)]
-        >>> History.of(records, np.array([1])).accuracy
-        array([0.6, 0.8])
-        """
-        columns = np.array([[r.epoch, r.loss, r.accuracy, r.seconds] for r in records]).T
-        return cls(columns[0].astype(np.int64), columns[1], columns[2], columns[3], kept)

@@ -17,16 +17,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
 from unsplit.errors import InputError
-from unsplit.networks.training.group import Group, Network
+from unsplit.networks.network import Network
+from unsplit.networks.training.group import Fold, Group, Single, Stacked, can_be_stacked
 from unsplit.networks.training.history import EpochRecord, History
-from unsplit.networks.training.sampling import Fold, epoch_minibatches
-from unsplit.networks.training.single import Single
-from unsplit.networks.training.stacked import Stacked, can_be_stacked
 
 # A smaller rise of A than this does not count as an improvement.
 TOLERANCE = 1e-4
@@ -226,7 +226,26 @@ class Training:
         """Give the networks the weights that were kept, and return how training went."""
         for group in self.groups:
             group.restore()
-        return History.of(self.records, self.stopping.kept_epoch)
+        return history_of(self.records, self.stopping.kept_epoch)
+
+
+def history_of(records: Sequence[EpochRecord], kept: NDArray[np.int64]) -> History:
+    """Collect the records of all epochs.
+
+    Parameters
+    ----------
+    records : sequence of EpochRecord
+    kept : ndarray of shape (folds,)
+        The epoch kept for each fold.
+
+    Examples
+    --------
+    >>> records = [EpochRecord(0, 0.7, 0.6, 1.0), EpochRecord(1, 0.5, 0.8, 2.0)]
+    >>> history_of(records, np.array([1])).accuracy
+    array([0.6, 0.8])
+    """
+    columns = np.array([[r.epoch, r.loss, r.accuracy, r.seconds] for r in records]).T
+    return History(columns[0].astype(np.int64), columns[1], columns[2], columns[3], kept)
 
 
 def _judge(folds: Sequence[Fold], config: TrainConfig) -> Judge:
@@ -271,3 +290,46 @@ def _groups(
     if stack:
         return [Stacked(networks, folds, *rates)]
     return [Single([n], [f], *rates) for n, f in zip(networks, folds, strict=True)]
+
+
+# Fewer steps than this per epoch are too few for A to change.
+MIN_STEPS = 10
+
+
+def balanced_draws(clusters: Index, n_draws: int, rng: np.random.Generator) -> Index:
+    """Draw rows so that every cluster is drawn equally often; positions in ``clusters``.
+
+    Each run of k draws has one row of every cluster.  The members of a cluster come in random
+    order, and all of them come before any is repeated.  If all clusters have the same size and
+    ``n_draws = len(clusters)``, this is a plain shuffled epoch.
+    """
+    sizes = np.bincount(clusters)
+    present = np.flatnonzero(sizes)
+    rounds = -(-n_draws // len(present))
+    visits = rng.permuted(np.tile(present, (rounds, 1)), axis=1).ravel()[:n_draws]
+    wanted = np.bincount(visits, minlength=len(sizes))
+    passes = -(-wanted // np.maximum(sizes, 1))
+    # Each pass has every member once, in random order.
+    members = np.repeat(np.arange(len(clusters)), passes[clusters])
+    turn = np.arange(len(members)) - np.repeat(
+        np.cumsum(passes[clusters]) - passes[clusters], passes[clusters]
+    )
+    members = members[np.lexsort((rng.random(len(members)) + turn, clusters[members]))]
+    starts = np.cumsum(passes * sizes) - passes * sizes
+    # The t-th draw from a cluster takes the t-th entry of its list.
+    by_cluster = np.argsort(visits, kind="stable")
+    visit_rank = np.arange(n_draws) - np.repeat(np.cumsum(wanted) - wanted, wanted)
+    drawn = np.empty(n_draws, np.int64)
+    drawn[by_cluster] = members[starts[visits[by_cluster]] + visit_rank]
+    return drawn
+
+
+def epoch_minibatches(
+    train: Sequence[Index], clusters: Index, batch_size: int, rng: np.random.Generator
+) -> Tensor:
+    """Draw one epoch for m networks, each from its own rows; row indices (steps, m, b)."""
+    longest = max(len(rows) for rows in train)
+    batch_size = min(batch_size, longest)
+    steps = max(-(-longest // batch_size), MIN_STEPS)
+    draws = [rows[balanced_draws(clusters[rows], steps * batch_size, rng)] for rows in train]
+    return torch.from_numpy(np.stack(draws)).unflatten(1, (steps, batch_size)).transpose(0, 1)

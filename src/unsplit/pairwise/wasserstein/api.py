@@ -33,12 +33,14 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from unsplit._typing import Index, Matrix
 from unsplit.data.labels import encode_labels
-from unsplit.data.rows.vectors import VectorRows, numeric_matrix
+from unsplit.data.rows.kinds import VectorRows, numeric_matrix
 from unsplit.devices import choose_device, generator_of, memory_errors, private_randomness
 from unsplit.errors import InputError
+from unsplit.networks.training.group import Fold
 from unsplit.pairwise.api import LESS_DATA, canonical_order
-from unsplit.pairwise.folds import crossfit_folds, require_folds
+from unsplit.pairwise.heldout_scores import crossfit_folds, require_folds
 from unsplit.pairwise.wasserstein.heldout import choose_maps, combine_folds, heldout_sums
 from unsplit.pairwise.wasserstein.maps import LipschitzMaps
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
@@ -111,12 +113,7 @@ def pairwise_wasserstein(
     x, scale = _in_common_unit(values[order], where)
     rng = generator_of(random_state)
     folds = crossfit_folds(clusters, cv, rng)
-    seed = int(rng.integers(2**63))
-    with memory_errors("comparing the clusters", LESS_DATA), private_randomness(seed, where):
-        maps = LipschitzMaps(cv, n_maps, x.shape[1]).to(where)
-        means, history = train(maps, x, clusters, folds, epochs, rng, progress)
-        choice = choose_maps(maps, x, clusters, folds, means)
-        sums = heldout_sums(maps, x, clusters, folds, means, choice)
+    sums, history = _heldout(x, clusters, folds, n_maps, epochs, rng, progress)
     # Back to the order of the names.
     number = np.empty(k, np.int64)
     number[encoded.clusters[order]] = clusters
@@ -129,6 +126,24 @@ def pairwise_wasserstein(
         n_heldout=sums[2].sum(axis=0)[number],
         history=scale * history,
     )
+
+
+def _heldout(
+    x: Tensor,
+    clusters: Index,
+    folds: list[Fold],
+    n_maps: int,
+    epochs: int,
+    rng: np.random.Generator,
+    progress: bool,
+) -> tuple[tuple[Matrix, Matrix, Index], NDArray[np.float64]]:
+    """Train the maps; their sums over the held-out rows, and how training went."""
+    seed = int(rng.integers(2**63))
+    with memory_errors("comparing the clusters", LESS_DATA), private_randomness(seed, x.device):
+        maps = LipschitzMaps(len(folds), n_maps, x.shape[1]).to(x.device)
+        means, history = train(maps, x, clusters, folds, epochs, rng, progress)
+        choice = choose_maps(maps, x, clusters, folds, means)
+        return heldout_sums(maps, x, clusters, folds, means, choice), history
 
 
 def _check_settings(cv: int, epochs: int, n_maps: int) -> None:

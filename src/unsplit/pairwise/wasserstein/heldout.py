@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from unsplit._typing import Index
+from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import mean_of_others, own
-from unsplit.networks.training.sampling import Fold
 from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, NULL_REACH
 from unsplit.pairwise.wasserstein.cluster_means import (
     NO_LENGTH,

@@ -9,7 +9,8 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from unsplit._typing import Index
-from unsplit.networks.training.sampling import Fold, epoch_minibatches
+from unsplit.networks.training.group import Fold
+from unsplit.networks.training.loop import epoch_minibatches
 from unsplit.pairwise.wasserstein.cluster_means import NO_LENGTH, Array, ClusterMeans, row_masks
 from unsplit.pairwise.wasserstein.maps import LipschitzMaps
 

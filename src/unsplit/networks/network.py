@@ -1,8 +1,54 @@
-"""Heads and losses: from features to the scores of all clusters, and what training minimises."""
+"""The parts that all networks share: scaling before the backbone, a head after it, and the loss."""
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from unsplit._typing import Index
+from unsplit.data.rows.base import Rows
+from unsplit.errors import InputError
+
+
+class Standardize(nn.Module):
+    """Subtracts a mean and divides by a scale; both are fixed, not learned."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, mean: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("scale", scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a standardised copy of x."""
+        return (x - self.mean) / self.scale
+
+
+class StandardizeSequences(Standardize):
+    """Standardises sequences whose last channel is a mask; padding stays zero."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a standardised copy of x (b, C + 1, L)."""
+        return super().forward(x) * x[:, -1:]
+
+
+class Blur(nn.Module):
+    """Adds Gaussian noise in training, so that the network learns blurred densities.
+
+    Clusters that touch then overlap a little, and a border through a dense region looks different
+    from a border along a density valley.  The width is in standard deviations of the features.
+    """
+
+    def __init__(self, width: float = 0.5) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x with noise in training, otherwise x itself."""
+        return x + self.width * torch.randn_like(x) if self.training else x
 
 
 def margins(scores: Tensor, clusters: Tensor) -> Tensor:
@@ -114,7 +160,7 @@ class ScoreHead(nn.Linear):
     n_clusters : int
         Number of clusters, k.
     loss : {"pairwise", "softmax"}
-        Name of the loss in :data:`unsplit.networks.LOSSES`.
+        Name of the loss in :data:`LOSSES`.
 
     Examples
     --------
@@ -138,3 +184,46 @@ class ScoreHead(nn.Linear):
     def margins(self, scores: Tensor, clusters: Tensor) -> Tensor:
         """Score for the own cluster minus the score for every cluster, shape (..., n, k)."""
         return margins(scores, clusters)
+
+
+class Network(nn.Module):
+    """A backbone and a head.
+
+    ``most_at_once`` is the largest number of observations to pass at a time.
+    """
+
+    def __init__(self, backbone: nn.Module, head: ScoreHead, most_at_once: int = 4096) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+        self.most_at_once = most_at_once
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of x."""
+        return self.head(self.backbone(x))
+
+    @torch.no_grad()
+    def features_of(self, rows: Rows, index: Index, found: NDArray[np.float32]) -> None:
+        """Write the features of the rows at ``index`` into ``found``, shape (len(index), h)."""
+        places = torch.from_numpy(index).to(rows.device)
+        batches = [batch for batch in places.split(self.most_at_once) if len(batch)]
+        done = 0
+        for batch, x in zip(batches, rows.stream(batches), strict=True):
+            features = self.backbone(x).float()
+            refuse_gaps(features, batch)
+            found[done : done + len(batch)] = features.cpu().numpy()
+            done += len(batch)
+
+
+def refuse_gaps(values: Tensor, index: Tensor) -> None:
+    """Raise an error if a network returned NaN or infinity for a row in ``index``.
+
+    Such a score would count as a miss, as if the network had been wrong.  ``values`` has the shape
+    (*index.shape, ...).
+    """
+    bad = ~torch.isfinite(values).flatten(index.ndim).all(dim=-1)
+    if bad.any():
+        raise InputError(
+            f"the network returned NaN or infinity for observation {int(index[bad][0])}; check "
+            "this row of X, or your own network for a division by zero."
+        )
