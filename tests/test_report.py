@@ -54,7 +54,7 @@ def test_a_tree_alone_makes_a_page():
     assert data["answer"]["headline"] == "3 clusters are really 2"
     assert data["tree"]["taken"] == [True, False]
     assert data["matrix"] is data["picture"] is data["exemplars"] is None
-    assert "nothing says how sure" in data["answer"]["sentences"][1]
+    assert "nothing says how sure" in data["answer"]["sentences"][0]
 
 
 def test_distances_are_within_a_hundredth_of_a_percent(scored):

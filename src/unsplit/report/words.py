@@ -14,7 +14,6 @@ MOST_NAMES = 3
 N_FIRST = 3
 
 RANKED_BY = {
-    "edges": "the edges between clusters in the graph of nearest neighbours",
     "tv": "total variation distance",
     "lecam": "Le Cam distance",
     "js": "Jensen–Shannon divergence",
@@ -78,14 +77,13 @@ def headline(tree: MergeTree) -> str:
 
 def why_stopped(tree: MergeTree) -> str:
     """By which rule merging stopped, and what ranked the pairs."""
-    ranked = RANKED_BY.get(tree.statistic, tree.statistic)
-    sentence = f"Merging stopped because {tree.stopped}. Pairs were ranked by {ranked}"
+    sentence = f"Merging stopped because {tree.stopped}."
     if tree.strategy == "neighbours":
-        sentence += (
-            ", because the clusters were cut out of the same features, where every pair differs by "
-            "construction"
+        return (
+            f"{sentence} The clusters were cut out of the same features, where every pair differs "
+            "by construction, so nearest neighbours decided."
         )
-    return f"{sentence}."
+    return f"{sentence} Pairs were ranked by {RANKED_BY.get(tree.statistic, tree.statistic)}."
 
 
 def how_sure(rows: list[Row]) -> str:
@@ -132,7 +130,7 @@ def answer(tree: MergeTree, n_noise: int, folded_to: int | None) -> dict[str, An
     '3 clusters are really 2'
     """
     rows = tree.reviewed
-    sentences = [why_stopped(tree), how_sure(rows)]
+    sentences = [how_sure(rows), why_stopped(tree)]
     if n_noise:
         sentences.append(f"{counted(n_noise, 'observation')} labelled as noise stayed noise.")
     if folded_to is not None:

@@ -67,7 +67,7 @@ class Picture {
 
   points(width, height, colourOf, dot) {
     const place = this.places(width, height);
-    const radius = Math.min(4, Math.max(1.3, 90 / Math.sqrt(this.x.length)));
+    const radius = Math.min(4, Math.max(1, (0.16 * width) / Math.sqrt(this.x.length)));
     for (let i = 0; i < this.x.length; i += 1) {
       dot(place.x(i), place.y(i), radius, colour(colourOf(this.leaf[i])));
     }

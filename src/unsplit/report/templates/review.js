@@ -139,7 +139,7 @@ class Review {
 
   facts(pair) {
     const rows = [["evidence", evidenceOf(pair).join("; ")], ["reason", pair.why]];
-    if (pair.p_adjusted !== null) rows.splice(1, 0, ["p-value", `${Number(pair.p_adjusted.toPrecision(2))} that both are one (adjusted)`]);
+    if (pair.p_adjusted !== null) rows.splice(1, 0, ["p-value", `${Number(pair.p_adjusted.toPrecision(2))} if both came from one distribution (adjusted for all pairs)`]);
     return element("dl", { class: "facts" }, ...rows.flatMap(([name, value]) => [element("dt", null, name), element("dd", null, value)]));
   }
 
@@ -147,10 +147,11 @@ class Review {
   border(pair) {
     if (!pair.border) return null;
     const { left, right } = pair.border;
-    const most = Math.max(...left, ...right, 1);
-    const bars = (counts, up, look) => counts.map((count, i) => drawing("rect", {
-      x: i + 0.08, width: 0.84, y: up ? 50 - (48 * count) / most : 51, height: (48 * count) / most, ...look,
-    }));
+    // Each side has its own scale, so that a small one can be seen beside a large one.
+    const bars = (counts, up, look) => counts.map((count, i) => {
+      const height = (48 * count) / Math.max(...counts, 1);
+      return drawing("rect", { x: i + 0.08, width: 0.84, y: up ? 50 - height : 51, height, ...look });
+    });
     const overlap = left.reduce((sum, _, i) => sum + Math.min(left[i], right[i]), 0);
     const label = `Score differences across the border: ${overlap === 0 ? "the two sides do not overlap" : "the two sides overlap"}.`;
     return element("figure", null,
