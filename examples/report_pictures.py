@@ -2,9 +2,11 @@
 
     unsplit demo --report --out demo-output
     python examples/report_pictures.py demo-output/report.html docs/images
+    python examples/report_pictures.py --data many.npz
+    unsplit merge many.npz --labels cluster --out many --seed 0 --epochs 40 --cv 3 --report
+    python examples/report_pictures.py many/report.html docs/images --name report-500
 
-Needs playwright and Debian's chromium (`apt-get install chromium`).  With ``--data FILE`` it writes
-the simulated clusters instead, for ``unsplit merge FILE --labels cluster --out many --report``.
+Needs playwright and Debian's chromium (`apt-get install chromium`).
 """
 
 import argparse
@@ -34,19 +36,20 @@ def simulated(n_groups: int = 60, k: int = 500, size: int = 30) -> tuple[Any, An
     return centres[group[labels]] + rng.normal(size=(len(labels), 10)), labels
 
 
-def take(page_file: Path, folder: Path, prefix: str = "") -> None:
-    """Take all pictures of one page."""
+def take(page_file: Path, folder: Path, name: str | None = None) -> None:
+    """Take all pictures of one page, or only the first one under another name."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=ARGUMENTS
         )
-        for name, (width, height, scheme, part) in PICTURES.items():
+        wanted = PICTURES if name is None else {name: PICTURES["report"]}
+        for called, (width, height, scheme, part) in wanted.items():
             size = {"width": width, "height": height}
             page = browser.new_page(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
             page.goto(page_file.resolve().as_uri())
-            place = folder / f"{prefix}{name}.png"
+            place = folder / f"{called}.png"
             if part is None:
                 page.screenshot(path=place)
             else:
@@ -63,14 +66,14 @@ def main() -> None:
     )
     parser.add_argument("page", type=Path, nargs="?")
     parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--prefix", default="")
+    parser.add_argument("--name")
     parser.add_argument("--data", type=Path)
     given = parser.parse_args()
     if given.data is not None:
         X, labels = simulated()
         np.savez(given.data, X=X, cluster=labels)
     else:
-        take(given.page, given.folder, given.prefix)
+        take(given.page, given.folder, given.name)
 
 
 if __name__ == "__main__":

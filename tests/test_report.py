@@ -166,6 +166,7 @@ def test_exemplars_of_other_data_are_drawn(X, kind):
     kept = collect(Source(X, clusters, 2), result)
     assert kept.tile_kind == kind
     assert len(kept.picture_xy) == 20
+    assert "of the probabilities that the networks give" in kept.picture_method
     assert np.bincount(kept.tile_clusters).tolist() == [6, 6]
     assert all(tile.std() > 0 for tile in kept.tiles)
 

@@ -108,6 +108,16 @@ def test_the_card_shows_both_sides(forty, opened):
     assert first.why in card.inner_text()
     assert card.locator(".side").count() == 2
     assert card.locator(".side .tile").count() >= 2
+    width = page.evaluate(
+        """async () => {
+          const image = new Image();
+          const tile = document.querySelector("#card .tile");
+          image.src = getComputedStyle(tile).backgroundImage.slice(5, -2);
+          await image.decode();
+          return image.naturalWidth;
+        }"""
+    )
+    assert width == 40 * 2  # forty exemplars of 2 × 2 pixels side by side
     counts = page.evaluate("unsplitPage.review.pairs[0].border")
     assert sum(counts["left"]) == first.size_left  # all observations are held out
     assert sum(counts["right"]) == first.size_right

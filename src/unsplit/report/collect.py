@@ -1,7 +1,7 @@
 """From observations to what a page keeps of them: picture, exemplars, features and edges."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,7 @@ def collect(
     if graph is not None:
         parts |= _edges(graph)
     if len(rows):
-        parts |= _picture(source, features, rows)
+        parts |= _picture(source, features, rows, by_scores=matrix is None)
         parts |= _tiles(source, matrix, features, rows)
     if matrix is not None and parts.get("tile_kind") is None:
         parts |= _differences(source, matrix)
@@ -129,12 +129,17 @@ def _looked_at(clusters: Index) -> Index:
     return np.union1d(np.concatenate(few), drawn_rows(clusters))
 
 
-def _picture(source: Source, features: NDArray[np.float64], rows: Index) -> dict[str, Any]:
+def _picture(
+    source: Source, features: NDArray[np.float64], rows: Index, by_scores: bool
+) -> dict[str, Any]:
     if source.picture is not None:
         picture = given_picture(source.picture, source.clusters)
     else:
         drawn = drawn_rows(source.clusters[rows])
         picture = picture_of(features[drawn], rows[drawn])
+        if by_scores:
+            of_what = "of the probabilities that the networks give to the clusters"
+            picture = replace(picture, method=f"{picture.method} {of_what}")
     return _scaled(picture) | {"picture_clusters": source.clusters[picture.rows]}
 
 

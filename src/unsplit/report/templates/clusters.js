@@ -8,7 +8,10 @@ class Exemplars {
     this.data = page.data.exemplars;
     if (this.data === null) return;
     const root = document.documentElement.style;
-    root.setProperty("--sheet", `url("${this.data.src}")`);
+    // Not the data themselves: browsers drop a style that is megabytes long.
+    const [start, text] = this.data.src.split(",");
+    const sheet = new Blob([unpack(text, Uint8Array)], { type: start.slice(5, start.indexOf(";")) });
+    root.setProperty("--sheet", `url("${URL.createObjectURL(sheet)}")`);
     if (Math.max(this.data.width, this.data.height) < 40) root.setProperty("--pixels", "pixelated");
     this.first = [];
     this.data.counts.reduce((sum, count, leaf) => {

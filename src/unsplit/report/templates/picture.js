@@ -60,8 +60,9 @@ class Picture {
     context.lineWidth = centres.length > 25 ? 3 : 5;
     context.fillStyle = variable("--ink");
     for (const [number, x, y] of centres) {
-      context.strokeText(number, x, y);
-      context.fillText(number, x, y);
+      const above = centres.length > 25 ? y - 10 : y; // many are small, and a number would hide them
+      context.strokeText(number, x, above);
+      context.fillText(number, x, above);
     }
   }
 
