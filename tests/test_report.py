@@ -238,6 +238,26 @@ def test_the_page_of_a_folder_is_that_of_the_merge(folder):
     assert folder.with_name("elsewhere.html").is_file()
 
 
+def test_a_picture_of_the_user_is_drawn(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_data()
+    xy = np.random.default_rng(0).normal(size=(160, 2))
+    np.save("umap.npy", xy)
+    said = succeeds(merge("--report", "--picture", "umap.npy"))
+    assert "Open out/report.html in a browser." in said
+    page = unsplit.report.Report((tmp_path / "out" / "report.html").read_text("utf-8"))
+    drawn = data_of(page)["picture"]
+    assert drawn["method"] == "the picture that was passed"
+    scaled = (xy[:, 0] - xy[:, 0].min()) / np.ptp(xy[:, 0])
+    np.testing.assert_allclose(numbers(drawn["x"]) / 65_534, scaled, atol=1e-4)
+    assert "--report --picture umap.npy" in page.html
+    np.save("umap.npy", xy[:9])
+    result = merge("--report", "--picture", "umap.npy")
+    assert result.exit_code == 2
+    assert "umap.npy: picture must have two finite coordinates for each of the 160" in result.stderr
+    assert "--picture works only with --report" in merge("--picture", "umap.npy").stderr
+
+
 def test_a_folder_without_the_data_has_a_page_without_a_picture(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_data()

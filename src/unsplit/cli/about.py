@@ -30,12 +30,18 @@ def about_run(result: Mapping[str, Any]) -> dict[str, Any]:
     Examples
     --------
     >>> about_run({"data": "cells.csv", "labels": "leiden", "seed": 3, "settings": {}})["command"]
-    'unsplit merge cells.csv --labels leiden --out merged --seed 3'
+    'unsplit merge cells.csv --labels leiden --out merged --report --seed 3'
     """
     settings = dict(result.get("settings") or {})
     numbers = ("n_observations", "n_features", "n_noise", "mean_accuracy", "n_unclear", "device")
     tables = [
-        ("Data", {name: result.get(name) for name in ("data", "labels", "batch", "constraints")}),
+        (
+            "Data",
+            {
+                name: result.get(name)
+                for name in ("data", "labels", "batch", "picture", "constraints")
+            },
+        ),
         ("Numbers", {name: result.get(name) for name in numbers}),
         ("Settings", settings),
         ("Versions", dict(result.get("versions") or {}) | {"seed": result.get("seed")}),
@@ -73,8 +79,10 @@ def command_of(result: Mapping[str, Any]) -> str:
             words += [option(name), ",".join(map(str, link))]
     if settings.get("augment") is False:
         words.append("--no-augment")
-    if result.get("constraints") is not None:
-        words += ["--constraints", str(result["constraints"])]
+    words.append("--report")
+    for name in ("picture", "constraints"):
+        if result.get(name) is not None:
+            words += [option(name), str(result[name])]
     if result.get("seed") is not None:
         words += ["--seed", str(result["seed"])]
     return shlex.join(words)

@@ -100,6 +100,13 @@ how_to_merge = options.together(
     "--figures", is_flag=True, help="Also draw the dendrogram, the distances and the merge curve."
 )
 @options.report
+@click.option(
+    "--picture",
+    type=click.Path(),
+    metavar="FILE",
+    help="Two coordinates of every row, such as those of UMAP, in the order of DATA; the page draws "
+    "the data there.",
+)
 @click.option("--resume", is_flag=True, help="Continue an interrupted run of --strategy retrain.")
 @options.as_json
 def merge(
@@ -117,6 +124,7 @@ def merge(
     constraints: str | None,
     figures: bool,
     report: bool,
+    picture: str | None,
     resume: bool,
     as_json: bool,
     **choices: Any,
@@ -136,7 +144,9 @@ def merge(
     written = [*WRITTEN, *(FIGURES if figures else ()), *([CANDIDATES] if select else ())]
     written += [] if resume_file is None else [resume_file.path.name]
     written += [KEPT, PAGE] if report else []
-    outputs.refuse_overwriting(data, [labels, batch, constraints], out, written)
+    outputs.refuse_overwriting(data, [labels, batch, constraints, picture], out, written)
+    if picture is not None and not report:
+        raise click.UsageError("--picture works only with --report; add it or leave --picture out.")
     if constraints is not None:
         read_answers(constraints)  # refuses a bad file before any work is done
     if figures:
@@ -157,6 +167,7 @@ def merge(
         batch,
         constraints,
         report,
+        picture,
     )
     console = Console()
     results = output_folder(out, outputs.versions())
@@ -171,4 +182,6 @@ def merge(
         resume_file.remove()
     lines = summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)
     lines += ["", *summary.of_review(merged.tree)]
+    if report:
+        lines += ["", f"Open {Path(out, PAGE)} in a browser."]
     outputs.print_result(Path(out, RESULT), lines, as_json)

@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from unsplit import __version__
-from unsplit._typing import Index
 from unsplit.cli.about import about_run
 from unsplit.cli.progress import Console
 from unsplit.cli.select import settings_dict
@@ -191,14 +191,13 @@ def write_merge(folder: Path, read: Observations, merged: Merged, figures: bool)
 
 
 def write_report(
-    folder: Path, read: Observations, merged: Merged, clusters: Index, info: dict[str, Any]
+    folder: Path, source: Source, row_ids: NDArray[Any], merged: Merged, info: dict[str, Any]
 ) -> None:
     """Write the page, and the file that keeps what it shows of the observations."""
     tree, distances = merged.tree, merged.fitted.result
-    source = Source(read.X, clusters, tree.n_initial, read.feature_names)
     kept = collect(source, distances, merged.neighbours)
     kept.save(folder / KEPT)
-    content = Content(tree, distances, kept, clusters, read.row_ids, about_run(info))
+    content = Content(tree, distances, kept, source.clusters, row_ids, about_run(info))
     make_page(content).save(folder / PAGE)
 
 

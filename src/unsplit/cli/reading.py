@@ -6,11 +6,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from unsplit._typing import Index
 from unsplit.data.readers.api import read
 from unsplit.data.readers.tables import shortened
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.errors import InputError
+from unsplit.report.picture import given_picture
 
 
 def read_clustered(data: str, labels: str | None, batch: str | None = None) -> Observations:
@@ -21,6 +24,23 @@ def read_clustered(data: str, labels: str | None, batch: str | None = None) -> O
             f"{data} needs clusters to merge; name a column of it, or another file, with --labels."
         )
     return replace(observations, labels=np.asarray(observations.labels))
+
+
+def read_picture(path: str, clusters: Index) -> NDArray[np.float64]:
+    """Read two coordinates of every row, and refuse a file that has others.
+
+    Parameters
+    ----------
+    path : str
+        A table or array file of as many rows as there are observations.
+    clusters : ndarray of shape (n,)
+    """
+    xy = np.asarray(read(path).X)
+    try:
+        given_picture(xy, clusters)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return xy
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import numpy as np
 
 from unsplit.cli import outputs
 from unsplit.cli.progress import Console
+from unsplit.cli.reading import read_picture
 from unsplit.cli.resume import ResumeFile, content_of, digest
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
@@ -22,6 +23,7 @@ from unsplit.estimator import Merged, merge_overclustering
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import Settings
+from unsplit.report.collect import Source
 
 RESULT = "result.json"
 # The disk is full, or this user's share of it, or a file is larger than the disk allows.
@@ -42,6 +44,7 @@ class Task:
     batch: str | None = None
     constraints: str | None = None
     report: bool = False
+    picture: str | None = None
 
 
 def merge_into(
@@ -71,6 +74,7 @@ def merge_into(
     """
     encoded = encode_labels(np.asarray(read.labels), len(read.row_ids))
     merge_options = task.merge_options.with_answers(task.constraints, encoded.cluster_ids)
+    picture = None if task.picture is None else read_picture(task.picture, encoded.clusters)
     info = outputs.describe_run(task.settings, task.merge_options, task.seed)
     previous = None
     if resume_file is not None:
@@ -93,13 +97,17 @@ def merge_into(
     with console.stage("writing"):
         outputs.write_merge(folder, read, merged, task.figures)
     source = {"command": "merge", "data": task.data, "labels": task.labels}
-    source |= {name: value for name in ("batch", "constraints") if (value := getattr(task, name))}
+    more = ("batch", "constraints", "picture")
+    source |= {name: value for name in more if (value := getattr(task, name))}
     info = source | info | outputs.describe_distances(read, merged.fitted.result)
     info |= outputs.describe_tree(merged.tree)
     if task.report:
         with console.stage("report"):
             run = {"warnings": console.warnings, "seconds": console.seconds}
-            outputs.write_report(folder, read, merged, encoded.clusters, info | run)
+            shown = Source(
+                read.X, encoded.clusters, merged.tree.n_initial, read.feature_names, picture
+            )
+            outputs.write_report(folder, shown, read.row_ids, merged, info | run)
     outputs.write_result(folder / RESULT, info, console)
     return merged
 

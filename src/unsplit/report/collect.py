@@ -30,6 +30,8 @@ MOST_TILES = 2_400
 LOOKED_AT = 100
 # Features that are kept: those that differ most between clusters.
 MOST_FEATURES = 60
+# Means of features are computed from so many observations.
+MOST_AVERAGED = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,13 +196,12 @@ def _differences(source: Source, matrix: Any) -> dict[str, Any]:
             f"feature_names must name the {matrix.shape[1]} features of X, got {len(names)} names; "
             "pass one for each column."
         )
-    inside = np.flatnonzero(source.clusters >= 0)
+    inside = drawn_rows(source.clusters, MOST_AVERAGED)
     clusters = source.clusters[inside]
     sizes = np.maximum(np.bincount(clusters, minlength=k), 1)
-    average = scipy.sparse.csr_array(
-        (1 / sizes[clusters], (clusters, inside)), (k, matrix.shape[0])
-    )
-    values = _comparable(matrix)
+    place = (clusters, np.arange(len(inside)))
+    average = scipy.sparse.csr_array((1 / sizes[clusters], place), (k, len(inside)))
+    values = _comparable(matrix[inside])
     means, squares = (_dense(average @ part) for part in (values, values * values))
     shares = sizes / sizes.sum()
     within = np.sqrt(np.maximum(shares @ (squares - means**2), 0.0))

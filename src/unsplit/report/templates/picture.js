@@ -54,10 +54,10 @@ class Picture {
     context.textAlign = "center";
     context.textBaseline = "middle";
     const centres = this.centres(width, height, group);
-    context.font = `bold ${centres.length > 25 ? 10 : 14}px system-ui, sans-serif`;
+    context.font = `bold ${centres.length > 25 || width < 300 ? 10 : 14}px system-ui, sans-serif`;
     context.lineJoin = "round";
     context.strokeStyle = variable("--card");
-    context.lineWidth = centres.length > 25 ? 3 : 5;
+    context.lineWidth = 4;
     context.fillStyle = variable("--ink");
     for (const [number, x, y] of centres) {
       const above = centres.length > 25 ? y - 10 : y; // many are small, and a number would hide them
