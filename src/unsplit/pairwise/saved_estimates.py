@@ -77,8 +77,8 @@ def _check_scores(check: ContentCheck, arrays: dict[str, Any], k: int) -> None:
             index = check.array(arrays, f"scores.{name}", np.int64, m)
             check.within(f"scores.{name}", index, 0, high)
     if subclusters is not None:
-        cells = arrays["scores.batches"] * k + arrays["scores.clusters"]
-        counts = np.bincount(cells, minlength=n_batches * k).reshape(n_batches, k)
+        both = arrays["scores.batches"] * k + arrays["scores.clusters"]
+        counts = np.bincount(both, minlength=n_batches * k).reshape(n_batches, k)
         check.require(
             (counts <= subclusters).all(), "scores.subclusters must not be less than is held out"
         )

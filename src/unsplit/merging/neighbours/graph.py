@@ -266,7 +266,7 @@ def nearest(
     n_neighbours : int
         Fewer than n.
     device : torch.device, optional
-        Where to search in cells, if comparing all with all would take too long.
+        Where to search in regions, if comparing all with all would take too long.
 
     Returns
     -------
@@ -284,9 +284,9 @@ def nearest(
         model = NearestNeighbors(n_neighbors=n_neighbours, algorithm=method).fit(X)
         distances, rows = model.kneighbors()
         return rows.astype(np.int64), distances
-    from unsplit.merging.neighbours.search import by_cells
+    from unsplit.merging.neighbours.search import by_regions
 
-    return by_cells(X, n_neighbours, device)
+    return by_regions(X, n_neighbours, device)
 
 
 def _inverse_dimension(distances: Matrix) -> NDArray[np.float64]:
