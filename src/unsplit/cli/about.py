@@ -34,14 +34,9 @@ def about_run(result: Mapping[str, Any]) -> dict[str, Any]:
     """
     settings = dict(result.get("settings") or {})
     numbers = ("n_observations", "n_features", "n_noise", "mean_accuracy", "n_unclear", "device")
+    files = ("data", "labels", "batch", "picture", "constraints")
     tables = [
-        (
-            "Data",
-            {
-                name: result.get(name)
-                for name in ("data", "labels", "batch", "picture", "constraints")
-            },
-        ),
+        ("Data", {name: result.get(name) for name in files}),
         ("Numbers", {name: result.get(name) for name in numbers}),
         ("Settings", settings),
         ("Versions", dict(result.get("versions") or {}) | {"seed": result.get("seed")}),

@@ -104,8 +104,8 @@ how_to_merge = options.together(
     "--picture",
     type=click.Path(),
     metavar="FILE",
-    help="Two coordinates of every row, such as those of UMAP, in the order of DATA; the page draws "
-    "the data there.",
+    help="Where the page draws the rows of DATA: a file with two coordinates of each, such as those "
+    "of UMAP.",
 )
 @click.option("--resume", is_flag=True, help="Continue an interrupted run of --strategy retrain.")
 @options.as_json

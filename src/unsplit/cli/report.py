@@ -6,8 +6,8 @@ from dataclasses import replace
 import click
 
 from unsplit.cli.about import about_run
-from unsplit.cli.outputs import require_name
-from unsplit.data.result_folder import add_to_folder
+from unsplit.cli.outputs import refuse_replacing, require_name
+from unsplit.data.result_folder import add_to_folder, earlier_results
 from unsplit.report.api import make_page
 from unsplit.report.folder import PAGE, content_of_folder
 
@@ -33,6 +33,9 @@ def report(folder: str, out: str | None) -> None:
     """
     if out is not None:
         require_name(out)
+        own = [os.path.join(folder, name) for name in earlier_results(folder) if name != PAGE]
+        for name in own:
+            refuse_replacing(name, [out])
     content, result = content_of_folder(folder)
     page = make_page(replace(content, about=about_run(result)))
     if out is None:
