@@ -7,6 +7,8 @@ from dataclasses import fields
 from typing import Any
 
 from unsplit.cli.checks import option
+from unsplit.cli.options import as_typed
+from unsplit.data.readers.columns import ColumnChoice
 from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import Settings
 
@@ -65,6 +67,7 @@ def command_of(result: Mapping[str, Any]) -> str:
         words += ["--labels", str(result["labels"])]
     if result.get("batch") is not None:
         words += ["--batch", str(result["batch"])]
+    words += as_typed(ColumnChoice(result.get("id"), drop=tuple(result.get("left_out") or ())))
     words += ["--out", "merged"]
     for name in NAMES:
         if settings.get(name, DEFAULTS[name]) != DEFAULTS[name]:

@@ -15,9 +15,11 @@ from unsplit.cli.resume import ResumeFile
 from unsplit.cli.run import RESULT, Task, interruptible, merge_into
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
+from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.result_folder import output_folder
 from unsplit.merging.answers import read_answers
 from unsplit.merging.options import LINKAGES, STATISTICS, STRATEGIES
+from unsplit.networks.training.loop import PHASES
 from unsplit.pairwise.api import Settings
 from unsplit.report.folder import PAGE
 from unsplit.report.kept import NAME as KEPT
@@ -91,6 +93,7 @@ how_to_merge = options.together(
 @options.data
 @options.labels
 @options.batch
+@options.columns
 @options.folder
 @when_to_stop
 @how_to_merge
@@ -104,8 +107,8 @@ how_to_merge = options.together(
     "--picture",
     type=click.Path(),
     metavar="FILE",
-    help="Where the page draws the rows of DATA: a file with two coordinates of each, such as those "
-    "of UMAP.",
+    help="Where the page draws the rows of DATA: a file with two coordinates of each, as UMAP "
+    "makes them.",
 )
 @click.option("--resume", is_flag=True, help="Continue an interrupted run of --strategy retrain.")
 @options.as_json
@@ -113,6 +116,9 @@ def merge(
     data: str,
     labels: str | None,
     batch: str | None,
+    id: str | None,
+    features: tuple[str, ...],
+    drop: tuple[str, ...],
     out: str,
     backbone: str,
     select: bool,
@@ -127,12 +133,15 @@ def merge(
     picture: str | None,
     resume: bool,
     as_json: bool,
+    progress: bool | None,
     **choices: Any,
 ) -> None:
     """Merge the clusters of DATA that belong together.
 
-    DATA is a table with one row per observation (.csv, .tsv, .parquet, .npy, .npz, also SciPy
-    sparse), or a folder of images, sounds, meshes or point clouds with one subfolder per cluster.
+    DATA is a table with one row per observation (.csv, .tsv, .parquet, .arrow, .feather,
+    .npy, .npz, also SciPy sparse), or a folder of images, sounds, meshes or point clouds with one
+    subfolder per cluster. In a table every column of numbers is a feature, except those named by
+    --labels, --batch, --id and --drop.
 
     The command writes labels.csv (old and new cluster of every row), review.csv (which pairs to
     check, unclear ones first), merges.csv (every merge and the reason), result.json (settings,
@@ -141,6 +150,7 @@ def merge(
     """
     merge_options = merge_options_from(choices | {"resume": resume})
     resume_file = ResumeFile(out) if merge_options.strategy == "retrain" else None
+    choice = ColumnChoice(id, features or None, drop)
     written = [*WRITTEN, *(FIGURES if figures else ()), *([CANDIDATES] if select else ())]
     written += [] if resume_file is None else [resume_file.path.name]
     written += [KEPT, PAGE] if report else []
@@ -169,11 +179,15 @@ def merge(
         report,
         picture,
     )
-    console = Console()
+    console = Console(progress, as_json)
+    last = ["writing", *(["report"] if report else ())]
+    console.plan(["reading", *(["selecting"] if select else ()), *PHASES, *last])
     results = output_folder(out, outputs.versions())
-    with interruptible(out, resume_file), results as folder, console.show_warnings():
+    with interruptible(out, console, resume_file), results as folder, console.show_warnings():
         with console.stage("reading"):
-            read = read_clustered(data, labels, batch)
+            read = read_clustered(data, labels, batch, choice, console.on_progress)
+        if console.bars is not None:
+            console.say("\n".join(summary.of_data(read)))
         with observations_named(read, data):
             if select:
                 task = replace(task, settings=selected(folder, read, settings, seed, console))
@@ -181,7 +195,7 @@ def merge(
     if resume_file is not None:
         resume_file.remove()
     lines = summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)
-    lines += ["", *summary.of_review(merged.tree)]
+    lines += ["", *summary.of_review(merged.tree), *summary.of_features(read)]
     if report:
         lines += ["", f"Open {Path(out, PAGE)} in a browser."]
-    outputs.print_result(Path(out, RESULT), lines, as_json)
+    outputs.print_result(Path(out, RESULT), lines, as_json, console)

@@ -15,7 +15,7 @@ from unsplit._typing import Index
 from unsplit.data.array_files import load_arrays, save_arrays
 from unsplit.data.content_check import ContentCheck
 from unsplit.data.frames import data_frame
-from unsplit.data.labels import encode_labels
+from unsplit.data.labels import encode_labels, like
 from unsplit.errors import InputError
 from unsplit.merging.review import Merge, Row, members_of_nodes, review_table
 from unsplit.merging.saved_merges import check_tree, read_merges
@@ -99,8 +99,26 @@ class MergeTree:
         """Old name to new cluster."""
         return dict(zip(self.cluster_ids.tolist(), self.groups.tolist(), strict=True))
 
-    def labels(self, initial_labels: ArrayLike) -> Index:
-        """New cluster of every observation; noise stays −1."""
+    def labels(self, initial_labels: ArrayLike) -> Any:
+        """New cluster of every observation; noise stays −1.
+
+        Parameters
+        ----------
+        initial_labels : array-like of shape (n,)
+            The labels that the tree was made from.
+
+        Returns
+        -------
+        ndarray of shape (n,), or pandas.Series
+            A Series with the same index if ``initial_labels`` is one.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+        >>> tree.labels([2, 0, 1])
+        array([1, 0, 0])
+        """
         encoded = encode_labels(initial_labels, at_least=1)
         unknown = np.setdiff1d(encoded.cluster_ids, self.cluster_ids)
         if len(unknown):
@@ -109,7 +127,8 @@ class MergeTree:
             )
         order = np.argsort(self.cluster_ids)
         place = order[np.searchsorted(self.cluster_ids, encoded.cluster_ids, sorter=order)]
-        return np.where(encoded.clusters < 0, -1, self.groups[place][encoded.clusters])
+        new = np.where(encoded.clusters < 0, -1, self.groups[place][encoded.clusters])
+        return like(new, initial_labels, "cluster")
 
     def cut(self, *, n_clusters: int | None = None, height: float | None = None) -> "MergeTree":
         """The same tree cut elsewhere: at a number of clusters, or below a height.

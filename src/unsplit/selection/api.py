@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
 from unsplit.data.frames import data_frame
-from unsplit.data.labels import Subclusters, encode_labels
+from unsplit.data.labels import Subclusters, encode_labels, refuse_other_order
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import choose_device, generator_of, memory_errors
@@ -205,6 +205,7 @@ def select(
             "holdout must be a share between 0 and 1, got None; 0.2 is usual, because candidates "
             "are compared on observations that are held out once."
         )
+    refuse_other_order(X, labels=labels, batch=batch)
     settings = Settings(holdout=holdout, loss=loss, epochs=epochs, device=device)
     tried = usual_candidates() if candidates is None else candidates
     runs = [Run(name, candidate) for name, candidate in named(tried)]

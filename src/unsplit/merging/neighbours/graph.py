@@ -19,7 +19,7 @@ from scipy.special import softmax
 from sklearn.neighbors import NearestNeighbors
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.labels import EncodedLabels, encode_batches, encode_labels
+from unsplit.data.labels import EncodedLabels, encode_batches, encode_labels, refuse_other_order
 from unsplit.devices import choose_device, memory_errors, n_cores
 from unsplit.pairwise.result import PairwiseTVD
 
@@ -154,6 +154,7 @@ def neighbour_graph(
     >>> unsplit.neighbour_graph(X, labels).n_clusters
     3
     """
+    refuse_other_order(X, labels=labels, batch=batch)
     with memory_errors("finding neighbours", "use fewer features, such as principal components"):
         return graph_of_vectors(X, labels, batch, device)
 

@@ -46,3 +46,34 @@ class History:
     accuracy: NDArray[np.float64]
     seconds: NDArray[np.float64]
     kept_epoch: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step of training, and how much training there is.
+
+    Parameters
+    ----------
+    epoch : int
+        Number of the epoch, from 0.
+    done, total : int
+        Steps of this epoch, for all folds: so far, and in all.
+    least_epochs, most_epochs : int
+        How many epochs there will be at least, and hardly more than; A decides.
+
+    Examples
+    --------
+    >>> StepRecord(epoch=2, done=3, total=10, least_epochs=9, most_epochs=50).share
+    0.3
+    """
+
+    epoch: int
+    done: int
+    total: int
+    least_epochs: int
+    most_epochs: int
+
+    @property
+    def share(self) -> float:
+        """How much of the epoch is done, from 0 to 1."""
+        return self.done / max(self.total, 1)
