@@ -22,6 +22,11 @@ SLIDE = """count => {
 SETTLED = """then => new Promise(
   done => requestAnimationFrame(() => setTimeout(() => done(then()), 0))
 )"""
+TIMED_SLIDE = f"""count => {{
+  const start = performance.now();
+  ({SLIDE})(count);
+  return ({SETTLED})(() => performance.now() - start);
+}}"""
 
 
 @pytest.fixture(scope="module")
@@ -243,9 +248,7 @@ def test_few_and_many_clusters(k, opened, measured):
     assert groups_on(page) == tree.groups.tolist()
     times = []
     for count in np.linspace(1, k, 6).astype(int).tolist():
-        start = page.evaluate("performance.now()")
-        page.evaluate(SLIDE, count)
-        times.append(page.evaluate(f"({SETTLED})(() => performance.now())") - start)
+        times.append(page.evaluate(TIMED_SLIDE, count))
         assert groups_on(page) == tree.cut(n_clusters=count).groups.tolist()
     if k == 500:
         measured("500 clusters open", ready, 2000)
