@@ -76,11 +76,12 @@ def test_the_review_has_the_rows_of_the_tree_in_order(scored):
 
 def test_the_border_counts_score_differences(scored):
     result, _, _ = scored
-    found = sections.border(result, [0], [5])
-    middle = len(found["left"]) // 2
-    assert sum(found["left"]) == sum(found["right"]) == 12
-    assert sum(found["left"][middle + 1 :]) == 12  # their own score is higher
-    assert sum(found["right"][:middle]) == 12
+    (left, right), reach = sections.border(result, [0], [5])
+    middle = len(left) // 2
+    assert reach > 0
+    assert left.sum() == right.sum() == 12
+    assert left[middle + 1 :].sum() == 12  # their own score is higher
+    assert right[:middle].sum() == 12
 
 
 def test_the_same_input_gives_the_same_page(scored):
@@ -232,6 +233,8 @@ def test_the_page_of_a_folder_is_that_of_the_merge(folder):
     before = data_of(unsplit.report.Report(first["report.html"].decode("utf-8")))
     assert page["tree"] == before["tree"]
     assert page["picture"] == before["picture"]
+    assert page["review"] == before["review"]
+    assert page["review"]["pairs"][0]["border"]["left"]
     assert page["labels"] == before["labels"]
     succeeds(command("report", "out"))  # the manifest knows the new page
     succeeds(command("report", "out", "--out", "elsewhere.html"))

@@ -25,9 +25,12 @@ from unsplit.errors import InputError
 from unsplit.merging.api import merge_with
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
+from unsplit.pairwise.scores import ScoreCounts
 from unsplit.report.api import Content, make_page
 from unsplit.report.collect import Source, collect
 from unsplit.report.kept import Kept
+from unsplit.report.sections import with_borders
+from unsplit.report.view import view_of
 
 QUICK, MANY = 200, many(5_000)
 DISTANCES = np.abs(np.subtract.outer(*2 * [np.array([0, 0.1, 0.4, 0.45, 0.9])]))
@@ -66,7 +69,6 @@ class Npz:
             loaded.mapping, loaded.review_table(), loaded.cut(height=0.5)
         elif isinstance(loaded, unsplit.PairwiseTVD):
             loaded.confidence_interval(), loaded.mean_accuracy, loaded.n_batches
-            loaded.divergence("js")
         else:
             unsplit.merge(loaded, n_clusters=2)
 
@@ -95,6 +97,31 @@ class KeptFile(Npz):
     def use(self, loaded):
         tree = unsplit.merge(DISTANCES[:3, :3], n_clusters=2)
         assert len(make_page(Content(tree, kept=loaded)).html) > 10_000
+
+
+@dataclass
+class Scores(Npz):
+    """The held-out scores beside the distances."""
+
+    name: str = "saved.scores.npz"
+    counts: str = "rows"
+
+    def write(self, folder):
+        self.result.save(folder / "saved.npz", scores=True)
+
+    def load(self, folder):
+        return type(self.result).load(folder / "saved.npz")
+
+    def content(self, loaded):
+        if isinstance(loaded.scores, ScoreCounts):
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            loaded.save(Path(folder) / "again.npz", scores=True)
+            return (Path(folder) / "again.scores.npz").read_bytes()
+
+    def use(self, loaded):
+        super().use(loaded)
+        loaded.divergence("js")
 
 
 @dataclass
@@ -141,7 +168,6 @@ def batched_estimate():
 def estimate():
     names = ["a", "b", "新", "d"]
     result, _ = gaussian_estimate([[0], [0.2], [3], [8]], [30, 20, 25, 1], names=names)
-    assert result.p_value.shape == (4, 4)  # computed, and therefore saved
     return result
 
 
@@ -157,7 +183,9 @@ def kept():
     found = collect(Source(X, labels, 3, names, picture=X[:, :2]), None, graph)
     features = collect(Source(X[:, :2], labels, 3))
     parts = ("feature_names", "means", "spread")
-    return replace(found, **{part: getattr(features, part) for part in parts})
+    found = replace(found, **{part: getattr(features, part) for part in parts})
+    result, _ = gaussian_estimate([[0], [1], [2]], 12)
+    return with_borders(found, view_of(unsplit.merge(result, n_clusters=2)), result)
 
 
 def half_a_run():
@@ -174,6 +202,8 @@ def half_a_run():
 MAKERS = {
     "PairwiseTVD": lambda: Npz(estimate()),
     "PairwiseTVD with batches": lambda: Npz(batched_estimate()),
+    "scores": lambda: Scores(estimate()),
+    "scores with batches": lambda: Scores(batched_estimate()),
     "PairwiseWasserstein": lambda: Npz(wasserstein()),
     "MergeTree": lambda: Npz(unsplit.merge(estimate(), n_clusters=2)),
     "report.npz": lambda: KeptFile(kept()),
@@ -465,16 +495,13 @@ IMPOSSIBLE = {
         (shorter("hit_rate"), "hit_rate must have shape (4, 4), got (3, 4)"),
         (put("sizes", 0, 0), "sizes must be from 1 to"),
         (put("n_heldout", 0, 31), "n_heldout must not be larger than sizes"),
-        (put("n_heldout", 0, 29), "n_heldout must be the counts"),
-        (put("scores.features", (0, 0), np.inf), "scores.features must be from -1e+15 to 1e+15"),
-        (put("scores.bias", (0, 0), -np.inf), "scores.bias must be from -1e+15 to 1e+15"),
-        (put("scores.clusters", 0, 4), "scores.clusters must be from 0 to 3"),
-        (put("scores.folds", 0, 3), "scores.folds must be from 0 to 2"),
-        (put("scores.folds", 0, 2), "scores must be ordered"),
-        (cast("scores.weights", np.float64), "must have dtype float32, got float64"),
+        (put("n_heldout", 0, 29), "n_heldout must be the sum of counts"),
+        (put("counts", (0, 0), -1), "counts must be from 0"),
+        (shorter("counts"), "counts must have one row for each batch of each fold"),
+        (changed(n_folds=2), "counts must have one row for each batch of each fold"),
+        (changed(n_folds=0), "n_folds must be a whole number from 1"),
         (cast("sizes", np.float64), "sizes must have dtype int64, got float64"),
-        (shorter("scores.rows"), "scores.rows must have shape"),
-        (without("scores.bias"), "scores.bias is missing"),
+        (without("p_value"), "p_value is missing"),
         (without("temperature"), "temperature is missing"),
         (changed(temperature=0), "temperature must be positive"),
         (changed(temperature=math.nan), "temperature must be a number"),
@@ -484,12 +511,30 @@ IMPOSSIBLE = {
         (changed(extra=1), "it has an unknown entry 'extra'"),
     ],
     "PairwiseTVD with batches": [
-        (without("scores.batches"), "scores.batches is missing"),
-        (put("scores.batches", 0, 2), "scores.batches must be from 0 to 1"),
-        (put("scores.subclusters", (0, 0), -1), "scores.subclusters must be from 0"),
-        (put("scores.subclusters", (0, 0), 1), "must not be less than is held out"),
-        (put("scores.bias", (0, 0), -np.inf), "scores.bias must be from -1e+15 to 1e+15"),
-        (shorter("scores.subclusters"), "scores.bias must be from -1e+15"),
+        (without("subclusters"), "counts must have one row for each batch of each fold"),
+        (put("subclusters", (0, 0), -1), "subclusters must be from 0"),
+        (put("subclusters", (0, 0), 1), "must not be less than is held out"),
+        (shorter("subclusters"), "counts must have one row for each batch of each fold"),
+    ],
+    "scores": [
+        (put("features", (0, 0), np.inf), "features must be from -1e+15 to 1e+15"),
+        (put("bias", (0, 0), -np.inf), "bias must be from -1e+15 to 1e+15"),
+        (put("clusters", 0, 4), "clusters must be from 0 to 3"),
+        (put("clusters", 0, 1), "rows must be ordered"),
+        (put("folds", 0, 3), "folds must be from 0 to 2"),
+        (put("folds", 0, 2), "rows must be ordered"),
+        (put("folds", slice(None), 0), "rows must be ordered"),
+        (cast("weights", np.float64), "must have dtype float32, got float64"),
+        (shorter("rows"), "rows must have shape"),
+        (shorter("bias"), "bias must have shape"),
+        (without("bias"), "bias is missing"),
+        (changed(extra=1), "it has an unknown entry 'extra'"),
+        (without("distances"), "distances is missing"),
+    ],
+    "scores with batches": [
+        (without("batches"), "batches is missing"),
+        (put("batches", 0, 2), "batches must be from 0 to 1"),
+        (put("bias", (0, 0), -np.inf), "bias must be from -1e+15 to 1e+15"),
     ],
     "PairwiseWasserstein": [
         (put("distance", (0, 1), -0.1), "distance must be of at least 0"),
@@ -553,6 +598,9 @@ IMPOSSIBLE["report.npz"] = [
     (shorter("spread"), "spread must have shape (2)"),
     (shorter("tiles"), "tiles must have shape"),
     (cast("edges", np.float64), "edges must have dtype int64"),
+    (put("border_reach", 0, 0), "border_reach must be positive"),
+    (put("border_pairs", (0, 1), 5), "border_pairs must be from 0 to 4 everywhere"),
+    (put("borders", (0, 0, 0), -1), "borders must be from 0 to"),
 ]
 CASES = [(name, *case) for name, cases in IMPOSSIBLE.items() for case in cases]
 
@@ -700,10 +748,13 @@ def test_nothing_is_unpickled(written, tmp_path):
 
 
 def test_other_files_and_folders_are_refused(written, tmp_path):
-    for kind, _, _ in written.values():
-        place = tmp_path / kind.name
-        place.mkdir(exist_ok=True)
-        assert outcome(kind, tmp_path, "a folder") is None
+    for number, (kind, _, _) in enumerate(written.values()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        kind.write(folder)
+        (folder / kind.name).unlink()
+        (folder / kind.name).mkdir()
+        assert outcome(kind, folder, "a folder") is None
     nested = '{"format": ' + "[" * 100_000
     for content in ("", "{", "[]", "null", "1", nested, "PK\x03\x04", "\x93NUMPY"):
         for kind, folder, _ in written.values():

@@ -32,6 +32,7 @@ WRITTEN = ("distances.npz", "pairs.csv", RESULT)
 @options.folder
 @options.estimation
 @options.seed
+@options.keep_scores
 @options.as_json
 def distances(
     data: str,
@@ -48,6 +49,7 @@ def distances(
     epochs: int,
     device: str,
     seed: int | None,
+    keep_scores: bool,
     as_json: bool,
     progress: bool | None,
 ) -> None:
@@ -59,6 +61,7 @@ def distances(
     """
     choice = ColumnChoice(id, features or None, drop)
     written = [*WRITTEN, *([CANDIDATES] if select else ())]
+    written += [outputs.SCORES] if keep_scores else []
     outputs.refuse_overwriting(data, [labels, batch], out, written)
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
@@ -84,7 +87,7 @@ def distances(
                 fitted = fit(read.X, labels_read, settings, seed, console, read.batch)
             result = fitted.result
         with console.stage("writing"):
-            result.save(folder / "distances.npz")
+            result.save(folder / outputs.DISTANCES, scores=keep_scores)
             write_csv(folder / "pairs.csv", result.table())
         info |= outputs.describe_distances(read, result)
         outputs.write_result(folder / RESULT, info, console)

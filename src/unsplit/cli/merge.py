@@ -110,6 +110,7 @@ how_to_merge = options.together(
     help="Where the page draws the rows of DATA: a file with two coordinates of each, as UMAP "
     "makes them.",
 )
+@options.keep_scores
 @click.option("--resume", is_flag=True, help="Continue an interrupted run of --strategy retrain.")
 @options.as_json
 def merge(
@@ -131,6 +132,7 @@ def merge(
     figures: bool,
     report: bool,
     picture: str | None,
+    keep_scores: bool,
     resume: bool,
     as_json: bool,
     progress: bool | None,
@@ -152,6 +154,7 @@ def merge(
     resume_file = ResumeFile(out) if merge_options.strategy == "retrain" else None
     choice = ColumnChoice(id, features or None, drop)
     written = [*WRITTEN, *(FIGURES if figures else ()), *([CANDIDATES] if select else ())]
+    written += [outputs.SCORES] if keep_scores else []
     written += [] if resume_file is None else [resume_file.path.name]
     written += [KEPT, PAGE] if report else []
     outputs.refuse_overwriting(data, [labels, batch, constraints, picture], out, written)
@@ -175,6 +178,7 @@ def merge(
         seed,
         figures,
         batch,
+        keep_scores,
         constraints,
         report,
         picture,

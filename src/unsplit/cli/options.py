@@ -120,6 +120,13 @@ as_json = together(
     ),
 )
 
+keep_scores = click.option(
+    "--keep-scores",
+    is_flag=True,
+    help="Also write distances.scores.npz, a large file with the scores of all held-out "
+    "observations. Python needs it to merge distances.npz again with other options.",
+)
+
 estimation = together(
     click.option(
         "--backbone",

@@ -31,10 +31,16 @@ from unsplit.merging.review import UNCLEAR
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.saved_estimates import scores_path
 from unsplit.report.api import Content, make_page
 from unsplit.report.collect import Source, collect
 from unsplit.report.folder import PAGE
 from unsplit.report.kept import NAME as KEPT
+from unsplit.report.sections import with_borders
+from unsplit.report.view import view_of
+
+DISTANCES = "distances.npz"
+SCORES = scores_path(DISTANCES).name
 
 
 def refuse_overwriting(
@@ -180,7 +186,12 @@ def require_figures() -> None:
 
 
 def write_merge(
-    folder: Path, read: Observations, merged: Merged, figures: bool, console: Console
+    folder: Path,
+    read: Observations,
+    merged: Merged,
+    figures: bool,
+    keep_scores: bool,
+    console: Console,
 ) -> None:
     """Write all files of a merge except result.json."""
     tree, distances = merged.tree, merged.fitted.result
@@ -188,7 +199,7 @@ def write_merge(
         lambda: write_labels(folder / "labels.csv", read, tree),
         lambda: write_csv(folder / "merges.csv", tree.table()),
         lambda: write_csv(folder / "review.csv", tree.review_table()),
-        lambda: distances.save(folder / "distances.npz"),
+        lambda: distances.save(folder / DISTANCES, scores=keep_scores),
         lambda: np.save(folder / "linkage.npy", tree.linkage),
         lambda: tree.save(folder / "tree.npz"),
     ]
@@ -206,7 +217,7 @@ def write_report(
 ) -> None:
     """Write the page, and the file that keeps what it shows of the observations."""
     tree, distances = merged.tree, merged.fitted.result
-    kept = collect(source, distances, merged.neighbours)
+    kept = with_borders(collect(source, distances, merged.neighbours), view_of(tree), distances)
     kept.save(folder / KEPT)
     content = Content(tree, distances, kept, source.clusters, row_ids, about_run(info))
     make_page(content).save(folder / PAGE)

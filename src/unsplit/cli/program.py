@@ -13,6 +13,7 @@ from unsplit.cli.merge import merge
 from unsplit.cli.overcluster import overcluster
 from unsplit.cli.report import report
 from unsplit.cli.run import INTERRUPTED
+from unsplit.cli.verify import verify
 from unsplit.data.readers.tables import shortened
 from unsplit.errors import InputError
 
@@ -24,6 +25,7 @@ Examples:
   unsplit overcluster cells.csv --out clusters.csv --method k-means
   unsplit merge cells.csv --labels clusters.csv --out merged --report
   unsplit distances cells.csv --labels clusters.csv --out compared
+  unsplit verify merged
 
 Run `unsplit COMMAND --help` for all options of a command.
 """
@@ -79,7 +81,7 @@ class Program(PlainErrors, click.Group):
 
 @click.group(
     cls=Program,
-    commands=[merge, report, distances, overcluster, demo],
+    commands=[merge, report, distances, overcluster, verify, demo],
     invoke_without_command=True,
     epilog=EXAMPLES,
 )

@@ -19,11 +19,12 @@ from unsplit.cli.resume import ResumeFile, content_of, digest
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import MANIFEST
+from unsplit.devices import memory_errors
 from unsplit.errors import InputError
 from unsplit.estimator import Merged, merge_overclustering
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
-from unsplit.pairwise.api import Settings
+from unsplit.pairwise.api import LESS_DATA, Settings
 from unsplit.report.collect import Source
 
 RESULT = "result.json"
@@ -43,6 +44,7 @@ class Task:
     seed: int
     figures: bool = False
     batch: str | None = None
+    keep_scores: bool = False
     constraints: str | None = None
     report: bool = False
     picture: str | None = None
@@ -94,7 +96,7 @@ def merge_into(
     inputs = (read.X, encoded, merge_options, task.settings, task.seed)
     merged = merge_overclustering(*inputs, console, on_merge, previous, read.batch)
     with console.stage("writing"):
-        outputs.write_merge(folder, read, merged, task.figures, console)
+        outputs.write_merge(folder, read, merged, task.figures, task.keep_scores, console)
     source = {"command": "merge", "data": task.data, "labels": task.labels}
     more = ("batch", "constraints", "picture")
     source |= {name: value for name in more if (value := getattr(task, name))}
@@ -135,12 +137,13 @@ def interruptible(
 ) -> Iterator[None]:
     """Say after Ctrl-C what is kept, and whether the results in ``out`` are old or new.
 
-    A full disk is an error that names ``out``.
+    A full disk is an error that names ``out``, and memory that is used up one that says so.
     """
     before = _identity(out)
     existed = os.path.exists(out)
     try:
-        yield
+        with memory_errors("this run", LESS_DATA):
+            yield
     except KeyboardInterrupt:
         if _identity(out) != before:
             sentence = f"interrupted after all results were written to {out}"

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from unsplit.data.saving import reason_of, replacing, write_json
-from unsplit.data.swap import exchange, locked, signals_held, to_disk
-from unsplit.errors import InputError
+from unsplit.data.swap import exchange, locked, remove_abandoned, signals_held, to_disk
+from unsplit.errors import InputError, check_path
 
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = "unsplit.manifest/1"
@@ -64,6 +64,7 @@ def output_folder(
             _earlier_files(target, shown)
             if held:
                 _remove_leftovers(place, target.name)
+                remove_abandoned(target)
             temporary = _new_folder(place, target)
         except OSError as error:
             raise InputError(
@@ -91,6 +92,10 @@ def verify_folder(path: str | os.PathLike[str], ignore: Set[str] = frozenset()) 
     ignore : set of str
         Names of files that may have changed.
 
+    Returns
+    -------
+    list of str
+
     Raises
     ------
     InputError
@@ -112,6 +117,7 @@ def verify_folder(path: str | os.PathLike[str], ignore: Set[str] = frozenset()) 
     ...
     unsplit.errors.InputError: .../out/ is not the complete result of one run, because ...
     """
+    check_path("path", path)
     folder, shown = Path(path), os.path.join(os.fspath(path), "")
     if not (folder / MANIFEST).is_file():
         raise InputError(

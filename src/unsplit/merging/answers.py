@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unsplit.data.saving import reason_of
-from unsplit.errors import InputError
+from unsplit.errors import InputError, shown
 
 FORMAT = "unsplit.constraints/1"
 SAME, DIFFERENT = "same", "different"
@@ -118,8 +118,8 @@ def read_answers(constraints: str | os.PathLike[str] | Mapping[str, Any] | Answe
         return _answers("constraints", constraints)
     if not isinstance(constraints, str | os.PathLike):
         raise InputError(
-            f"constraints must be a file or its content, got {constraints!r}; pass the path of the "
-            "JSON file that the page exported."
+            f"constraints must be a file or its content, got {shown(constraints)}; pass the path "
+            "of the JSON file that the page exported."
         )
     where = os.fspath(constraints)
     try:

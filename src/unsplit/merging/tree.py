@@ -1,6 +1,5 @@
 """The result of merging: a complete tree and its cut."""
 
-import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
@@ -16,7 +15,7 @@ from unsplit.data.array_files import load_arrays, save_arrays
 from unsplit.data.content_check import ContentCheck
 from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels, like
-from unsplit.errors import InputError
+from unsplit.errors import InputError, is_number, is_whole, shown
 from unsplit.merging.review import Merge, Row, members_of_nodes, review_table
 from unsplit.merging.saved_merges import check_tree, read_merges
 
@@ -45,6 +44,12 @@ class MergeTree:
         Pairs that were left when merging stopped: each cluster with its ten nearest.
     statistic, strategy, stopped : str
         What ranked the pairs, how they were merged, and why merging stopped.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2).mapping
+    {0: 0, 1: 0, 2: 1}
     """
 
     cluster_ids: NDArray[Any]
@@ -105,7 +110,7 @@ class MergeTree:
         Parameters
         ----------
         initial_labels : array-like of shape (n,)
-            The labels that the tree was made from.
+            The over-clustering that was merged, or some of it.
 
         Returns
         -------
@@ -116,8 +121,8 @@ class MergeTree:
         --------
         >>> import unsplit
         >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
-        >>> tree.labels([2, 0, 1])
-        array([1, 0, 0])
+        >>> tree.labels([2, 2, 0, 1, -1])
+        array([ 1,  1,  0,  0, -1])
         """
         encoded = encode_labels(initial_labels, at_least=1)
         unknown = np.setdiff1d(encoded.cluster_ids, self.cluster_ids)
@@ -132,6 +137,17 @@ class MergeTree:
 
     def cut(self, *, n_clusters: int | None = None, height: float | None = None) -> "MergeTree":
         """The same tree cut elsewhere: at a number of clusters, or below a height.
+
+        Parameters
+        ----------
+        n_clusters : int, optional
+            How many clusters to keep.
+        height : float, optional
+            Merges up to this height are made.  Pass one of the two.
+
+        Returns
+        -------
+        MergeTree
 
         Examples
         --------
@@ -149,9 +165,9 @@ class MergeTree:
             )
         else:
             assert height is not None
-            if not isinstance(height, (int, float, np.integer, np.floating)) or math.isnan(height):
+            if not is_number(height):
                 raise InputError(
-                    f"height must be a number, got {height!r}; see the heights in table()."
+                    f"height must be a number, got {shown(height)}; see the heights in table()."
                 )
             heights = np.array([merge.height for merge in self.merges])
             n_taken = int(np.searchsorted(heights, height, side="right"))
@@ -162,7 +178,16 @@ class MergeTree:
     def undo(self, step: int) -> "MergeTree":
         """The same tree without merge ``step`` and the merges that build on it.
 
-        All other merges stay.  Steps count from 0, as in :attr:`merges`.
+        All other merges stay.
+
+        Parameters
+        ----------
+        step : int
+            Steps count from 0, as in :attr:`merges`.
+
+        Returns
+        -------
+        MergeTree
 
         Examples
         --------
@@ -171,11 +196,10 @@ class MergeTree:
         >>> tree.undo(1).groups
         array([0, 0, 1])
         """
-        is_number = isinstance(step, (int, np.integer)) and not isinstance(step, bool)
-        if not is_number or not 0 <= step < len(self.merges) or not self.taken[step]:
+        if not is_whole(step) or not 0 <= step < len(self.merges) or not self.taken[step]:
             merges = ", ".join(map(str, np.flatnonzero(self.taken)[:20]))
             advice = f"choose one of {merges}" if merges else "this cut has no merges to undo"
-            raise InputError(f"step must be a merge of this cut, got {step!r}; {advice}.")
+            raise InputError(f"step must be a merge of this cut, got {shown(step)}; {advice}.")
         taken = self.taken.copy()
         undone = {self.n_initial + step}
         taken[step] = False
@@ -186,7 +210,22 @@ class MergeTree:
         return replace(self, taken=taken, stopped=f"{self.stopped}; merge {step} was undone")
 
     def table(self) -> dict[str, list[Any]]:
-        """The merges as a dict of columns, for a data frame or a file."""
+        """The merges as a dict of columns, for a data frame or a file.
+
+        Returns
+        -------
+        dict of str to list
+            Columns are the step, the fields of :class:`unsplit.Merge`, the verdict, and whether
+            the merge is part of the result.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+        >>> table = tree.table()
+        >>> table["left"], table["right"], table["merged"]
+        (['0', 'step 0'], ['1', '2'], [True, False])
+        """
         columns: dict[str, list[Any]] = {
             "step": list(range(len(self.merges))),
             "left": [self.name(merge.left) for merge in self.merges],
@@ -260,12 +299,48 @@ class MergeTree:
         yield from (Row(pair, None) for sides, pair in known.items() if sides <= left)
 
     def name(self, node: int) -> str:
-        """The name of an initial cluster, or ``"step 3"`` for the cluster that step 3 made."""
+        """The name of an initial cluster, or ``"step 3"`` for the cluster that step 3 made.
+
+        Parameters
+        ----------
+        node : int
+            A cluster, numbered as in a SciPy linkage.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+        >>> tree.name(1), tree.name(3)
+        ('1', 'step 0')
+        """
         k = self.n_initial
+        if not is_whole(node) or not 0 <= node < 2 * k - 1:
+            raise InputError(
+                f"node must be a whole number from 0 to {2 * k - 2}, got {shown(node)}; initial "
+                "clusters come first, then the merges."
+            )
         return str(self.cluster_ids[node]) if node < k else f"step {node - k}"
 
     def to_frame(self) -> Any:
-        """:meth:`table` as a pandas DataFrame."""
+        """:meth:`table` as a pandas DataFrame.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+        >>> tree.to_frame()[["left", "right", "merged"]]
+             left right  merged
+        0       0     1    True
+        1  step 0     2   False
+        """
         return data_frame(self.table(), "MergeTree.to_frame", "MergeTree.table")
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -290,13 +365,25 @@ class MergeTree:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "MergeTree":
-        """Read a tree that :meth:`save` wrote; see the example there.
+        """Read a tree that :meth:`save` wrote.
 
         A file that was changed, is damaged or holds an impossible tree is refused.
 
         Parameters
         ----------
         path : str or path-like
+
+        Returns
+        -------
+        MergeTree
+
+        Examples
+        --------
+        >>> import tempfile, unsplit
+        >>> path = tempfile.mkdtemp() + "/tree.npz"
+        >>> unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2).save(path)
+        >>> unsplit.MergeTree.load(path).n_clusters
+        2
         """
         meta, arrays = load_arrays(path, FORMAT)
         check = ContentCheck(path, "MergeTree", "make it again")
@@ -312,7 +399,11 @@ class MergeTree:
         distances: Any = None,
         X: Any = None,
         labels: ArrayLike | None = None,
-        **details: Any,
+        *,
+        row_ids: ArrayLike | None = None,
+        feature_names: Any = None,
+        picture: ArrayLike | None = None,
+        neighbours: Any = None,
     ) -> Any:
         """A page about this merge: the answer, the tree, the data, and pairs to review.
 
@@ -324,9 +415,8 @@ class MergeTree:
             The distances that the tree was made from.
         X, labels : optional
             The observations and their initial clusters, for a picture and for exemplars.
-        **details
-            ``row_ids``, ``feature_names``, ``picture`` and ``neighbours``: see
-            :func:`unsplit.report.report`.
+        row_ids, feature_names, picture, neighbours : optional
+            More about the observations: see :func:`unsplit.report.report`.
 
         Returns
         -------
@@ -340,7 +430,9 @@ class MergeTree:
         Report: ... MB of HTML; write it with save(path)
         """
         # By name, because reports are above trees: only this call reaches up.
-        return import_module("unsplit.report").report(self, distances, X, labels, **details)
+        more = {"row_ids": row_ids, "feature_names": feature_names}
+        more |= {"picture": picture, "neighbours": neighbours}
+        return import_module("unsplit.report").report(self, distances, X, labels, **more)
 
     def __repr__(self) -> str:
         return (
@@ -356,10 +448,11 @@ class MergeTree:
     def _merges_to(self, n_clusters: int) -> int:
         k = self.n_initial
         fewest, most = 1 + self.n_forbidden, k - self.n_linked
-        if not isinstance(n_clusters, (int, np.integer)) or not fewest <= n_clusters <= most:
+        if not is_whole(n_clusters) or not fewest <= n_clusters <= most:
             because = " without breaking a link" if (fewest, most) != (1, k) else ""
             raise InputError(
-                f"n_clusters={n_clusters!r} is not possible{because}; choose {fewest} to {most}."
+                f"n_clusters={shown(n_clusters)} is not possible{because}; choose {fewest} to "
+                f"{most}."
             )
         return k - n_clusters
 

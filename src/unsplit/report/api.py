@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
-from unsplit.errors import InputError
+from unsplit.errors import InputError, shown
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
@@ -72,6 +72,16 @@ def report(
     """
     clusters = None if labels is None else _clusters(tree, labels)
     kept = Kept()
+    more = {"feature_names": feature_names, "picture": picture, "neighbours": neighbours}
+    for name, value in more.items():
+        if value is not None and X is None:
+            raise InputError(f"{name} is about X, which is missing; pass X and labels as well.")
+    n = None if clusters is None else len(clusters)
+    if row_ids is not None and np.shape(row_ids) != (n,):
+        raise InputError(
+            f"row_ids must name each observation in labels, got {shown(row_ids)}; pass one id for "
+            "each label."
+        )
     if X is not None:
         if clusters is None:
             raise InputError("labels is required with X; pass the initial cluster of every row.")
@@ -122,7 +132,9 @@ def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
     history = None if estimate is None else estimate.history
     noise = 0 if content.clusters is None else int((content.clusters < 0).sum())
     noise = noise if estimate is None else estimate.n_noise
-    review = sections.review_section(view, estimate)
+    if estimate is not None and estimate.has_scores and not len(kept.borders):
+        kept = sections.with_borders(kept, view, estimate)
+    review = sections.review_section(view, kept)
     return Report(
         rendered(
             {

@@ -115,7 +115,7 @@ def _features(
 
             return np.asarray(components_of_counts(matrix[rows])), rows
         return matrix[rows].astype(np.float64), rows
-    if distances is None or not len(distances.scores.rows):
+    if distances is None or not distances.has_scores or not len(distances.scores.rows):
         return np.zeros((0, 2)), np.zeros(0, np.int64)
     positions = _looked_at(distances.scores.clusters)
     return score_features(distances.scores, positions), distances.scores.rows[positions]

@@ -40,6 +40,9 @@ class Kept:
         Their standard deviation within clusters.
     edge_pairs, edges : ndarrays of shape (e, 2) and (e,)
         Pairs of clusters that the neighbour graph connects, and the number of edges.
+    border_pairs, borders, border_reach : ndarrays of shape (p, 2), (p, 2, bars) and (p,)
+        Pairs of nodes of the tree that can be reviewed; how many held-out observations of both
+        sides have which difference of scores; and the largest difference that is shown.
     """
 
     picture_xy: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 2), np.float32))
@@ -54,6 +57,9 @@ class Kept:
     spread: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0,), np.float32))
     edge_pairs: Index = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     edges: Index = field(default_factory=lambda: np.zeros((0,), np.int64))
+    border_pairs: Index = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    borders: Index = field(default_factory=lambda: np.zeros((0, 2, 1), np.int64))
+    border_reach: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0,), np.float32))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one .npz file, with a checksum and without pickle.
@@ -97,7 +103,7 @@ class Kept:
 _PLAIN = ("picture_method", "n_observations", "tile_kind")
 _ARRAYS = (
     "picture_xy", "picture_clusters", "tiles", "tile_clusters", "feature_names", "means", "spread",
-    "edge_pairs", "edges",
+    "edge_pairs", "edges", "border_pairs", "borders", "border_reach",
 )  # fmt: skip
 
 
@@ -119,3 +125,9 @@ def _check_arrays(check: ContentCheck, arrays: dict[str, Any], k: int) -> None:
     e = len(check.array(arrays, "edges", np.int64, None))
     check.within("edges", arrays["edges"], 0, _LARGEST)
     check.within("edge_pairs", check.array(arrays, "edge_pairs", np.int64, e, 2), 0, k - 1)
+    p = len(check.array(arrays, "border_reach", np.float32, None))
+    reach = arrays["border_reach"]
+    check.require((np.isfinite(reach) & (reach > 0)).all(), "border_reach must be positive")
+    check.within("borders", check.array(arrays, "borders", np.int64, p, 2, None), 0, _LARGEST)
+    pairs = check.array(arrays, "border_pairs", np.int64, p, 2)
+    check.within("border_pairs", pairs, 0, 2 * k - 2)

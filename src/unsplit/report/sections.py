@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -169,22 +170,45 @@ def edge_section(view: View, kept: Kept) -> dict[str, Any] | None:
     return {"place": packed(places_, np.uint32), "count": packed(totals, np.uint32)}
 
 
-def review_section(view: View, distances: PairwiseTVD | None) -> dict[str, Any]:
+def review_section(view: View, kept: Kept) -> dict[str, Any]:
     """Pairs to review, the most urgent first, with the scores at the border of each."""
-    members = members_of_nodes(view.tree.merges, view.tree.n_initial)
+    known = {(a, b): place for place, (a, b) in enumerate(kept.border_pairs.tolist())}
     entries = []
     for row, drawn in view.visible(view.tree.reviewed)[:MOST_PAIRS]:
         entry = merge_entry(drawn.pair) | {"done": row.done, "step": drawn.step}
         entry |= {"size_left": row.pair.size_left, "size_right": row.pair.size_right}
-        if distances is not None:
-            entry["border"] = border(distances, members[row.pair.left], members[row.pair.right])
+        place = known.get((row.pair.left, row.pair.right))
+        if place is not None:
+            left, right = kept.borders[place].tolist()
+            reach = rounded(float(kept.border_reach[place]))
+            entry["border"] = {"reach": reach, "left": left, "right": right}
         entries.append(entry)
     return {"pairs": entries, "n_pairs": len(view.tree.reviewed)}
 
 
+def with_borders(kept: Kept, view: View, distances: PairwiseTVD) -> Kept:
+    """Add how the scores differ at the border of every pair that can be reviewed."""
+    members = members_of_nodes(view.tree.merges, view.tree.n_initial)
+    found = []
+    for row, _ in view.visible(view.tree.reviewed)[:MOST_PAIRS]:
+        sides = (row.pair.left, row.pair.right)
+        bars, reach = border(distances, *(members[node] for node in sides))
+        if bars.any():
+            found.append((sides, bars, reach))
+    if not found:
+        return kept
+    pairs, borders, reaches = zip(*found, strict=True)
+    return replace(
+        kept,
+        border_pairs=np.array(pairs, np.int64),
+        borders=np.array(borders, np.int64),
+        border_reach=np.array(reaches, np.float32),
+    )
+
+
 def border(
     distances: PairwiseTVD, left: Sequence[int], right: Sequence[int]
-) -> dict[str, Any] | None:
+) -> tuple[Index, float]:
     """Count the differences of the two scores of held-out observations of both sides.
 
     Observations of the left side should lie right of zero, and those of the right side left of it;
@@ -195,6 +219,12 @@ def border(
     distances : PairwiseTVD
     left, right : sequences of int
         The initial clusters of both sides.
+
+    Returns
+    -------
+    ndarray of shape (2, bars), float
+        The counts of both sides, all zero if one has no held-out observation; and the largest
+        difference that is shown.
     """
     scores = distances.scores
     found = []
@@ -205,13 +235,11 @@ def border(
             difference = z[0].astype(np.float64) - z[1]
         found.append(difference[np.isfinite(difference)])
     if not all(map(len, found)):
-        return None
+        return np.zeros((2, BARS), np.int64), 1.0
     reach = float(np.quantile(np.abs(np.concatenate(found)), 0.98)) or 1.0
-    bars = [
-        np.histogram(np.clip(part, -reach, reach), BARS, (-reach, reach))[0].tolist()
-        for part in found
-    ]
-    return {"reach": rounded(reach), "left": bars[0], "right": bars[1]}
+    limits = (-reach, reach)
+    bars = [np.histogram(np.clip(part, *limits), BARS, limits)[0] for part in found]
+    return np.stack(bars).astype(np.int64), reach
 
 
 def label_section(

@@ -29,7 +29,7 @@ from unsplit.data.readers.tables_and_arrays import (
 )
 from unsplit.data.rows.sequences import Audio
 from unsplit.devices import generator_of
-from unsplit.errors import InputError
+from unsplit.errors import InputError, check_path
 
 Progress = Callable[[int, int], None]
 
@@ -77,6 +77,12 @@ def read(
         Called now and then with how much has been read so far (bytes, rows or files), and how much
         there is.
 
+    Returns
+    -------
+    Observations
+        ``X``, ``labels``, ``batch``, ``row_ids`` and ``feature_names``; what the file does not have
+        is None.
+
     Examples
     --------
     >>> import tempfile
@@ -86,6 +92,10 @@ def read(
     >>> found.X.shape, found.labels.tolist()
     ((4, 100, 3), [0, 0, 1, 1])
     """
+    check_path("path", path)
+    for name, value in (("labels", labels), ("batch", batch)):
+        if value is not None:
+            check_path(name, value)
     path = Path(path)
     if "\0" in str(path):
         refuse_unreadable(path)

@@ -21,6 +21,7 @@ from sklearn.neighbors import NearestNeighbors
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import EncodedLabels, encode_batches, encode_labels, refuse_other_order
 from unsplit.devices import choose_device, memory_errors, n_cores
+from unsplit.errors import InputError, numeric_array, shown
 from unsplit.pairwise.result import PairwiseTVD
 
 if TYPE_CHECKING:
@@ -74,6 +75,13 @@ class NeighbourGraph:
         The features in which neighbours were found.
     n_clusters : int
         Number of clusters, k; some may have no observation in the graph.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 20, random_state=0)
+    >>> unsplit.neighbour_graph(X, labels).adjacency.shape
+    (40, 40)
     """
 
     adjacency: sparse.csr_array
@@ -116,8 +124,32 @@ class NeighbourGraph:
         return sparse.vstack(parts, format="csr")
 
     def renamed(self, new_index: Index) -> "NeighbourGraph":
-        """The same graph with cluster c renamed to ``new_index[c]``."""
-        clusters = np.where(self.clusters < 0, -1, new_index[self.clusters])
+        """The same graph with other numbers for its clusters.
+
+        Parameters
+        ----------
+        new_index : ndarray of shape (k,)
+            Cluster c becomes ``new_index[c]``.
+
+        Returns
+        -------
+        NeighbourGraph
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 20, random_state=0)
+        >>> graph = unsplit.neighbour_graph(X, labels)
+        >>> graph.clusters[0], graph.renamed(np.array([1, 0])).clusters[0]
+        (np.int64(0), np.int64(1))
+        """
+        index = numeric_array("new_index", new_index, 1).astype(np.int64)
+        if not np.array_equal(np.sort(index), np.arange(self.n_clusters)):
+            raise InputError(
+                f"new_index must hold each of 0 to {self.n_clusters - 1} once, got "
+                f"{shown(new_index)}; pass a new index for each cluster."
+            )
+        clusters = np.where(self.clusters < 0, -1, index[self.clusters])
         return replace(self, clusters=clusters)
 
 

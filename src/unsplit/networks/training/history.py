@@ -21,6 +21,11 @@ class EpochRecord:
         observations that the networks do not train on; NaN if no observation was set aside.
     seconds : float
         Seconds of training so far.
+
+    Examples
+    --------
+    >>> EpochRecord(epoch=0, loss=0.7, accuracy=0.6, seconds=1.5).accuracy
+    0.6
     """
 
     epoch: int
@@ -39,6 +44,13 @@ class History:
         The values of each :class:`EpochRecord`.
     kept_epoch : ndarray of shape (folds,)
         The epoch from which each fold's network has its weights.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+    >>> unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0).history.epoch
+    array([0, 1])
     """
 
     epoch: NDArray[np.int64]
