@@ -96,6 +96,10 @@ def verify_folder(path: str | os.PathLike[str], ignore: Set[str] = frozenset()) 
     -------
     list of str
 
+    Returns
+    -------
+    list of str
+
     Raises
     ------
     InputError

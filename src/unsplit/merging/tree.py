@@ -104,6 +104,28 @@ class MergeTree:
         """Old name to new cluster."""
         return dict(zip(self.cluster_ids.tolist(), self.groups.tolist(), strict=True))
 
+    def merged_groups(self) -> list[list[Any]]:
+        """The names of the initial clusters in every new cluster that was made of two or more.
+
+        Other tools take merges in this form, such as SpikeInterface's
+        ``analyzer.merge_units(merge_unit_groups=…)``.
+
+        Returns
+        -------
+        list of lists
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+        >>> tree.merged_groups()
+        [[0, 1]]
+        """
+        names: list[list[Any]] = [[] for _ in range(self.n_clusters)]
+        for name, group in self.mapping.items():
+            names[group].append(name)
+        return [group for group in names if len(group) > 1]
+
     def labels(self, initial_labels: ArrayLike) -> Any:
         """New cluster of every observation; noise stays −1.
 

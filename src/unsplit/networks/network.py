@@ -1,4 +1,4 @@
-"""The parts that all networks share (scaling, head, loss, random numbers), and the one for vectors."""
+"""What all networks share (scaling, head, loss, random numbers), and the network for vectors."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
