@@ -96,10 +96,6 @@ def verify_folder(path: str | os.PathLike[str], ignore: Set[str] = frozenset()) 
     -------
     list of str
 
-    Returns
-    -------
-    list of str
-
     Raises
     ------
     InputError
@@ -122,6 +118,8 @@ def verify_folder(path: str | os.PathLike[str], ignore: Set[str] = frozenset()) 
     unsplit.errors.InputError: .../out/ is not the complete result of one run, because ...
     """
     check_path("path", path)
+    if not isinstance(ignore, Set):
+        raise InputError(f"ignore must be a set of file names, got {type(ignore).__name__}.")
     folder, shown = Path(path), os.path.join(os.fspath(path), "")
     if not (folder / MANIFEST).is_file():
         raise InputError(
