@@ -1,0 +1,149 @@
+"""The blocks of code in the documentation, and the files and names that they take for granted."""
+
+import re
+import shlex
+import types
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from torch import nn
+
+import unsplit
+from tests.cli_cases import unsplit as command
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^( *)```+ *(\w*)[^\n]*\n(.*?)^\1```+ *$", re.MULTILINE | re.DOTALL)
+# Blocks without a language and those called text or json are for reading only.
+EXECUTED = ("python", "sh", "console")
+# Their options are checked, but they are not run: the demo has tests of its own.
+TOO_LONG = ("demo",)
+
+
+class Block(NamedTuple):
+    """A block of code: its page, its language, and its text."""
+
+    page: str
+    language: str
+    code: str
+
+
+def blocks(path):
+    """The blocks of a page that are executed, in order."""
+    text = path.read_text("utf-8")
+    found = [Block(path.name, language, code) for _, language, code in FENCE.findall(text)]
+    return [block for block in found if block.language in EXECUTED]
+
+
+PAGES_WITH_CODE = [path for path in PAGES if blocks(path)]
+
+
+def run_page(path):
+    """Execute all blocks of a page in one namespace; what it holds in the end."""
+    names = taken_for_granted()
+    for block in blocks(path):
+        if block.language == "python":
+            exec(compile(block.code, f"{block.page}: {block.code[:40]!r}", "exec"), names)
+        else:
+            run_commands(block)
+    return names
+
+
+def run_commands(block):
+    """Run the commands of ``unsplit``; of other programs, check that what they name is there."""
+    for line, said in commands(block):
+        program, *arguments = shlex.split(line, comments=True)
+        if program != "unsplit":
+            check_command(program, arguments)
+        elif arguments[0] in TOO_LONG:
+            check_options(arguments)
+        else:
+            result = command(*arguments)
+            refusals = [text for text in said if text.startswith("unsplit: ")]
+            assert result.exit_code == (2 if refusals else 0), f"{line}\n{result.output}"
+            for refusal in refusals:
+                assert refusal in result.stderr
+
+
+def commands(block):
+    """Lines that are typed, each with the lines that the page shows as its answer."""
+    found = []
+    for line in block.code.splitlines():
+        if block.language == "sh" and line.strip() and not line.strip().startswith("#"):
+            found.append((line, []))
+        elif block.language == "console" and line.startswith("$ "):
+            found.append((line[2:], []))
+        elif found:
+            found[-1][1].append(line)
+    return found
+
+
+def check_options(arguments):
+    """Whether the command exists and has these options."""
+    from unsplit.cli import main
+
+    name, *rest = arguments
+    main.commands[name].make_context(name, rest)
+
+
+def check_command(program, arguments):
+    """Whether a target of make, a module, a script, tests or an extra exists."""
+    if program == "make":
+        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert set(arguments) <= set(targets)
+    elif program == "python" and arguments[0] == "-m":
+        place = ROOT.joinpath(*arguments[1].split("."))
+        assert arguments[1] == "http.server" or place.with_suffix(".py").exists() or place.is_dir()
+    elif program == "python" or "pytest" in arguments or program == "pytest":
+        files = [a for a in arguments if a.startswith(("examples/", "tests/"))]
+        assert files
+        assert all((ROOT / file).exists() for file in files), arguments
+    elif program == "pip":
+        assert arguments[0] in ("install", "wheel")
+    else:
+        assert program in ("git", "cd", "ls", "head", "cat"), program
+
+
+def taken_for_granted():
+    """Names that pages use without saying where they come from, all of them small."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(4), 12)
+    X = rng.normal(size=(48, 5)) + 4 * (labels[:, None] // 2)
+    return {
+        "X": X,
+        "labels": labels,
+        "new": X[:3],
+        "images": rng.integers(0, 255, (48, 12, 12, 3), dtype=np.uint8),
+        "clouds": rng.normal(size=(48, 16, 3)),
+        "np": np,
+        "unsplit": unsplit,
+    }
+
+
+def write_files(folder):
+    """Write cells.csv and photos/, which pages use as examples, to a folder."""
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    names = np.repeat(["a", "b", "c", "d"], 15)
+    X = rng.normal(size=(60, 3)) + 6.0 * np.isin(names, ["c", "d"])[:, None]
+    rows = [f"{x},{y},{z},{name}" for (x, y, z), name in zip(X, names, strict=True)]
+    (folder / "cells.csv").write_text("\n".join(["x,y,z,leiden", *rows]) + "\n")
+    for number, name in enumerate(("cat-1", "cat-2", "dog")):
+        (folder / "photos" / name).mkdir(parents=True)
+        for i in range(8):
+            pixels = rng.integers(60 * number, 60 * number + 120, (12, 12, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / "photos" / name / f"{i}.png")
+
+
+def small_torchvision():
+    """What pages use of torchvision, which is not installed: a network without its weights."""
+
+    def resnet50(weights=None):
+        return nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 8))
+
+    module = types.ModuleType("torchvision")
+    module.models = types.SimpleNamespace(resnet50=resnet50)
+    module.transforms = types.SimpleNamespace(Normalize=lambda mean, std: nn.Identity())
+    return module
