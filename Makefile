@@ -1,5 +1,5 @@
 # `make demo` shows the main job on bundled data, `make test` checks everything, and `make quick`
-# checks everything but the tests marked slow.  All set up .venv first if it is missing or out of
+# checks everything but the tests marked slow.  `make docs` builds the documentation into site/.  All set up .venv first if it is missing or out of
 # date, and install nothing when it is not.
 PYTHON ?= python3
 VENV := .venv
@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # Tests compute with one thread: their arrays are small, and threads that wait cost more.
 TESTS := OMP_NUM_THREADS=1 $(BIN)/pytest
 
-.PHONY: demo test quick lint format bench clean
+.PHONY: demo test quick lint format docs bench clean
 
 demo: $(READY)
 	$(BIN)/unsplit demo --out demo-output
@@ -29,6 +29,9 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 bench: $(READY)
 	for name in known_truth digits speed heads scale statistics strategies partitions confusion_loop one_and_ten batches tiny_clusters neighbour_search; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
@@ -41,4 +44,4 @@ $(READY): pyproject.toml constraints.txt Makefile
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis site
