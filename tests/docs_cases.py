@@ -1,5 +1,6 @@
 """The blocks of code in the documentation, and the files and names that they take for granted."""
 
+import json
 import re
 import shlex
 import types
@@ -7,6 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
+from sklearn.model_selection import GridSearchCV
 from torch import nn
 
 import unsplit
@@ -42,6 +45,8 @@ PAGES_WITH_CODE = [path for path in PAGES if blocks(path)]
 def run_page(path):
     """Execute all blocks of a page in one namespace; what it holds in the end."""
     names = taken_for_granted()
+    if "adata" in path.read_text("utf-8"):
+        names |= blood_cells()
     for block in blocks(path):
         if block.language == "python":
             exec(compile(block.code, f"{block.page}: {block.code[:40]!r}", "exec"), names)
@@ -110,19 +115,37 @@ def taken_for_granted():
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(4), 12)
     X = rng.normal(size=(48, 5)) + 4 * (labels[:, None] // 2)
+    measured = [f"x{i}" for i in range(5)]
     return {
         "X": X,
         "labels": labels,
         "new": X[:3],
+        "df": pd.DataFrame(X, columns=measured).assign(leiden=labels.astype(str)),
+        "measured": measured,
         "images": rng.integers(0, 255, (48, 12, 12, 3), dtype=np.uint8),
         "clouds": rng.normal(size=(48, 16, 3)),
+        "GridSearchCV": GridSearchCV,
         "np": np,
         "unsplit": unsplit,
     }
 
 
+def blood_cells():
+    """Cells that come with scanpy, with neighbours and positions, and some of their genes."""
+    import anndata
+    import scanpy
+
+    # anndata 0.12 can write the strings of pandas 3 only like this.
+    anndata.settings.allow_write_nullable_strings = True
+    with pd.option_context("mode.string_storage", "python"):
+        adata = scanpy.datasets.pbmc68k_reduced()[:300].copy()
+        adata.obs["leiden"] = adata.obs["louvain"]
+        adata.write_h5ad("cells.h5ad")
+    return {"adata": adata, "markers": list(adata.var_names[:3])}
+
+
 def write_files(folder):
-    """Write cells.csv and photos/, which pages use as examples, to a folder."""
+    """Write the files that pages use as examples to a folder: a table, photos, answers."""
     from PIL import Image
 
     rng = np.random.default_rng(0)
@@ -130,6 +153,9 @@ def write_files(folder):
     X = rng.normal(size=(60, 3)) + 6.0 * np.isin(names, ["c", "d"])[:, None]
     rows = [f"{x},{y},{z},{name}" for (x, y, z), name in zip(X, names, strict=True)]
     (folder / "cells.csv").write_text("\n".join(["x,y,z,leiden", *rows]) + "\n")
+    same = [{"answer": "same", "left": ["a"], "right": ["b"]}]
+    answers = {"format": "unsplit.constraints/1", "answers": same}
+    (folder / "unsplit-review.json").write_text(json.dumps(answers))
     for number, name in enumerate(("cat-1", "cat-2", "dog")):
         (folder / "photos" / name).mkdir(parents=True)
         for i in range(8):

@@ -37,12 +37,12 @@ def workplace(tmp_path, monkeypatch):
 
 @pytest.fixture
 def few_epochs(monkeypatch):
-    """Train for two epochs at most: whether code runs does not depend on it."""
+    """Train for one epoch: whether code runs does not depend on it."""
     create = Training.__init__
 
     def shortened(self, *arguments, **options):
         create(self, *arguments, **options)
-        self.max_epochs = min(self.max_epochs, 2)
+        self.max_epochs = 1
 
     monkeypatch.setattr(Training, "__init__", shortened)
 
