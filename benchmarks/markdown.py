@@ -16,10 +16,10 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]], number: str = ".
     | x |  |
     """
 
-    def text(cell: Any) -> str:
-        if not isinstance(cell, float):
-            return str(cell)
-        return "" if cell != cell else format(cell, number)
+    def text(entry: Any) -> str:
+        if not isinstance(entry, float):
+            return str(entry)
+        return "" if entry != entry else format(entry, number)
 
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return "\n".join(lines + ["| " + " | ".join(map(text, row)) + " |" for row in rows])

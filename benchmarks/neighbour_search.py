@@ -1,9 +1,9 @@
-"""Neighbours looked for in cells, against comparing all with all: what is missed, what it costs.
+"""Neighbours looked for in regions, against comparing all with all: what is missed, what it costs.
 
 python -m benchmarks.neighbour_search [--n 5000 30000] [--data ../shared/data] [--device auto]
     [--compared 10000] [--large 500000]
 
-Data of every size are searched in cells here; merging does so beyond 20,000 observations only.
+Data of every size are searched in regions here; merging does so beyond 20,000 observations only.
 *Recall* is the share of the fifteen nearest that are found.  The next columns compare edges between
 clusters of k-means, as merging counts them, with those of the true graph: their sum; the sum of
 differences over all pairs; the median error of the ratio to chance, over pairs of at least twenty.
@@ -29,7 +29,7 @@ from sklearn.neighbors import NearestNeighbors
 from benchmarks.common import print_table
 from unsplit.devices import choose_device
 from unsplit.merging.neighbours.graph import N_NEIGHBOURS, Connections, NeighbourGraph
-from unsplit.merging.neighbours.search import COMPARED, by_cells
+from unsplit.merging.neighbours.search import COMPARED, by_regions
 
 Matrix = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -73,7 +73,7 @@ def compare(title: str, X: Matrix, compared: int, device: torch.device) -> tuple
     k = len(X) // MEMBERS
     clusters = KMeans(k, n_init=1, max_iter=30, random_state=0).fit_predict(X).astype(np.int64)
     start = time.perf_counter()
-    rows, _ = by_cells(X, N_NEIGHBOURS, device, compared)
+    rows, _ = by_regions(X, N_NEIGHBOURS, device, compared)
     searched = time.perf_counter()
     model = NearestNeighbors(n_neighbors=N_NEIGHBOURS, algorithm="brute").fit(X)
     true = model.kneighbors(return_distance=False).astype(np.int64)
@@ -99,7 +99,7 @@ def large(n: int, compared: int, device: torch.device) -> Iterator[tuple[Any, ..
     speed = operations_per_second(device)
     for title, X in problems(n):
         start = time.perf_counter()
-        rows, _ = by_cells(X, N_NEIGHBOURS, device, compared)
+        rows, _ = by_regions(X, N_NEIGHBOURS, device, compared)
         seconds = time.perf_counter() - start
         some = np.random.default_rng(0).choice(n, 500, replace=False)
         model = NearestNeighbors(n_neighbors=N_NEIGHBOURS + 1, algorithm="brute").fit(X)
@@ -135,14 +135,14 @@ def main() -> None:
     if args.data:
         sets.append(photographs(args.data))
     device = choose_device(args.device)
-    by_cells(np.random.default_rng(0).standard_normal((1000, 9)), 1, device)  # loads libraries
+    by_regions(np.random.default_rng(0).standard_normal((1000, 9)), 1, device)  # loads libraries
     rows = []
     for title, X in sets:
         # At most a third, or the comparison would say nothing.
         rows.append(compare(title, X, min(args.compared, len(X) // 3), device))
         print(*rows[-1], flush=True)
     if rows:
-        print_table("Neighbours found in cells against true ones", header, rows)
+        print_table("Neighbours found in regions against true ones", header, rows)
     if args.large:
         rows = list(large(args.large, args.compared, device))
         title = f"{args.large:,} observations on {device}, {torch.get_num_threads()} threads"

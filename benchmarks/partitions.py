@@ -1,4 +1,4 @@
-"""Cells of a partition: is the tree right, and does `auto` stop at the right place?
+"""Parts of a partition: is the tree right, and does `auto` stop at the right place?
 
 python -m benchmarks.partitions [--cells mouse-bladder-cells.h5] [--gaussians 10]
 """

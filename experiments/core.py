@@ -1,4 +1,4 @@
-"""What an experiment is, and how it is run: cell by cell, each written as soon as it is there."""
+"""What an experiment is, and how it is run: trial by trial, each written as soon as it is there."""
 
 import json
 import os
@@ -29,12 +29,12 @@ NAMES = (
     "wasserstein",
 )
 
-Cell = dict[str, Any]
+Trial = dict[str, Any]
 Result = dict[str, Any]
 
 
 class Setting(NamedTuple):
-    """What a cell is given besides itself.
+    """What a trial is given besides itself.
 
     ``data`` is where the data are, if any were named, ``device`` where to compute.
     """
@@ -60,17 +60,17 @@ class Experiment(Protocol):
 
     __name__: str
 
-    def cells(self, quick: bool) -> list[Cell]:
-        """What there is to do; each cell has a text or number under every key."""
+    def trials(self, quick: bool) -> list[Trial]:
+        """What there is to do; each trial has a text or number under every key."""
 
-    def minutes(self, cell: Cell) -> float:
-        """How long a cell takes on the hardware that its README names."""
+    def minutes(self, trial: Trial) -> float:
+        """How long a trial takes on the hardware that its README names."""
 
-    def run(self, cell: Cell, setting: Setting) -> Result:
-        """The numbers of a cell, as JSON has them."""
+    def run(self, trial: Trial, setting: Setting) -> Result:
+        """The numbers of a trial, as JSON has them."""
 
     def draw(self, results: Sequence[Result], folder: Path) -> list[Path]:
-        """Write the figures; each result is a cell with its numbers."""
+        """Write the figures; each result is a trial with its numbers."""
 
     def table(self, results: Sequence[Result]) -> str:
         """The numbers worth reading, in Markdown."""
@@ -97,15 +97,15 @@ def folder_of(name: str) -> Path:
     return HERE / name.replace("-", "_")
 
 
-def file_of(cell: Cell) -> str:
-    """Name of the file that a cell's numbers go to.
+def file_of(trial: Trial) -> str:
+    """Name of the file that a trial's numbers go to.
 
     Examples
     --------
     >>> file_of({"head": "k outputs", "k": 100})
     'head=k-outputs,k=100.json'
     """
-    parts = (f"{key}={value}".replace(" ", "-").replace("/", "-") for key, value in cell.items())
+    parts = (f"{key}={value}".replace(" ", "-").replace("/", "-") for key, value in trial.items())
     return ",".join(parts) + ".json"
 
 
@@ -114,9 +114,9 @@ def results_in(folder: Path) -> list[Result]:
     return [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))]
 
 
-def still_to_do(experiment: Experiment, folder: Path, quick: bool) -> list[Cell]:
-    """The cells that have no file yet."""
-    return [cell for cell in experiment.cells(quick) if not (folder / file_of(cell)).exists()]
+def still_to_do(experiment: Experiment, folder: Path, quick: bool) -> list[Trial]:
+    """The trials that have no file yet."""
+    return [trial for trial in experiment.trials(quick) if not (folder / file_of(trial)).exists()]
 
 
 def work_off(
@@ -129,56 +129,56 @@ def work_off(
 ) -> Iterator[Result]:
     """Run what is still to be done; none is begun that would end after so many minutes.
 
-    With several ``jobs``, so many cells are under way at a time, each in a process of its own.
+    With several ``jobs``, so many trials are under way at a time, each in a process of its own.
     """
     folder.mkdir(parents=True, exist_ok=True)
     todo = still_to_do(experiment, folder, setting.quick)
-    expected = sum(experiment.minutes(cell) for cell in todo)
-    tell(f"{len(todo)} cells to do, about {expected:.1f} minutes")
+    expected = sum(experiment.minutes(trial) for trial in todo)
+    tell(f"{len(todo)} trials to do, about {expected:.1f} minutes")
     start = time.monotonic()
 
-    def in_time() -> Iterator[Cell]:
-        for cell in todo:
-            if (time.monotonic() - start) / 60 + experiment.minutes(cell) > minutes:
-                tell(f"left for another time: {file_of(cell)}")
+    def in_time() -> Iterator[Trial]:
+        for trial in todo:
+            if (time.monotonic() - start) / 60 + experiment.minutes(trial) > minutes:
+                tell(f"left for another time: {file_of(trial)}")
             else:
-                yield cell
+                yield trial
 
     about = {"at once": jobs, "made with": made_with(setting.device)}
-    for cell, numbers in _one_by_one(experiment, in_time(), setting, jobs):
-        result = {**cell, **numbers, **about}
-        _write(folder / file_of(cell), result)
-        tell(f"{result['seconds']:7.1f} s  {file_of(cell)}")
+    for trial, numbers in _one_by_one(experiment, in_time(), setting, jobs):
+        result = {**trial, **numbers, **about}
+        _write(folder / file_of(trial), result)
+        tell(f"{result['seconds']:7.1f} s  {file_of(trial)}")
         yield result
 
 
 def _one_by_one(
-    experiment: Experiment, cells: Iterator[Cell], setting: Setting, jobs: int
-) -> Iterator[tuple[Cell, Result]]:
-    """Cells with their numbers, each as soon as it is done."""
+    experiment: Experiment, trials: Iterator[Trial], setting: Setting, jobs: int
+) -> Iterator[tuple[Trial, Result]]:
+    """Trials with their numbers, each as soon as it is done."""
     if jobs == 1:
-        yield from ((cell, _timed(experiment, cell, setting)) for cell in cells)
+        yield from ((trial, _timed(experiment, trial, setting)) for trial in trials)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        running: dict[Future[Result], Cell] = {}
+        running: dict[Future[Result], Trial] = {}
         while True:
-            for cell in islice(cells, jobs - len(running)):
-                running[pool.submit(_elsewhere, experiment.__name__, cell, setting)] = cell
+            for trial in islice(trials, jobs - len(running)):
+                running[pool.submit(_elsewhere, experiment.__name__, trial, setting)] = trial
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 yield running.pop(future), future.result()
 
 
-def _timed(experiment: Experiment, cell: Cell, setting: Setting) -> Result:
+def _timed(experiment: Experiment, trial: Trial, setting: Setting) -> Result:
     start = time.monotonic()
-    numbers = experiment.run(cell, setting)
+    numbers = experiment.run(trial, setting)
     return {**numbers, "seconds": round(time.monotonic() - start, 3)}
 
 
-def _elsewhere(module: str, cell: Cell, setting: Setting) -> Result:
+def _elsewhere(module: str, trial: Trial, setting: Setting) -> Result:
     """In another process, which has to find the experiment first."""
-    return _timed(import_module(module), cell, setting)
+    return _timed(import_module(module), trial, setting)
 
 
 def made_with(device: str) -> str:

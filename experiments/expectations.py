@@ -18,12 +18,12 @@ def surprises(name: str, results: Sequence[Result]) -> list[str]:
 def unexpected(results: Sequence[Result], expected: Sequence[dict[str, Any]]) -> list[str]:
     """Sentences on numbers that are not what they should be.
 
-    Each expectation has a ``cell``, the keys that lead to a ``number`` of its result, its ``value``
-    and a ``tolerance``.  Cells that were not run say nothing.
+    Each expectation has a ``trial``, the keys that lead to a ``number`` of its result, its
+    ``value`` and a ``tolerance``.  Trials that were not run say nothing.
 
     Examples
     --------
-    >>> expected = [{"cell": {"s": 50}, "number": ["1-Q", "tv"], "value": 0.01, "tolerance": 0.005}]
+    >>> expected = [{"trial": {"s": 50}, "number": ["1-Q", "tv"], "value": 0.01, "tolerance": 5e-3}]
     >>> unexpected([{"s": 50, "1-Q": {"tv": 0.02}}], expected)
     ['s=50: 1-Q, tv is 0.02, expected 0.01 ± 0.005']
     >>> unexpected([{"s": 50, "1-Q": {"tv": 0.012}}, {"s": 99}], expected)
@@ -32,11 +32,11 @@ def unexpected(results: Sequence[Result], expected: Sequence[dict[str, Any]]) ->
     sentences = []
     for one in expected:
         for result in results:
-            if not one["cell"].items() <= result.items():
+            if not one["trial"].items() <= result.items():
                 continue
             number = reduce(getitem, one["number"], result)
             if abs(number - one["value"]) > one["tolerance"]:
-                name = file_of(one["cell"]).removesuffix(".json")
+                name = file_of(one["trial"]).removesuffix(".json")
                 sentences.append(
                     f"{name}: {', '.join(map(str, one['number']))} is {number:.4g}, "
                     f"expected {one['value']:.4g} ± {one['tolerance']:.2g}"

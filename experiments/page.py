@@ -69,7 +69,7 @@ def _made_with(results: Sequence[Result]) -> str:
     most = max(result.get("at once", 1) for result in results)
     beside = f", up to {most} at a time" if most > 1 else ""
     took = f"{minutes:.1f} minutes in all{beside}"
-    return f"Here: {len(results)} cells, {took} ({'; '.join(where)}).\n"
+    return f"Here: {len(results)} trials, {took} ({'; '.join(where)}).\n"
 
 
 def _all_claims(claims: dict[str, list[Claim]]) -> str:

@@ -15,14 +15,19 @@ X, LABELS = datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 0]], 40, random_stat
 QUICK = ("--epochs", "3", "--cv", "2", "--device", "cpu")
 
 
-def unsplit(*arguments):
+def unsplit(*typed):
     """Run a command in this process."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments], prog_name="unsplit")
+    return CliRunner().invoke(main, [str(argument) for argument in typed], prog_name="unsplit")
 
 
-def merge(*arguments, data="data.csv", labels="cluster", out="out", seed=0):
+def arguments(*options, data="data.csv", labels="cluster", out="out", seed=0):
+    """What is typed after ``unsplit`` for a quick merge."""
     where = ("--labels", labels, "--out", out, "--seed", seed)
-    return unsplit("merge", data, *where, *QUICK, *arguments)
+    return ["merge", data, *where, *QUICK, *options]
+
+
+def merge(*options, **where):
+    return unsplit(*arguments(*options, **where))
 
 
 def succeeds(result):

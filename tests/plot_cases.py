@@ -15,11 +15,12 @@ matplotlib.use("Agg")
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 
 
-def tree_of(linkage, taken, *, names=None, tvd=None, statistic="lecam"):
+def tree_of(linkage, taken, *, names=None, tvd=None, statistic="lecam", sizes=None):
     """A tree from a SciPy linkage; ``taken`` a number of merges or one bool for each."""
     k = len(linkage) + 1
     tvd = linkage[:, 2] if tvd is None else np.broadcast_to(tvd, k - 1)
-    sizes, merges = [10] * k, []
+    initial = [10] * k if sizes is None else list(sizes)
+    sizes, merges = list(initial), []
     for step, (left, right, height, _) in enumerate(linkage.tolist()):
         a, b = int(left), int(right)
         interval = max(0.0, tvd[step] - 0.1), min(1.0, tvd[step] + 0.1)
@@ -29,7 +30,7 @@ def tree_of(linkage, taken, *, names=None, tvd=None, statistic="lecam"):
         sizes.append(sizes[a] + sizes[b])
     return MergeTree(
         cluster_ids=np.arange(k) if names is None else np.array(names),
-        sizes=np.full(k, 10),
+        sizes=np.array(initial),
         merges=tuple(merges),
         taken=np.arange(k - 1) < taken if np.isscalar(taken) else np.array(taken, bool),
         statistic=statistic,

@@ -430,6 +430,12 @@ def test_batches_of_noise_alone_are_left_out():
 def test_save_and_load_keep_batches(ragged, tmp_path):
     result = ragged[0]
     result.save(tmp_path / "pairs.npz")
+    without = PairwiseTVD.load(tmp_path / "pairs.npz")
+    for name, column in result.table().items():
+        assert np.array_equal(without.table()[name], column), name
+    assert repr(without) == repr(result)
+    assert np.array_equal(without.n_batches, result.n_batches)
+    result.save(tmp_path / "pairs.npz", scores=True)
     again = PairwiseTVD.load(tmp_path / "pairs.npz")
     assert np.array_equal(again.scores.subclusters, result.scores.subclusters)
     assert np.array_equal(again.scores.batches, result.scores.batches)

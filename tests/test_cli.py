@@ -26,12 +26,9 @@ from tests.cli_cases import (
     write_data,
 )
 from tests.merging_cases import same_merges
-from unsplit.cli.progress import Console
 from unsplit.cli.summary import of_merge, of_review, shortened
 from unsplit.estimator import merge_overclustering
-from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
-from unsplit.networks.training.history import EpochRecord
 from unsplit.pairwise.api import Settings
 
 TABLES = ["distances.npz", "labels.csv", "linkage.npy", "merges.csv", "review.csv"]
@@ -104,7 +101,8 @@ def test_result_has_all_that_is_needed_to_judge_and_to_repeat(expected):
     tvd = [float(value) for value in read_csv("out/merges.csv")["tvd"]]
     assert [result["last_merge_tvd"], result["first_refused_tvd"]] == tvd[1:]
     assert result["n_unclear"] == read_csv("out/review.csv")["verdict"].count("unclear")
-    assert list(result["seconds"]) == ["reading", "training", "merging", "writing"]
+    phases = ["reading", "training", "finding neighbours", "merging", "writing"]
+    assert list(result["seconds"]) == phases
     assert result["seconds"]["training"] > 0
     assert result["warnings"] == []
     assert result["files"] == FILES
@@ -120,8 +118,9 @@ def test_closing_words_say_what_happened_and_where_it_is():
     assert merges["why"][1] == lines[3].strip()
     assert merges["why"][2].endswith(lines[5].strip())
     assert "clear for all 3 pairs" in lines[7]
+    assert lines[8] == "Used 2 features: 'x', 'y'."
     assert lines[-1] == f"Files in out/: {', '.join(FILES)}"
-    assert len(lines) == 10
+    assert len(lines) == 11
 
 
 def test_closing_words_say_that_neighbours_decided_about_a_partition():
@@ -153,7 +152,7 @@ def test_closing_words_name_the_first_unclear_pairs():
     for line, done, tvd in rows:
         assert line.startswith(f"  {done}")
         assert f" TVD {float(tvd):.3f} (" in line
-    assert lines[start + 4] == ""
+    assert lines[start + 4].startswith("Used 2 features")
     one = library.merge(np.array([[0, 0.4], [0.4, 0]]), n_clusters=1)
     assert "1 of 1 pair:" in of_review(one)[0]
 
@@ -186,7 +185,8 @@ def test_json_is_the_file_and_nothing_else():
     result = merge("--json")
     assert succeeds(result) == Path("out/result.json").read_text(encoding="utf-8")
     assert json.loads(result.stdout)["n_clusters"] == 2
-    assert result.stderr == ""
+    assert json.loads(result.stderr.splitlines()[0])["event"] == "plan"
+    assert merge("--json", "--no-progress").stderr == ""
 
 
 def test_nothing_but_results_is_printed_when_nobody_looks_on():
@@ -265,10 +265,10 @@ def test_warnings_are_one_line_each_and_recorded():
     write_data(labels=labels)
     result = merge("--strategy", "retrain", "--json")
     assert succeeds(result) == Path("out/result.json").read_text(encoding="utf-8")
-    lines = result.stderr.splitlines()
-    assert [line[:9] for line in lines] == ["warning: "]
-    assert "1 of 5 clusters have one observation (7)" in lines[0]
-    assert read_json("out/result.json")["warnings"] == [lines[0].removeprefix("warning: ")]
+    events = [json.loads(line) for line in result.stderr.splitlines()]
+    (sentence,) = (event["message"] for event in events if event["event"] == "warning")
+    assert "1 of 5 clusters have one observation (7)" in sentence
+    assert read_json("out/result.json")["warnings"] == [sentence]
 
 
 def test_a_rule_that_cannot_work_on_a_partition_is_warned_of_once():
@@ -316,31 +316,3 @@ def test_module_runs_as_a_program(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["somewhere/__main__.py", "--version"])
     runpy.run_module("unsplit", run_name="__main__")
     assert capsys.readouterr().out == f"unsplit {library.__version__}\n"
-
-
-def test_bars_are_drawn_on_a_terminal_only(monkeypatch):
-    class Screen:
-        def __init__(self, is_terminal):
-            self.text, self.is_terminal, self.encoding = "", is_terminal, "utf-8"
-
-        def isatty(self):
-            return self.is_terminal
-
-        def write(self, text):
-            self.text += text
-
-        def flush(self):
-            pass
-
-    monkeypatch.setattr("tqdm.std._screen_shape_wrapper", lambda: lambda file: (100, 30))
-    for is_terminal in (True, False):
-        screen, console = Screen(is_terminal), Console()
-        monkeypatch.setattr(sys, "stderr", screen)
-        with console.stage("training"):
-            for epoch in (0, 1, 0):
-                console.on_epoch(EpochRecord(epoch, 0.1, 0.75, 0.1))
-            console.on_merge(MergeRecord([None] * 3), n_clusters=8)
-        for bar in ("training: ", "training on blurred data: ", "| 3/7 ["):
-            assert (bar in screen.text) == is_terminal
-        # The last thing drawn is nothing.
-        assert screen.text.rpartition("\r")[0].endswith(" " * 20) == is_terminal

@@ -33,6 +33,18 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_scores_are_kept_on_demand():
+    where = ("data.csv", "--labels", "cluster", "--out", "out", "--seed", 3, *QUICK)
+    for command in ("distances", "merge"):
+        succeeds(unsplit(command, *where, "--keep-scores"))
+        loaded = library.PairwiseTVD.load("out/distances.npz")
+        assert library.merge(loaded, n_clusters=2).n_clusters == 2
+        assert "distances.scores.npz" in read_json("out/manifest.json")["files"]
+        # An earlier result is replaced as a whole.
+        succeeds(unsplit(command, *where))
+        assert not Path("out/distances.scores.npz").exists()
+
+
 def test_distances_are_those_of_the_library():
     where = ("data.csv", "--labels", "cluster", "--out", "out", "--seed", 3, *QUICK)
     out = succeeds(unsplit("distances", *where))
@@ -132,6 +144,9 @@ def test_overcluster_speaks_json():
             "categories": "cluster",
             "seed": json.loads(out)["settings"]["seed"],
         },
+        "id": None,
+        "features": ["x", "y"],
+        "left_out": [],
         "n_observations": 160,
         "n_clusters": 16,
         "n_noise": 16,

@@ -101,11 +101,11 @@ def test_truncated_files(refuses):
 
 
 def test_text_among_the_features(refuses):
-    Path("data.csv").write_text("x,kind,cluster\n1,u,0\n2,v,1\n", encoding="utf-8")
+    Path("data.csv").write_text("x,depth,cluster\n1,2,0\n2,3,1\n3,?,1\n", encoding="utf-8")
     refuses(
         merge(),
-        "data.csv has columns that are not numbers ('kind'); remove them, encode them as numbers, "
-        "or name one with --labels if it holds the clusters.",
+        "column 'depth' of data.csv holds numbers, but also '?' (row 3); correct such values, or "
+        "leave the column out with --drop depth.",
     )
 
 

@@ -1,4 +1,5 @@
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from tests.cli_cases import (
     LABELS,
     QUICK,
     X,
+    arguments,
     merge,
     old_results,
     read_json,
@@ -67,8 +69,10 @@ def test_a_resumed_run_ends_as_if_never_interrupted(rule, n_merges, monkeypatch)
         interrupt_after(patch, n_merges)
         result = merge(*RETRAIN, *rule)
     assert result.exit_code == 130
+    typed = shlex.join(["unsplit", *map(str, arguments(*RETRAIN, *rule)), "--resume"])
     assert result.stderr == (
-        "unsplit: interrupted; out is unchanged except for resume.json; continue with --resume\n"
+        "unsplit: interrupted while merging; out/resume.json keeps the merges so far; to go on: "
+        f"{typed}\n"
     )
     assert set(snapshot()) == {"resume.json"}
     assert len(read_json("out/resume.json")["record"]["merges"]) == n_merges
@@ -199,7 +203,10 @@ def test_an_interrupted_merge_changes_nothing(monkeypatch):
         monkeypatch.setattr(f"unsplit.cli.{patched}", interrupted)
         result = unsplit(command, "data.csv", "--labels", "cluster", "--out", "out")
         assert result.exit_code == 130
-        assert result.stderr == "unsplit: interrupted; out is unchanged\n"
+        assert result.stderr == (
+            f"unsplit: interrupted while {'reading' if command == 'merge' else 'training'}; "
+            "nothing of this run is kept, and out is unchanged\n"
+        )
         assert result.stdout == ""
         assert snapshot() == before
         assert len(list(Path("out").iterdir())) == len(before)
@@ -211,7 +218,8 @@ def test_retrain_interrupted_before_the_first_merge_has_nothing_to_resume(monkey
 
     monkeypatch.setattr("unsplit.cli.run.merge_overclustering", interrupted)
     result = merge(*RETRAIN)
-    assert result.stderr == "unsplit: interrupted; out is unchanged\n"
+    kept = "nothing of this run is kept, and out was not made"
+    assert result.stderr == f"unsplit: interrupted while reading; {kept}\n"
     assert not Path("out").exists()
 
 
@@ -233,9 +241,9 @@ main(sys.argv[2:], prog_name="unsplit")
 
 
 def start(out):
-    arguments = ["merge", "data.csv", "--labels", "cluster", "--out", out, *QUICK]
+    typed = ["merge", "data.csv", "--labels", "cluster", "--out", out, *QUICK]
     return subprocess.Popen(
-        [sys.executable, "-c", WAITING, out, *arguments],
+        [sys.executable, "-c", WAITING, out, *typed],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -260,7 +268,8 @@ def test_signals_leave_older_results_as_they_were():
             process.kill()
     assert printed["interrupted"] == (
         "",
-        "unsplit: interrupted; interrupted is unchanged\n",
+        "unsplit: interrupted while training; nothing of this run is kept, and interrupted is "
+        "unchanged\n",
     )
     assert processes["interrupted"].returncode == 130
     assert snapshot("interrupted") == before["interrupted"]

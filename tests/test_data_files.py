@@ -1,6 +1,7 @@
 import h5py
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse
 
@@ -44,6 +45,16 @@ def save_parquet(name):
     table().to_parquet(name)
 
 
+def save_feather(name):
+    table().to_feather(name)
+
+
+def save_stream(name):
+    content = pa.Table.from_pandas(table())
+    with pa.ipc.new_stream(name, content.schema) as writer:
+        writer.write_table(content, max_chunksize=2)
+
+
 KINDS = {
     "d.npy": save_npy,
     "d.npz": save_npz,
@@ -57,7 +68,10 @@ KINDS = {
     "d.tsv": save_tsv,
     "d.tsv.gz": save_tsv,
     "d.parquet": save_parquet,
+    "d.feather": save_feather,
+    "d.arrow": save_stream,
 }
+STREAMED = ("d.parquet", "d.feather", "d.arrow")  # as float32
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -65,8 +79,9 @@ def test_every_kind_of_file_gives_the_same_numbers(name):
     KINDS[name](name)
     read = read_observations(name)
     dense = read.X.toarray() if scipy.sparse.issparse(read.X) else read.X
-    np.testing.assert_array_equal(dense, X)
-    assert read.X.dtype == np.float64
+    dtype = np.float32 if name in STREAMED else np.float64
+    np.testing.assert_array_equal(dense, X.astype(dtype))
+    assert read.X.dtype == dtype
     assert scipy.sparse.issparse(read.X) == (name == "sparse.npz")
     assert read.feature_names == (None if name.endswith(("npy", "npz")) else ["a", "b"])
     assert read.row_ids.tolist() == [0, 1, 2]

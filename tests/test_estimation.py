@@ -1,6 +1,8 @@
 """The front door: known truth, invariances, small clusters, bad input."""
 
+import copy
 import io
+import pickle
 import warnings
 from dataclasses import replace
 
@@ -273,14 +275,69 @@ def test_result_is_frozen(three):
 def test_save_and_load_give_the_same_result(three, tmp_path):
     _, _, result = three
     path = tmp_path / "pairs.npz"
-    result.save(path)
+    result.save(path, scores=True)
     again = PairwiseTVD.load(path)
     for name in ("cluster_ids", "tvd", "stderr", "p_value", "p_adjusted", "n_heldout"):
         assert np.array_equal(getattr(again, name), getattr(result, name)), name
     assert np.array_equal(again.divergence("overlap"), result.divergence("overlap"))
     assert np.array_equal(again.history.accuracy, result.history.accuracy)
     assert repr(again) == repr(result)
+    assert {file.name for file in tmp_path.iterdir()} == {"pairs.npz", "pairs.scores.npz"}
+
+
+def test_without_scores_everything_about_the_distances_is_saved(three, tmp_path):
+    _, _, result = three
+    path = tmp_path / "pairs.npz"
+    result.save(path)
     assert list(tmp_path.iterdir()) == [path]
+    again = PairwiseTVD.load(path)
+    assert (again.has_scores, result.has_scores) == (False, True)
+    assert repr(again) == repr(result)
+    expected, found = result.table(), again.table()
+    assert list(found) == list(expected)
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+    turned, order = again.reordered(np.array([2, 0, 1])), [2, 0, 1]
+    assert np.array_equal(turned.stderr, result.stderr[np.ix_(order, order)])
+    assert np.array_equal(turned.scores.counts, result.scores.counts[:, order])
+    again.save(tmp_path / "more.npz")
+    assert (tmp_path / "more.npz").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda result, path: result.divergence("lecam"),
+        lambda result, path: unsplit.merge(result),
+        lambda result, path: unsplit.merge(result, n_clusters=2),
+        lambda result, path: result.save(path, scores=True),
+    ],
+)
+def test_what_needs_the_scores_says_how_to_keep_them(three, tmp_path, use):
+    path = tmp_path / "pairs.npz"
+    three[2].save(path)
+    with pytest.raises(InputError, match=r"without the held-out scores.*scores=True.*--keep-sc"):
+        use(PairwiseTVD.load(path), tmp_path / "other.npz")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_loaded_result_without_scores_can_be_copied(three, tmp_path):
+    three[2].save(tmp_path / "pairs.npz")
+    again = PairwiseTVD.load(tmp_path / "pairs.npz")
+    for twin in (copy.deepcopy(again), pickle.loads(pickle.dumps(again))):
+        assert repr(twin) == repr(again)
+
+
+def test_scores_of_other_distances_are_not_used(three, tmp_path):
+    X, labels, result = three
+    path = tmp_path / "pairs.npz"
+    quick(X, labels, random_state=7).save(path, scores=True)
+    result.save(path)
+    with pytest.raises(InputError, match="without the held-out scores"):
+        PairwiseTVD.load(path).divergence("js")
+    # Saving the same distances again leaves their scores in use.
+    result.save(path, scores=True)
+    PairwiseTVD.load(path).save(path)
+    assert np.array_equal(PairwiseTVD.load(path).divergence("js"), result.divergence("js"))
 
 
 def test_failed_save_leaves_the_old_file(three, tmp_path, monkeypatch):

@@ -168,21 +168,21 @@ def test_networks_can_be_chosen(six_clusters):
     assert "searched" not in found
 
 
-# --- cells ----------------------------------------------------------------------------------------
+# --- trials ---------------------------------------------------------------------------------------
 
 
-def test_cells_are_small_and_those_that_need_files_come_last():
-    cells = discussion.cells(quick=False)
-    assert len({file_of(cell) for cell in cells}) == len(cells)
-    needs = [cell["data"] == "imagenet" for cell in cells]
+def test_trials_are_small_and_those_that_need_files_come_last():
+    trials = discussion.trials(quick=False)
+    assert len({file_of(trial) for trial in trials}) == len(trials)
+    needs = [trial["data"] == "imagenet" for trial in trials]
     assert needs == sorted(needs)
     assert any(needs)
-    assert all(discussion.minutes(cell) <= 2 for cell in cells)
-    assert sum(map(discussion.minutes, cells)) < 20
+    assert all(discussion.minutes(trial) <= 2 for trial in trials)
+    assert sum(map(discussion.minutes, trials)) < 20
 
 
-def test_a_cell_leads_to_its_part():
-    cell = {
+def test_a_trial_leads_to_its_part():
+    trial = {
         "part": "stopping",
         "data": "digits",
         "clusters": "noise 0.3",
@@ -190,8 +190,8 @@ def test_a_cell_leads_to_its_part():
         "estimator": "paper",
         "seed": 0,
     }
-    assert cell in discussion.cells(quick=True)
-    found = discussion.run(cell, Setting(None, "cpu", quick=True))
+    assert trial in discussion.trials(quick=True)
+    found = discussion.run(trial, Setting(None, "cpu", quick=True))
     assert [one["epochs run"] for one in found["fixed"]] == [1, 4]
 
 

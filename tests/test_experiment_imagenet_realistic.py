@@ -119,8 +119,8 @@ def test_chance_decides_between_pairs_that_are_as_close():
 
 
 def test_one_training_gives_every_ranking(case):
-    cell = {"representation": "sscd", "subset": 1, "s": 8, "method": "cross-fitted"}
-    found = run.run({**cell, "variant": "no augmentation"}, HERE)
+    trial = {"representation": "sscd", "subset": 1, "s": 8, "method": "cross-fitted"}
+    found = run.run({**trial, "variant": "no augmentation"}, HERE)
     assert len(found["CM"]) == 3 + len(methods.DIVERGENCES) + 2
     for curve in found["CM"].values():
         assert len(curve) == 5
@@ -134,25 +134,25 @@ def test_one_training_gives_every_ranking(case):
 
 
 def test_exact_numbers_of_epochs_are_run():
-    cell = {"representation": "sscd", "subset": 1, "s": 8, "method": "cross-fitted"}
-    assert run.run({**cell, "variant": "2 epochs"}, HERE)["epochs run"] == 2
+    trial = {"representation": "sscd", "subset": 1, "s": 8, "method": "cross-fitted"}
+    assert run.run({**trial, "variant": "2 epochs"}, HERE)["epochs run"] == 2
     assert training("40 epochs", 200)["training"].least_steps > 400
     assert training("no augmentation", 200) == {"epochs": 200, "augment": False}
 
 
-def test_cells_the_important_ones_first():
-    cells = run.cells(quick=False)
-    assert len({core.file_of(cell) for cell in cells}) == len(cells)
+def test_trials_the_important_ones_first():
+    trials = run.trials(quick=False)
+    assert len({core.file_of(trial) for trial in trials}) == len(trials)
     here = {"representation": "sscd", "subset": 1, "s": 40}
-    assert all(here.items() <= cell.items() for cell in cells[:4])
-    assert [cell["method"] for cell in cells[1:4]] == ["euclidean", "cross-fitted", "paper"]
-    assert cells[4] == run.DEEPCLUSTER
-    assert all(cell["variant"] == AUGMENTED for cell in cells[5:25])
-    compared = [cell for cell in cells if cell.get("variant") == "usual"]
-    assert all(cell["s"] == 20 for cell in compared[3:33])
-    assert {cell["s"] for cell in compared[-20:]} == {100}
-    assert {c["variant"] for c in cells if "variant" in c} == {"usual", *FULL.variants}
-    assert max(map(run.minutes, cells)) <= 3
+    assert all(here.items() <= trial.items() for trial in trials[:4])
+    assert [trial["method"] for trial in trials[1:4]] == ["euclidean", "cross-fitted", "paper"]
+    assert trials[4] == run.DEEPCLUSTER
+    assert all(trial["variant"] == AUGMENTED for trial in trials[5:25])
+    compared = [trial for trial in trials if trial.get("variant") == "usual"]
+    assert all(trial["s"] == 20 for trial in compared[3:33])
+    assert {trial["s"] for trial in compared[-20:]} == {100}
+    assert {c["variant"] for c in trials if "variant" in c} == {"usual", *FULL.variants}
+    assert max(map(run.minutes, trials)) <= 3
 
 
 def measured(method, subset, purity=0.92, representation="sscd", s=20, variant="usual", **CM):

@@ -399,15 +399,15 @@ def test_any_of_the_results_will_do(tmp_path):
     assert all(path.stat().st_size > 5000 for path in drawn)
 
 
-def test_cells_fit_into_the_time_there_is():
-    cells = run.cells(quick=False)
-    assert len({core.file_of(cell) for cell in cells}) == len(cells)
-    assert sum(map(run.minutes, cells)) <= 8
-    assert max(map(run.minutes, cells)) <= 4
+def test_trials_fit_into_the_time_there_is():
+    trials = run.trials(quick=False)
+    assert len({core.file_of(trial) for trial in trials}) == len(trials)
+    assert sum(map(run.minutes, trials)) <= 8
+    assert max(map(run.minutes, trials)) <= 4
 
 
-def test_every_kind_of_cell_runs():
+def test_every_kind_of_trial_runs():
     setting = core.Setting(None, "cpu", quick=True)
-    for cell in run.cells(quick=True):
-        if cell["part"] in ("reach", "feeding"):
-            assert run.run(cell, setting)
+    for trial in run.trials(quick=True):
+        if trial["part"] in ("reach", "feeding"):
+            assert run.run(trial, setting)

@@ -301,9 +301,9 @@ def test_figures_of_what_is_there(results, names, tmp_path):
     assert all((tmp_path / name).stat().st_size > 5000 for name in names)
 
 
-def test_cells_are_known_by_their_keys():
-    cells = run.cells(quick=False)
-    assert len(cells) == 2 * (7 * 3 + 2 + 3 * 5)
-    assert {cell["part"] for cell in cells} == {"known", "digits", "sharing"}
-    assert 0 < sum(map(run.minutes, cells)) < 30
+def test_trials_are_known_by_their_keys():
+    trials = run.trials(quick=False)
+    assert len(trials) == 2 * (7 * 3 + 2 + 3 * 5)
+    assert {trial["part"] for trial in trials} == {"known", "digits", "sharing"}
+    assert 0 < sum(map(run.minutes, trials)) < 30
     assert set(FULL.crowded) | set(FULL.families) == set(families.FAMILIES)

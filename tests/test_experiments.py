@@ -21,12 +21,14 @@ def experiment(*arguments):
 
 
 @pytest.mark.parametrize("name", core.NAMES)
-def test_quick_form_leaves_every_cell_and_its_figures(name, tmp_path):
+def test_quick_form_leaves_every_trial_and_its_figures(name, tmp_path):
     done = experiment(name, "--quick", "--out", tmp_path, "--device", "cpu")
     assert done.exit_code == 0, done.output
     chosen = core.load(name)
-    cells = chosen.cells(quick=True)
-    assert sorted(path.name for path in tmp_path.glob("*.json")) == sorted(map(core.file_of, cells))
+    trials = chosen.trials(quick=True)
+    assert sorted(path.name for path in tmp_path.glob("*.json")) == sorted(
+        map(core.file_of, trials)
+    )
     for result in core.results_in(tmp_path):
         assert result["seconds"] >= 0
         assert "torch" in result["made with"]
@@ -38,22 +40,22 @@ def test_quick_form_leaves_every_cell_and_its_figures(name, tmp_path):
 
 
 class Counting:
-    """An experiment of three cells that counts how often each was run."""
+    """An experiment of three trials that counts how often each was run."""
 
     def __init__(self, breaks_at=None):
         self.ran, self.breaks_at = [], breaks_at
 
-    def cells(self, quick):
+    def trials(self, quick):
         return [{"n": n} for n in range(3)]
 
-    def minutes(self, cell):
-        return 1.0 + cell["n"]
+    def minutes(self, trial):
+        return 1.0 + trial["n"]
 
-    def run(self, cell, setting):
-        if cell["n"] == self.breaks_at:
+    def run(self, trial, setting):
+        if trial["n"] == self.breaks_at:
             raise RuntimeError("no power")
-        self.ran.append(cell["n"])
-        return {"square": cell["n"] ** 2}
+        self.ran.append(trial["n"])
+        return {"square": trial["n"] ** 2}
 
 
 def work(chosen, folder, minutes=float("inf")):
@@ -62,7 +64,7 @@ def work(chosen, folder, minutes=float("inf")):
     return [r["square"] for r in core.work_off(chosen, folder, setting, minutes, told.append)], told
 
 
-def test_an_interrupted_run_loses_one_cell(tmp_path):
+def test_an_interrupted_run_loses_one_trial(tmp_path):
     with pytest.raises(RuntimeError, match="no power"):
         work(Counting(breaks_at=1), tmp_path)
     again = Counting()
@@ -74,22 +76,22 @@ def test_an_interrupted_run_loses_one_cell(tmp_path):
 def test_what_would_take_too_long_is_left_and_said_so(tmp_path):
     found, told = work(Counting(), tmp_path, minutes=2.5)
     assert found == [0, 1]
-    assert told[0] == "3 cells to do, about 6.0 minutes"
+    assert told[0] == "3 trials to do, about 6.0 minutes"
     assert told[-1] == "left for another time: n=2.json"
 
 
 def test_several_at_a_time_do_the_same(tmp_path):
     done = experiment("modelnet40", "--quick", "--out", tmp_path, "--device", "cpu", "--jobs", "2")
     assert done.exit_code == 0, done.output
-    cells = core.load("modelnet40").cells(quick=True)
+    trials = core.load("modelnet40").trials(quick=True)
     results = core.results_in(tmp_path)
-    assert all(any(cell.items() <= result.items() for result in results) for cell in cells)
-    assert [result["at once"] for result in results] == [2] * len(cells)
+    assert all(any(trial.items() <= result.items() for result in results) for trial in trials)
+    assert [result["at once"] for result in results] == [2] * len(trials)
 
 
-def test_full_cells_have_files_of_their_own():
+def test_full_trials_have_files_of_their_own():
     for name in core.NAMES:
-        files = [core.file_of(cell) for cell in core.load(name).cells(quick=False)]
+        files = [core.file_of(trial) for trial in core.load(name).trials(quick=False)]
         assert len(set(files)) == len(files) > 0
 
 

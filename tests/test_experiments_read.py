@@ -59,7 +59,7 @@ def test_photographs():
     assert of[0].ours == "2 of 2 comparisons agree"
     assert of[1].ours.startswith("92.0% by the paper's estimator and 99.00% by our best, of the 24")
     assert of[2].ours == "rank correlation 1.00 at s = 50"
-    assert of[3].ours == "in 2 of 3 cells; not at s = 50, noise 30% (8.0 times)"
+    assert of[3].ours == "in 2 of 3 trials; not at s = 50, noise 30% (8.0 times)"
 
 
 def test_photographs_that_disagree():
@@ -103,7 +103,7 @@ def test_page_has_all_claims_and_a_section_for_what_was_run(tmp_path, monkeypatc
     assert "## ImageNet, over-clustered by hand" in text
     assert "## ModelNet40" not in text
     assert "\n\nThe paper, on 1.3 million photographs" in text
-    assert "Here: 9 cells, 13.5 minutes in all (one GPU, torch 2)." in text
+    assert "Here: 9 trials, 13.5 minutes in all (one GPU, torch 2)." in text
     for name in re.findall(r"\(images/paper/(.+?)\)", text):
         assert (tmp_path / name).stat().st_size > 0
 

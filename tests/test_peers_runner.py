@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from benchmarks.peers import __main__ as runner
 from benchmarks.peers import page, tables
 from benchmarks.peers.compare import above_bound, best_peer
-from benchmarks.peers.grid import BATTERY_FACTORS, FACTORS, Cell, cells, initial_number
+from benchmarks.peers.grid import BATTERY_FACTORS, FACTORS, Trial, initial_number, trials
 from benchmarks.peers.methods import FROM_SCRATCH, METHODS, SETTINGS
 from benchmarks.peers.read import read_scores
 from benchmarks.peers.scoring import BOUND, bound, scored
@@ -75,22 +75,22 @@ def test_what_works_late_is_timed_all_the_same():
     assert scored(late, task, Y)["late"]["seconds"] >= 0.02
 
 
-def test_every_cell_once_and_scratch_once_for_all_overclusterings():
-    grid = list(cells(["moons"], ["k-means", "birch"], list(METHODS), seeds=2))
-    assert len({cell.key for cell in grid}) == len(grid)
-    scratch = [cell for cell in grid if cell.work in FROM_SCRATCH]
+def test_every_trial_once_and_scratch_once_for_all_overclusterings():
+    grid = list(trials(["moons"], ["k-means", "birch"], list(METHODS), seeds=2))
+    assert len({trial.key for trial in grid}) == len(grid)
+    scratch = [trial for trial in grid if trial.work in FROM_SCRATCH]
     assert len(scratch) == 2 * len(FROM_SCRATCH)
-    assert {cell.overclustering for cell in scratch} == {""}
+    assert {trial.overclustering for trial in scratch} == {""}
     assert {c.factor for c in grid if c.overclustering == "birch"} == set(FACTORS)
-    assert "confusion loop" not in {cell.work for cell in grid}
-    slow = cells(["moons"], ["birch"], ["confusion loop"], seeds=1, slow=True)
+    assert "confusion loop" not in {trial.work for trial in grid}
+    slow = trials(["moons"], ["birch"], ["confusion loop"], seeds=1, slow=True)
     assert len(list(slow)) == len(FACTORS)
 
 
 def test_batteries_are_cut_in_fewer_ways_and_structureless_data_drawn_once():
-    grid = list(cells(["battery: a1", "digits", "uniform, 2-d"]))
-    merging = [cell for cell in grid if cell.overclustering]
-    battery = [cell for cell in merging if cell.problem == "battery: a1"]
+    grid = list(trials(["battery: a1", "digits", "uniform, 2-d"]))
+    merging = [trial for trial in grid if trial.overclustering]
+    battery = [trial for trial in merging if trial.problem == "battery: a1"]
     assert {c.overclustering for c in battery} == {"k-means", "leiden"}
     assert {c.factor for c in battery} == set(BATTERY_FACTORS)
     assert {c.seed for c in battery} == {0, 1}
@@ -115,17 +115,17 @@ def arguments(folder, minutes=1.0):
 
 
 def test_a_run_goes_on_where_it_was(tmp_path, capsys):
-    grid = list(cells(["moons"], ["k-means"], ["centroid distance", "k-means"]))
+    grid = list(trials(["moons"], ["k-means"], ["centroid distance", "k-means"]))
     runner.work_off(grid[:3], arguments(tmp_path))
     known = {runner.key_of(line) for line in runner.lines(tmp_path)}
-    assert known == {cell.key for cell in grid[:3]}
+    assert known == {trial.key for trial in grid[:3]}
     line = next(runner.lines(tmp_path))
     assert (line["true"], line["n"]) == (2, 1000)
     assert "given" in line["scores"][line["work"]]
 
 
-def test_the_bound_is_a_cell_of_its_own(tmp_path):
-    line = runner.done(Cell("moons", 0, "k-means", 4.0, BOUND), tmp_path)
+def test_the_bound_is_a_trial_of_its_own(tmp_path):
+    line = runner.done(Trial("moons", 0, "k-means", 4.0, BOUND), tmp_path)
     assert line["scores"][BOUND]["bound"]["ari"] > 0.9
 
 
@@ -137,10 +137,10 @@ def test_what_fails_or_is_absent_does_not_end_the_benchmark(monkeypatch, tmp_pat
         raise ImportError("pip install something")
 
     monkeypatch.setitem(METHODS, "k-means", broken)
-    cell = Cell("moons", 0, "", 0.0, "k-means")
-    assert runner.done(cell, tmp_path)["failed"] == "ValueError: no"
+    trial = Trial("moons", 0, "", 0.0, "k-means")
+    assert runner.done(trial, tmp_path)["failed"] == "ValueError: no"
     monkeypatch.setitem(METHODS, "k-means", missing)
-    assert runner.done(cell, tmp_path)["absent"] == "pip install something"
+    assert runner.done(trial, tmp_path)["absent"] == "pip install something"
 
 
 # Both real; rules were chosen on the first, and the second was held back.
@@ -167,12 +167,12 @@ def scores_of(found, folder):
 
 
 def rows_of(table):
-    """Cells by what is in the first column."""
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
+    """Trials by what is in the first column."""
+    rows = [[trial.strip() for trial in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
     return {row[0]: row[1:] for row in rows}
 
 
-def test_page_compares_on_the_same_cells(tmp_path):
+def test_page_compares_on_the_same_trials(tmp_path):
     found = [
         line(CHOSEN, "unsplit", 0.9),
         line(HELD, "unsplit", 0.5),
@@ -184,7 +184,7 @@ def test_page_compares_on_the_same_cells(tmp_path):
     ]
     scores = scores_of(found, tmp_path)
     rows = rows_of(tables.overview(scores, "automatic"))
-    # Cells, ARI, chosen on, held back, ours there, number / true, seconds.
+    # Trials, ARI, chosen on, held back, ours there, number / true, seconds.
     assert rows["unsplit"] == ["2", "0.700", "0.900", "0.500", "0.700", "2.00", "1.0"]
     assert rows["SCCAF"] == ["1", "0.700", "0.700", "", "0.900", "2.00", "1.0"]
     assert rows["HDBSCAN, hundredths"][:5] == ["2", "0.500", "0.600", "0.400", "0.700"]
@@ -207,7 +207,7 @@ def test_page_says_what_a_setting_changes(tmp_path):
     assert "cv=3" not in tables.overview(scores, "automatic")
 
 
-def test_page_has_every_family_and_the_cells_of_the_first_benchmark(tmp_path):
+def test_page_has_every_family_and_the_trials_of_the_first_benchmark(tmp_path):
     found = [
         line(CHOSEN, "unsplit", 0.9),
         line(HELD, "unsplit", 0.5),
@@ -219,11 +219,11 @@ def test_page_has_every_family_and_the_cells_of_the_first_benchmark(tmp_path):
     found += [line(CHOSEN, "unsplit", 1.0, mode="best cut")]
     text = page.page(scores_of(found, tmp_path), tmp_path)
     real, rest = text.split("## Batteries")
-    assert "2 cells of 2 data sets. `auto` reaches a mean ARI of **0.700**: 0.900 on the" in real
+    assert "2 trials of 2 data sets. `auto` reaches a mean ARI of **0.700**: 0.900 on the" in real
     assert "**0.500** on those held back. No peer has been run" in real
     assert "not knowing the number costs 30.0%" in real
-    assert "1 cells of 1 data sets. `auto` reaches a mean ARI of **0.300**" in rest
-    assert "`auto` leaves one in 0 of 1 cells" in rest
+    assert "1 trials of 1 data sets. `auto` reaches a mean ARI of **0.300**" in rest
+    assert "`auto` leaves one in 0 of 1 trials" in rest
     assert "| this release | 3 | 0.733 |" in rest
     assert "| random split, real | 0.800 |" in rest
     assert "nan" not in text

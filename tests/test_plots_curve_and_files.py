@@ -65,7 +65,7 @@ def test_merge_curve_goes_from_many_clusters_to_few():
     left, right = ax.get_xlim()
     assert left > 19
     assert right < 1
-    assert ax.get_xlabel() == "clusters left"
+    assert ax.get_xlabel() == "clusters left (merging goes from left to right)"
 
 
 def test_merge_curve_marks_the_cut():
@@ -87,7 +87,8 @@ def test_merge_curve_shows_merges_left_out_as_hollow():
 
 
 def curve_lines(ax):
-    return {line.get_label(): line.get_ydata() for line in ax.lines if not line.is_dashed()}
+    named = [line for line in ax.lines if not line.get_label().startswith("_")]
+    return {line.get_label(): line.get_ydata() for line in named}
 
 
 def test_merge_curve_has_the_statistic_beside_the_tvd():
@@ -96,7 +97,9 @@ def test_merge_curve_has_the_statistic_beside_the_tvd():
     ax = plots.merge_curve(tree)
     lines = curve_lines(ax)
     np.testing.assert_array_equal(lines["TVD with 95% interval"], Z[:, 2] / 2)
-    np.testing.assert_array_equal(lines["Le Cam distance"], Z[:, 2])
+    np.testing.assert_array_equal(
+        lines["Le Cam distance (soft accuracy): 0 = same, 1 = never confused"], Z[:, 2]
+    )
     bars = np.array(ax.collections[0].get_segments())
     np.testing.assert_allclose(bars[:, 0, 1], [merge.low for merge in tree.merges])
     np.testing.assert_allclose(bars[:, 1, 1], [merge.high for merge in tree.merges])
@@ -106,7 +109,8 @@ def test_a_statistic_beyond_one_has_its_own_axis():
     Z = random_linkage(20) * [1, 1, 7, 1]
     ax = plots.merge_curve(tree_of(Z, 12, tvd=0.5, statistic="energy"))
     ours, other = ax.figure.axes
-    assert (ours.get_ylabel(), other.get_ylabel()) == ("TVD with 95% interval", "energy")
+    assert "TVD" in ours.get_ylabel()
+    assert other.get_ylabel() == "energy: 0 = same"
     assert ours.get_ylim()[1] < 1.1 < other.get_ylim()[1]
     assert list(curve_lines(ours)) == ["TVD with 95% interval"]
 
@@ -114,17 +118,42 @@ def test_a_statistic_beyond_one_has_its_own_axis():
 def test_the_tvd_is_not_drawn_twice():
     ax = plots.merge_curve(random_tree(20, 12, statistic="tv"))
     assert list(curve_lines(ax)) == ["TVD with 95% interval"]
-    assert ax.get_legend() is None
 
 
 def test_a_tree_from_a_plain_matrix_shows_the_statistic_only():
     tree = random_tree(20, 12, tvd=np.nan, statistic="euclidean").undo(2)
     ax = plots.merge_curve(tree)
     ax.figure.canvas.draw()
-    assert ax.get_ylabel() == "euclidean"
+    assert ax.get_ylabel() == "euclidean: 0 = same"
     (drawn,) = curve_lines(ax).values()
     np.testing.assert_array_equal(drawn, tree.linkage[:, 2])
     assert np.isfinite(ax.collections[-1].get_offsets()).all()
+
+
+def test_merge_curve_names_the_last_merge_and_the_next():
+    names = ["a", "b", "c", "d"]
+    ax = plots.merge_curve(tree_of(chain(4), 2, names=names))
+    assert (
+        ax.get_title(loc="left")
+        == "last merge: a + 1 more with c\nfirst not made: a + 2 more with d"
+    )
+    assert plots.merge_curve(tree_of(chain(4), 3, names=names)).get_title(loc="left") == (
+        "last merge: a + 2 more with d"
+    )
+    first = plots.merge_curve(tree_of(chain(4), 0, names=names)).get_title(loc="left")
+    assert first == "first not made: a with b"
+
+
+def test_merge_curve_sets_tiny_clusters_apart():
+    tree = tree_of(chain(6), 4, sizes=[10, 10, 9, 10, 3, 10])
+    data = plots.merge_curve_data(tree)
+    np.testing.assert_array_equal(data.is_tiny, [False, True, False, True, False])
+    lines = curve_lines(plots.merge_curve(tree))
+    grey = lines["TVD with a cluster of fewer than 10 observations"]
+    np.testing.assert_array_equal(grey, data.tvd[data.is_tiny])
+    np.testing.assert_array_equal(lines["TVD with 95% interval"], data.tvd[~data.is_tiny])
+    most = tree_of(chain(6), 4, sizes=[9, 9, 9, 10, 3, 10])
+    assert not plots.merge_curve_data(most).is_tiny.any()
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_a_chain_of_two_thousand_merges_is_not_too_deep():
     tree = tree_of(chain(2000), 1990)
     data = plots.dendrogram_data(tree)
     assert len(data.names) == 200
-    assert data.names[:2] == ("(1,801)", "1801")
+    assert data.names[:2] == ("0 + 1,800 more", "1801")
     np.testing.assert_array_equal(leaf_order(tree), np.arange(2000))
 
 
@@ -131,8 +131,8 @@ def test_leaves_hang_below_all_merges(lowest, highest, with_zero):
     assert data.base < lowest
     assert (data.base < 0) == with_zero
     assert (data.leaf_heights == data.base).all()
-    low, high = plots.dendrogram(tree_of(Z, 5)).get_ylim()
-    assert (low, high) == (data.base, pytest.approx(highest + 0.06 * (highest - data.base)))
+    left, right = plots.dendrogram(tree_of(Z, 5)).get_xlim()
+    assert (right, left) == (data.base, pytest.approx(highest + 0.04 * (highest - data.base)))
 
 
 @pytest.mark.parametrize("n_taken", [0, 10, 25, 39])
@@ -151,21 +151,39 @@ def test_folded_leaves_hold_what_was_merged_first(n_taken):
         data.names, data.n_members, data.leaf_clusters, folded, strict=True
     ):
         assert n == len(members)
-        assert name == (f"({n})" if n > 1 else str(members[0]))
+        assert name == (f"{members.min()} + {n - 1} more" if n > 1 else str(members[0]))
         new = set(tree.groups[members].tolist())
         assert cluster == (new.pop() if len(new) == 1 else -1)
 
 
-def test_tops_are_the_last_merges_of_new_clusters():
+@pytest.mark.parametrize("most_leaves", [15, 40])
+def test_groups_are_the_leaves_of_each_merged_cluster(most_leaves):
     tree = random_tree(40, 30)
-    members = members_of_nodes(tree.merges, 40)
-    groups = [members[40 + step] for step in range(30)]
-    # Nothing that was made contains them.
-    last = [g for g in groups if not any(set(g) < set(other) for other in groups)]
-    expected = {tree.groups[g[0]]: tree.linkage[groups.index(g), 2] for g in last}
-    tops = plots.dendrogram_data(tree).tops
-    assert {int(cluster): y for cluster, _, y in tops} == expected
-    assert (np.diff(tops[:, 1]) > 0).all()
+    data = plots.dendrogram_data(tree, most_leaves=most_leaves)
+    for cluster, first, last in data.groups.tolist():
+        inside = np.flatnonzero(data.leaf_clusters == cluster).tolist()
+        assert inside == list(range(first, last + 1))
+    merged = np.flatnonzero(np.bincount(tree.groups) > 1)
+    assert sorted(data.groups[:, 0]) == sorted(merged)
+    assert (np.diff(data.groups[:, 1]) > 0).all()
+
+
+def test_new_clusters_are_not_folded_together_without_need():
+    assert len(plots.dendrogram_data(random_tree(600, 250)).names) == 350
+    assert len(plots.dendrogram_data(random_tree(600, 500)).names) == 200
+    assert len(plots.dendrogram_data(random_tree(700, 50)).names) == 500
+
+
+def test_tiny_clusters_are_marked_unless_most_are_tiny():
+    few = tree_of(chain(5), 2, sizes=[10, 9, 10, 1, 10])
+    np.testing.assert_array_equal(plots.dendrogram_data(few).is_tiny, [0, 1, 0, 1, 0])
+    ax = plots.dendrogram(few)
+    grey = [label.get_color() == GREY for label in ax.get_yticklabels()]
+    assert grey == [False, True, False, True, False]
+    assert "grey names: fewer than 10 observations" in ax.get_xlabel()
+    most = tree_of(chain(5), 2, sizes=[10, 9, 9, 1, 10])
+    assert not plots.dendrogram_data(most).is_tiny.any()
+    assert "grey names" not in plots.dendrogram(most).get_xlabel()
 
 
 def test_too_few_leaves_are_refused():
@@ -190,7 +208,7 @@ def test_dendrogram_has_a_colour_for_each_new_cluster_and_grey_beyond():
     }
     by_cluster = {}
     for x, y, cluster in zip(data.x, data.y, data.branch_clusters.tolist(), strict=True):
-        by_cluster.setdefault(cluster, set()).add(drawn[x[1], y[1], x[2], y[2]])
+        by_cluster.setdefault(cluster, set()).add(drawn[y[1], x[1], y[2], x[2]])
     assert by_cluster.pop(-1) == {GREY.lower()}
     assert all(len(colours) == 1 for colours in by_cluster.values())
     assert len(set.union(*by_cluster.values())) == len(by_cluster) <= 10
@@ -206,17 +224,17 @@ def test_dendrogram_draws_grey_branches_first():
 def test_dendrogram_marks_the_cut_only_where_a_height_separates():
     tree = random_tree(30, 22)
     (line,) = dashed_lines(plots.dendrogram(tree))
-    assert line.get_ydata()[0] == plots.dendrogram_data(tree).cut
+    assert line.get_xdata()[0] == plots.dendrogram_data(tree).cut
     assert dashed_lines(plots.dendrogram(tree.undo(2))) == []
 
 
 def test_dendrogram_says_what_it_shows():
     ax = plots.dendrogram(random_tree(30, 22, statistic="overlap"))
-    assert ax.get_ylabel() == "1 − overlap"
+    assert ax.get_xlabel() == (
+        "1 − overlap of the densities: 0 = same, 1 = no overlap\n"
+        "grey lines: merges that were not made"
+    )
     assert ax.get_title(loc="left") == "30 clusters merged into 8"
-    tree = random_tree(30, 22)
-    numbers = {text.get_text() for text in ax.texts}
-    assert numbers == {str(g) for g in np.flatnonzero(np.bincount(tree.groups) > 1)}
 
 
 def test_dendrogram_draws_a_wedge_for_each_folded_leaf_and_says_so():
@@ -224,16 +242,16 @@ def test_dendrogram_draws_a_wedge_for_each_folded_leaf_and_says_so():
     ax = plots.dendrogram(tree, most_leaves=20)
     data = plots.dendrogram_data(tree, most_leaves=20)
     assert len(wedges(ax).get_paths()) == (data.n_members > 1).sum() > 0
-    assert ax.get_xlabel() == "wedges stand for the first 40 merges"
-    assert plots.dendrogram(tree).get_xlabel() == ""
+    assert "wedges: the first 40 merges" in ax.get_xlabel()
+    assert "several new clusters" not in ax.get_xlabel()
+    assert "grey wedges: several" in plots.dendrogram(tree, most_leaves=5).get_xlabel()
+    assert "wedges" not in plots.dendrogram(tree).get_xlabel()
 
 
-def test_dendrogram_of_very_many_clusters_without_names_or_numbers():
+def test_dendrogram_of_very_many_clusters_has_two_hundred_leaves():
     ax = plots.dendrogram(random_tree(2000, 1850))
-    ax.figure.canvas.draw()
     assert len(branch_lines(ax).get_segments()) == 199
-    assert ax.get_xticklabels() == []
-    assert list(ax.texts) == []
+    assert len(ax.get_yticklabels()) == 200
 
 
 @pytest.mark.parametrize("n_taken", [0, 1])

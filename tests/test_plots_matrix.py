@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from tests.plot_cases import quick, random_matrix, random_tree, trees, wedges
+from tests.plot_cases import chain, quick, random_matrix, random_tree, tree_of, trees, wedges
 from unsplit import plots
 from unsplit.errors import InputError
 from unsplit.pairwise.result import PairwiseTVD
@@ -87,5 +87,31 @@ def test_colours_begin_at_the_smallest_distance(smallest, lowest):
 
 def test_distances_say_what_they_show():
     ax = plots.distances(random_tree(6, 3), random_matrix(6))
-    assert ax.images[0].colorbar.ax.get_ylabel() == "total variation distance (TVD)"
+    label = ax.images[0].colorbar.ax.get_ylabel()
+    assert label == "total variation distance (TVD)\n0 = same, 1 = never confused"
     assert ax.get_title(loc="left") == "Distances between 6 clusters, merged into 3 (blue outlines)"
+
+
+def test_tiny_clusters_come_last():
+    tree = tree_of(chain(6), 4, sizes=[10, 10, 9, 10, 3, 10])
+    data = plots.distances_data(tree, random_matrix(6))
+    assert data.order.tolist() == [0, 1, 3, 5, 2, 4]
+    assert data.n_tiny == 2
+    assert data.blocks.tolist() == [[0, 3], [3, 4], [4, 6]]
+    assert data.block_clusters.tolist() == [0, 1, 0]
+    written = [text.get_text() for text in plots.distances(tree, random_matrix(6)).texts]
+    assert written == ["0: 5 clusters, largest 0", "2 tiny (fewer than 10 observations)"]
+
+
+def test_a_merged_cluster_of_tiny_ones_is_named_with_them():
+    Z = np.array([[0, 1, 0.1, 2], [2, 3, 0.2, 2], [4, 5, 0.3, 3], [6, 7, 0.4, 5]])
+    tree = tree_of(Z, 2, sizes=[9, 9, 10, 10, 10])
+    written = [text.get_text() for text in plots.distances(tree, random_matrix(5)).texts]
+    assert written == ["1: 2 clusters, largest 2", "2 tiny (fewer than 10 observations), all of 0"]
+
+
+def test_tiny_clusters_stay_where_they_are_if_most_are_tiny():
+    tree = tree_of(chain(6), 4, sizes=[9, 9, 9, 10, 3, 10])
+    data = plots.distances_data(tree, random_matrix(6))
+    assert data.n_tiny == 0
+    assert data.order.tolist() == [0, 1, 2, 3, 4, 5]

@@ -1,21 +1,34 @@
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import matplotlib.figure
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.plot_cases import quick, random_matrix, random_tree
 from unsplit import plots
-from unsplit.plots.style import COLOURS, LONGEST_NAME, colours_of, short_name
+from unsplit.merging.options import STATISTICS
+from unsplit.plots.groups import group_name, spread
+from unsplit.plots.style import (
+    COLOURS,
+    LONGEST_NAME,
+    SMALLEST_TEXT,
+    axis_label,
+    colours_of,
+    short_name,
+)
+
+
+def boxes(labels):
+    return [label.get_window_extent() for label in labels]
 
 
 def overlaps(ax, side):
     """How many neighbouring tick labels touch."""
     ax.figure.canvas.draw()
     labels = ax.get_xticklabels() if side == "x" else ax.get_yticklabels()
-    boxes = [label.get_window_extent() for label in labels]
-    return sum(a.overlaps(b) for a, b in pairwise(boxes))
+    return sum(a.overlaps(b) for a, b in pairwise(boxes(labels)))
 
 
 LONG = "regulatory T cells of donor {}, third replicate"
@@ -27,23 +40,124 @@ LONG = "regulatory T cells of donor {}, third replicate"
 def test_names_do_not_touch(k, pattern):
     tree = random_tree(k, k // 2, names=[pattern.format(i) for i in range(k)])
     tree_axes, matrix_axes = plots.dendrogram(tree), plots.distances(tree, random_matrix(k))
-    assert len(tree_axes.get_xticklabels()) == k
-    assert overlaps(tree_axes, "x") == 0
+    assert len(tree_axes.get_yticklabels()) == k
+    assert overlaps(tree_axes, "y") == 0
     assert overlaps(matrix_axes, "x") == overlaps(matrix_axes, "y") == 0
+
+
+# ---- names of merged clusters ----
+
+
+def merged_clusters(tree):
+    return np.flatnonzero(np.bincount(tree.groups) > 1)
+
+
+def drawn_at(ax, dpi):
+    """Draw with this many dots per inch, as saving a figure does."""
+    ax.figure.set_dpi(dpi)
+    ax.figure.canvas.draw()
+
+
+LARGE = pytest.param(1000, 890, 150, marks=pytest.mark.slow)
+DRAW = {
+    "dendrogram": plots.dendrogram,
+    "distances": lambda tree: plots.distances(tree, random_matrix(tree.n_initial)),
+}
+
+
+@pytest.mark.parametrize(
+    ("k", "n_taken", "dpi"), [(20, 14, 100), (20, 14, 150), (200, 170, 150), LARGE]
+)
+@pytest.mark.parametrize("figure", DRAW)
+def test_merged_clusters_are_named_and_do_not_overlap(figure, k, n_taken, dpi):
+    tree = random_tree(k, n_taken, names=[f"cluster {i}" for i in range(k)])
+    ax = DRAW[figure](tree)
+    drawn_at(ax, dpi)
+    expected = {group_name(tree, cluster) for cluster in merged_clusters(tree)}
+    assert {text.get_text() for text in ax.texts} == expected
+    assert len(expected) >= 3
+    places = boxes(ax.texts)
+    assert not any(a.overlaps(b) for a, b in combinations(places, 2))
+    # Nor do they cover names of initial clusters, or leave the figure.
+    names = boxes(ax.get_yticklabels())
+    assert not any(a.overlaps(b) for a in places for b in names)
+    whole = ax.figure.bbox
+    assert all(whole.x0 <= box.x0 and box.x1 <= whole.x1 for box in places)
+    assert all(whole.y0 <= box.y0 and box.y1 <= whole.y1 for box in places)
+    assert all(text.get_fontsize() >= SMALLEST_TEXT for text in ax.texts)
+
+
+@pytest.mark.parametrize("k", [20, 200, pytest.param(1000, marks=pytest.mark.slow)])
+def test_initial_clusters_are_named_where_they_fit(k):
+    tree = random_tree(k, k - k // 9)
+    shown = [label.get_text() for label in plots.dendrogram(tree).get_yticklabels()]
+    assert len(shown) == min(k, 200)
+    assert all(shown)
+    on_matrix = plots.distances(tree, random_matrix(k)).get_yticklabels()
+    assert len(on_matrix) == (k if k == 20 else 0)
+
+
+@pytest.mark.parametrize("k", [2, 20])
+def test_every_axis_says_what_its_values_mean(k):
+    tree, D = random_tree(k, k // 2), random_matrix(k)
+    tree_axes, matrix_axes, curve = (
+        plots.dendrogram(tree), plots.distances(tree, D), plots.merge_curve(tree)
+    )  # fmt: skip
+    ends = "0 = same, 1 = never confused"
+    assert tree_axes.get_xlabel().startswith(f"Le Cam distance (soft accuracy): {ends}")
+    assert ends in matrix_axes.images[0].colorbar.ax.get_ylabel()
+    assert "initial clusters" in matrix_axes.get_xlabel()
+    assert "initial clusters" in matrix_axes.get_ylabel()
+    assert ends in curve.get_ylabel()
+    assert "clusters left" in curve.get_xlabel()
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_every_statistic_is_explained(statistic):
+    if statistic != "auto":
+        assert ": 0 = same, " in axis_label(statistic)
+
+
+def test_where_room_is_short_the_largest_merged_clusters_are_named():
+    tree = random_tree(200, 120)
+    ax = plots.dendrogram(tree, matplotlib.figure.Figure(figsize=(5, 2)).add_subplot())
+    ax.figure.canvas.draw()
+    n_merged, sizes = len(merged_clusters(tree)), np.bincount(tree.groups)
+    named = [int(text.get_text().split(":")[0]) for text in ax.texts]
+    assert 5 < len(named) < n_merged
+    assert f"named: the {len(named)} largest of {n_merged} merged clusters" in ax.get_xlabel()
+    assert sizes[named].min() >= np.sort(sizes)[-len(named)]
+    assert not any(a.overlaps(b) for a, b in combinations(boxes(ax.texts), 2))
+
+
+@given(st.lists(st.floats(0, 50), min_size=1, max_size=30), st.floats(0.1, 1.5))
+@quick
+def test_spread_keeps_the_order_the_gap_and_the_limits(wanted, gap):
+    wanted = np.sort(wanted)
+    places = spread(wanted, gap, 0.0, 50.0)
+    assert (np.diff(places) >= gap - 1e-9).all()
+    assert places.min() >= -1e-9
+    assert places.max() <= 50 + 1e-9
+    if (np.diff(wanted) >= gap).all():
+        np.testing.assert_allclose(places, wanted)
+
+
+# ---- single names ----
 
 
 def test_names_that_could_not_be_read_are_left_out():
     tree = random_tree(100, 50)
     figure = matplotlib.figure.Figure(figsize=(4, 3))
     ax = plots.dendrogram(tree, figure.add_subplot())
-    assert ax.get_xticklabels() == []
+    assert ax.get_yticklabels() == []
 
 
 def test_short_names_stand_level_and_long_ones_upright():
-    level = plots.dendrogram(random_tree(5, 2))
-    upright = plots.dendrogram(random_tree(40, 2, names=[LONG.format(i) for i in range(40)]))
+    D = random_matrix(40)
+    level = plots.distances(random_tree(5, 2), random_matrix(5))
+    long = random_tree(40, 2, names=[LONG.format(i) for i in range(40)])
     assert {label.get_rotation() for label in level.get_xticklabels()} == {0}
-    assert {label.get_rotation() for label in upright.get_xticklabels()} == {90}
+    assert {label.get_rotation() for label in plots.distances(long, D).get_xticklabels()} == {90}
 
 
 def test_a_dollar_in_a_name_is_no_formula():
@@ -51,8 +165,9 @@ def test_a_dollar_in_a_name_is_no_formula():
     tree = random_tree(5, 2, names=names)
     ax = plots.dendrogram(tree)
     ax.figure.canvas.draw()
-    assert {label.get_text() for label in ax.get_xticklabels()} == {*names, "a b"} - {"a\nb"}
+    assert {label.get_text() for label in ax.get_yticklabels()} == {*names, "a b"} - {"a\nb"}
     plots.distances(tree, random_matrix(5)).figure.canvas.draw()
+    plots.merge_curve(tree).figure.canvas.draw()
 
 
 @given(st.text(max_size=60))

@@ -9,7 +9,7 @@ import scipy.sparse
 
 from tests.test_data_files import KINDS, X, refuses, save_csv, save_parquet, table, write
 from unsplit.data.readers.tables_and_arrays import read_observations
-from unsplit.errors import InputError
+from unsplit.errors import InputError, SkippedWarning
 
 
 @pytest.fixture(autouse=True)
@@ -22,28 +22,35 @@ def folder(tmp_path, monkeypatch):
 # What cannot be used
 
 
-def test_text_among_the_features_is_refused_by_name():
-    sentence = (
-        "{} has columns that are not numbers ('kind', 'when'); remove them, encode them as "
-        "numbers, or name one with --labels if it holds the clusters."
-    )
+def test_text_among_the_features_is_left_out_by_name():
     frame = table(kind=["u", "v", "w"], when=pd.to_datetime(["2020-01-01"] * 3))
     frame.to_csv("d.csv", index=False)
     frame.to_parquet("d.parquet")
     for name in ("d.csv", "d.parquet"):
-        refuses(sentence.format(name), name)
+        with pytest.warns(SkippedWarning, match=f"columns 'kind', 'when' of {name} are left out"):
+            read = read_observations(name)
+        assert read.feature_names == ["a", "b"]
+        assert read.left_out == ("kind", "when")
 
 
-def test_vectors_in_one_column_are_refused():
+def test_vectors_in_one_column_are_left_out():
     table(v=[[1, 2], [3, 4], [5, 6]]).to_parquet("d.parquet")
-    with pytest.raises(InputError, match=r"columns that are not numbers \('v'\)"):
-        read_observations("d.parquet")
+    with pytest.warns(SkippedWarning, match="column 'v' of d.parquet is left out"):
+        assert read_observations("d.parquet").feature_names == ["a", "b"]
 
 
-def test_text_late_in_a_long_column_is_refused_without_a_warning():
+def test_text_late_in_a_column_of_numbers_is_refused():
     write("d.csv", "a,b\n" + "1,2\n" * 300_000 + "1,x\n")
-    with pytest.raises(InputError, match=r"columns that are not numbers \('b'\)"):
-        read_observations("d.csv")
+    sentence = (
+        "column 'b' of d.csv holds numbers, but also 'x' (row 300,001); correct such values, or "
+        "leave the column out with --drop b."
+    )
+    refuses(sentence, "d.csv")
+
+
+def test_a_table_of_text_only_is_refused():
+    write("d.csv", "a,b\nu,v\nw,x\n")
+    refuses("d.csv has no feature columns, because 'a', 'b' do not hold numbers; add …", "d.csv")
 
 
 def test_missing_and_infinite_values_are_counted_by_column():
@@ -302,7 +309,11 @@ def test_sentences_say_what_to_install(monkeypatch):
     save_csv("d.csv")
     save_parquet("d.parquet")
     for package, name, sentence in [
-        ("pyarrow", "d.parquet", "reading parquet needs pyarrow: pip install unsplit[tables]"),
+        (
+            "pyarrow",
+            "d.parquet",
+            "reading parquet and Arrow files needs pyarrow: pip install unsplit[tables]",
+        ),
         ("pandas", "d.csv", "reading tables needs pandas: pip install unsplit[tables]"),
     ]:
         monkeypatch.setitem(sys.modules, package, None)  # importing it is now an error

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from benchmarks.peers.grid import WORKS, Cell, cells, initial_number
+from benchmarks.peers.grid import WORKS, Trial, initial_number, trials
 from benchmarks.peers.methods import METHODS
 from benchmarks.peers.overclusterings import OVERCLUSTERINGS, overclusterings_of, restricted
 from benchmarks.peers.problems import PROBLEMS
@@ -50,24 +50,24 @@ def _prepared(name: str, data: Path, seed: int, overclustering: str, factor: flo
     return restricted(problem, OVERCLUSTERINGS[overclustering](problem, k, seed))
 
 
-def done(cell: Cell, data: Path) -> dict[str, Any]:
-    """The line that a cell becomes."""
+def done(trial: Trial, data: Path) -> dict[str, Any]:
+    """The line that a trial becomes."""
     import torch
 
     torch.set_num_threads(1)
-    line: dict[str, Any] = dict(cell._asdict())
+    line: dict[str, Any] = dict(trial._asdict())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = _prepared(cell.problem, data, cell.seed, cell.overclustering, cell.factor)
+            found = _prepared(trial.problem, data, trial.seed, trial.overclustering, trial.factor)
             if found is None:
                 return line | {"absent": "makes no sense here"}
             problem, clusters = found
             line |= {"n": len(problem.X), "true": problem.n_true, "k": int(clusters.max()) + 1}
-            task = Task(problem.X, clusters, cell.seed)
-            if cell.work == BOUND:
+            task = Task(problem.X, clusters, trial.seed)
+            if trial.work == BOUND:
                 return line | {"scores": bound(task, problem.y)}
-            return line | {"scores": scored(METHODS[cell.work], task, problem.y)}
+            return line | {"scores": scored(METHODS[trial.work], task, problem.y)}
     except (ImportError, FileNotFoundError) as error:
         return line | {"absent": str(error)}
     except Exception as error:  # a peer that fails is a result, not the end of the benchmark
@@ -82,8 +82,8 @@ def lines(results: Path = RESULTS) -> Iterator[dict[str, Any]]:
 
 
 def key_of(line: dict[str, Any]) -> str:
-    """The key of the cell that a line is about."""
-    return Cell(*(line[field] for field in Cell._fields)).key
+    """The key of the trial that a line is about."""
+    return Trial(*(line[field] for field in Trial._fields)).key
 
 
 def file_of(problem: str) -> str:
@@ -97,14 +97,14 @@ def file_of(problem: str) -> str:
     return problem.replace(":", "").replace(" ", "-") + ".jsonl"
 
 
-def work_off(todo: Sequence[Cell], args: argparse.Namespace) -> None:
-    """Work on cells, each line written as soon as it is there."""
+def work_off(todo: Sequence[Trial], args: argparse.Namespace) -> None:
+    """Work on trials, each line written as soon as it is there."""
     args.results.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + 60 * args.minutes
     left = iter(todo)
     counts: dict[str, int] = defaultdict(int)
-    with ProcessPoolExecutor(args.workers) as pool, tqdm(total=len(todo), unit=" cells") as bar:
-        running = {pool.submit(done, cell, args.data) for cell in islice(left, 2 * args.workers)}
+    with ProcessPoolExecutor(args.workers) as pool, tqdm(total=len(todo), unit=" trials") as bar:
+        running = {pool.submit(done, trial, args.data) for trial in islice(left, 2 * args.workers)}
         while running:
             ready, running = wait(running, return_when=FIRST_COMPLETED)
             for future in ready:
@@ -118,9 +118,9 @@ def work_off(todo: Sequence[Cell], args: argparse.Namespace) -> None:
                 bar.update()
                 if time.monotonic() < deadline:
                     more = islice(left, 1)
-                    running |= {pool.submit(done, cell, args.data) for cell in more}
+                    running |= {pool.submit(done, trial, args.data) for trial in more}
     for reason, count in counts.items():
-        print(f"{count} cells left out: {reason}")
+        print(f"{count} trials left out: {reason}")
 
 
 def main() -> None:
@@ -136,9 +136,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin none after that")
     args = parser.parse_args()
-    grid = cells(args.problems, args.overclusterings, args.methods, args.seeds, args.slow)
+    grid = trials(args.problems, args.overclusterings, args.methods, args.seeds, args.slow)
     known = {key_of(line) for line in lines(args.results)}
-    work_off([cell for cell in grid if cell.key not in known], args)
+    work_off([trial for trial in grid if trial.key not in known], args)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Methods beside ours, always on the same cells."""
+"""Methods beside ours, always on the same trials."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,12 @@ from benchmarks.peers.read import Score
 OURS = "unsplit"
 # What ours is called with something changed.
 CHANGED = f"{OURS}, "
-# A best peer ran on at least this share of our cells.
+# A best peer ran on at least this share of our trials.
 ENOUGH = 0.5
 
 
 class Best(NamedTuple):
-    """The best peer, and ours on the same cells."""
+    """The best peer, and ours on the same trials."""
 
     name: str
     ari: float
@@ -36,7 +36,7 @@ def mean_of(scores: Sequence[Score], method: str, mode: str) -> float:
 
 
 def with_ours(scores: Sequence[Score], mode: str) -> dict[str, list[tuple[Score, Score]]]:
-    """Of every method its scores in this mode, each with ours on the same cell."""
+    """Of every method its scores in this mode, each with ours on the same trial."""
     ours = {s.place: s for s in scores if (s.method, s.mode) == (OURS, mode)}
     pairs: dict[str, list[tuple[Score, Score]]] = defaultdict(list)
     for score in scores:
@@ -51,7 +51,7 @@ def difference(pairs: Sequence[tuple[Score, Score]]) -> float:
 
 
 def above_bound(scores: Sequence[Score]) -> tuple[int, int]:
-    """How many best cuts have a higher index than the bound of their cell, and of how many."""
+    """How many best cuts have a higher index than the bound of their trial, and of how many."""
     bounds = {s.place: s.ari for s in scores if s.mode == "bound"}
     cuts = [
         s.ari > bounds[s.place]
@@ -62,7 +62,7 @@ def above_bound(scores: Sequence[Score]) -> tuple[int, int]:
 
 
 def best_peer(scores: Sequence[Score], mode: str) -> Best | None:
-    """The peer that does best beside ours, of those that ran on enough of our cells."""
+    """The peer that does best beside ours, of those that ran on enough of our trials."""
     pairs = with_ours(scores, mode)
     peers = {
         name: found

@@ -1,4 +1,4 @@
-"""The cells of the benchmark, in the order in which they are worked on."""
+"""The trials of the benchmark, in the order in which they are worked on."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -29,7 +29,7 @@ FEWEST = 5
 SMALLEST_MEAN = 6
 
 
-class Cell(NamedTuple):
+class Trial(NamedTuple):
     """A problem, how it was over-clustered, and a piece of work on it.
 
     ``overclustering`` is empty and ``factor`` 0 for what clusters from scratch.
@@ -43,7 +43,7 @@ class Cell(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Name of the cell."""
+        """Name of the trial."""
         return "|".join(map(str, self))
 
 
@@ -77,25 +77,25 @@ def is_run(problem: str, overclustering: str, factor: float, seed: int) -> bool:
     )
 
 
-def cells(
+def trials(
     problems: Sequence[str] = tuple(PROBLEMS),
     overclusterings: Sequence[str] = tuple(OVERCLUSTERINGS),
     works: Sequence[str] = WORKS,
     seeds: int = 2,
     slow: bool = False,
-) -> Iterator[Cell]:
-    """All cells, so ordered that an interrupted run has seen a bit of everything."""
+) -> Iterator[Trial]:
+    """All trials, so ordered that an interrupted run has seen a bit of everything."""
     works = [work for work in works if slow or work not in SLOW]
     for seed in range(seeds):
         here = [problem for problem in problems if seed in seeds_of(problem, seeds)]
         for problem, work in product(here, works):
             if work in FROM_SCRATCH:
-                yield Cell(problem, seed, "", 0.0, work)
+                yield Trial(problem, seed, "", 0.0, work)
         for factor, name, problem in product(_ORDER, overclusterings, here):
             if is_run(problem, name, factor, seed):
                 for work in works:
                     if work not in FROM_SCRATCH and _is_wanted(work, factor, seed):
-                        yield Cell(problem, seed, name, factor, work)
+                        yield Trial(problem, seed, name, factor, work)
 
 
 def _is_wanted(work: str, factor: float, seed: int) -> bool:

@@ -42,7 +42,7 @@ def summary(scores: Sequence[Score]) -> str:
     given, cut = mean_of(scores, OURS, "given"), mean_of(scores, OURS, "best cut")
     return " ".join(
         (
-            f"{len(ours)} cells of {len({s.problem for s in ours})} data sets. `auto` reaches a "
+            f"{len(ours)} trials of {len({s.problem for s in ours})} data sets. `auto` reaches a "
             f"mean ARI of **{auto:.3f}**: {_number(halves[CHOSEN_ON])} on the sets that rules were "
             f"chosen on, **{_number(halves[HELD_BACK])}** on those held back.",
             _beside(scores, "automatic"),
@@ -66,7 +66,7 @@ def about_bound(scores: Sequence[Score]) -> str:
 def _beside(scores: Sequence[Score], mode: str) -> str:
     best = best_peer(scores, mode)
     if best is None:
-        return "No peer has been run on as many cells."
+        return "No peer has been run on as many trials."
     return f"The best peer, {best.name}, reaches {best.ari:.3f} where ours has {best.ours:.3f}."
 
 
@@ -80,7 +80,7 @@ def summary_of_structureless(scores: Sequence[Score]) -> str:
     whole = sum(s.number == 1 for s in ours)
     return (
         f"There is one group, so the ARI is 1 where one cluster is left and else 0. `auto` leaves "
-        f"one in {whole} of {len(ours)} cells."
+        f"one in {whole} of {len(ours)} trials."
     )
 
 
@@ -100,21 +100,21 @@ def family_section(family: str, scores: Sequence[Score]) -> list[str]:
 
 
 def first_benchmark(scores: Sequence[Score]) -> list[str]:
-    """All cells that the last release was measured on."""
+    """All trials that the last release was measured on."""
     first = [s for s in scores if is_of_first(s)]
-    parts = ["## Over all cells of the first benchmark", FIRST, releases(first)]
+    parts = ["## Over all trials of the first benchmark", FIRST, releases(first)]
     return [*parts, by(first, lambda s: s.overclustering, "over-clustered by")]
 
 
 def is_of_first(score: Score) -> bool:
-    """Whether the first benchmark had this cell."""
+    """Whether the first benchmark had this trial."""
     return score.problem not in LATER and score.factor in FACTORS and score.seed == 0
 
 
 def splits(scores: Sequence[Score]) -> list[str]:
     """Random and noisy splits of the true groups."""
     parts = ["## Random and noisy splits", SPLITS]
-    parts += [by(scores, lambda s: f"{s.overclustering}, {s.family}", "cells")]
+    parts += [by(scores, lambda s: f"{s.overclustering}, {s.family}", "trials")]
     for mode in ("automatic", "given"):
         parts += [f"### {MODES[mode]}, splits", overview(scores, mode)]
     return parts

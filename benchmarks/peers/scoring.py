@@ -1,4 +1,4 @@
-"""One piece of work on one cell: what comes out, how good it is, what it costs."""
+"""One piece of work on one trial: what comes out, how good it is, what it costs."""
 
 import sys
 import time

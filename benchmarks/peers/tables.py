@@ -19,7 +19,7 @@ from benchmarks.peers.compare import (
 from benchmarks.peers.problems.families import HALVES
 from benchmarks.peers.read import Score
 from benchmarks.peers.scoring import BOUND
-from benchmarks.peers.texts import LAST_RELEASE, LAST_RELEASE_CELLS, MODES
+from benchmarks.peers.texts import LAST_RELEASE, LAST_RELEASE_TRIALS, MODES
 
 table = partial(markdown.table, number=".3f")
 
@@ -44,7 +44,7 @@ def overview(scores: Sequence[Score], mode: str) -> str:
         (name, len(found), *_aris(found, halves), *_costs(found))
         for name, found in sorted(pairs.items(), key=lambda item: -difference(item[1]))
     ]
-    header = ["method", "cells", "ARI", *halves, "ours there", "number / true", "seconds"]
+    header = ["method", "trials", "ARI", *halves, "ours there", "number / true", "seconds"]
     return table(header, rows)
 
 
@@ -95,14 +95,14 @@ def _beside(scores: Sequence[Score]) -> list[float]:
 
 
 def releases(scores: Sequence[Score]) -> str:
-    """Ours now and in the last release, over the cells of the first benchmark."""
-    n_cells = sum((s.method, s.mode) == (OURS, "automatic") for s in scores)
+    """Ours now and in the last release, over the trials of the first benchmark."""
+    n_trials = sum((s.method, s.mode) == (OURS, "automatic") for s in scores)
     now = [mean_of(scores, OURS, mode) for mode in LAST_RELEASE]
     rows = [
-        ("this release", n_cells, *now),
-        ("last release", LAST_RELEASE_CELLS, *LAST_RELEASE.values()),
+        ("this release", n_trials, *now),
+        ("last release", LAST_RELEASE_TRIALS, *LAST_RELEASE.values()),
     ]
-    return table(["", "cells", "auto", "given the number"], rows)
+    return table(["", "trials", "auto", "given the number"], rows)
 
 
 def changed_settings(scores: Sequence[Score]) -> list[str]:
@@ -111,7 +111,7 @@ def changed_settings(scores: Sequence[Score]) -> list[str]:
 
 
 def settings(scores: Sequence[Score]) -> str:
-    """What changing one setting changes: mean difference and its standard error, cell by cell."""
+    """What changing one setting changes: mean difference and its standard error, trial by trial."""
     pairs = {mode: with_ours(scores, mode) for mode in MODES}
     rows = [
         (
@@ -121,7 +121,7 @@ def settings(scores: Sequence[Score]) -> str:
         )
         for method in changed_settings(scores)
     ]
-    return table(["instead of the default", "cells", "auto", "given the number", "best cut"], rows)
+    return table(["instead of the default", "trials", "auto", "given the number", "best cut"], rows)
 
 
 def _better(pairs: Sequence[tuple[Score, Score]]) -> Any:

@@ -13,9 +13,9 @@ FAMILY_TITLES = {
     "structureless": "Data without structure",
 }
 
-# Mean ARI of the last release over all cells of the first benchmark, whose rule is gone.
+# Mean ARI of the last release over all trials of the first benchmark, whose rule is gone.
 LAST_RELEASE = {"automatic": 0.697, "given": 0.736}
-LAST_RELEASE_CELLS = 363
+LAST_RELEASE_TRIALS = 363
 
 HEAD = """# Merging over-clusterings: the benchmark
 
@@ -31,9 +31,9 @@ of the neck were set, and the rule for wholes among clusters split at random was
 random splits of both halves. The weights of edges, the vote of neighbours and the two ways to
 rank pairs came last; they were chosen on the first half and on simulations of our own alone.
 
-**How to read the tables.** A cell is a data set, over-clustered in one way into one number of
-clusters, with one seed. Columns are mean adjusted Rand indices (ARI) over cells. *Ours there* is
-that of `unsplit` on the same cells as the method in the row, so that rows with fewer cells can be
+**How to read the tables.** A trial is a data set, over-clustered in one way into one number of
+clusters, with one seed. Columns are mean adjusted Rand indices (ARI) over trials. *Ours there* is
+that of `unsplit` on the same trials as the method in the row, so that rows with fewer trials can be
 read; rows are sorted by the difference. *number / true* is a geometric mean. *Seconds* are medians
 on one core, at one initial number of clusters. Greedy clusters leave half of the observations out,
 and methods that merge are scored on the rest; those that cluster from scratch, on all.
@@ -56,7 +56,7 @@ fifth of the observations then moves to clusters of other groups. Methods that c
 do not see any of this."""
 
 SETTINGS = """Every other value of a setting of `ClusterMerger` that vectors can have: how much
-better it is than the default, mean and standard error over the cells where it was run (other
+better it is than the default, mean and standard error over the trials where it was run (other
 trainings, and `strategy="compose"`: four initial clusters for every true one, first seed). *Epochs*
 is an upper limit: training ends when A stops improving. `overclusterer` only matters where no
 clusters are given; the table above, by over-clustering, is about that."""

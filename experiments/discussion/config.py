@@ -53,7 +53,7 @@ HALF_DECADES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 LENGTHS = (5, 10, 20, 40, 80, 160)
 
-NOISE, CELLS, DENSE = ("digits", "noise 0.3"), ("digits", "k-means"), ("digits", "greedy")
+NOISE, PIECES, DENSE = ("digits", "noise 0.3"), ("digits", "k-means"), ("digits", "greedy")
 DRAWINGS = ("digit images", "noise 0.3")
 PHOTOS, DENSE_PHOTOS = ("imagenet", "noise 0.1"), ("imagenet", "greedy")
 
@@ -61,16 +61,16 @@ FULL = Config(
     seeds=(0, 1, 2),
     small=Size(10, 40, 20),
     usual=Size(10, 100, 25),
-    spectral=(NOISE, CELLS, DENSE, PHOTOS, DENSE_PHOTOS),
+    spectral=(NOISE, PIECES, DENSE, PHOTOS, DENSE_PHOTOS),
     merging=(NOISE, DENSE_PHOTOS),
     stopping=(
-        *((case, "paper", LENGTHS) for case in (NOISE, CELLS, DRAWINGS, PHOTOS)),
+        *((case, "paper", LENGTHS) for case in (NOISE, PIECES, DRAWINGS, PHOTOS)),
         (NOISE, "cross-fitted", LENGTHS[:4]),
     ),
     choosing={
-        "learning rate": (HALF_DECADES, (NOISE, CELLS, DRAWINGS, PHOTOS)),
+        "learning rate": (HALF_DECADES, (NOISE, PIECES, DRAWINGS, PHOTOS)),
         "weight decay": ((0.0, 0.1, 1.0, 4.0, 16.0), (NOISE, DRAWINGS, PHOTOS)),
-        "network": (("single-layer", "usual"), (NOISE, CELLS, DRAWINGS, PHOTOS)),
+        "network": (("single-layer", "usual"), (NOISE, PIECES, DRAWINGS, PHOTOS)),
     },
     epochs=MAX_EPOCHS,
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import unsplit
-from experiments.core import Cell, Result, Setting
+from experiments.core import Result, Setting, Trial
 from experiments.discussion import figure
 from experiments.discussion.claims import claims
 from experiments.discussion.config import FULL, QUICK, STRATEGIES, Config, Size
@@ -17,7 +17,7 @@ from experiments.discussion.summary import where
 from experiments.discussion.tables import table
 from experiments.discussion.training import run_choosing, run_stopping
 
-__all__ = ["cells", "claims", "draw", "minutes", "run", "table"]
+__all__ = ["claims", "draw", "minutes", "run", "table", "trials"]
 
 # Of processor time; twice as many with convolutions.
 MINUTES = {
@@ -27,7 +27,7 @@ MINUTES = {
 }  # fmt: skip
 
 
-def cells(quick: bool) -> list[Cell]:
+def trials(quick: bool) -> list[Trial]:
     """Four parts, each for several over-clusterings; those that need files come last."""
     config = QUICK if quick else FULL
     found = [
@@ -36,10 +36,10 @@ def cells(quick: bool) -> list[Cell]:
         for seed in config.seeds
         for part, (data, clusters), rest in _parts(config)
     ]
-    return sorted(found, key=lambda cell: cell["data"] == "imagenet")
+    return sorted(found, key=lambda trial: trial["data"] == "imagenet")
 
 
-def _parts(config: Config) -> list[tuple[str, tuple[str, str], Cell]]:
+def _parts(config: Config) -> list[tuple[str, tuple[str, str], Trial]]:
     return [
         *(("spectral", case, {}) for case in config.spectral),
         *(("merging", case, {"strategy": s}) for case in config.merging for s in STRATEGIES),
@@ -56,27 +56,27 @@ def _size(config: Config, part: str) -> Size:
     return config.small if part == "merging" else config.usual
 
 
-def minutes(cell: Cell) -> float:
+def minutes(trial: Trial) -> float:
     """On one core."""
-    kind = cell.get("strategy") or cell.get("estimator") or cell.get("setting") or cell["part"]
-    return MINUTES[kind] * (2 if cell["data"] == "digit images" else 1)
+    kind = trial.get("strategy") or trial.get("estimator") or trial.get("setting") or trial["part"]
+    return MINUTES[kind] * (2 if trial["data"] == "digit images" else 1)
 
 
-def run(cell: Cell, setting: Setting) -> Result:
+def run(trial: Trial, setting: Setting) -> Result:
     """The numbers of one part for one over-clustering."""
     config = QUICK if setting.quick else FULL
-    case, part, seed = (cell["data"], cell["clusters"]), cell["part"], cell["seed"]
+    case, part, seed = (trial["data"], trial["clusters"]), trial["part"], trial["seed"]
     given = problem(case, _size(config, part), seed, setting.data)
     common = seed, setting.device, config.epochs
     _warm_up(setting.device)
     if part == "spectral":
         return run_spectral(given, *common)
     if part == "merging":
-        return run_merging(given, cell["strategy"], *common)
+        return run_merging(given, trial["strategy"], *common)
     if part == "stopping":
         lengths = {(c, name): epochs for c, name, epochs in config.stopping}
-        return run_stopping(given, cell["estimator"], lengths[case, cell["estimator"]], *common)
-    return run_choosing(given, cell["setting"], config.choosing[cell["setting"]][0], *common)
+        return run_stopping(given, trial["estimator"], lengths[case, trial["estimator"]], *common)
+    return run_choosing(given, trial["setting"], config.choosing[trial["setting"]][0], *common)
 
 
 def draw(results: Sequence[Result], folder: Path) -> list[Path]:
@@ -94,6 +94,6 @@ def draw(results: Sequence[Result], folder: Path) -> list[Path]:
 
 @lru_cache(maxsize=1)
 def _warm_up(device: str) -> None:
-    """The first training of a process takes a second longer; no cell is to be charged for it."""
+    """The first training of a process takes a second longer; no trial is to be charged for it."""
     X = np.random.default_rng(0).normal(size=(40, 2))
     unsplit.pairwise_tvd(X, np.arange(40) % 2, epochs=1, device=device, random_state=0)

@@ -1,4 +1,4 @@
-"""What many cells say together."""
+"""What many trials say together."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

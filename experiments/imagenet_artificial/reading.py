@@ -26,7 +26,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def claims(results: Sequence[Result]) -> list[Claim]:
-    """Size, noise, the hardest cell, the course of training, and our own aim."""
+    """Size, noise, the hardest trial, the course of training, and our own aim."""
     pairs = _pairs(results)
     return [_size_and_noise(pairs), _hardest(pairs), _course(results), _aim(pairs)]
 
@@ -98,7 +98,7 @@ def _aim(pairs: Sequence[tuple[Result, Result]]) -> Claim:
         for p, ours in pairs
         if _gain(p, ours) < AIM
     ]
-    said = f"in {len(pairs) - len(short)} of {len(pairs)} cells"
+    said = f"in {len(pairs) - len(short)} of {len(pairs)} trials"
     if not short:
         return Claim(claim, said, "reached")
     return Claim(claim, f"{said}; not at {listed(short)}", "not reached")

@@ -7,18 +7,18 @@ from typing import Any
 
 from experiments import figures
 from experiments.artificial import estimator, measured
-from experiments.core import Cell, Result, Setting
+from experiments.core import Result, Setting, Trial
 from experiments.imagenet_artificial.config import FULL, QUICK
 from experiments.imagenet_artificial.reading import claims, table
 from experiments.images import gratings, images, small_network
 from unsplit.overclustering import artificial
 
-__all__ = ["cells", "claims", "draw", "minutes", "run", "table"]
+__all__ = ["claims", "draw", "minutes", "run", "table", "trials"]
 
 SEED = 0
 
 
-def cells(quick: bool) -> list[Cell]:
+def trials(quick: bool) -> list[Trial]:
     """Every size and noise with both estimators; then the course of training without noise."""
     config = QUICK if quick else FULL
     grid = [
@@ -35,20 +35,20 @@ def cells(quick: bool) -> list[Cell]:
     return grid + course
 
 
-def minutes(cell: Cell) -> float:
+def minutes(trial: Trial) -> float:
     """On an H200, of 24,000 images of 64 pixels."""
-    networks = 1 if cell["estimator"] == "course" else 5
-    return 0.1 + 0.008 * networks * float(cell["epochs"])
+    networks = 1 if trial["estimator"] == "course" else 5
+    return 0.1 + 0.008 * networks * float(trial["epochs"])
 
 
-def run(cell: Cell, setting: Setting) -> Result:
+def run(trial: Trial, setting: Setting) -> Result:
     """Estimate all distances once."""
     X, categories = _data(setting.data, setting.quick)
-    labels = artificial(categories, cell["s"], cell["noise"], SEED)
+    labels = artificial(categories, trial["s"], trial["noise"], SEED)
     choices = (
-        {"holdout": 0.2, "epochs": cell["epochs"]}
-        if cell["estimator"] == "course"
-        else estimator(cell["estimator"], cell["epochs"])
+        {"holdout": 0.2, "epochs": trial["epochs"]}
+        if trial["estimator"] == "course"
+        else estimator(trial["estimator"], trial["epochs"])
     )
     if setting.quick:
         choices["backbone"] = small_network

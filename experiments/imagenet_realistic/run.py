@@ -5,7 +5,7 @@ from typing import Any
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from experiments.core import Cell, Result, Setting, file_of
+from experiments.core import Result, Setting, Trial, file_of
 from experiments.imagenet_realistic.config import FULL, QUICK, Config
 from experiments.imagenet_realistic.figure import draw
 from experiments.imagenet_realistic.material import (
@@ -22,12 +22,12 @@ from experiments.imagenet_realistic.reading import claims, table
 from experiments.imagenet_realistic.variants import AUGMENTED, USUAL, training, wanted_side
 from experiments.images import small_network
 
-__all__ = ["cells", "claims", "draw", "minutes", "run", "table"]
+__all__ = ["claims", "draw", "minutes", "run", "table", "trials"]
 
-DEEPCLUSTER: Cell = {"representation": "deepcluster", "method": "training"}
+DEEPCLUSTER: Trial = {"representation": "deepcluster", "method": "training"}
 
 
-def cells(quick: bool) -> list[Cell]:
+def trials(quick: bool) -> list[Trial]:
     """First what times are compared of, which should run alone; then what others wait for.
 
     Another way to train comes before all, and bears what the first use of a GPU costs.
@@ -36,7 +36,7 @@ def cells(quick: bool) -> list[Cell]:
     most, *purer = config.retrained
     others = [s for s in config.sizes if s not in config.retrained]
     ablations = [
-        _cell("sscd", subset, most, "cross-fitted", variant)
+        _trial("sscd", subset, most, "cross-fitted", variant)
         for variant in config.variants
         for subset in range(1, config.ablated + 1)
     ]
@@ -56,34 +56,34 @@ def cells(quick: bool) -> list[Cell]:
         *({**c, "variant": AUGMENTED} for c in best),
         *(*grid, *learned_here, *ablations, *largest),
     ]
-    return list({file_of(cell): cell for cell in wanted}.values())
+    return list({file_of(trial): trial for trial in wanted}.values())
 
 
-def minutes(cell: Cell) -> float:
+def minutes(trial: Trial) -> float:
     """On an H200 with nothing else to do, of 24,000 images of 64 pixels."""
-    if cell == DEEPCLUSTER:
+    if trial == DEEPCLUSTER:
         return 2.5
-    usual = {"euclidean": 0.01, "cross-fitted": 0.25, "paper": 0.6}[cell["method"]]
+    usual = {"euclidean": 0.01, "cross-fitted": 0.25, "paper": 0.6}[trial["method"]]
     longer = {"40 epochs": 1.6, AUGMENTED: 1.5, "32 pixels": 1.3, "finer maps": 2.0}
-    return usual * longer.get(cell["variant"], 1.0)
+    return usual * longer.get(trial["variant"], 1.0)
 
 
-def run(cell: Cell, setting: Setting) -> Result:
+def run(trial: Trial, setting: Setting) -> Result:
     """Over-cluster one subset and merge it in one way."""
     config = QUICK if setting.quick else FULL
     X, categories = photographs(setting)
-    R = features(cell["representation"], setting)
-    if cell == DEEPCLUSTER:
+    R = features(trial["representation"], setting)
+    if trial == DEEPCLUSTER:
         return _about_deepcluster(R, categories, config, setting)
-    case = overcluster(R, categories, config, cell["subset"], cell["s"], SEED)
-    if cell["method"] == "euclidean":
+    case = overcluster(R, categories, config, trial["subset"], trial["s"], SEED)
+    if trial["method"] == "euclidean":
         return case.described() | by_features(case)
-    side = wanted_side(cell["variant"])
+    side = wanted_side(trial["variant"])
     choices: dict[str, Any] = {"device": setting.device}
-    choices |= training(cell["variant"], config.epochs)
+    choices |= training(trial["variant"], config.epochs)
     if setting.quick:
         choices["backbone"] = small_network
-    if cell["method"] == "paper":
+    if trial["method"] == "paper":
         some = pictures(X, case.rows, side)
         found = retrained(case, some, config.merges, SEED, **choices)
     else:
@@ -92,16 +92,16 @@ def run(cell: Cell, setting: Setting) -> Result:
     return case.described() | found
 
 
-def _all_methods(representation: str, s: int, config: Config) -> list[Cell]:
+def _all_methods(representation: str, s: int, config: Config) -> list[Trial]:
     methods = ("euclidean", "cross-fitted", "paper")
-    return [cell for m in methods for cell in _subsets(representation, s, m, config)]
+    return [trial for m in methods for trial in _subsets(representation, s, m, config)]
 
 
-def _subsets(representation: str, s: int, method: str, config: Config) -> list[Cell]:
-    return [_cell(representation, n, s, method) for n in range(1, config.subsets + 1)]
+def _subsets(representation: str, s: int, method: str, config: Config) -> list[Trial]:
+    return [_trial(representation, n, s, method) for n in range(1, config.subsets + 1)]
 
 
-def _cell(representation: str, subset: int, s: int, method: str, variant: str = USUAL) -> Cell:
+def _trial(representation: str, subset: int, s: int, method: str, variant: str = USUAL) -> Trial:
     return {
         "representation": representation,
         "subset": subset,

@@ -43,8 +43,8 @@ def _row(name: str, values: dict[int, Any], columns: range, what: str) -> list[s
         return f"{value:.1%}" if what == "purity" else f"{value:g}"
 
     mean = float(np.mean(list(values.values())))
-    cells = [text(values[n]) if n in values else "" for n in columns]
-    return [name, *cells, text(round(mean, 3))]
+    entries = [text(values[n]) if n in values else "" for n in columns]
+    return [name, *entries, text(round(mean, 3))]
 
 
 def by_method(results: Sequence[Result], *merges: int) -> str:
@@ -59,8 +59,8 @@ def by_method(results: Sequence[Result], *merges: int) -> str:
     for place in there:
         means = {n: [mean_after(results, place, n, m) for m in merges] for n in names}
         best = max((row[-1] for row in means.values() if row[-1] == row[-1]), default=None)
-        cells = [_numbers(row, bold=row[-1] == best) for row in means.values()]
-        columns.append([*cells, _numbers([mean_possible(results, place, m) for m in merges])])
+        entries = [_numbers(row, bold=row[-1] == best) for row in means.values()]
+        columns.append([*entries, _numbers([mean_possible(results, place, m) for m in merges])])
     rows = zip([*names, "possible"], *columns, strict=True)
     return markdown.table(("", *map(str, there)), rows)
 

@@ -9,20 +9,20 @@ import numpy as np
 
 from experiments import figures
 from experiments.artificial import measured
-from experiments.core import Cell, Result, Setting
+from experiments.core import Result, Setting, Trial
 from experiments.modelnet40.config import BETTER, FULL, QUICK, SORTED
 from experiments.modelnet40.reading import claims, table
 from unsplit import InputError, TrainConfig
 from unsplit.overclustering import artificial
 
-__all__ = ["cells", "claims", "draw", "minutes", "run", "table"]
+__all__ = ["claims", "draw", "minutes", "run", "table", "trials"]
 
 SEED = 0
 FILE = "modelnet40.train.npz"
 FOLDS = 3
 
 
-def cells(quick: bool) -> list[Cell]:
+def trials(quick: bool) -> list[Trial]:
     """Every size with both networks."""
     config = QUICK if quick else FULL
     return [
@@ -32,19 +32,19 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def minutes(cell: Cell) -> float:
+def minutes(trial: Trial) -> float:
     """On an H200, of 9,843 shapes."""
-    per_epoch = 0.1 if cell["backbone"] == BETTER else 0.005
-    return 0.1 + per_epoch * float(cell["epochs"]) * cell["points"] / 512
+    per_epoch = 0.1 if trial["backbone"] == BETTER else 0.005
+    return 0.1 + per_epoch * float(trial["epochs"]) * trial["points"] / 512
 
 
-def run(cell: Cell, setting: Setting) -> Result:
+def run(trial: Trial, setting: Setting) -> Result:
     """Estimate all distances once."""
-    X, categories = _data(setting.data, setting.quick, cell["points"])
-    labels = artificial(categories, cell["s"], 0.0, SEED)
-    choices = {"backbone": cell["backbone"], "cv": FOLDS, "epochs": cell["epochs"]}
-    if cell["backbone"] != BETTER:
-        X = _in_order(X) if cell["backbone"] == SORTED else X
+    X, categories = _data(setting.data, setting.quick, trial["points"])
+    labels = artificial(categories, trial["s"], 0.0, SEED)
+    choices = {"backbone": trial["backbone"], "cv": FOLDS, "epochs": trial["epochs"]}
+    if trial["backbone"] != BETTER:
+        X = _in_order(X) if trial["backbone"] == SORTED else X
         X, choices["backbone"] = X.reshape(len(X), -1), "single-layer"
     if setting.quick:
         choices["training"] = TrainConfig(batch_size=16)

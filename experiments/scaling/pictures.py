@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from experiments.scaling.timings import Laps
 from unsplit.data.rows.base import Rows, evenly
 
-# Cells along a side of what is then blown up, and how far their colours reach from grey.
+# Squares along a side of what is then blown up, and how far their colours reach from grey.
 GRID, REACH = 8, 60
 VALUES = 3 * GRID * GRID
 

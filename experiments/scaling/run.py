@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from experiments.core import Cell, Result, Setting
+from experiments.core import Result, Setting, Trial
 from experiments.scaling.config import FULL, QUICK
 from experiments.scaling.figure import draw_growth, draw_parts
 from experiments.scaling.heads import growth, reach
@@ -13,12 +13,12 @@ from experiments.scaling.reading import claims, table
 from experiments.scaling.whole import SEED, feeding, whole
 from unsplit.devices import private_randomness
 
-__all__ = ["cells", "claims", "draw", "minutes", "run", "table"]
+__all__ = ["claims", "draw", "minutes", "run", "table", "trials"]
 
 MINUTES = {"heads": 0.2, "reach": 0.1, "feeding": 0.2, "whole": 2.0}
 
 
-def cells(quick: bool) -> list[Cell]:
+def trials(quick: bool) -> list[Trial]:
     """Both heads alone, both under ResNet-18, how images come, and the whole run."""
     config = QUICK if quick else FULL
     outputs = ("k", "k2")
@@ -34,23 +34,23 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def minutes(cell: Cell) -> float:
+def minutes(trial: Trial) -> float:
     """On an H200."""
-    return MINUTES[cell["part"]]
+    return MINUTES[trial["part"]]
 
 
-def run(cell: Cell, setting: Setting) -> Result:
+def run(trial: Trial, setting: Setting) -> Result:
     """Measure one part."""
     config = QUICK if setting.quick else FULL
     device = torch.device(setting.device)
-    if cell["part"] == "whole":
-        return whole(cell["loss"], config, device, setting.quick)
-    if cell["part"] == "feeding":
-        return feeding(cell["source"], config, device)
+    if trial["part"] == "whole":
+        return whole(trial["loss"], config, device, setting.quick)
+    if trial["part"] == "feeding":
+        return feeding(trial["source"], config, device)
     with private_randomness(SEED, device):
-        if cell["part"] == "heads":
-            return growth(cell["outputs"], config, device)
-        return reach(cell["outputs"], cell["precision"], config, device)
+        if trial["part"] == "heads":
+            return growth(trial["outputs"], config, device)
+        return reach(trial["outputs"], trial["precision"], config, device)
 
 
 def draw(results: Sequence[Result], folder: Path) -> list[Path]:

@@ -9,7 +9,7 @@ class Config:
 
     ``families`` are looked at with ``known`` numbers of clusters of ``size`` observations each;
     the ``crowded`` ones also for what it costs to share a network among more and more
-    ``clusters``.  Digits are cut into ``cells`` by k-means.
+    ``clusters``.  Digits are cut into ``pieces`` by k-means.
     """
 
     seeds: tuple[int, ...]
@@ -18,7 +18,7 @@ class Config:
     size: int
     crowded: tuple[str, ...]
     clusters: tuple[int, ...]
-    cells: tuple[int, ...]
+    pieces: tuple[int, ...]
     epochs: int
     plain_steps: int
 
@@ -33,7 +33,7 @@ FULL = Config(
     size=200,
     crowded=("mixtures", "mixtures in noise", "stretched Gaussians"),
     clusters=(2, 4, 8, 16, 32),
-    cells=(20, 40),
+    pieces=(20, 40),
     epochs=10,
     plain_steps=800,
 )  # fmt: skip
@@ -44,7 +44,7 @@ QUICK = Config(
     size=60,
     crowded=("mixtures",),
     clusters=(2, 4),
-    cells=(6,),
+    pieces=(6,),
     epochs=3,
     plain_steps=40,
 )

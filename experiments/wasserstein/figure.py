@@ -27,9 +27,9 @@ def draw_bounds(results: Sequence[Result], path: Path) -> Path:
         pairs = [p for r in here if r["family"] == family for p in r["shown"]]
         _points(known, pairs, colour, marker, family)
     for name, (colour, marker) in SAMPLES.items():
-        cells = of_part(results, "digits")
-        pairs = [p for r in cells for p in r[name]["shown"]]
-        label = "cells of digits" if name == "digits" else "Gaussians with the same means"
+        found = of_part(results, "digits")
+        pairs = [p for r in found for p in r[name]["shown"]]
+        label = "clusters of digits" if name == "digits" else "Gaussians with the same means"
         _points(digits, pairs, colour, marker, label)
     known.set(xlabel="true distance", ylabel="bound", xscale="log", yscale="log")
     digits.set(xlabel="exact transport between the samples (too large)", ylabel="bound")

@@ -87,7 +87,7 @@ def sharing(family: str, k: int, seed: int, config: Config, device: str) -> Resu
 
 
 def digits(k: int, seed: int, config: Config, device: str) -> Result:
-    """Cells of handwritten digits against exact transport, and Gaussians that lie like them."""
+    """Clusters of handwritten digits against exact transport, and Gaussians that lie like them."""
     X = load_digits().data
     clusters = KMeans(k, n_init=3, random_state=seed).fit_predict(X).astype(np.int64)
     rng = np.random.default_rng(seed)

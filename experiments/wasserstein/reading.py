@@ -55,10 +55,10 @@ def _known(results: Sequence[Result]) -> str:
     rows = []
     for family in families_of(here):
         for k in sorted({r["k"] for r in here if r["family"] == family}):
-            cells = [r for r in here if (r["family"], r["k"]) == (family, k)]
-            of_truth = [mean(r["of truth"][name] for r in cells) for name in cells[0]["of truth"]]
-            error = mean(r["standard error of truth"] for r in cells)
-            rows.append((family, cells[0]["d"], k, *of_truth, error, _too_large(cells)))
+            found = [r for r in here if (r["family"], r["k"]) == (family, k)]
+            of_truth = [mean(r["of truth"][name] for r in found) for name in found[0]["of truth"]]
+            error = mean(r["standard error of truth"] for r in found)
+            rows.append((family, found[0]["d"], k, *of_truth, error, _too_large(found)))
     header = (
         "family", "d", "k", "bound", "means", "exact transport of samples", "standard error",
         "too large",
@@ -70,9 +70,9 @@ def _known(results: Sequence[Result]) -> str:
     return f"{title}\n\n" + markdown.table(header, rows, ".3f")
 
 
-def _too_large(cells: Sequence[Result]) -> float:
+def _too_large(found: Sequence[Result]) -> float:
     """Share of pairs."""
-    return sum(r["too large"] * r["pairs"] for r in cells) / sum(r["pairs"] for r in cells)
+    return sum(r["too large"] * r["pairs"] for r in found) / sum(r["pairs"] for r in found)
 
 
 def _digits(results: Sequence[Result]) -> str:
@@ -86,23 +86,23 @@ def _digits(results: Sequence[Result]) -> str:
     rows = []
     for k in sorted({r["k"] for r in here}):
         for name in ("digits", "Gaussians"):
-            cells = [r[name] for r in here if r["k"] == k]
-            rows.append((name, k, *_of_digits(cells)))
+            found = [r[name] for r in here if r["k"] == k]
+            rows.append((name, k, *_of_digits(found)))
     title = (
-        "Handwritten digits (64 pixels of 0 to 16) in cells of k-means, and Gaussians with the "
-        "cells' means and one covariance, whose distances are known. Rank correlation is between "
-        'bound and exact transport; the "best function" attains exact transport between four '
-        "fifths of both samples and is valued on the rest:"
+        "Handwritten digits (64 pixels of 0 to 16) in clusters of k-means, and Gaussians with the "
+        "clusters' means and one covariance, whose distances are known. Rank correlation is "
+        'between bound and exact transport; the "best function" attains exact transport between '
+        "four fifths of both samples and is valued on the rest:"
     )
     return f"{title}\n\n" + markdown.table(header, rows, ".2f")
 
 
-def _of_digits(cells: Sequence[dict[str, Any]]) -> list[Any]:
+def _of_digits(found: Sequence[dict[str, Any]]) -> list[Any]:
     """Means over seeds."""
-    plain: list[Any] = [mean(c[name] for c in cells) for name in ("bound", "means", "exact")]
-    truth = mean(c["truth"] for c in cells) if "truth" in cells[0] else ""
-    correlation = mean(c["rank correlation"] for c in cells)
-    some = [mean(c["of some pairs"][name] for c in cells) for name in ("bound", "best function")]
+    plain: list[Any] = [mean(c[name] for c in found) for name in ("bound", "means", "exact")]
+    truth = mean(c["truth"] for c in found) if "truth" in found[0] else ""
+    correlation = mean(c["rank correlation"] for c in found)
+    some = [mean(c["of some pairs"][name] for c in found) for name in ("bound", "best function")]
     return [*plain, truth, correlation, *some]
 
 

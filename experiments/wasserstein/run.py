@@ -3,23 +3,23 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.core import Cell, Result, Setting
+from experiments.core import Result, Setting, Trial
 from experiments.wasserstein.config import FULL, QUICK
 from experiments.wasserstein.figure import draw_bounds, draw_sharing
 from experiments.wasserstein.parts import digits, known, sharing
 from experiments.wasserstein.reading import claims, table
 
-__all__ = ["cells", "claims", "draw", "minutes", "run", "table"]
+__all__ = ["claims", "draw", "minutes", "run", "table", "trials"]
 
 
-def cells(quick: bool) -> list[Cell]:
+def trials(quick: bool) -> list[Trial]:
     """Known distances, digits, and what it costs to share a network."""
     config = QUICK if quick else FULL
     return [
         {"part": part, **({"family": family} if family else {}), "k": k, "seed": seed}
         for part, families, ks in (
             ("known", config.families, config.known),
-            ("digits", ("",), config.cells),
+            ("digits", ("",), config.pieces),
             ("sharing", config.crowded, config.clusters),
         )
         for family in families
@@ -28,17 +28,17 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def minutes(cell: Cell) -> float:
+def minutes(trial: Trial) -> float:
     """On one core."""
-    return {"known": 0.1, "digits": 0.5, "sharing": 0.2}[cell["part"]] + 0.005 * float(cell["k"])
+    return {"known": 0.1, "digits": 0.5, "sharing": 0.2}[trial["part"]] + 0.005 * float(trial["k"])
 
 
-def run(cell: Cell, setting: Setting) -> Result:
+def run(trial: Trial, setting: Setting) -> Result:
     """Measure one part."""
-    rest = cell["k"], cell["seed"], QUICK if setting.quick else FULL, setting.device
-    if cell["part"] == "digits":
+    rest = trial["k"], trial["seed"], QUICK if setting.quick else FULL, setting.device
+    if trial["part"] == "digits":
         return digits(*rest)
-    return {"known": known, "sharing": sharing}[cell["part"]](cell["family"], *rest)
+    return {"known": known, "sharing": sharing}[trial["part"]](trial["family"], *rest)
 
 
 def draw(results: Sequence[Result], folder: Path) -> list[Path]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from unsplit.data.readers.api import read
     from unsplit.errors import (
         BatchWarning,
+        FeatureWarning,
         InputError,
         PartitionWarning,
         SkippedWarning,
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from unsplit.merging.neighbours.graph import NeighbourGraph, neighbour_graph
     from unsplit.merging.review import Merge
     from unsplit.merging.tree import MergeTree
-    from unsplit.networks.training.history import EpochRecord, History
-    from unsplit.networks.training.loop import TrainConfig
+    from unsplit.networks.training.history import EpochRecord, History, StepRecord
+    from unsplit.networks.training.loop import Reporter, TrainConfig
     from unsplit.pairwise.api import pairwise_tvd
     from unsplit.pairwise.result import PairwiseTVD
     from unsplit.pairwise.wasserstein.api import pairwise_wasserstein
@@ -40,6 +41,7 @@ __all__ = [
     "Candidate",
     "ClusterMerger",
     "EpochRecord",
+    "FeatureWarning",
     "History",
     "InputError",
     "Merge",
@@ -48,9 +50,11 @@ __all__ = [
     "PairwiseTVD",
     "PairwiseWasserstein",
     "PartitionWarning",
+    "Reporter",
     "Selection",
     "SkippedWarning",
     "SmallClusterWarning",
+    "StepRecord",
     "TrainConfig",
     "datasets",
     "merge",
@@ -70,6 +74,7 @@ _DEFINED_IN = {
     "Candidate": "unsplit.selection.candidates",
     "ClusterMerger": "unsplit.estimator",
     "EpochRecord": "unsplit.networks.training.history",
+    "FeatureWarning": "unsplit.errors",
     "History": "unsplit.networks.training.history",
     "InputError": "unsplit.errors",
     "Merge": "unsplit.merging.review",
@@ -78,9 +83,11 @@ _DEFINED_IN = {
     "PairwiseTVD": "unsplit.pairwise.result",
     "PairwiseWasserstein": "unsplit.pairwise.wasserstein.result",
     "PartitionWarning": "unsplit.errors",
+    "Reporter": "unsplit.networks.training.loop",
     "Selection": "unsplit.selection.api",
     "SkippedWarning": "unsplit.errors",
     "SmallClusterWarning": "unsplit.errors",
+    "StepRecord": "unsplit.networks.training.history",
     "TrainConfig": "unsplit.networks.training.loop",
     "merge": "unsplit.merging.api",
     "neighbour_graph": "unsplit.merging.neighbours.graph",

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from typing import Any
 
 
@@ -11,8 +12,14 @@ def start() -> None:
     careful = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if careful:
         signal.signal(signal.SIGINT, _leave)
+    # Loading takes seconds on a slow disk, and nobody should look at an empty screen.
+    shown = os.isatty(2) and "--json" not in sys.argv and "--no-progress" not in sys.argv
+    if shown:
+        os.write(2, b"loading ...")
     from unsplit.cli import main
 
+    if shown:
+        os.write(2, b"\r           \r")
     if careful:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     main(prog_name="unsplit")

@@ -18,4 +18,8 @@ class PartitionWarning(UserWarning):
 
 
 class SkippedWarning(UserWarning):
-    """Some of the files are not used; the message names them."""
+    """Some of the files or columns are not used; the message names them."""
+
+
+class FeatureWarning(UserWarning):
+    """A column that is used as a feature may not be a measurement."""

@@ -8,11 +8,16 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp, softmax
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.labels import EncodedLabels, encode_labels, label_array
+from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refuse_other_order
 from unsplit.data.rows.base import plain_array
 from unsplit.data.rows.kinds import VectorRows, is_table, numeric_matrix
 from unsplit.devices import generator_of, memory_errors
@@ -24,10 +29,17 @@ from unsplit.merging.options import Link, MergeOptions, looks_like_partition
 from unsplit.merging.rules import Rule
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.registry import Augment, Backbone
-from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
+from unsplit.networks.training.loop import (
+    MAX_EPOCHS,
+    MERGING,
+    NEIGHBOURS,
+    TRAINING,
+    TRAINING_BLURRED,
+    TrainConfig,
+)
 from unsplit.overclustering import default_clusterer, overcluster
-from unsplit.pairwise.api import LESS_DATA, Retraining, Settings, fit
-from unsplit.pairwise.heldout_scores import Fitted, Progress
+from unsplit.pairwise.api import LESS_DATA, Progress, Retraining, Settings, fit, reporting
+from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import PairwiseTVD
 
 
@@ -41,7 +53,7 @@ class Merged:
     tree: MergeTree
 
 
-class ClusterMerger(ClusterMixin, BaseEstimator):
+class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """Merge the clusters of an over-clustering that a classifier cannot tell apart.
 
     Parameters
@@ -66,8 +78,10 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         How distances are estimated.  See :func:`unsplit.pairwise_tvd`.
     random_state : int, Generator, RandomState or None
         The same seed gives the same result.
-    progress : bool or callable
-        True shows a progress bar.  A callable receives an :class:`EpochRecord` after every epoch.
+    progress : bool, callable or Reporter
+        True shows a progress bar for each phase, and about how long training will take.  A
+        callable receives an :class:`EpochRecord` after every epoch.  A :class:`Reporter` is told
+        of every phase, step and merge.
 
     Attributes
     ----------
@@ -195,6 +209,7 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         >>> unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=labels).tree_.mapping
         {0: 0, 1: 0, 2: 1}
         """
+        refuse_other_order(X, initial_labels=initial_labels, batch=batch, features=features)
         X = self._checked(X, reset=True)
         options, settings = self._options_of(MergeOptions), self._options_of(Settings)
         rng = generator_of(self.random_state)
@@ -311,6 +326,39 @@ class ClusterMerger(ClusterMixin, BaseEstimator):
         probability: Matrix = softmax(np.column_stack(merged), axis=1)
         return probability
 
+    def transform(self, X: Any) -> Matrix:
+        """Turn observations into the probabilities of the merged clusters, for a next step.
+
+        Parameters
+        ----------
+        X : same kind of data as in :meth:`fit`
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n, n_clusters_)
+            What :meth:`predict_proba` gives.  After ``set_output(transform="pandas")`` a DataFrame
+            with the index of X.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+        >>> merger = unsplit.ClusterMerger(random_state=0).set_output(transform="pandas")
+        >>> new = pd.DataFrame([[0, 0], [9, 0]], index=["a", "b"])
+        >>> merger.fit(X, initial_labels=labels).transform(new).round(1)
+           clustermerger0  clustermerger1
+        a             1.0             0.0
+        b             0.0             1.0
+        """
+        return self.predict_proba(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of columns of :meth:`transform`, for scikit-learn."""
+        return self.n_clusters_
+
     @property
     def review_(self) -> Any:
         """Merged pairs and pairs kept apart as a pandas DataFrame, those to check first on top."""
@@ -387,33 +435,45 @@ def merge_overclustering(
     """Estimate all distances, find neighbours, and merge.
 
     The neighbour graph is made from ``features``, or from X if X holds vectors or counts.  A
-    second estimate, of blurred densities, is made only if the result depends on it.
+    second estimate, of blurred densities, is made only if the result depends on it.  ``progress``
+    is told of the phases, steps and merges.
     """
     encoded = encode_labels(labels)
     merge_options.constraints(encoded.cluster_ids)  # refuses impossible ones before any training
     check_memory(len(encoded.cluster_ids), MATRICES_OF_SCORES)
     seeds = generator_of(random_state).integers(2**63, size=4)
-    fitted = fit(X, encoded, settings, seeds[0], progress, batch)
-    graph = _neighbours(features, encoded, fitted, settings, batch)
-    blurred = None
-    if merge_options.needs_blurred(graph is not None) and looks_like_partition(fitted.result):
-        changed = settings.for_blurred(fitted.rows.kind)
-        if changed is not None:
-            blurred = fit(X, encoded, changed, seeds[1], progress, batch).result
-    retraining = None
-    if merge_options.strategy == "retrain":
-        retraining = Retraining(X, encoded.clusters, settings, int(seeds[2]), batch)
-    tree = merge_with(
-        fitted.result,
-        merge_options,
-        blurred,
-        graph,
-        int(seeds[3]),
-        assigned=None if isinstance(fitted.rows, VectorRows) else fitted.assigned(),
-        estimate=retraining,
-        on_merge=on_merge,
-        done=done,
-    )
+    with reporting(progress) as reporter:
+        reporter.on_phase(TRAINING)
+        fitted = fit(X, encoded, settings, seeds[0], reporter, batch)
+        reporter.on_phase(NEIGHBOURS)
+        graph = _neighbours(features, encoded, fitted, settings, batch)
+        blurred = None
+        if merge_options.needs_blurred(graph is not None) and looks_like_partition(fitted.result):
+            changed = settings.for_blurred(fitted.rows.kind)
+            if changed is not None:
+                reporter.on_phase(TRAINING_BLURRED)
+                blurred = fit(X, encoded, changed, seeds[1], reporter, batch).result
+        retraining = None
+        if merge_options.strategy == "retrain":
+            retraining = Retraining(X, encoded.clusters, settings, int(seeds[2]), batch)
+        reporter.on_phase(MERGING)
+
+        def merged(record: MergeRecord) -> None:
+            if on_merge is not None:
+                on_merge(record)
+            reporter.on_progress(len(record.merges), len(encoded.cluster_ids) - 1)
+
+        tree = merge_with(
+            fitted.result,
+            merge_options,
+            blurred,
+            graph,
+            int(seeds[3]),
+            assigned=None if isinstance(fitted.rows, VectorRows) else fitted.assigned(),
+            estimate=retraining,
+            on_merge=merged,
+            done=done,
+        )
     return Merged(fitted, blurred, graph, tree)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import unsplit as library
 from tests.cli_cases import merge, snapshot, succeeds, unsplit, write_data
+from unsplit.cli.progress import Console
 from unsplit.cli.run import Interrupted, interruptible
 from unsplit.data import result_folder
 from unsplit.data.result_folder import MANIFEST, output_folder, verify_folder
@@ -423,7 +424,7 @@ def test_ctrl_c_during_the_swap_is_told_after_it(monkeypatch):
         return exchange(first, second)
 
     monkeypatch.setattr(result_folder, "exchange", interrupted)
-    with pytest.raises(Interrupted) as error, interruptible("out"):
+    with pytest.raises(Interrupted) as error, interruptible("out", Console()):
         write(labels="2")
     assert error.value.message == "interrupted after all results were written to out"
     assert texts() == {"labels": "2"}

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from PIL import Image
 from scipy.io import wavfile
@@ -528,6 +529,12 @@ def mesh(ending):
     return trimesh.creation.box().export(file_type=ending)
 
 
+def stream(path):
+    content = pa.Table.from_pandas(FRAME)
+    with pa.ipc.new_stream(path, content.schema) as writer:
+        writer.write_table(content, max_chunksize=4)
+
+
 FRAME = pd.DataFrame(X, columns=["x", "y", "z"]).assign(c=list("aabbcc"))
 TEXT = FRAME.to_csv(index=False)
 TABLES = {
@@ -536,6 +543,8 @@ TABLES = {
     "npy": lambda: saved(lambda path: np.save(path, X), "npy"),
     "npz": lambda: saved(lambda path: np.savez_compressed(path, X=X, c=np.arange(6)), "npz"),
     "parquet": lambda: saved(FRAME.to_parquet, "parquet"),
+    "feather": lambda: saved(FRAME.to_feather, "feather"),
+    "arrow": lambda: saved(stream, "arrow"),
     "h5": lambda: saved(h5, "h5"),
 }
 IN_FOLDERS = {
@@ -595,6 +604,7 @@ def read_damaged_folder(ending, n, seed):
     assert 2 <= n_read < n + 2
 
 
+@pytest.mark.filterwarnings("ignore::unsplit.SkippedWarning")
 @pytest.mark.parametrize("ending", TABLES)
 def test_damaged_tables_and_arrays(ending):
     read_damaged_table(ending, 20, seed=0)
@@ -606,6 +616,7 @@ def test_damaged_files_in_folders(ending):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::unsplit.SkippedWarning")
 @pytest.mark.parametrize("ending", TABLES)
 def test_a_thousand_damaged_tables_and_arrays(ending):
     read_damaged_table(ending, many(1_000), seed=1)

@@ -25,12 +25,13 @@ from unsplit.errors import InputError
 from unsplit.merging.api import merge_with
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
+from unsplit.pairwise.scores import ScoreCounts
 
 QUICK, MANY = 200, many(5_000)
 DISTANCES = np.abs(np.subtract.outer(*2 * [np.array([0, 0.1, 0.4, 0.45, 0.9])]))
 
 
-# The four kinds of files.  Each is written, loaded, compared byte by byte and used.
+# The five kinds of files.  Each is written, loaded, compared byte by byte and used.
 
 
 @dataclass
@@ -62,7 +63,6 @@ class Npz:
             loaded.mapping, loaded.review_table(), loaded.cut(height=0.5)
         elif isinstance(loaded, unsplit.PairwiseTVD):
             loaded.confidence_interval(), loaded.mean_accuracy, loaded.n_batches
-            loaded.divergence("js")
         else:
             unsplit.merge(loaded, n_clusters=2)
 
@@ -77,6 +77,30 @@ class Npz:
         if signed and isinstance(meta, dict):
             meta["sha256"] = checksum(meta, arrays)
         np.savez(folder / self.name, meta=np.array(json.dumps(meta)), **arrays)
+
+
+@dataclass
+class Scores(Npz):
+    """The held-out scores beside the distances."""
+
+    name: str = "saved.scores.npz"
+
+    def write(self, folder):
+        self.result.save(folder / "saved.npz", scores=True)
+
+    def load(self, folder):
+        return type(self.result).load(folder / "saved.npz")
+
+    def content(self, loaded):
+        if isinstance(loaded.scores, ScoreCounts):
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            loaded.save(Path(folder) / "again.npz", scores=True)
+            return (Path(folder) / "again.scores.npz").read_bytes()
+
+    def use(self, loaded):
+        super().use(loaded)
+        loaded.divergence("js")
 
 
 @dataclass
@@ -123,7 +147,6 @@ def batched_estimate():
 def estimate():
     names = ["a", "b", "新", "d"]
     result, _ = gaussian_estimate([[0], [0.2], [3], [8]], [30, 20, 25, 1], names=names)
-    assert result.p_value.shape == (4, 4)  # computed, and therefore saved
     return result
 
 
@@ -146,6 +169,8 @@ def half_a_run():
 MAKERS = {
     "PairwiseTVD": lambda: Npz(estimate()),
     "PairwiseTVD with batches": lambda: Npz(batched_estimate()),
+    "scores": lambda: Scores(estimate()),
+    "scores with batches": lambda: Scores(batched_estimate()),
     "PairwiseWasserstein": lambda: Npz(wasserstein()),
     "MergeTree": lambda: Npz(unsplit.merge(estimate(), n_clusters=2)),
     "resume.json": lambda: Resume(half_a_run()),
@@ -436,16 +461,13 @@ IMPOSSIBLE = {
         (shorter("hit_rate"), "hit_rate must have shape (4, 4), got (3, 4)"),
         (put("sizes", 0, 0), "sizes must be from 1 to"),
         (put("n_heldout", 0, 31), "n_heldout must not be larger than sizes"),
-        (put("n_heldout", 0, 29), "n_heldout must be the counts"),
-        (put("scores.features", (0, 0), np.inf), "scores.features must be from -1e+15 to 1e+15"),
-        (put("scores.bias", (0, 0), -np.inf), "scores.bias must be from -1e+15 to 1e+15"),
-        (put("scores.clusters", 0, 4), "scores.clusters must be from 0 to 3"),
-        (put("scores.folds", 0, 3), "scores.folds must be from 0 to 2"),
-        (put("scores.folds", 0, 2), "scores must be ordered"),
-        (cast("scores.weights", np.float64), "must have dtype float32, got float64"),
+        (put("n_heldout", 0, 29), "n_heldout must be the sum of counts"),
+        (put("counts", (0, 0), -1), "counts must be from 0"),
+        (shorter("counts"), "counts must have one row for each batch of each fold"),
+        (changed(n_folds=2), "counts must have one row for each batch of each fold"),
+        (changed(n_folds=0), "n_folds must be a whole number from 1"),
         (cast("sizes", np.float64), "sizes must have dtype int64, got float64"),
-        (shorter("scores.rows"), "scores.rows must have shape"),
-        (without("scores.bias"), "scores.bias is missing"),
+        (without("p_value"), "p_value is missing"),
         (without("temperature"), "temperature is missing"),
         (changed(temperature=0), "temperature must be positive"),
         (changed(temperature=math.nan), "temperature must be a number"),
@@ -455,12 +477,30 @@ IMPOSSIBLE = {
         (changed(extra=1), "it has an unknown entry 'extra'"),
     ],
     "PairwiseTVD with batches": [
-        (without("scores.batches"), "scores.batches is missing"),
-        (put("scores.batches", 0, 2), "scores.batches must be from 0 to 1"),
-        (put("scores.subclusters", (0, 0), -1), "scores.subclusters must be from 0"),
-        (put("scores.subclusters", (0, 0), 1), "must not be less than is held out"),
-        (put("scores.bias", (0, 0), -np.inf), "scores.bias must be from -1e+15 to 1e+15"),
-        (shorter("scores.subclusters"), "scores.bias must be from -1e+15"),
+        (without("subclusters"), "counts must have one row for each batch of each fold"),
+        (put("subclusters", (0, 0), -1), "subclusters must be from 0"),
+        (put("subclusters", (0, 0), 1), "must not be less than is held out"),
+        (shorter("subclusters"), "counts must have one row for each batch of each fold"),
+    ],
+    "scores": [
+        (put("features", (0, 0), np.inf), "features must be from -1e+15 to 1e+15"),
+        (put("bias", (0, 0), -np.inf), "bias must be from -1e+15 to 1e+15"),
+        (put("clusters", 0, 4), "clusters must be from 0 to 3"),
+        (put("clusters", 0, 1), "rows must be ordered"),
+        (put("folds", 0, 3), "folds must be from 0 to 2"),
+        (put("folds", 0, 2), "rows must be ordered"),
+        (put("folds", slice(None), 0), "rows must be ordered"),
+        (cast("weights", np.float64), "must have dtype float32, got float64"),
+        (shorter("rows"), "rows must have shape"),
+        (shorter("bias"), "bias must have shape"),
+        (without("bias"), "bias is missing"),
+        (changed(extra=1), "it has an unknown entry 'extra'"),
+        (without("distances"), "distances is missing"),
+    ],
+    "scores with batches": [
+        (without("batches"), "batches is missing"),
+        (put("batches", 0, 2), "batches must be from 0 to 1"),
+        (put("bias", (0, 0), -np.inf), "bias must be from -1e+15 to 1e+15"),
     ],
     "PairwiseWasserstein": [
         (put("distance", (0, 1), -0.1), "distance must be of at least 0"),
@@ -544,7 +584,7 @@ def test_a_changed_value_does_not_match_the_checksum(written):
         if isinstance(kind, Resume):
             meta["record"]["stopped"] = "because of this"
         else:
-            arrays["sizes"][0] += 1
+            arrays["rows" if "rows" in arrays else "sizes"][0] += 1
         kind.replace(folder, meta, arrays, signed=False)
         with pytest.raises(InputError, match=r"has been changed since .* checksum .* again\.$"):
             kind.load(folder)
@@ -606,7 +646,7 @@ def test_headers_that_lie_take_no_memory(written, name):
     kind.write(folder)
     with zipfile.ZipFile(folder / kind.name) as file:
         members = {info.filename: file.read(info) for info in file.infolist()}
-    for target in ("sizes.npy", "meta.npy"):
+    for target in ("rows.npy" if "rows.npy" in members else "sizes.npy", "meta.npy"):
         for header in HEADERS:
             with zipfile.ZipFile(folder / kind.name, "w", zipfile.ZIP_DEFLATED) as file:
                 for member, content in (members | {target: header}).items():
@@ -658,10 +698,13 @@ def test_nothing_is_unpickled(written, tmp_path):
 
 
 def test_other_files_and_folders_are_refused(written, tmp_path):
-    for kind, _, _ in written.values():
-        place = tmp_path / kind.name
-        place.mkdir(exist_ok=True)
-        assert outcome(kind, tmp_path, "a folder") is None
+    for number, (kind, _, _) in enumerate(written.values()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        kind.write(folder)
+        (folder / kind.name).unlink()
+        (folder / kind.name).mkdir()
+        assert outcome(kind, folder, "a folder") is None
     nested = '{"format": ' + "[" * 100_000
     for content in ("", "{", "[]", "null", "1", nested, "PK\x03\x04", "\x93NUMPY"):
         for kind, folder, _ in written.values():

@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 from benchmarks.peers.methods.trees import outcome_of
 from benchmarks.peers.task import Outcome, Task
 
-# Exact transport costs about the cube of it; k-means cells are mostly smaller anyway.
+# Exact transport costs about the cube of it; clusters of k-means are mostly smaller anyway.
 MOST_OBSERVATIONS = 100
 
 

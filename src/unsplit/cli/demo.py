@@ -15,6 +15,7 @@ from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import output_folder
 from unsplit.data.saving import write_csv
 from unsplit.merging.options import MergeOptions
+from unsplit.networks.training.loop import PHASES
 from unsplit.pairwise.api import Settings
 
 DATA = "digits.csv"
@@ -55,9 +56,11 @@ def demo(out: str, seed: int) -> None:
     )
     console = Console()
     results = output_folder(out, outputs.versions())
-    with interruptible(out), results as folder, console.show_warnings():
+    with interruptible(out, console), results as folder, console.show_warnings():
         click.echo("Merging 1,797 handwritten digits that k-means cut into 40 clusters …\n")
-        digits, truth = overclustered_digits(seed)
+        console.plan(["reading", *PHASES, "writing"])
+        with console.stage("reading"):
+            digits, truth = overclustered_digits(seed)
         _write_data(folder / DATA, digits)
         merged = merge_into(folder, task, digits, console)
     lines = summary.of_merge(merged.tree, n_noise=0)

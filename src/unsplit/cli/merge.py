@@ -15,8 +15,10 @@ from unsplit.cli.resume import ResumeFile
 from unsplit.cli.run import RESULT, Task, interruptible, merge_into
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
+from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.result_folder import output_folder
 from unsplit.merging.options import LINKAGES, STATISTICS, STRATEGIES
+from unsplit.networks.training.loop import PHASES
 from unsplit.pairwise.api import Settings
 
 EXAMPLE = """\b
@@ -82,6 +84,7 @@ how_to_merge = options.together(
 @options.data
 @options.labels
 @options.batch
+@options.columns
 @options.folder
 @when_to_stop
 @how_to_merge
@@ -90,12 +93,16 @@ how_to_merge = options.together(
 @click.option(
     "--figures", is_flag=True, help="Also draw the dendrogram, the distances and the merge curve."
 )
+@options.keep_scores
 @click.option("--resume", is_flag=True, help="Continue an interrupted run of --strategy retrain.")
 @options.as_json
 def merge(
     data: str,
     labels: str | None,
     batch: str | None,
+    id: str | None,
+    features: tuple[str, ...],
+    drop: tuple[str, ...],
     out: str,
     backbone: str,
     select: bool,
@@ -105,14 +112,18 @@ def merge(
     device: str,
     seed: int | None,
     figures: bool,
+    keep_scores: bool,
     resume: bool,
     as_json: bool,
+    progress: bool | None,
     **choices: Any,
 ) -> None:
     """Merge the clusters of DATA that belong together.
 
-    DATA is a table with one row per observation (.csv, .tsv, .parquet, .npy, .npz, also SciPy
-    sparse), or a folder of images, sounds, meshes or point clouds with one subfolder per cluster.
+    DATA is a table with one row per observation (.csv, .tsv, .parquet, .arrow, .feather,
+    .npy, .npz, also SciPy sparse), or a folder of images, sounds, meshes or point clouds with one
+    subfolder per cluster. In a table every column of numbers is a feature, except those named by
+    --labels, --batch, --id and --drop.
 
     The command writes labels.csv (old and new cluster of every row), review.csv (which pairs to
     check, unclear ones first), merges.csv (every merge and the reason), result.json (settings,
@@ -120,7 +131,9 @@ def merge(
     """
     merge_options = merge_options_from(choices | {"resume": resume})
     resume_file = ResumeFile(out) if merge_options.strategy == "retrain" else None
+    choice = ColumnChoice(id, features or None, drop)
     written = [*WRITTEN, *(FIGURES if figures else ()), *([CANDIDATES] if select else ())]
+    written += [outputs.SCORES] if keep_scores else []
     written += [] if resume_file is None else [resume_file.path.name]
     outputs.refuse_overwriting(data, [labels, batch], out, written)
     if figures:
@@ -131,12 +144,17 @@ def merge(
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
-    task = Task(data, labels or "subfolders", merge_options, settings, seed, figures, batch)
-    console = Console()
+    task = Task(
+        data, labels or "subfolders", merge_options, settings, seed, figures, batch, keep_scores
+    )
+    console = Console(progress, as_json)
+    console.plan(["reading", *(["selecting"] if select else ()), *PHASES, "writing"])
     results = output_folder(out, outputs.versions())
-    with interruptible(out, resume_file), results as folder, console.show_warnings():
+    with interruptible(out, console, resume_file), results as folder, console.show_warnings():
         with console.stage("reading"):
-            read = read_clustered(data, labels, batch)
+            read = read_clustered(data, labels, batch, choice, console.on_progress)
+        if console.bars is not None:
+            console.say("\n".join(summary.of_data(read)))
         with observations_named(read, data):
             if select:
                 task = replace(task, settings=selected(folder, read, settings, seed, console))
@@ -144,5 +162,5 @@ def merge(
     if resume_file is not None:
         resume_file.remove()
     lines = summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)
-    lines += ["", *summary.of_review(merged.tree)]
-    outputs.print_result(Path(out, RESULT), lines, as_json)
+    lines += ["", *summary.of_review(merged.tree), *summary.of_features(read)]
+    outputs.print_result(Path(out, RESULT), lines, as_json, console)

@@ -1,10 +1,14 @@
 """Arguments and options that commands share."""
 
+import csv
+import io
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import click
 
+from unsplit.data.readers.columns import ColumnChoice
 from unsplit.networks.registry import RECIPES
 from unsplit.pairwise.api import Settings
 
@@ -38,6 +42,53 @@ batch = click.option(
     "each batch only.",
 )
 
+
+def names(context: Any, parameter: Any, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Split names of columns at the commas, as in a .csv file; a callback for click.
+
+    Examples
+    --------
+    >>> names(None, None, ("depth, area", '"a,b"'))
+    ('depth', 'area', 'a,b')
+    """
+    found = [name.strip() for line in csv.reader(given, skipinitialspace=True) for name in line]
+    if "" in found or len(given) > len(found):
+        raise click.BadParameter(
+            f"must be names of columns with commas between them, such as a,b, got {given[0]!r}."
+        )
+    return tuple(found)
+
+
+listed = partial(click.option, multiple=True, callback=names)
+
+columns = together(
+    click.option(
+        "--id",
+        metavar="COLUMN",
+        help="The column of a table that names the rows: the id in labels.csv, never a feature.",
+    ),
+    listed("--features", metavar="A,B,…", help="Use only these columns of a table as features."),
+    listed("--drop", metavar="A,B,…", help="Do not use these columns of a table as features."),
+)
+
+
+def as_typed(choice: ColumnChoice) -> list[str]:
+    """Write a choice of columns as options.
+
+    Examples
+    --------
+    >>> as_typed(ColumnChoice("cell", drop=("age", "a,b")))
+    ['--id', 'cell', '--drop', 'age,"a,b"']
+    """
+    typed = [] if choice.id is None else ["--id", choice.id]
+    for option, given in (("--features", choice.features), ("--drop", choice.drop)):
+        if given:
+            line = io.StringIO()
+            csv.writer(line, lineterminator="").writerow(given)
+            typed += [option, line.getvalue()]
+    return typed
+
+
 folder = click.option("--out", required=True, type=click.Path(), help="Folder for the results.")
 
 seed = click.option(
@@ -48,8 +99,26 @@ seed = click.option(
     "and reported.",
 )
 
-as_json = click.option(
-    "--json", "as_json", is_flag=True, help="Print the result as JSON instead of a summary."
+as_json = together(
+    click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="Print the result as JSON instead of a summary, and what happens until then as one "
+        "JSON object per line on standard error.",
+    ),
+    click.option(
+        "--progress/--no-progress",
+        default=None,
+        help="Show progress, or do not.  [default: only in a terminal]",
+    ),
+)
+
+keep_scores = click.option(
+    "--keep-scores",
+    is_flag=True,
+    help="Also write distances.scores.npz, a large file with the scores of all held-out "
+    "observations. Python needs it to merge distances.npz again with other options.",
 )
 
 estimation = together(

@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +29,10 @@ from unsplit.merging.review import UNCLEAR
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.saved_estimates import scores_path
+
+DISTANCES = "distances.npz"
+SCORES = scores_path(DISTANCES).name
 
 
 def refuse_overwriting(
@@ -153,9 +157,13 @@ def write_result(path: Path, content: dict[str, Any], console: Console) -> None:
     write_json(path, content | run | {"files": [*files, path.name, MANIFEST]})
 
 
-def print_result(path: Path, lines: list[str], as_json: bool) -> None:
+def print_result(
+    path: Path, lines: list[str], as_json: bool, console: Console | None = None
+) -> None:
     """Print the file that :func:`write_result` wrote, or a summary and where the files are."""
     text = path.read_text(encoding="utf-8")
+    if console is not None and console.events is not None:
+        console.events.event("result", file=str(path))
     if as_json:
         click.echo(text, nl=False)
     else:
@@ -169,19 +177,31 @@ def require_figures() -> None:
         raise ImportError("--figures needs matplotlib: pip install unsplit[figures]")
 
 
-def write_merge(folder: Path, read: Observations, merged: Merged, figures: bool) -> None:
+def write_merge(
+    folder: Path,
+    read: Observations,
+    merged: Merged,
+    figures: bool,
+    keep_scores: bool,
+    console: Console,
+) -> None:
     """Write all files of a merge except result.json."""
     tree, distances = merged.tree, merged.fitted.result
-    write_labels(folder / "labels.csv", read, tree)
-    write_csv(folder / "merges.csv", tree.table())
-    write_csv(folder / "review.csv", tree.review_table())
-    distances.save(folder / "distances.npz")
-    np.save(folder / "linkage.npy", tree.linkage)
-    tree.save(folder / "tree.npz")
+    tasks: list[Callable[[], object]] = [
+        lambda: write_labels(folder / "labels.csv", read, tree),
+        lambda: write_csv(folder / "merges.csv", tree.table()),
+        lambda: write_csv(folder / "review.csv", tree.review_table()),
+        lambda: distances.save(folder / DISTANCES, scores=keep_scores),
+        lambda: np.save(folder / "linkage.npy", tree.linkage),
+        lambda: tree.save(folder / "tree.npz"),
+    ]
     if figures:
         from unsplit.plots import save_figures
 
-        save_figures(folder, tree, distances)
+        tasks.append(lambda: save_figures(folder, tree, distances))
+    for done, task in enumerate(tasks, start=1):
+        task()
+        console.on_progress(done, len(tasks))
 
 
 def write_labels(path: Path, read: Observations, tree: MergeTree) -> None:
@@ -215,10 +235,18 @@ def describe_distances(read: Observations, distances: PairwiseTVD) -> dict[str, 
     return {
         "n_observations": len(read.row_ids),
         "n_features": read.X.shape[1] if len(getattr(read.X, "shape", ())) == 2 else None,
+        **describe_columns(read),
         "n_initial": distances.n_clusters,
         "n_noise": distances.n_noise,
         "mean_accuracy": distances.mean_accuracy,
     }
+
+
+def describe_columns(read: Observations) -> dict[str, Any]:
+    """Name the columns of a table that were used as features, and those left out."""
+    if read.feature_names is None:
+        return {}
+    return {"id": read.id_name, "features": read.feature_names, "left_out": list(read.left_out)}
 
 
 def describe_tree(tree: MergeTree) -> dict[str, Any]:

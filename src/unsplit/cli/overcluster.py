@@ -15,6 +15,7 @@ from unsplit.cli import options, outputs, summary
 from unsplit.cli.checks import option
 from unsplit.cli.progress import Console
 from unsplit.cli.run import interruptible
+from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.readers.tables_and_arrays import Observations, read_observations
 from unsplit.data.saving import replacing, write_csv
 from unsplit.errors import InputError
@@ -66,9 +67,20 @@ OPTIONAL = {"k-means": ("n_clusters", "seed"), "greedy": (), "artificial": ("noi
     metavar="SHARE",
     help="Share of observations that artificial puts into a cluster of another category.",
 )
+@options.columns
 @options.seed
 @options.as_json
-def overcluster(data: str, out: str, method: str, as_json: bool, **choices: Any) -> None:
+def overcluster(
+    data: str,
+    out: str,
+    method: str,
+    id: str | None,
+    features: tuple[str, ...],
+    drop: tuple[str, ...],
+    as_json: bool,
+    progress: bool | None,
+    **choices: Any,
+) -> None:
     r"""Cut DATA into many small clusters.
 
     \b
@@ -78,23 +90,33 @@ def overcluster(data: str, out: str, method: str, as_json: bool, **choices: Any)
     """
     given = {name: value for name, value in choices.items() if value is not None}
     _check(method, given)
+    choice = ColumnChoice(id, features or None, drop)
     if "seed" in OPTIONAL[method]:
         given.setdefault("seed", outputs.new_seed())
     outputs.require_name(out)
     outputs.refuse_replacing(data, [out])
     if os.path.isfile(given.get("categories", "")):
         outputs.refuse_replacing(given["categories"], [out])
-    with interruptible(out), replacing(out) as new, Console().show_warnings():
-        read = read_observations(data, given.get("categories"))
-        labels = _labels(method, read, given)
-        write_csv(new, {"id": read.row_ids, "label": labels})
+    console = Console(progress, as_json)
+    console.plan(["reading", "clustering", "writing"])
+    with interruptible(out, console), replacing(out) as new, console.show_warnings():
+        with console.stage("reading"):
+            categories = given.get("categories")
+            read = read_observations(data, categories, None, choice, console.on_progress)
+        with console.stage("clustering"):
+            labels = _labels(method, read, given)
+        with console.stage("writing"):
+            write_csv(new, {"id": read.row_ids, "label": labels})
     if as_json:
         info = {"command": "overcluster", "data": data, "settings": {"method": method} | given}
+        info |= outputs.describe_columns(read)
         click.echo(json.dumps(info | _counts(labels), indent=2))
         return
-    command = shlex.join(["unsplit", "merge", data, "--labels", out, "--out", "merged"])
+    command = shlex.join(
+        ["unsplit", "merge", data, "--labels", out, *options.as_typed(choice), "--out", "merged"]
+    )
     seed = f" (seed {given['seed']})" if "seed" in given else ""
-    click.echo(summary.of_overclustering(labels))
+    click.echo("\n".join([summary.of_overclustering(labels), *summary.of_features(read)]))
     click.echo(f"\nThe clusters are in {out}{seed}. To merge them:\n  {command}")
 
 

@@ -8,6 +8,7 @@ import click
 from unsplit import __version__
 from unsplit.cli.demo import demo
 from unsplit.cli.distances import distances
+from unsplit.cli.events import Events
 from unsplit.cli.merge import merge
 from unsplit.cli.overcluster import overcluster
 from unsplit.cli.run import INTERRUPTED
@@ -31,6 +32,7 @@ class PlainErrors(click.Command):
     """A command whose errors are one sentence on standard error, never a traceback."""
 
     program = "unsplit"
+    as_json = False
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run a command.
@@ -42,7 +44,10 @@ class PlainErrors(click.Command):
         if getattr(sys.stdout, "errors", None) == "strict" and hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="backslashreplace")
         arguments = args[0] if args else options.get("args")
-        if any("\0" in str(argument) for argument in arguments or ()):
+        typed = [str(a) for a in (sys.argv[1:] if arguments is None else arguments)]
+        self.as_json = "--json" in typed
+        options.setdefault("obj", typed)
+        if any("\0" in argument for argument in typed):
             self._fail("no option and no file name can hold a null character; correct it.")
         try:
             super().main(*args, **options)
@@ -60,7 +65,10 @@ class PlainErrors(click.Command):
         # The terminal has written ^C, and the sentence starts its own line.
         start = "\n" if code == INTERRUPTED and sys.stderr.isatty() else ""
         sentence = shortened(" ".join(sentence.split()), LONGEST_MESSAGE)
-        click.echo(f"{start}{self.program}: {sentence}", err=True)
+        if self.as_json:
+            Events().event("error", message=sentence, exit_code=code)
+        else:
+            click.echo(f"{start}{self.program}: {sentence}", err=True)
         sys.exit(code)
 
 

@@ -1,119 +1,151 @@
-"""Progress bars, warnings and the time of each stage."""
+"""What a command shows while it runs: phases, time, warnings."""
 
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from tqdm import tqdm
 
+from unsplit.cli.events import Events
 from unsplit.errors import (
     BatchWarning,
+    FeatureWarning,
     PartitionWarning,
     SkippedWarning,
     SmallClusterWarning,
 )
-from unsplit.merging.loop import MergeRecord
-from unsplit.networks.training.history import EpochRecord
+from unsplit.networks.training.history import EpochRecord, StepRecord
+from unsplit.networks.training.loop import Reporter
+from unsplit.networks.training.progress import Bars, TimeLeft, spoken_range
 
 # Every new estimate raises these warnings again.
 REPEATED = (SmallClusterWarning, BatchWarning, PartitionWarning)
-OURS = (*REPEATED, SkippedWarning)
+OURS = (*REPEATED, SkippedWarning, FeatureWarning)
 
 
-class Console:
-    """Shows the progress and the warnings of one run.
+class Console(Reporter):
+    """Shows the phases, the progress and the warnings of one run.
 
-    Progress bars appear on standard error if it is a terminal, and are removed at the end.  Each
-    of Unsplit's warnings is shown once, although every new estimate raises it again.
+    Progress bars appear on standard error, and are removed at the end.  Each of Unsplit's warnings
+    is shown once, although every new estimate raises it again.
+
+    Parameters
+    ----------
+    progress : bool, optional
+        Whether to show bars; by default, if standard error is a terminal.
+    as_json : bool
+        Write events as lines of JSON instead (unless ``progress`` is False).
 
     Attributes
     ----------
+    phase : str
+        What the run is doing now.
     seconds : dict of str to float
-        How long each stage took.
+        How long each phase took.
     warnings : list of str
         The warnings that were shown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, progress: bool | None = None, as_json: bool = False) -> None:
+        self.phase = "starting"
         self.seconds: dict[str, float] = {}
         self.warnings: list[str] = []
+        self.events = Events() if as_json and progress is not False else None
+        shown = sys.stderr.isatty() if progress is None else progress
+        self.bars = Bars(sys.stderr) if shown and not as_json else None
+        self._view: Reporter = self.events or self.bars or Reporter()
+        self._phases: list[str] = []
         self._shown: set[object] = set()
-        self._bar: Any = None
-        self._n_trainings = 0
-        self._last_epoch = 0.0
+        self._start: float | None = None
+        self._time_left: TimeLeft | None = TimeLeft()
+
+    def plan(self, phases: Sequence[str]) -> None:
+        """Say what will be done.
+
+        Parameters
+        ----------
+        phases : sequence of str
+            Their names, as :meth:`on_phase` will be told.
+        """
+        self._phases = list(phases)
+        if self.events is not None:
+            self.events.event("plan", phases=self._phases)
+        self.say(f"{len(phases)} phases: {', '.join(phases)}.")
+
+    def say(self, sentence: str) -> None:
+        """Show a sentence, if somebody looks on."""
+        if self.bars is not None:
+            tqdm.write(sentence, file=sys.stderr)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time one stage."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._close()
-        self.seconds[name] = _since(start)
+        """Show and time one phase."""
+        self.on_phase(name)
+        yield
+        self.finish()
 
-    @contextmanager
-    def stages_of_merging(self) -> Iterator[None]:
-        """Time training, which ends with the last epoch, and merging, which follows it."""
-        start = self._last_epoch = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._close()
-        self.seconds["training"] = round(self._last_epoch - start, 3)
-        self.seconds["merging"] = _since(self._last_epoch)
+    def on_phase(self, name: str) -> None:
+        """Begin a phase."""
+        self.finish()
+        self.phase, self._start = name, time.perf_counter()
+        label = name
+        if self.bars is not None and name in self._phases:
+            label = f"{self._phases.index(name) + 1}/{len(self._phases)} {name}"
+        self._view.on_phase(label)
+
+    def finish(self) -> None:
+        """End the present phase."""
+        self._view.close()
+        if self._start is None:
+            return
+        seconds = round(time.perf_counter() - self._start, 3)
+        self.seconds[self.phase] = seconds
+        self._start = None
+        if self.events is not None:
+            self.events.finished(self.phase, seconds)
+
+    def on_progress(self, done: int, total: int) -> None:
+        """Show how much of the phase is done."""
+        self._view.on_progress(done, total)
+
+    def on_step(self, step: StepRecord) -> None:
+        """Show a step of training; say once about how long everything will take."""
+        if self.bars is not None and self._time_left is not None:
+            left = self._time_left.after(step)
+            if left is not None:
+                self.say(f"This will take {spoken_range(*left)}.")
+                self._time_left = None
+        self._view.on_step(step)
+
+    def on_epoch(self, record: EpochRecord) -> None:
+        """Show an epoch of training."""
+        self._view.on_epoch(record)
 
     @contextmanager
     def show_warnings(self) -> Iterator[None]:
-        """Show each warning as one line on standard error."""
+        """Show each warning as one line on standard error, and end the last phase."""
         with warnings.catch_warnings():
             for category in OURS:
                 warnings.simplefilter("always", category)
             warnings.showwarning = self._warn
-            yield
+            try:
+                yield
+            finally:
+                self._view.close()
 
     def warn(self, sentence: str) -> None:
         """Show a warning without breaking the progress bar."""
         self.warnings.append(sentence)
-        tqdm.write(f"warning: {sentence}", file=sys.stderr)
-
-    def on_epoch(self, record: EpochRecord, stage: str | None = None) -> None:
-        """Show an epoch of training."""
-        if stage is not None and self._bar is None:
-            self._open(desc=stage, unit=" epochs")
-        if stage is None and record.epoch == 0:
-            self._n_trainings += 1
-            stage = "training" if self._n_trainings == 1 else "training on blurred data"
-            self._open(desc=stage, unit=" epochs")
-        self._bar.set_postfix_str(f"held-out accuracy {record.accuracy:.3f}", refresh=False)
-        self._bar.update()
-        self._last_epoch = time.perf_counter()
-
-    def on_merge(self, record: MergeRecord, n_clusters: int) -> None:
-        """Show how many merges of a tree with ``n_clusters`` leaves are done."""
-        done = len(record.merges)
-        if self._bar is None or self._bar.total is None:
-            self._open(desc="merging", unit=" merges", total=n_clusters - 1, initial=done)
-        self._bar.update(done - self._bar.n)
-
-    def _open(self, **look: Any) -> None:
-        self._close()
-        self._bar = tqdm(**look, file=sys.stderr, leave=False, disable=None)
-
-    def _close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+        if self.events is not None:
+            self.events.event("warning", message=sentence)
+        else:
+            tqdm.write(f"warning: {sentence}", file=sys.stderr)
 
     def _warn(self, message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         key: object = category if issubclass(category, REPEATED) else str(message)
         if key not in self._shown:
             self._shown.add(key)
             self.warn(str(message))
-
-
-def _since(start: float) -> float:
-    return round(time.perf_counter() - start, 3)

@@ -1,21 +1,28 @@
 """Reading the input of a command."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 
 from unsplit.data.readers.api import read
+from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.readers.tables import shortened
-from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.data.readers.tables_and_arrays import NO_CHOICE, Observations
 from unsplit.errors import InputError
 
 
-def read_clustered(data: str, labels: str | None, batch: str | None = None) -> Observations:
+def read_clustered(
+    data: str,
+    labels: str | None,
+    batch: str | None = None,
+    choice: ColumnChoice = NO_CHOICE,
+    progress: Callable[[int, int], None] | None = None,
+) -> Observations:
     """Read observations with the cluster of each, and the batch if one is named."""
-    observations = read(data, labels, batch)
+    observations = read(data, labels, batch, **vars(choice), progress=progress)
     if observations.labels is None:
         raise InputError(
             f"{data} needs clusters to merge; name a column of it, or another file, with --labels."

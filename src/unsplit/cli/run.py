@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ class Task:
     seed: int
     figures: bool = False
     batch: str | None = None
+    keep_scores: bool = False
 
 
 def merge_into(
@@ -79,13 +81,11 @@ def merge_into(
     def on_merge(record: MergeRecord) -> None:
         if resume_file is not None:
             resume_file.save(record)
-        console.on_merge(record, len(encoded.cluster_ids))
 
     inputs = (read.X, encoded, task.merge_options, task.settings, task.seed)
-    with console.stages_of_merging():
-        merged = merge_overclustering(*inputs, console.on_epoch, on_merge, previous, read.batch)
+    merged = merge_overclustering(*inputs, console, on_merge, previous, read.batch)
     with console.stage("writing"):
-        outputs.write_merge(folder, read, merged, task.figures)
+        outputs.write_merge(folder, read, merged, task.figures, task.keep_scores, console)
     source = {"command": "merge", "data": task.data, "labels": task.labels}
     source |= {} if task.batch is None else {"batch": task.batch}
     info = source | info | outputs.describe_distances(read, merged.fitted.result)
@@ -113,20 +113,23 @@ class Interrupted(click.ClickException):
 
 
 @contextmanager
-def interruptible(out: str, resume_file: ResumeFile | None = None) -> Iterator[None]:
-    """Say after Ctrl-C whether the results in ``out`` are the old or the new ones.
+def interruptible(
+    out: str, console: Console, resume_file: ResumeFile | None = None
+) -> Iterator[None]:
+    """Say after Ctrl-C what is kept, and whether the results in ``out`` are old or new.
 
     A full disk is an error that names ``out``.
     """
     before = _identity(out)
+    existed = os.path.exists(out)
     try:
         yield
     except KeyboardInterrupt:
-        sentence = f"interrupted; {out} is unchanged"
         if _identity(out) != before:
             sentence = f"interrupted after all results were written to {out}"
-        elif resume_file is not None and resume_file.path.exists():
-            sentence += f" except for {resume_file.path.name}; continue with --resume"
+        else:
+            kept = _kept(out, existed, resume_file)
+            sentence = f"interrupted while {console.phase}; {kept}"
         raise Interrupted(sentence) from None
     except OSError as error:
         if error.errno not in NO_SPACE:
@@ -135,6 +138,18 @@ def interruptible(out: str, resume_file: ResumeFile | None = None) -> Iterator[N
         raise InputError(
             f"cannot write to {out}: {reason}; free some space, or choose another --out."
         ) from None
+
+
+def _kept(out: str, existed: bool, resume_file: ResumeFile | None) -> str:
+    """What is left of an interrupted run, and how to go on."""
+    if resume_file is None or not resume_file.path.exists():
+        state = "is unchanged" if existed else "was not made"
+        return f"nothing of this run is kept, and {out} {state}"
+    rest = f", and the rest of {out} is unchanged" if existed else ""
+    typed = click.get_current_context().obj or []
+    options = [option for option in typed if option != "--resume"]
+    command = shlex.join(["unsplit", *options, "--resume"])
+    return f"{resume_file.path} keeps the merges so far{rest}; to go on: {command}"
 
 
 def _identity(out: str) -> tuple[int, int] | None:

@@ -33,7 +33,7 @@ def selected(
             epochs=settings.epochs,
             device=settings.device,
             random_state=seed,
-            progress=lambda _, record: console.on_epoch(record, "selecting"),
+            progress=lambda _, record: console.on_epoch(record),
         )
     write_csv(folder / NAME, selection.table())
     return replace(settings, **selection.settings)

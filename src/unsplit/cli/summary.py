@@ -6,6 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from unsplit._typing import Index
+from unsplit.data.labels import is_missing
+from unsplit.data.readers.tables import listing
+from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import BEYOND, UNCLEAR, Merge, members_of_nodes
 from unsplit.merging.tree import MergeTree
@@ -13,6 +16,7 @@ from unsplit.pairwise.result import PairwiseTVD
 
 N_CLOSEST = 8
 N_UNCLEAR = 3
+N_FEATURES = 8
 
 # Clusters made by k-means, Leiden and the like are the usual case, so this is not a warning.
 CUT_OUT_OF_FEATURES = (
@@ -75,6 +79,38 @@ def of_review(tree: MergeTree) -> list[str]:
     heading = f"Please check {len(unclear):,} of {n_pairs}: the evidence is unclear."
     lines = [f"{heading} {come} first in review.csv."]
     return lines + [f"  {row.done:10}  {_pair(tree, row.pair)}" for row in unclear[:N_UNCLEAR]]
+
+
+def of_data(read: Observations) -> list[str]:
+    """Say what was read, before the work begins.
+
+    Examples
+    --------
+    >>> of_data(Observations(np.eye(3), ["x", "y", "z"], np.arange(3), np.array([1, 1, 2])))[0]
+    'Read 3 observations in 2 clusters.'
+    """
+    n_clusters = len(set(map(str, np.asarray(read.labels)[~is_missing(np.asarray(read.labels))])))
+    counts = f"{count(len(read.row_ids), 'observation')} in {count(n_clusters, 'cluster')}"
+    return [f"Read {counts}.", *of_features(read, "Using")]
+
+
+def of_features(read: Observations, verb: str = "Used") -> list[str]:
+    """Name the columns of a table that were used as features, shortened if there are many.
+
+    Examples
+    --------
+    >>> read = Observations(np.eye(3), ["x", "y", "z"], np.arange(3), None, left_out=("kind",))
+    >>> of_features(read)
+    ["Used 3 features: 'x', 'y', 'z'; left out: 'kind'."]
+    """
+    if read.feature_names is None:
+        return []
+    names = read.feature_names
+    first = listing(names[:N_FEATURES], N_FEATURES)
+    between = "" if len(names) <= N_FEATURES + 1 else " …,"
+    last = f",{between} {listing(names[-1:])}" if len(names) > N_FEATURES else ""
+    left_out = f"; left out: {listing(read.left_out)}" if read.left_out else ""
+    return [f"{verb} {count(len(names), 'feature')}: {first}{last}{left_out}."]
 
 
 def of_distances(distances: PairwiseTVD) -> list[str]:

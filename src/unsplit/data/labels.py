@@ -334,3 +334,59 @@ def encode_batches(batch: ArrayLike, labels: EncodedLabels) -> Index:
     codes = np.full(len(values), -1, np.int64)
     codes[inside] = np.unique(comparable[inside], return_inverse=True)[1]
     return codes
+
+
+def refuse_other_order(X: Any, **others: Any) -> None:
+    """Raise an error if something has the same pandas index as X, but in another order.
+
+    Values are matched by position, as in scikit-learn, and would belong to other rows.
+
+    Parameters
+    ----------
+    X : object
+        Compared only if it is a pandas object.
+    **others : object
+        What belongs to the rows of X, by the name of the parameter.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> X = pd.DataFrame({"x": [1.5, 2.5]}, index=["a", "b"])
+    >>> refuse_other_order(X, labels=pd.Series([7, 8], index=["a", "b"]))
+    >>> refuse_other_order(X, labels=pd.Series([8, 7], index=["b", "a"]))
+    Traceback (most recent call last):
+    unsplit.errors.InputError: labels has the index of X in another order; pass labels.loc[X.index].
+    """
+    if not hasattr(X, "iloc"):
+        return
+    for name, other in others.items():
+        if not hasattr(other, "iloc") or X.index.equals(other.index):
+            continue
+        known = X.index.is_unique and other.index.is_unique and len(X.index) == len(other.index)
+        if known and other.index.isin(X.index).all():
+            raise InputError(
+                f"{name} has the index of X in another order; pass {name}.loc[X.index]."
+            )
+
+
+def like(values: Any, given: Any, name: str) -> Any:
+    """Return values as a pandas Series with the index of what was given, if that is a Series.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+    given : object
+    name : str
+        The name of the Series.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> like([0, 1], pd.Series(["u", "v"], index=["a", "b"]), "cluster").to_dict()
+    {'a': 0, 'b': 1}
+    >>> like([0, 1], ["u", "v"], "cluster")
+    [0, 1]
+    """
+    if not hasattr(given, "iloc") or getattr(given, "ndim", 0) != 1:
+        return values
+    return type(given)(values, index=given.index, name=name)

@@ -37,7 +37,7 @@ LINKAGES = ("average", "single", "complete")
 # Strategies for which an option has an effect; with the others it is refused, not ignored.
 APPLIES_TO = {"statistic": ("linkage", "retrain"), "linkage": ("linkage", "spectral")}
 
-# Neighbouring cells of a partition can almost always be told apart and parts of one distribution
+# Neighbouring parts of a partition can almost always be told apart and parts of one distribution
 # almost never, so any limit in the middle will do.
 PARTITION_TVD = 0.5
 

@@ -163,6 +163,13 @@ class Merge:
         How strongly the graph connects the two; parts of one cluster have at least 1.
     why : str
         Why the two were merged, or why they were not.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> tree.merges[0].left, tree.merges[0].right, tree.merges[0].height
+    (0, 1, 0.1)
     """
 
     left: int

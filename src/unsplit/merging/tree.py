@@ -14,7 +14,7 @@ from unsplit._typing import Index
 from unsplit.data.array_files import load_arrays, save_arrays
 from unsplit.data.content_check import ContentCheck
 from unsplit.data.frames import data_frame
-from unsplit.data.labels import encode_labels
+from unsplit.data.labels import encode_labels, like
 from unsplit.errors import InputError
 from unsplit.merging.review import Merge, Row, members_of_nodes, review_table
 from unsplit.merging.saved_merges import check_tree, read_merges
@@ -44,6 +44,12 @@ class MergeTree:
         Pairs that were left when merging stopped: each cluster with its ten nearest.
     statistic, strategy, stopped : str
         What ranked the pairs, how they were merged, and why merging stopped.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2).mapping
+    {0: 0, 1: 0, 2: 1}
     """
 
     cluster_ids: NDArray[Any]
@@ -98,8 +104,26 @@ class MergeTree:
         """Old name to new cluster."""
         return dict(zip(self.cluster_ids.tolist(), self.groups.tolist(), strict=True))
 
-    def labels(self, initial_labels: ArrayLike) -> Index:
-        """New cluster of every observation; noise stays −1."""
+    def labels(self, initial_labels: ArrayLike) -> Any:
+        """New cluster of every observation; noise stays −1.
+
+        Parameters
+        ----------
+        initial_labels : array-like of shape (n,)
+            The over-clustering that was merged, or some of it.
+
+        Returns
+        -------
+        ndarray of shape (n,), or pandas.Series
+            A Series with the same index if ``initial_labels`` is one.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+        >>> tree.labels([2, 2, 0, 1, -1])
+        array([ 1,  1,  0,  0, -1])
+        """
         encoded = encode_labels(initial_labels, at_least=1)
         unknown = np.setdiff1d(encoded.cluster_ids, self.cluster_ids)
         if len(unknown):
@@ -108,10 +132,22 @@ class MergeTree:
             )
         order = np.argsort(self.cluster_ids)
         place = order[np.searchsorted(self.cluster_ids, encoded.cluster_ids, sorter=order)]
-        return np.where(encoded.clusters < 0, -1, self.groups[place][encoded.clusters])
+        new = np.where(encoded.clusters < 0, -1, self.groups[place][encoded.clusters])
+        return like(new, initial_labels, "cluster")
 
     def cut(self, *, n_clusters: int | None = None, height: float | None = None) -> "MergeTree":
         """The same tree cut elsewhere: at a number of clusters, or below a height.
+
+        Parameters
+        ----------
+        n_clusters : int, optional
+            How many clusters to keep.
+        height : float, optional
+            Merges up to this height are made.  Pass one of the two.
+
+        Returns
+        -------
+        MergeTree
 
         Examples
         --------
@@ -142,7 +178,16 @@ class MergeTree:
     def undo(self, step: int) -> "MergeTree":
         """The same tree without merge ``step`` and the merges that build on it.
 
-        All other merges stay.  Steps count from 0, as in :attr:`merges`.
+        All other merges stay.
+
+        Parameters
+        ----------
+        step : int
+            Steps count from 0, as in :attr:`merges`.
+
+        Returns
+        -------
+        MergeTree
 
         Examples
         --------
@@ -166,7 +211,22 @@ class MergeTree:
         return replace(self, taken=taken, stopped=f"{self.stopped}; merge {step} was undone")
 
     def table(self) -> dict[str, list[Any]]:
-        """The merges as a dict of columns, for a data frame or a file."""
+        """The merges as a dict of columns, for a data frame or a file.
+
+        Returns
+        -------
+        dict of str to list
+            Columns are the step, the fields of :class:`unsplit.Merge`, the verdict, and whether
+            the merge is part of the result.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+        >>> table = tree.table()
+        >>> table["left"], table["right"], table["merged"]
+        (['0', 'step 0'], ['1', '2'], [True, False])
+        """
         columns: dict[str, list[Any]] = {
             "step": list(range(len(self.merges))),
             "left": [self.name(merge.left) for merge in self.merges],
@@ -240,12 +300,43 @@ class MergeTree:
         yield from (Row(pair, None) for sides, pair in known.items() if sides <= left)
 
     def name(self, node: int) -> str:
-        """The name of an initial cluster, or ``"step 3"`` for the cluster that step 3 made."""
+        """The name of an initial cluster, or ``"step 3"`` for the cluster that step 3 made.
+
+        Parameters
+        ----------
+        node : int
+            A cluster, numbered as in a SciPy linkage.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+        >>> tree.name(1), tree.name(3)
+        ('1', 'step 0')
+        """
         k = self.n_initial
         return str(self.cluster_ids[node]) if node < k else f"step {node - k}"
 
     def to_frame(self) -> Any:
-        """:meth:`table` as a pandas DataFrame."""
+        """:meth:`table` as a pandas DataFrame.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+        >>> tree.to_frame()[["left", "right", "merged"]]
+             left right  merged
+        0       0     1    True
+        1  step 0     2   False
+        """
         return data_frame(self.table(), "MergeTree.to_frame", "MergeTree.table")
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -270,13 +361,25 @@ class MergeTree:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "MergeTree":
-        """Read a tree that :meth:`save` wrote; see the example there.
+        """Read a tree that :meth:`save` wrote.
 
         A file that was changed, is damaged or holds an impossible tree is refused.
 
         Parameters
         ----------
         path : str or path-like
+
+        Returns
+        -------
+        MergeTree
+
+        Examples
+        --------
+        >>> import tempfile, unsplit
+        >>> path = tempfile.mkdtemp() + "/tree.npz"
+        >>> unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2).save(path)
+        >>> unsplit.MergeTree.load(path).n_clusters
+        2
         """
         meta, arrays = load_arrays(path, FORMAT)
         check = ContentCheck(path, "MergeTree", "make it again")

@@ -3,7 +3,7 @@
 import logging
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,10 +12,15 @@ import numpy as np
 import scipy.sparse
 import torch
 from numpy.typing import ArrayLike
-from tqdm.auto import tqdm
 
 from unsplit._typing import Index
-from unsplit.data.labels import EncodedLabels, Subclusters, encode_batches, encode_labels
+from unsplit.data.labels import (
+    EncodedLabels,
+    Subclusters,
+    encode_batches,
+    encode_labels,
+    refuse_other_order,
+)
 from unsplit.data.rows.base import Rows, scrambled
 from unsplit.data.rows.kinds import VectorRows, observations
 from unsplit.devices import (
@@ -31,11 +36,11 @@ from unsplit.networks.network import LOSSES
 from unsplit.networks.registry import Augment, Backbone, build_network, recipe_for, wanted_kind
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
-from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
+from unsplit.networks.training.loop import MAX_EPOCHS, Reporter, TrainConfig
+from unsplit.networks.training.progress import Bars
 from unsplit.pairwise.batch_effects import check_overlap
 from unsplit.pairwise.heldout_scores import (
     Fitted,
-    Progress,
     crossfit_folds,
     heldout_scores,
     holdout_fold,
@@ -45,6 +50,8 @@ from unsplit.pairwise.heldout_scores import (
 from unsplit.pairwise.result import PairwiseTVD
 
 log = logging.getLogger("unsplit")
+
+Progress = Callable[[EpochRecord], None] | Reporter
 
 BLURRED_STEPS = 300
 # The blurred estimate only ranks pairs and shows valleys; more folds improved neither.
@@ -131,9 +138,10 @@ def pairwise_tvd(
     random_state : int, Generator, RandomState or None
         The same seed gives the same result, in whatever order the rows come and whatever the
         clusters are called.  Global random states are left alone.
-    progress : bool or callable
-        True shows a progress bar; a function is called with an :class:`EpochRecord` after every
-        epoch.
+    progress : bool, callable or Reporter
+        True shows a progress bar for each epoch, and about how long it will take; a function is
+        called with an :class:`EpochRecord` after every epoch; a :class:`Reporter` is told of every
+        step.
 
     Returns
     -------
@@ -148,6 +156,7 @@ def pairwise_tvd(
     True
     """
     settings = Settings(backbone, cv, holdout, loss, blurred, epochs, device, augment, training)
+    refuse_other_order(X, labels=labels, batch=batch)
     return fit(X, labels, settings, random_state, progress, batch).result
 
 
@@ -249,7 +258,10 @@ def fit(
         k = len(subclusters.cluster)
         names = np.zeros(k, np.int64)
         names[clusters[order]] = subclusters.of_rows[order]
-        with private_randomness(int(rng.integers(2**63)), where), _reporter(progress) as tell:
+        with (
+            private_randomness(int(rng.integers(2**63)), where),
+            reporting(progress, "training") as reporter,
+        ):
             networks = [
                 build_network(
                     rows, fold, recipe, k, settings.loss_name, settings.blurred, settings.augment
@@ -257,7 +269,7 @@ def fit(
                 for fold in folds
             ]
             scores, history = heldout_scores(
-                networks, rows, clusters, folds, config, rng, tell, names, settings.epochs
+                networks, rows, clusters, folds, config, rng, reporter, names, settings.epochs
             )
         result = summarize(scores, subclusters, history, encoded)
         return Fitted(
@@ -383,19 +395,39 @@ def _check_sizes(
         )
 
 
+class _Calls(Reporter):
+    """Passes epochs on to a function."""
+
+    def __init__(self, function: Callable[[EpochRecord], None]) -> None:
+        self._function = function
+
+    def on_epoch(self, record: EpochRecord) -> None:
+        self._function(record)
+
+
 @contextmanager
-def _reporter(progress: bool | Progress) -> Iterator[Progress | None]:
-    if callable(progress):
+def reporting(progress: bool | Progress, phase: str | None = None) -> Iterator[Reporter]:
+    """Turn what a user passed as ``progress`` into a reporter.
+
+    Parameters
+    ----------
+    progress : bool, callable or Reporter
+    phase : str, optional
+        The phase that begins, unless the user's own reporter is told of phases elsewhere.
+
+    Examples
+    --------
+    >>> with reporting(print) as reporter:
+    ...     reporter.on_epoch(EpochRecord(0, 0.7, 0.6, 1.0))
+    EpochRecord(epoch=0, loss=0.7, accuracy=0.6, seconds=1.0)
+    """
+    if isinstance(progress, Reporter):
         yield progress
         return
-    if not progress:
-        yield None
-        return
-    # The bar has no total, because the accuracy A decides when training ends.
-    with tqdm(desc="training", unit=" epochs") as bar:
-
-        def tell(record: EpochRecord) -> None:
-            bar.set_postfix_str(f"A {record.accuracy:.3f}", refresh=False)
-            bar.update()
-
-        yield tell
+    reporter = _Calls(progress) if callable(progress) else Bars() if progress else Reporter()
+    if phase is not None:
+        reporter.on_phase(phase)
+    try:
+        yield reporter
+    finally:
+        reporter.close()

@@ -8,7 +8,7 @@ the largest likelihood of the held-out labels (temperature scaling: Guo et al. 2
 of modern neural networks").
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,16 +23,14 @@ from unsplit.devices import device_for_sums
 from unsplit.errors import InputError
 from unsplit.networks.network import Network
 from unsplit.networks.training.group import Fold, Group
-from unsplit.networks.training.history import EpochRecord, History
-from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, train
+from unsplit.networks.training.history import History
+from unsplit.networks.training.loop import MAX_EPOCHS, Reporter, TrainConfig, train
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.batch_effects import comparable_pairs
 from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scorer import Scorer
 from unsplit.pairwise.scores import HeldoutScores
-
-Progress = Callable[[EpochRecord], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +212,7 @@ def heldout_scores(
     folds: Sequence[Fold],
     config: TrainConfig,
     rng: np.random.Generator,
-    on_epoch: Progress | None = None,
+    reporter: Reporter | None = None,
     names: Index | None = None,
     epochs: int = MAX_EPOCHS,
 ) -> tuple[HeldoutScores, History]:
@@ -223,7 +221,7 @@ def heldout_scores(
     In the scores, output c of the networks is cluster ``names[c]``; by default, cluster c.
     """
     on_device = torch.from_numpy(clusters).to(next(networks[0].parameters()).device)
-    history = train(networks, rows, on_device, folds, config, rng, on_epoch, epochs)
+    history = train(networks, rows, on_device, folds, config, rng, reporter, epochs)
     names = np.arange(networks[0].head.n_clusters) if names is None else names
     return scores_of(networks, rows, clusters, [fold.test for fold in folds], names), history
 

@@ -14,17 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.array_files import load_arrays, save_arrays
-from unsplit.data.content_check import ContentCheck
 from unsplit.data.frames import data_frame
 from unsplit.errors import InputError
 from unsplit.networks.training.history import History
 from unsplit.pairwise import batch_effects as batches
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.saved_estimates import BATCHES, HISTORY, OWN, SCORES, check_content
-from unsplit.pairwise.scores import HeldoutScores
-
-FORMAT = "unsplit.PairwiseTVD/3"
+from unsplit.pairwise.saved_estimates import HISTORY, OWN, read_estimate, write_estimate
+from unsplit.pairwise.scores import HeldoutScores, ScoreCounts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,7 +40,8 @@ class PairwiseTVD:
         At [i, j], the share of the held-out observations of cluster i that score higher for i
         than for j; ties count one half.  With batches, the mean over those that i and j share.
     scores : HeldoutScores
-        The held-out scores, from which divergences and p-values are computed when needed.
+        The held-out scores, from which divergences and p-values are computed when needed; after
+        loading a file without scores, only how many there were.
     history : History
         How training went.
     n_noise : int
@@ -83,6 +80,11 @@ class PairwiseTVD:
     def method(self) -> str:
         """How observations were held out: ``"holdout"`` or ``"crossfit"``."""
         return "holdout" if self.scores.n_folds == 1 else "crossfit"
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether the held-out scores are there; False after loading a file without them."""
+        return not isinstance(self.scores, ScoreCounts)
 
     @property
     def too_small(self) -> NDArray[np.bool_]:
@@ -162,6 +164,10 @@ class PairwiseTVD:
             Total variation, Le Cam, Jensen–Shannon, Hellinger, one minus the cosine of the
             densities, or 2·AUC − 1.
 
+        Returns
+        -------
+        ndarray of shape (k, k)
+
         Examples
         --------
         >>> import unsplit
@@ -185,6 +191,10 @@ class PairwiseTVD:
         order : ndarray of shape (k,)
             Positions of the clusters in the new order.
 
+        Returns
+        -------
+        PairwiseTVD
+
         Examples
         --------
         >>> import unsplit
@@ -205,7 +215,7 @@ class PairwiseTVD:
         )
 
     def confidence_interval(self, level: float = 0.95) -> tuple[Matrix, Matrix]:
-        """Compute confidence intervals for the TVD; lower and upper ends, each of shape (k, k).
+        """Compute confidence intervals for the TVD.
 
         The network may miss differences but cannot invent them, so the true TVD can lie above
         the interval; it lies below no more often than the level allows.
@@ -214,6 +224,11 @@ class PairwiseTVD:
         ----------
         level : float
             Between 0 and 1.
+
+        Returns
+        -------
+        low, high : ndarrays of shape (k, k)
+            Lower and upper ends.
 
         Examples
         --------
@@ -235,12 +250,17 @@ class PairwiseTVD:
         return ends[0], ends[1]
 
     def table(self, level: float = 0.95) -> dict[str, NDArray[Any]]:
-        """List all pairs, closest first: a dict of columns with one entry per pair.
+        """List all pairs, closest first.
 
         Parameters
         ----------
         level : float
             Level of the confidence intervals in the columns ``low`` and ``high``.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Columns with one entry per pair.
 
         Examples
         --------
@@ -278,17 +298,41 @@ class PairwiseTVD:
         return {"n_a": met[i, j], "n_b": met[j, i], "n_batches": self.n_batches[i, j]}
 
     def to_frame(self, level: float = 0.95) -> Any:
-        """:meth:`table` as a pandas DataFrame."""
+        """:meth:`table` as a pandas DataFrame.
+
+        Parameters
+        ----------
+        level : float
+            Level of the confidence intervals in the columns ``low`` and ``high``.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result.to_frame()[["cluster_a", "cluster_b", "n_a", "n_b"]]
+           cluster_a  cluster_b  n_a  n_b
+        0          0          1   50   50
+        """
         return data_frame(self.table(level), "PairwiseTVD.to_frame", "PairwiseTVD.table")
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one .npz file, without pickle; an existing file is replaced.
+    def save(self, path: str | os.PathLike[str], *, scores: bool = False) -> None:
+        """Write the distances to an .npz file, without pickle; an existing file is replaced.
 
-        p-values are written if they have been computed, so that they need not be computed again.
+        Distances, intervals, p-values and training history are all there when it is loaded.  The
+        held-out scores take most of the room and go into a second file beside it, on demand: they
+        are needed for :func:`unsplit.merge` and :meth:`divergence`.
 
         Parameters
         ----------
         path : str or path-like
+        scores : bool
+            Whether to write the held-out scores as well, to ``distances.scores.npz`` if the path
+            is ``distances.npz``.  Keep the two files together.
 
         Examples
         --------
@@ -296,44 +340,57 @@ class PairwiseTVD:
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
         >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
         >>> path = tempfile.mkdtemp() + "/distances.npz"
-        >>> result.save(path)
-        >>> bool((PairwiseTVD.load(path).tvd == result.tvd).all())
-        True
+        >>> result.save(path, scores=True)
+        >>> again = PairwiseTVD.load(path)
+        >>> bool((again.tvd == result.tvd).all()), unsplit.merge(again, n_clusters=2).n_clusters
+        (True, 2)
         """
         arrays = {name: getattr(self, name) for name in OWN}
-        scores = {f"scores.{name}": getattr(self.scores, name) for name in (*SCORES, *BATCHES)}
-        arrays |= {name: array for name, array in scores.items() if array is not None}
         arrays |= {f"history.{name}": getattr(self.history, name) for name in HISTORY}
-        if "p_value" in self.__dict__:
-            arrays["p_value"] = self.p_value
-        meta = {"n_noise": self.n_noise, "temperature": self.temperature}
-        save_arrays(path, FORMAT, meta, arrays)
+        # What cannot be computed without the scores.
+        arrays |= {"p_value": self.p_value, "counts": self.scores.counts}
+        if self.scores.subclusters is not None:
+            arrays["subclusters"] = self.scores.subclusters
+        meta = {name: getattr(self, name) for name in ("n_noise", "temperature")}
+        meta |= {"n_folds": self.scores.n_folds}
+        write_estimate(path, meta, arrays, self.scores if scores else None)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PairwiseTVD":
-        """Read a file that :meth:`save` wrote; see the example there.
+        """Read a file that :meth:`save` wrote, and the scores beside it if they are there.
 
         A file that was changed, is damaged or holds impossible values is refused.
 
         Parameters
         ----------
         path : str or path-like
+
+        Returns
+        -------
+        PairwiseTVD
+            Without the scores it gives distances, intervals, p-values and tables, and can be
+            plotted.  What needs the scores says so.
+
+        Examples
+        --------
+        >>> import tempfile, unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> path = tempfile.mkdtemp() + "/distances.npz"
+        >>> unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0).save(path)
+        >>> PairwiseTVD.load(path).divergence("js")
+        Traceback (most recent call last):
+        ...
+        unsplit.errors.InputError: these distances were saved without the held-out scores, ...
         """
-        meta, content = load_arrays(path, FORMAT)
-        check_content(ContentCheck(path, "PairwiseTVD", "make it again"), meta, content)
+        meta, content, scores = read_estimate(path)
         result = cls(
             **{name: content[name] for name in OWN},
-            scores=HeldoutScores(
-                **{name: content[f"scores.{name}"] for name in SCORES},
-                batches=content.get("scores.batches"),
-                subclusters=content.get("scores.subclusters"),
-            ),
+            scores=scores,
             history=History(**{name: content[f"history.{name}"] for name in HISTORY}),
             n_noise=meta["n_noise"],
             temperature=meta["temperature"],
         )
-        if "p_value" in content:
-            result.__dict__["p_value"] = _frozen(content["p_value"])
+        result.__dict__["p_value"] = _frozen(content["p_value"])
         return result
 
     @cached_property

@@ -1,32 +1,87 @@
-"""What is in the file of a saved estimate, and whether it can be true."""
+"""Saved estimates: the distances in one file and, on demand, the held-out scores in another."""
 
 import math
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from unsplit._typing import Index
+from unsplit.data.array_files import checksum, load_arrays, save_arrays
 from unsplit.data.content_check import ROUNDING, ContentCheck
+from unsplit.pairwise.scores import HeldoutScores, ScoreCounts
+
+FORMAT = "unsplit.PairwiseTVD/4"
+SCORES_FORMAT = "unsplit.HeldoutScores/1"
 
 OWN = ("cluster_ids", "sizes", "n_heldout", "hit_rate")
-SCORES = ("features", "weights", "bias", "clusters", "folds", "rows")
-BATCHES = ("batches", "subclusters")
 HISTORY = ("epoch", "loss", "accuracy", "seconds", "kept_epoch")
+SCORES = ("features", "weights", "bias", "clusters", "folds", "rows")
+
 # No count is larger, and sums of counts stay within 64 bits.
 _LARGEST = 2**40
 # Scores made of features, weights and biases up to here are finite in single precision.
 _LARGEST_SCORE = 1e15
 
 
-def check_content(check: ContentCheck, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+def scores_path(path: str | os.PathLike[str]) -> Path:
+    """Return where the scores of a file of distances are.
+
+    Examples
+    --------
+    >>> scores_path("distances.npz").name
+    'distances.scores.npz'
+    """
+    return Path(path).with_suffix(f".scores{Path(path).suffix}")
+
+
+def write_estimate(
+    path: str | os.PathLike[str],
+    meta: dict[str, Any],
+    arrays: dict[str, Any],
+    scores: HeldoutScores | None,
+) -> None:
+    """Write the distances and, if given, the scores, which name the distances they belong to."""
+    if scores is not None:
+        parts = {name: getattr(scores, name) for name in (*SCORES, "batches")}
+        parts = {name: array for name, array in parts.items() if array is not None}
+        about = {"distances": _fingerprint(meta, arrays)}
+        save_arrays(scores_path(path), SCORES_FORMAT, about, parts)
+    save_arrays(path, FORMAT, meta, arrays)
+
+
+def read_estimate(
+    path: str | os.PathLike[str],
+) -> tuple[dict[str, Any], dict[str, Any], HeldoutScores]:
+    """Return the plain values, the arrays and the scores, or what is known of them."""
+    meta, arrays = load_arrays(path, FORMAT)
+    _check_result(ContentCheck(path, "PairwiseTVD", "make it again"), meta, arrays)
+    scores: HeldoutScores = ScoreCounts(
+        arrays["counts"], meta["n_folds"], arrays.get("subclusters")
+    )
+    beside = scores_path(path)
+    if beside.exists():
+        about, parts = load_arrays(beside, SCORES_FORMAT)
+        check = ContentCheck(beside, "HeldoutScores", "make it again or remove it")
+        check.names(about, {"distances"}, set())
+        # Scores of other distances, saved to the same place earlier, are as good as none.
+        if about["distances"] == _fingerprint(meta, arrays):
+            _check_scores(check, parts, meta["n_folds"], arrays)
+            scores = HeldoutScores(**parts, subclusters=arrays.get("subclusters"))
+    return meta, arrays, scores
+
+
+def _fingerprint(meta: dict[str, Any], arrays: dict[str, Any]) -> str:
+    return checksum(meta, {name: np.asarray(array, order="C") for name, array in arrays.items()})
+
+
+def _check_result(check: ContentCheck, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Refuse saved content that cannot be an estimate."""
-    needed = {*OWN, *(f"scores.{name}" for name in SCORES)}
-    needed |= {f"history.{name}" for name in HISTORY}
-    batched = {f"scores.{name}" for name in BATCHES}
-    if batched & arrays.keys():
-        needed |= batched
-    check.names(arrays, needed, {"p_value"})
-    check.names(meta, {"n_noise", "temperature"}, set())
+    needed = {*OWN, *(f"history.{name}" for name in HISTORY), "p_value", "counts"}
+    check.names(arrays, needed, {"subclusters"})
+    check.names(meta, {"n_noise", "temperature", "n_folds"}, set())
     check.integer(meta, "n_noise", 0, math.inf)
     temperature = check.number(meta, "temperature", 0, sys.float_info.max)
     check.require(temperature > 0, "temperature must be positive")
@@ -37,51 +92,61 @@ def check_content(check: ContentCheck, meta: dict[str, Any], arrays: dict[str, A
     check.require((n_heldout <= sizes).all(), "n_heldout must not be larger than sizes")
     hit_rate = check.array(arrays, "hit_rate", np.float64, k, k)
     check.within("hit_rate", hit_rate, 0, 1, ROUNDING)
-    if "p_value" in arrays:
-        check.within("p_value", check.array(arrays, "p_value", np.float64, k, k), 0, 1, ROUNDING)
-    _check_scores(check, arrays, k)
-    counts = np.bincount(arrays["scores.clusters"], minlength=k)
-    check.require((n_heldout == counts).all(), "n_heldout must be the counts of scores.clusters")
+    check.within("p_value", check.array(arrays, "p_value", np.float64, k, k), 0, 1, ROUNDING)
+    _check_counts(check, arrays, check.integer(meta, "n_folds", 1, _LARGEST), n_heldout)
     epochs = len(check.array(arrays, "history.epoch", np.int64, None))
     for name in ("loss", "accuracy", "seconds"):
         check.array(arrays, f"history.{name}", np.float64, epochs)
     check.array(arrays, "history.kept_epoch", np.int64, None)
 
 
-def _check_scores(check: ContentCheck, arrays: dict[str, Any], k: int) -> None:
-    """Refuse scores that do not fit together or are not finite."""
-    features = check.array(arrays, "scores.features", np.float32, None, None)
-    m, h = features.shape
-    bias = check.array(arrays, "scores.bias", np.float32, None, k)
-    weights = check.array(arrays, "scores.weights", np.float32, len(bias), k, h)
-    for name, array in (("scores.features", features), ("scores.weights", weights)):
-        check.within(name, array, -_LARGEST_SCORE, _LARGEST_SCORE)
-    subclusters, n_batches = arrays.get("scores.subclusters"), 1
-    if subclusters is not None:
-        subclusters = check.array(arrays, "scores.subclusters", np.int64, None, k)
-        check.within("scores.subclusters", subclusters, 0, _LARGEST)
+def _check_counts(
+    check: ContentCheck, arrays: dict[str, Any], n_folds: int, n_heldout: Index
+) -> None:
+    """Refuse numbers of held-out observations that do not fit together."""
+    k, n_batches = len(n_heldout), 1
+    if "subclusters" in arrays:
+        subclusters = check.array(arrays, "subclusters", np.int64, None, k)
+        check.within("subclusters", subclusters, 0, _LARGEST)
         n_batches = len(subclusters)
+    counts = check.array(arrays, "counts", np.int64, None, k)
+    check.within("counts", counts, 0, _LARGEST)
     check.require(
-        n_batches > 0 and len(bias) > 0 and len(bias) % n_batches == 0,
-        "scores.bias must have one row for each batch of each fold",
+        n_batches > 0 and len(counts) == n_folds * n_batches,
+        "counts must have one row for each batch of each fold",
     )
-    n_folds = len(bias) // n_batches
+    check.require((counts.sum(axis=0) == n_heldout).all(), "n_heldout must be the sum of counts")
+    if "subclusters" in arrays:
+        in_batches = counts.reshape(n_folds, n_batches, k).sum(axis=0)
+        check.require(
+            (in_batches <= subclusters).all(), "subclusters must not be less than is held out"
+        )
+
+
+def _check_scores(
+    check: ContentCheck, arrays: dict[str, Any], n_folds: int, expected: dict[str, Any]
+) -> None:
+    """Refuse scores that do not fit together, are not finite or are not those of the counts."""
+    counts, subclusters = expected["counts"], expected.get("subclusters")
+    n_strata, k = counts.shape
+    n_batches = n_strata // n_folds
+    check.names(arrays, {*SCORES, *(() if subclusters is None else ("batches",))}, set())
+    features = check.array(arrays, "features", np.float32, None, None)
+    m, h = features.shape
+    bias = check.array(arrays, "bias", np.float32, n_strata, k)
+    weights = check.array(arrays, "weights", np.float32, n_strata, k, h)
+    for name, array in (("features", features), ("weights", weights)):
+        check.within(name, array, -_LARGEST_SCORE, _LARGEST_SCORE)
     # A cluster that does not occur in a batch has the bias −∞ there.
     absent = np.zeros(bias.shape, bool)
     if subclusters is not None:
         absent = np.tile(subclusters == 0, (n_folds, 1)) & (bias == -np.inf)
-    check.within("scores.bias", bias[~absent], -_LARGEST_SCORE, _LARGEST_SCORE)
+    check.within("bias", bias[~absent], -_LARGEST_SCORE, _LARGEST_SCORE)
     highest = {"clusters": k - 1, "folds": n_folds - 1, "rows": _LARGEST, "batches": n_batches - 1}
     for name, high in highest.items():
-        if name != "batches" or subclusters is not None:
-            index = check.array(arrays, f"scores.{name}", np.int64, m)
-            check.within(f"scores.{name}", index, 0, high)
-    if subclusters is not None:
-        cells = arrays["scores.batches"] * k + arrays["scores.clusters"]
-        counts = np.bincount(cells, minlength=n_batches * k).reshape(n_batches, k)
-        check.require(
-            (counts <= subclusters).all(), "scores.subclusters must not be less than is held out"
-        )
-    strata = arrays["scores.folds"] * n_batches + arrays.get("scores.batches", 0)
-    ordered = (np.diff(strata * k + arrays["scores.clusters"]) >= 0).all()
-    check.require(ordered, "scores must be ordered by fold, batch and cluster")
+        if name in arrays:
+            check.within(name, check.array(arrays, name, np.int64, m), 0, high)
+    places = (arrays["folds"] * n_batches + arrays.get("batches", 0)) * k + arrays["clusters"]
+    check.require((np.diff(places) >= 0).all(), "rows must be ordered by fold, batch and cluster")
+    found = np.bincount(places, minlength=counts.size).reshape(counts.shape)
+    check.require((found == counts).all(), "its observations must be those of the distances")

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.devices import BLOCK_ELEMENTS
+from unsplit.errors import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -201,6 +202,61 @@ class HeldoutScores:
             batches=None if self.batches is None else self.batches[order],
             subclusters=None if self.subclusters is None else self.subclusters[:, old_index],
         )
+
+
+class ScoreCounts(HeldoutScores):
+    """What is left of the scores in a file without them: how many observations were held out.
+
+    Everything else about the scores is an error that says how to keep them.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (S, k)
+        Number of held-out observations of each cluster in each stratum.
+    n_folds : int
+        Number of networks, K.
+    subclusters : ndarray of shape (B, k), optional
+        Number of observations of each cluster in each batch, held out or not.
+
+    Examples
+    --------
+    >>> scores = ScoreCounts(np.array([[3, 4], [2, 4]]), n_folds=2)
+    >>> scores.n_folds, scores.n_clusters
+    (2, 2)
+    >>> scores.features
+    Traceback (most recent call last):
+    ...
+    unsplit.errors.InputError: these distances were saved without the held-out scores, ...
+    """
+
+    def __init__(self, counts: Index, n_folds: int, subclusters: Index | None = None) -> None:
+        # Not the fields of a HeldoutScores, which are missing.
+        self.__dict__.update(counts=counts, _n_folds=n_folds, subclusters=subclusters)
+
+    @property
+    def n_folds(self) -> int:
+        """Number of networks, K."""
+        return int(self.__dict__["_n_folds"])
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters, k."""
+        return self.counts.shape[1]
+
+    def renamed(self, new_index: Index) -> "ScoreCounts":
+        """Return the same counts with cluster c renamed to ``new_index[c]``."""
+        old = np.argsort(new_index)
+        subclusters = None if self.subclusters is None else self.subclusters[:, old]
+        return ScoreCounts(self.counts[:, old], self.n_folds, subclusters)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("features", "weights", "bias", "clusters", "folds", "rows"):
+            raise InputError(
+                "these distances were saved without the held-out scores, which merging and other "
+                "divergences need; save them with save(path, scores=True), or run the command with "
+                "--keep-scores, and keep both files together."
+            )
+        raise AttributeError(name)
 
 
 def log_of_shares(sizes: NDArray[np.generic]) -> Floats:

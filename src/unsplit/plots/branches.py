@@ -8,16 +8,35 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.errors import InputError
+from unsplit.merging.review import TINY
 from unsplit.merging.tree import MergeTree
-from unsplit.plots.layout import new_clusters, node_heights, places
-from unsplit.plots.style import AXIS_LABELS, GREY, INK, clean, colours_of, new_axes, write_names
+from unsplit.plots.groups import (
+    Group,
+    group_name,
+    group_sizes,
+    name_of_several,
+    tiny_clusters,
+    write_groups,
+)
+from unsplit.plots.layout import members_of, new_clusters, node_heights, places
+from unsplit.plots.style import (
+    GREY,
+    INK,
+    axis_label,
+    clean,
+    colours_of,
+    new_axes,
+    write_names,
+)
 
 Floats = NDArray[np.float64]
 
+# Merges are hidden in larger trees, but those between new clusters only in much larger ones.
 MOST_LEAVES = 200
+MOST_CLUSTERS = 500
 
-# More numbers than this would overlap.
-MOST_NUMBERS = 40
+# Leaves that take more inches than this are hard to find without numbers at both ends.
+TALL = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,50 +46,62 @@ class Dendrogram:
     Parameters
     ----------
     names : tuple of m str
-        Names of the leaves: initial clusters, or ``"(12)"`` for twelve of them shown as one leaf.
+        Names of the leaves: initial clusters, or ``"NK + 11 more"`` for twelve of them shown as
+        one leaf, of which NK is the largest.
     n_members : ndarray of shape (m,)
         Number of initial clusters in each leaf.
     leaf_clusters : ndarray of shape (m,)
         New cluster of each leaf; −1 if its initial clusters belong to several.
+    is_tiny : ndarray of shape (m,)
+        Whether a leaf is a single cluster of fewer than ten observations, if most have more.
     leaf_heights : ndarray of shape (m,)
         ``base``, or the height of the last merge inside the leaf.
     x, y : ndarrays of shape (b, 4)
         Each merge is a bracket: up from its left side, across, down to its right side.
     branch_clusters : ndarray of shape (b,)
         New cluster of each merge; −1 for merges that were not made.
-    tops : ndarray of shape (c, 3)
-        New cluster, x and y of the last merge in each new cluster, from left to right.
+    groups : ndarray of shape (c, 3)
+        New clusters that were merged, with their first and last leaf, from left to right.
     base : float
         Height at which the leaves begin, a little below the lowest merge or zero.
     cut : float
         Height between the merges that were made and the others; NaN if there is no such height.
     n_folded : int
         Number of merges that are hidden inside leaves.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> dendrogram_data(tree).groups
+    array([[0, 0, 1]])
     """
 
     names: tuple[str, ...]
     n_members: Index
     leaf_clusters: Index
+    is_tiny: NDArray[np.bool_]
     leaf_heights: Floats
     x: Floats
     y: Floats
     branch_clusters: Index
-    tops: Floats
+    groups: Index
     base: float
     cut: float
     n_folded: int
 
 
-def dendrogram_data(tree: MergeTree, *, most_leaves: int = MOST_LEAVES) -> Dendrogram:
+def dendrogram_data(tree: MergeTree, *, most_leaves: int | None = None) -> Dendrogram:
     """Compute the coordinates of the dendrogram, without drawing it.
 
     Parameters
     ----------
     tree : MergeTree
         The result of a merge.
-    most_leaves : int
+    most_leaves : int, optional
         Maximum number of leaves.  In a larger tree the first merges are hidden, and the clusters
-        that they made are the leaves.
+        that they made are the leaves.  By default 200, or the number of new clusters if that is
+        larger, but at most 500.
 
     Returns
     -------
@@ -84,6 +115,8 @@ def dendrogram_data(tree: MergeTree, *, most_leaves: int = MOST_LEAVES) -> Dendr
     >>> data.names, data.branch_clusters
     (('0', '1', '2'), array([ 0, -1]))
     """
+    if most_leaves is None:
+        most_leaves = max(MOST_LEAVES, min(tree.n_clusters, MOST_CLUSTERS))
     if most_leaves < 2:
         raise InputError(
             f"most_leaves must be at least 2, got {most_leaves}; the default is {MOST_LEAVES}."
@@ -94,39 +127,43 @@ def dendrogram_data(tree: MergeTree, *, most_leaves: int = MOST_LEAVES) -> Dendr
     leaves = np.flatnonzero(first[: k + n_folded] >= 0)
     leaves = leaves[np.argsort(first[leaves])]
     members = np.append(np.ones(k), tree.linkage[:, 3]).astype(np.int64)
-    centres, x, y = _brackets(tree, n_folded, first, heights)
+    x, y = _brackets(tree, n_folded, first, heights)
+    tiny = np.append(tiny_clusters(tree), np.zeros(k - 1, bool))
     return Dendrogram(
-        names=tuple(tree.name(i) if i < k else f"({members[i]:,})" for i in leaves.tolist()),
+        names=_leaf_names(tree, leaves),
         n_members=members[leaves],
         leaf_clusters=clusters[leaves],
+        is_tiny=tiny[leaves],
         leaf_heights=heights[leaves],
         x=x,
         y=y,
         branch_clusters=clusters[k + n_folded :],
-        tops=_tops(clusters, centres, heights, k),
+        groups=_groups(clusters[leaves], members[leaves]),
         base=float(heights[0]),
         cut=_cut_height(tree),
         n_folded=n_folded,
     )
 
 
-def dendrogram(tree: MergeTree, ax: Any = None, *, most_leaves: int = MOST_LEAVES) -> Any:
-    """Draw the dendrogram of all merges.
+def dendrogram(tree: MergeTree, ax: Any = None, *, most_leaves: int | None = None) -> Any:
+    """Draw the dendrogram of all merges, from the initial clusters on the right to the left.
 
-    Merges that were made have the colour of their new cluster, whose number is written on top.
-    Merges that were not made are grey.  A dashed line marks the cut if one height separates the
-    two kinds; after :meth:`~unsplit.MergeTree.undo` there may be no such height.  Leaves are
-    named if there is room.
+    Merges that were made have the colour of their new cluster, whose number and largest member
+    are written beside its initial clusters.  Merges that were not made are grey.  A dashed line
+    marks the cut if one height separates the two kinds; after :meth:`~unsplit.MergeTree.undo`
+    there may be no such height.  Leaves are named if there is room.  Names of clusters with fewer
+    than ten observations are grey and slanted, unless most clusters are that small.
 
     Parameters
     ----------
     tree : MergeTree
         The result of a merge.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default on a new figure.
-    most_leaves : int
+        Where to draw; by default on a new figure, with as much room as the names need.
+    most_leaves : int, optional
         Maximum number of leaves.  In a larger tree the first merges are drawn as wedges, which
-        are grey if they contain more than one new cluster.
+        are grey if they contain more than one new cluster.  By default 200, or the number of new
+        clusters if that is larger, but at most 500.
 
     Returns
     -------
@@ -142,25 +179,49 @@ def dendrogram(tree: MergeTree, ax: Any = None, *, most_leaves: int = MOST_LEAVE
     data = dendrogram_data(tree, most_leaves=most_leaves)
     n_leaves = len(data.names)
     if ax is None:
-        ax = new_axes(float(np.clip(1.5 + 0.13 * n_leaves, 6.0, 14.0)), 4.5)
-    colours = {-1: GREY} | colours_of(data.tops[:, 0].astype(int).tolist())
+        ax = new_axes(9.0, 1.5 + n_leaves * float(np.clip(5 / n_leaves, 0.1, 0.24)))
+    colours = {-1: GREY} | colours_of(data.groups[:, 0].tolist())
+    # A cluster that was not merged has no colour of its own.
+    colours = dict.fromkeys(data.leaf_clusters.tolist(), GREY) | colours
     _draw_branches(ax, data, colours)
     _draw_wedges(ax, data, colours)
-    if len(data.tops) <= MOST_NUMBERS:
-        _write_numbers(ax, data)
     if np.isfinite(data.cut):
-        ax.axhline(data.cut, color=INK, linewidth=0.8, dashes=(4, 3), zorder=1)
+        ax.axvline(data.cut, color=INK, linewidth=0.8, dashes=(4, 3), zorder=1)
     highest = data.y.max(initial=data.base)
-    room = 0.06 * (highest - data.base or 1.0)
-    ax.set(xlim=(-0.7, n_leaves - 0.3), ylim=(data.base, highest + room))
+    room = 0.04 * (highest - data.base or 1.0)
+    ax.set(xlim=(highest + room, data.base), ylim=(n_leaves - 0.3, -0.7))
     _label(ax, data, tree)
+    sizes = group_sizes(tree)
+    groups = [
+        Group(group_name(tree, cluster), first, last, int(sizes[cluster]), colours[cluster])
+        for cluster, first, last in data.groups.tolist()
+    ]
+    _explain(ax, data, write_groups(ax, groups), len(groups))
     return ax
+
+
+def _leaf_names(tree: MergeTree, leaves: Index) -> tuple[str, ...]:
+    """Name every leaf, also those that stand for several clusters."""
+    k = tree.n_initial
+    return tuple(
+        tree.name(leaf) if leaf < k else name_of_several(tree, members_of(tree, leaf))
+        for leaf in leaves.tolist()
+    )
+
+
+def _groups(leaf_clusters: Index, n_members: Index) -> Index:
+    """Find the leaves of every new cluster that was merged: cluster, first and last leaf."""
+    starts = np.flatnonzero(np.diff(leaf_clusters, prepend=-2))
+    ends = np.append(starts[1:], len(leaf_clusters))
+    inside = np.add.reduceat(n_members, starts)
+    shown = (inside > 1) & (leaf_clusters[starts] >= 0)
+    return np.stack([leaf_clusters[starts], starts, ends - 1], axis=1)[shown]
 
 
 def _brackets(
     tree: MergeTree, n_folded: int, first: Index, heights: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Compute x of every node, and x and y of every bracket."""
+) -> tuple[Floats, Floats]:
+    """Compute x and y of every bracket."""
     k = tree.n_initial
     centres = first.astype(np.float64)
     x, y = np.empty((2, k - 1 - n_folded, 4))
@@ -169,14 +230,7 @@ def _brackets(
         centres[k + n_folded + row] = centres[sides].mean()
         x[row] = centres[sides].repeat(2)
         y[row] = heights[merge.left], merge.height, merge.height, heights[merge.right]
-    return centres, x, y
-
-
-def _tops(clusters: Index, centres: Floats, heights: Floats, k: int) -> Floats:
-    """Find the last merge of every new cluster, if it is visible."""
-    last = {int(clusters[node]): node for node in range(k, len(clusters)) if clusters[node] >= 0}
-    tops = [(c, centres[node], heights[node]) for c, node in last.items() if centres[node] >= 0]
-    return np.array(sorted(tops, key=lambda top: top[1])).reshape(-1, 3)
+    return x, y
 
 
 def _cut_height(tree: MergeTree) -> float:
@@ -193,7 +247,7 @@ def _draw_branches(ax: Any, data: Dendrogram, colours: dict[int, str]) -> None:
     # Grey first, so that coloured branches stay visible where two share a height.
     order = np.argsort(data.branch_clusters, kind="stable")
     lines = LineCollection(
-        list(np.stack([data.x, data.y], axis=2)[order]),
+        list(np.stack([data.y, data.x], axis=2)[order]),
         colors=[colours[cluster] for cluster in data.branch_clusters[order].tolist()],
         linewidths=1.4 if len(data.names) <= 100 else 0.9,
         joinstyle="miter",
@@ -205,34 +259,41 @@ def _draw_branches(ax: Any, data: Dendrogram, colours: dict[int, str]) -> None:
 def _draw_wedges(ax: Any, data: Dendrogram, colours: dict[int, str]) -> None:
     from matplotlib.collections import PolyCollection
 
-    at = np.flatnonzero(data.n_members > 1).tolist()
+    many = np.flatnonzero(data.n_members > 1).tolist()
     base, heights = data.base, data.leaf_heights
-    wedges = [[(x - 0.4, base), (x, heights[x]), (x + 0.4, base)] for x in at]
+    wedges = [[(base, at - 0.4), (heights[at], at), (base, at + 0.4)] for at in many]
     # Without an edge the tips would be too thin to see.
-    faces = [colours[cluster] for cluster in data.leaf_clusters[at].tolist()]
+    faces = [colours[cluster] for cluster in data.leaf_clusters[many].tolist()]
     ax.add_collection(
         PolyCollection(wedges, facecolors=faces, edgecolors=faces, linewidths=0.8, zorder=2)
     )
 
 
-def _write_numbers(ax: Any, data: Dendrogram) -> None:
-    from matplotlib.patheffects import withStroke
-
-    halo = withStroke(linewidth=1.5, foreground=ax.get_facecolor())
-    for cluster, x, y in data.tops.tolist():
-        ax.annotate(
-            f"{cluster:.0f}", (x, y), xytext=(2.5, 2.0), textcoords="offset points",
-            color=INK, fontsize=8, fontweight="bold", path_effects=[halo],
-        )  # fmt: skip
-
-
 def _label(ax: Any, data: Dendrogram, tree: MergeTree) -> None:
-    clean(ax, "left")
-    write_names(ax, data.names, "x")
-    ax.set_ylabel(AXIS_LABELS.get(tree.statistic, tree.statistic), color=INK)
+    clean(ax, "bottom")
+    ax.yaxis.tick_right()
+    write_names(ax, data.names, "y")
+    for label, tiny in zip(ax.get_yticklabels(), data.is_tiny, strict=False):
+        if tiny:
+            label.set(color=GREY, fontstyle="italic")
+    if ax.get_window_extent().height / ax.figure.dpi > TALL:
+        ax.tick_params(axis="x", top=True, labeltop=True)
+    ax.set_xlabel(axis_label(tree.statistic), color=INK, loc="left")
     ax.set_title(
         f"{tree.n_initial:,} clusters merged into {tree.n_clusters:,}",
         loc="left", fontsize=11, color=INK,
     )  # fmt: skip
+
+
+def _explain(ax: Any, data: Dendrogram, n_named: int, n_groups: int) -> None:
+    """Say below the axis what is not shown, or shown in another way."""
+    notes = ["grey lines: merges that were not made"] if (data.branch_clusters < 0).any() else []
+    if data.is_tiny.any():
+        notes.append(f"grey names: fewer than {TINY} observations")
     if data.n_folded:
-        ax.set_xlabel(f"wedges stand for the first {data.n_folded:,} merges", color=INK)
+        notes.append(f"wedges: the first {data.n_folded:,} merges")
+    if (data.leaf_clusters < 0).any():
+        notes.append("grey wedges: several new clusters")
+    if n_named < n_groups:
+        notes.append(f"named: the {n_named:,} largest of {n_groups:,} merged clusters")
+    ax.xaxis.label.set_text("\n".join([ax.get_xlabel(), "; ".join(notes)]).strip())

@@ -7,8 +7,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
+from unsplit.merging.review import TINY
 from unsplit.merging.tree import MergeTree
-from unsplit.plots.style import AXIS_LABELS, COLOURS, INK, LARGEST_TEXT, clean, new_axes
+from unsplit.plots.groups import name_of_several, tiny_clusters
+from unsplit.plots.layout import members_of
+from unsplit.plots.style import (
+    COLOURS,
+    ENDS,
+    GREY,
+    INK,
+    LARGEST_TEXT,
+    axis_label,
+    clean,
+    new_axes,
+)
 
 Floats = NDArray[np.float64]
 
@@ -34,6 +46,16 @@ class MergeCurve:
         Position just after the last merge that was made, on the scale of ``n_left``.
     n_left_out : int
         Number of merges before the cut that were not made.
+    is_tiny : ndarray
+        Whether one of the two clusters has fewer than ten observations, if most initial clusters
+        have more.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> merge_curve_data(tree).statistic
+    array([0.1 , 0.85])
     """
 
     n_left: Index
@@ -44,6 +66,7 @@ class MergeCurve:
     taken: NDArray[np.bool_]
     cut: float
     n_left_out: int
+    is_tiny: NDArray[np.bool_]
 
 
 def merge_curve_data(tree: MergeTree) -> MergeCurve:
@@ -78,15 +101,18 @@ def merge_curve_data(tree: MergeTree) -> MergeCurve:
         taken=tree.taken,
         cut=k - n_before - 0.5,
         n_left_out=n_before - int(tree.taken.sum()),
+        is_tiny=_tiny_merges(tree),
     )
 
 
 def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
     """Draw the TVD of every merge with its 95% interval, and where merging stopped.
 
-    Time runs from left to right.  A thin line shows the statistic that ranked the pairs; a tree
-    from a matrix has only this line.  Merges before the cut that were not made are hollow.  The
-    axis is logarithmic if there are many merges and the cut is among the last of them.
+    Merging goes from left to right.  A thin line shows the statistic that ranked the pairs; a tree
+    from a matrix has only this line.  Merges with a cluster of fewer than ten observations are
+    grey, because little is known about them.  Merges before the cut that were not made are hollow.
+    The last merge before the cut and the first after it are named.  The axis is logarithmic if
+    there are many merges and the cut is among the last of them.
 
     Parameters
     ----------
@@ -104,49 +130,64 @@ def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
     >>> import unsplit
     >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
     >>> merge_curve(tree).get_xlabel()
-    'clusters left'
+    'clusters left (merging goes from left to right)'
     """
     data = merge_curve_data(tree)
-    statistic = AXIS_LABELS.get(tree.statistic, tree.statistic)
-    ax = new_axes(7.0, 4.2) if ax is None else ax
+    ax = new_axes(8.0, 4.6) if ax is None else ax
     clean(ax, "left", "bottom")
     if np.isnan(data.tvd).all():
-        _draw_statistic(ax, data, statistic, COLOURS[0])
+        _draw_statistic(ax, data, axis_label(tree.statistic), COLOURS[0])
     else:
-        _draw_both(ax, data, statistic)
+        _draw_both(ax, data, axis_label(tree.statistic))
     _draw_left_out(ax, data)
     _mark_cut(ax, data, tree.n_clusters)
+    _name_merges(ax, data, tree)
     _set_x_axis(ax, data)
     return ax
+
+
+def _tiny_merges(tree: MergeTree) -> NDArray[np.bool_]:
+    if not tiny_clusters(tree).any():
+        return np.zeros(len(tree.merges), bool)
+    return np.array([min(merge.size_left, merge.size_right) < TINY for merge in tree.merges])
 
 
 def _draw_both(ax: Any, data: MergeCurve, statistic: str) -> None:
     """Draw the TVD and the statistic, on one axis if the statistic lies in [0, 1]."""
     _draw_tvd(ax, data)
     if np.array_equal(data.tvd, data.statistic):
-        return
-    if data.statistic.min() < 0 or data.statistic.max() > 1:
+        ax.set_ylabel(axis_label("tv").replace(": ", "\n"), color=INK)
+    elif data.statistic.min() < 0 or data.statistic.max() > 1:
+        ax.set_ylabel(axis_label("tv").replace(": ", "\n"), color=COLOURS[0])
         own = ax.twinx()
         clean(own, "right")
         _draw_statistic(own, data, statistic, COLOURS[1])
     else:
         _draw_statistic(ax, data, statistic, COLOURS[1])
-        ax.set_ylabel("distance between the two merged clusters", color=INK)
-        ax.legend(loc="best", frameon=False, labelcolor=INK, fontsize=LARGEST_TEXT)
+        ax.set_ylabel(f"distance between the two merged clusters\n{ENDS}", color=INK)
+    # Below the axes, where it hides nothing.
+    ax.legend(
+        loc="upper left", bbox_to_anchor=(0, -0.16), borderaxespad=0, frameon=False,
+        labelcolor=INK, fontsize=LARGEST_TEXT,
+    )  # fmt: skip
 
 
 def _draw_tvd(ax: Any, data: MergeCurve) -> None:
     n = len(data.n_left)
     bar = min(3.0, max(0.5, 150 / max(n, 1)))
-    ax.vlines(data.n_left, data.low, data.high, color=COLOURS[0], alpha=0.3, linewidth=bar)
-    # A line through very many points is hard to read.
-    line = 1.2 if n <= FEW_MERGES else 0.0
-    ax.plot(
-        data.n_left, data.tvd, color=COLOURS[0], marker="o", markersize=1.5 + 0.6 * bar,
-        markeredgewidth=0, linewidth=line, label="TVD with 95% interval",
-    )  # fmt: skip
+    dots: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 1.5 + 0.6 * bar}
+    if n <= FEW_MERGES:  # a line through very many points is hard to read
+        ax.plot(data.n_left, data.tvd, color=COLOURS[0], linewidth=1.2)
+    kinds = [
+        (data.is_tiny, GREY, f"TVD with a cluster of fewer than {TINY} observations"),
+        (~data.is_tiny, COLOURS[0], "TVD with 95% interval"),
+    ]
+    for shown, colour, label in kinds:
+        at = data.n_left[shown]
+        if len(at):
+            ax.vlines(at, data.low[shown], data.high[shown], color=colour, alpha=0.3, linewidth=bar)
+            ax.plot(at, data.tvd[shown], color=colour, label=label, markeredgewidth=0, **dots)
     ax.set_ylim(-0.02, 1.02)
-    ax.set_ylabel("TVD with 95% interval", color=COLOURS[0])
 
 
 def _draw_statistic(ax: Any, data: MergeCurve, name: str, colour: str) -> None:
@@ -175,6 +216,24 @@ def _mark_cut(ax: Any, data: MergeCurve, n_clusters: int) -> None:
     )  # fmt: skip
 
 
+def _name_merges(ax: Any, data: MergeCurve, tree: MergeTree) -> None:
+    """Write the title: which two clusters were merged last, and which two would be next."""
+    n_before = int((data.n_left > data.cut).sum())
+    lines = []
+    if n_before:
+        lines.append(f"last merge: {_pair(tree, n_before - 1)}")
+    if n_before < len(tree.merges):
+        lines.append(f"first not made: {_pair(tree, n_before)}")
+    look: dict[str, Any] = {"fontsize": LARGEST_TEXT, "color": INK, "parse_math": False}
+    ax.set_title("\n".join(lines), loc="left", pad=20, **look)
+
+
+def _pair(tree: MergeTree, step: int) -> str:
+    """Name the two sides of a merge, the larger clusters by their largest members."""
+    sides = tree.merges[step].left, tree.merges[step].right
+    return " with ".join(name_of_several(tree, members_of(tree, node)) for node in sides)
+
+
 def _counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
@@ -192,4 +251,4 @@ def _set_x_axis(ax: Any, data: MergeCurve) -> None:
         ax.set_xlim(n + 0.7, 0.3)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.xaxis.set_major_formatter("{x:,.0f}")
-    ax.set_xlabel("clusters left", color=INK)
+    ax.set_xlabel("clusters left (merging goes from left to right)", color=INK)

@@ -35,6 +35,18 @@ def leaf_order(tree: MergeTree) -> Index:
     return np.argsort(places(tree)[: tree.n_initial])
 
 
+def members_of(tree: MergeTree, node: int) -> Index:
+    """Return the initial clusters in a node, sorted."""
+    k, found, open_nodes = tree.n_initial, [], [node]
+    while open_nodes:
+        node = open_nodes.pop()
+        if node < k:
+            found.append(node)
+        else:
+            open_nodes += [tree.merges[node - k].left, tree.merges[node - k].right]
+    return np.sort(found)
+
+
 def new_clusters(tree: MergeTree) -> Index:
     """Return the new cluster of every node, shape (2k − 1,); −1 for merges not made."""
     k = tree.n_initial

@@ -8,10 +8,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
 from unsplit.errors import InputError
+from unsplit.merging.review import TINY
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.plots.groups import Group, group_name, group_sizes, tiny_clusters, write_groups
 from unsplit.plots.layout import leaf_order
-from unsplit.plots.style import INK, clean, new_axes, write_names
+from unsplit.plots.style import GREY, INK, axis_label, clean, new_axes, short_name, write_names
+
+OUTLINE = "#0077BB"
+# Bars beside the rows take turns, so that neighbours can be told apart.
+BARS = (OUTLINE, "#88CCEE")
+
+# Inches; a larger figure is hard to handle.
+LARGEST_SIDE = 14.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,22 +30,36 @@ class Distances:
     Parameters
     ----------
     order : ndarray of shape (k,)
-        Initial clusters in the order of the dendrogram.
+        Initial clusters in the order of the dendrogram; tiny ones come last, in the same order.
     names : tuple of k str
         Their names, in this order.
     tvd : ndarray of shape (k, k)
         Their distances, in this order.
-    blocks : ndarray of shape (n_clusters, 2)
-        First row of each new cluster, and the row after its last.
+    blocks : ndarray of shape (b, 2)
+        First row of each new cluster, and the row after its last.  A new cluster with tiny members
+        has a second block for them.
+    block_clusters : ndarray of shape (b,)
+        New cluster of each block.
+    n_tiny : int
+        Number of clusters of fewer than ten observations; 0 if most clusters are that small.
     lowest : float
         Start of the colour scale: the smallest distance between two clusters, rounded down to a
         tenth, at most 0.9.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> D = [[0, 0.9, 0.1], [0.9, 0, 0.8], [0.1, 0.8, 0]]
+    >>> distances_data(unsplit.merge(D, n_clusters=2), D).names
+    ('0', '2', '1')
     """
 
     order: Index
     names: tuple[str, ...]
     tvd: NDArray[np.float64]
     blocks: Index
+    block_clusters: Index
+    n_tiny: int
     lowest: float
 
 
@@ -63,14 +86,21 @@ def distances_data(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> Distances:
     (array([0, 2, 1]), [[0, 2], [2, 3]])
     """
     matrix = _checked(tree, tvd)
+    tiny = tiny_clusters(tree)
     order = leaf_order(tree)
-    smallest = np.nanmin(matrix[~np.eye(len(order), dtype=bool)], initial=0.9)
-    ends = np.flatnonzero(np.diff(tree.groups[order], append=-1)) + 1
+    order = np.concatenate([order[~tiny[order]], order[tiny[order]]])
+    large = ~tiny[:, None] & ~tiny & ~np.eye(len(order), dtype=bool)
+    smallest = np.nanmin(matrix[large], initial=0.9)
+    starts = np.diff(tree.groups[order], prepend=-1) != 0
+    starts |= np.diff(tiny[order], prepend=False)
+    blocks = np.flatnonzero(starts)
     return Distances(
         order=order,
         names=tuple(tree.name(int(leaf)) for leaf in order),
         tvd=matrix[np.ix_(order, order)],
-        blocks=np.stack([np.append(0, ends[:-1]), ends], axis=1),
+        blocks=np.stack([blocks, np.append(blocks[1:], len(order))], axis=1),
+        block_clusters=tree.groups[order[blocks]],
+        n_tiny=int(tiny.sum()),
         lowest=float(np.floor(10 * smallest) / 10),
     )
 
@@ -78,9 +108,10 @@ def distances_data(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> Distances:
 def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> Any:
     """Draw a heatmap of all distances in the order of the dendrogram.
 
-    New clusters are outlined, unless they consist of one initial cluster.  Names are written if
-    there is room.  The colour scale starts at the smallest distance between two clusters, rounded
-    down to a tenth.
+    New clusters are outlined and named, unless they consist of one initial cluster.  Names of
+    initial clusters are written if there is room.  Clusters of fewer than ten observations come
+    last, behind a line: too little is known about them, and they would cut the others apart.  The
+    colour scale starts at the smallest distance between two clusters, rounded down to a tenth.
 
     Parameters
     ----------
@@ -104,19 +135,26 @@ def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> 
     ['0', '2', '1']
     """
     data = distances_data(tree, tvd)
-    k = tree.n_initial
+    groups = _groups(tree, data)
     if ax is None:
-        side = float(np.clip(2.5 + 0.11 * k, 5.5, 9.0))
-        ax = new_axes(side + 0.8, side)
+        side = float(np.clip(2.5 + 0.11 * tree.n_initial, 5.5, 9.0))
+        side = float(np.clip(1.0 + 0.11 * len(groups), side, LARGEST_SIDE))
+        # Names stand to the left and below, new clusters and the colour bar to the right.
+        names = 0.07 * max(len(short_name(name)) for name in data.names)
+        ax = new_axes(side + names + 3.2, side + names)
     image = ax.imshow(data.tvd, cmap="magma", vmin=data.lowest, vmax=1)
+    _outline(ax, data)
+    _label(ax, data, tree)
     # A pointed colour bar shows that values on the diagonal lie below its range.
     below = "min" if data.lowest > 0 else "neither"
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.7, aspect=30, extend=below)
-    bar.set_label("total variation distance (TVD)", color=INK)
+    bar.set_label(axis_label("tv").replace(": ", "\n"), color=INK)
     bar.ax.tick_params(colors=INK)
     bar.outline.set_visible(False)
-    _outline(ax, data.blocks)
-    _label(ax, data, tree)
+    n_named = write_groups(ax, groups)
+    if n_named < len(groups):
+        note = f"named: the {n_named:,} largest of {len(groups):,} merged clusters"
+        ax.xaxis.label.set_text(f"{ax.get_xlabel()}\n{note}")
     return ax
 
 
@@ -145,22 +183,54 @@ def _checked(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> NDArray[np.float6
     return matrix
 
 
-def _outline(ax: Any, blocks: Index) -> None:
+def _groups(tree: MergeTree, data: Distances) -> list[Group]:
+    """Describe the merged clusters, and the tiny ones as a group of their own."""
+    n_members, sizes = np.bincount(tree.groups), group_sizes(tree)
+    k = tree.n_initial
+    blocks: dict[int, tuple[int, int]] = {}
+    for cluster, (start, end) in zip(data.block_clusters.tolist(), data.blocks, strict=True):
+        if n_members[cluster] > 1:
+            blocks.setdefault(cluster, (int(start), int(end) - 1))
+    first_tiny = k - data.n_tiny
+    groups = [
+        Group(group_name(tree, cluster), *rows, int(sizes[cluster]), BARS[i % 2])
+        for i, (cluster, rows) in enumerate(blocks.items())
+        if rows[0] < first_tiny
+    ]
+    if data.n_tiny:
+        name = f"{data.n_tiny:,} tiny (fewer than {TINY} observations)"
+        # Their rows are those of the tiny ones, so they have no bar of their own.
+        inside = [str(cluster) for cluster, rows in blocks.items() if rows[0] >= first_tiny]
+        name += f", all of {', '.join(inside)}" if inside else ""
+        # With the largest size, so that this name is never left out.
+        groups.append(Group(name, first_tiny, k - 1, int(tree.sizes.sum()), GREY))
+    return groups
+
+
+def _outline(ax: Any, data: Distances) -> None:
     from matplotlib.collections import PolyCollection
 
-    ends = [(a - 0.5, b - 0.5) for a, b in blocks.tolist() if b - a > 1]
+    ends = [(a - 0.5, b - 0.5) for a, b in data.blocks.tolist() if b - a > 1]
     squares = [[(a, a), (b, a), (b, b), (a, b)] for a, b in ends]
-    thin = len(blocks) > 100
+    thin = len(data.blocks) > 100
     outlines = PolyCollection(
-        squares, facecolors="none", edgecolors="#0077BB", linewidths=0.8 if thin else 1.6
+        squares, facecolors="none", edgecolors=OUTLINE, linewidths=0.8 if thin else 1.6
     )
     ax.add_collection(outlines)
+    if data.n_tiny:
+        border = len(data.order) - data.n_tiny - 0.5
+        # Paler, because these distances are rough guesses.
+        for line, pale in ((ax.axhline, ax.axhspan), (ax.axvline, ax.axvspan)):
+            line(border, color=GREY, linewidth=1.5)
+            pale(border, len(data.order) - 0.5, facecolor="white", alpha=0.45, linewidth=0)
 
 
 def _label(ax: Any, data: Distances, tree: MergeTree) -> None:
     clean(ax)
     write_names(ax, data.names, "x")
     write_names(ax, data.names, "y")
+    ax.set_xlabel("initial clusters, in the order of the dendrogram", color=INK, loc="left")
+    ax.set_ylabel("initial clusters, in the same order", color=INK)
     merged = f"merged into {tree.n_clusters:,} (blue outlines)"
     title = f"Distances between {tree.n_initial:,} clusters, {merged}"
     ax.set_title(title, loc="left", fontsize=11, color=INK)

@@ -12,15 +12,18 @@ COLOURS = (
 GREY = "#A6A6A6"
 INK = "#333333"
 
+# What the two ends of a distance mean.
+ENDS = "0 = same, 1 = never confused"
+
 # Axis labels of the statistics that rank pairs.
 AXIS_LABELS = {
-    "tv": "total variation distance (TVD)",
-    "lecam": "Le Cam distance",
-    "js": "Jensen–Shannon divergence",
-    "hellinger": "Hellinger distance",
-    "auc": "2 · AUC − 1",
-    "overlap": "1 − overlap",
-    "edges": "neighbour graph distance",
+    "tv": f"total variation distance (TVD): {ENDS}",
+    "lecam": f"Le Cam distance (soft accuracy): {ENDS}",
+    "js": f"Jensen–Shannon divergence: {ENDS}",
+    "hellinger": f"Hellinger distance: {ENDS}",
+    "auc": f"2 · AUC − 1: {ENDS}",
+    "overlap": "1 − overlap of the densities: 0 = same, 1 = no overlap",
+    "edges": "neighbour graph distance: 0 = same, 0.5 = as by chance, 0.9 or more = no edges",
 }
 
 LARGEST_TEXT, SMALLEST_TEXT = 9.0, 5.0
@@ -52,8 +55,8 @@ def colours_of(clusters: Iterable[int]) -> dict[int, str]:
     return dict(zip(clusters, cycle(COLOURS), strict=False))
 
 
-def short_name(name: object) -> str:
-    """Shorten a name to 24 characters by leaving out its middle.
+def short_name(name: object, longest: int = LONGEST_NAME) -> str:
+    """Shorten a name to 24 characters, or another number, by leaving out its middle.
 
     Examples
     --------
@@ -61,9 +64,28 @@ def short_name(name: object) -> str:
     'memory T cells… donor 12'
     """
     text = " ".join(str(name).split())
-    head = LONGEST_NAME * 3 // 5
-    tail = LONGEST_NAME - head - 1
-    return text if len(text) <= LONGEST_NAME else f"{text[:head]}…{text[-tail:]}"
+    head = longest * 3 // 5
+    tail = longest - head - 1
+    return text if len(text) <= longest else f"{text[:head]}…{text[-tail:]}"
+
+
+def axis_label(statistic: str) -> str:
+    """Return the label of the axis of a statistic, which says what its values mean.
+
+    Examples
+    --------
+    >>> axis_label("tv")
+    'total variation distance (TVD): 0 = same, 1 = never confused'
+    >>> axis_label("euclidean")
+    'euclidean: 0 = same'
+    """
+    return AXIS_LABELS.get(statistic, f"{statistic}: 0 = same")
+
+
+def points_per_row(ax: Any, side: str, n_rows: float) -> float:
+    """Return the room for each of ``n_rows`` along an axis, in points."""
+    box = ax.get_window_extent()
+    return float((box.width if side == "x" else box.height) * 72 / ax.figure.dpi / n_rows)
 
 
 def write_names(ax: Any, names: Sequence[str], side: str) -> None:
@@ -77,8 +99,7 @@ def write_names(ax: Any, names: Sequence[str], side: str) -> None:
     side : {"x", "y"}
         Which axis.
     """
-    box = ax.get_window_extent()
-    room = (box.width if side == "x" else box.height) * 72 / ax.figure.dpi / len(names)
+    room = points_per_row(ax, side, len(names))
     size = min(LARGEST_TEXT, 0.85 * room)
     shown = [short_name(name) for name in names] if size >= SMALLEST_TEXT else []
     # A letter is about 0.6 times as wide as it is high.
@@ -92,6 +113,20 @@ def write_names(ax: Any, names: Sequence[str], side: str) -> None:
     }
     axis.set_ticks(range(len(shown)), shown, **look)
     axis.set_tick_params(length=0)
+
+
+def fit_names(ax: Any) -> None:
+    """Make names smaller, or remove them, if the axes became smaller after they were written."""
+    from matplotlib.ticker import FixedLocator
+
+    for side, axis, limits in (("x", ax.xaxis, ax.get_xlim()), ("y", ax.yaxis, ax.get_ylim())):
+        if not isinstance(axis.get_major_locator(), FixedLocator):
+            continue  # numbers
+        size = 0.85 * points_per_row(ax, side, abs(limits[1] - limits[0]))
+        for label in axis.get_ticklabels():
+            label.set_fontsize(min(size, label.get_fontsize()))
+        if size < SMALLEST_TEXT:
+            axis.set_ticks([])
 
 
 def clean(ax: Any, *spines: str) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
 from unsplit.data.frames import data_frame
-from unsplit.data.labels import Subclusters, encode_labels
+from unsplit.data.labels import Subclusters, encode_labels, refuse_other_order
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import choose_device, generator_of, memory_errors
@@ -174,10 +174,12 @@ def select(
         are measured on the same observations.  The A of the best candidate is slightly too high,
         because it is the best of several; an estimate made with :attr:`Selection.settings` holds
         out new observations.
-    loss, device
+    loss : {"pairwise", "softmax"}, optional
         As for :func:`unsplit.pairwise_tvd`.
     epochs : int
         The most epochs for each candidate.
+    device : str or torch.device
+        As for :func:`unsplit.pairwise_tvd`.
     random_state : int, Generator, RandomState or None
         The same seed gives the same choice, whatever the order of the candidates and the rows, and
         whatever the names of the clusters and batches.
@@ -205,6 +207,7 @@ def select(
             "holdout must be a share between 0 and 1, got None; 0.2 is usual, because candidates "
             "are compared on observations that are held out once."
         )
+    refuse_other_order(X, labels=labels, batch=batch)
     settings = Settings(holdout=holdout, loss=loss, epochs=epochs, device=device)
     tried = usual_candidates() if candidates is None else candidates
     runs = [Run(name, candidate) for name, candidate in named(tried)]

@@ -53,7 +53,22 @@ class Candidate:
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def training(self, usual: TrainConfig) -> TrainConfig:
-        """The training settings: those given, and the usual ones of the backbone."""
+        """The training settings: those given, and the usual ones of the backbone.
+
+        Parameters
+        ----------
+        usual : TrainConfig
+            The usual settings.
+
+        Returns
+        -------
+        TrainConfig
+
+        Examples
+        --------
+        >>> Candidate(batch_size=64).training(TrainConfig()).batch_size
+        64
+        """
         return replace(usual, **self.varied)
 
     def __str__(self) -> str:

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from unsplit.data.readers.cloud_arrays import clouds_in, columns_in, read_hdf5
 from unsplit.data.readers.cloud_files import ENDINGS as CLOUD_ENDINGS
 from unsplit.data.readers.clouds import DEFAULT_POINTS, read_clouds
+from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.readers.folders import IMAGE_ENDINGS, files_in, find_images
 from unsplit.data.readers.formats import read_file, refuse_unreadable
 from unsplit.data.readers.images import ImageFiles, inspect
@@ -30,6 +31,8 @@ from unsplit.data.rows.sequences import Audio
 from unsplit.devices import generator_of
 from unsplit.errors import InputError
 
+Progress = Callable[[int, int], None]
+
 # Number of files that decide which kind of data a folder holds.
 ENOUGH = 1000
 ENDINGS = {
@@ -43,6 +46,11 @@ def read(
     path: str | os.PathLike[str],
     labels: str | os.PathLike[str] | None = None,
     batch: str | os.PathLike[str] | None = None,
+    *,
+    id: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    progress: Callable[[int, int], None] | None = None,
 ) -> Observations:
     """Read observations of any kind, and the cluster of each.
 
@@ -59,6 +67,21 @@ def read(
         subfolders of a folder are the clusters.
     batch : str or path, optional
         A file with the batches, or the name of a column or array in ``path``.
+    id : str, optional
+        The column of a table that names the rows; it is no feature, and must be unique.  By
+        default a column called "id", "row_id" or "index", or a first column without a name.
+    features, drop : sequences of str, optional
+        The only columns of a table that are features, or the columns that are not; pass one of
+        them.  By default all columns of numbers are features.
+    progress : callable, optional
+        Called now and then with how much has been read so far (bytes, rows or files), and how much
+        there is.
+
+    Returns
+    -------
+    Observations
+        ``X``, ``labels``, ``batch``, ``row_ids`` and ``feature_names``; what the file does not have
+        is None.
 
     Examples
     --------
@@ -73,33 +96,47 @@ def read(
     if "\0" in str(path):
         refuse_unreadable(path)
     wanted, within = (None if name is None else os.fspath(name) for name in (labels, batch))
-    if path.is_dir() or _lists_images(path):
-        found = _from_folder(path) if path.is_dir() else _images(path)
-        return _relabelled(path, found, wanted, within)
+    choice = ColumnChoice(id, None if features is None else tuple(features), tuple(drop))
     ending = path.suffix.lower()
+    if path.is_dir() or _lists_images(path):
+        _refuse_choice(path, choice)
+        found = _from_folder(path, progress) if path.is_dir() else _images(path, progress)
+        return _relabelled(path, found, wanted, within)
     if ending in (".h5", ".hdf5"):
+        _refuse_choice(path, choice)
         return _from_hdf5(path, wanted, within)
     if ending == ".npz":
-        return _from_npz(path, wanted, within)
+        return _from_npz(path, wanted, within, choice)
     if ending == ".npy" and (array := _mapped(path)) is not None:
+        _refuse_choice(path, choice)
         return _labelled(path, array, {}, wanted, within)
-    return read_observations(path, wanted, within)
+    return read_observations(path, wanted, within, choice, progress)
 
 
-def _from_folder(folder: Path) -> Observations:
+def _refuse_choice(path: Path, choice: ColumnChoice) -> None:
+    """Raise an error if columns are named of something that has none."""
+    if choice.given:
+        options = " and ".join(f"--{name}" for name in choice.given)
+        raise InputError(
+            f"{path} is not a table, so it has no columns that {options} could name; leave "
+            f"{options} out."
+        )
+
+
+def _from_folder(folder: Path, progress: Progress | None) -> Observations:
     kind = _what_is_in(folder)
     if kind == "sounds":
-        sound = read_audio(folder)
+        sound = read_audio(folder, progress=progress)
         return Observations(sound, None, sound.row_ids, sound.labels)
     if kind == "point clouds":
-        clouds = read_clouds(folder)
+        clouds = read_clouds(folder, progress=progress)
         return Observations(clouds.points, None, clouds.row_ids, clouds.labels)
-    return _images(folder)
+    return _images(folder, progress)
 
 
-def _images(path: Path) -> Observations:
+def _images(path: Path, progress: Progress | None) -> Observations:
     listed = find_images(path)
-    seen = inspect(listed)
+    seen = inspect(listed, progress=progress)
     kept = listed.only(seen.usable)
     files = ImageFiles(kept.paths, seen.size, seen.channels, seen.depth)
     files.keys = seen.keys[seen.usable]
@@ -148,14 +185,18 @@ def _mapped(path: Path) -> NDArray[Any] | None:
     return array if array.ndim > 2 else None
 
 
-def _from_npz(path: Path, wanted: str | None, within: str | None) -> Observations:
-    contents = read_file(path, lambda name: False)
+def _from_npz(
+    path: Path, wanted: str | None, within: str | None, choice: ColumnChoice
+) -> Observations:
+    contents = read_file(path)
     arrays = contents.arrays
     if {"audio", "offsets"} <= arrays.keys():
+        _refuse_choice(path, choice)
         return _labelled(path, audio_in(path, arrays), arrays, wanted, within)
     if any(array.ndim > 2 for array in arrays.values()):
+        _refuse_choice(path, choice)
         return _labelled(path, arrays[_deep_name(path, arrays)], arrays, wanted, within)
-    return observations_in(path, contents, wanted, within)
+    return observations_in(path, contents, wanted, within, choice)
 
 
 def _from_hdf5(path: Path, wanted: str | None, within: str | None) -> Observations:

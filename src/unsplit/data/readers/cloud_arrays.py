@@ -85,7 +85,7 @@ def _arrays(path: Path) -> dict[str, Any]:
             ".h5 or .hdf5 file."
         )
     try:
-        return read_file(path, lambda name: True).arrays
+        return read_file(path).arrays
     except InputError as error:
         if "Python objects" not in str(error):
             raise

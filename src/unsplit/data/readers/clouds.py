@@ -2,7 +2,7 @@
 
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ def read_clouds(
     n_points: int = DEFAULT_POINTS,
     random_state: object = 0,
     max_broken: float = 0.05,
+    progress: Callable[[int, int], None] | None = None,
 ) -> PointFiles:
     r"""Read point clouds, and the cluster of each where it is known.
 
@@ -79,6 +80,8 @@ def read_clouds(
     max_broken : float
         Share of files that may be broken; they are left out and named in a warning.  More are
         an error.
+    progress : callable, optional
+        Called with the number of files read so far and the number of all.
 
     Examples
     --------
@@ -107,7 +110,7 @@ def read_clouds(
     # What is drawn from a file depends on its name, not on its place in the folder.
     seeds = ([seed, zlib.crc32(name.encode())] for name in names)
     requests = [(path, n_points, own) for path, own in zip(files.paths, seeds, strict=True)]
-    points, why = _read_all(requests, n_points, isolated=not endings <= OWN_ENDINGS)
+    points, why = _read_all(requests, n_points, not endings <= OWN_ENDINGS, progress)
     usable = np.array([index not in why for index in range(len(names))])
     broken = {names[index]: why[index] for index in sorted(why)}
     what = f"point clouds in {files.folder}"
@@ -117,7 +120,10 @@ def read_clouds(
 
 
 def _read_all(
-    requests: Sequence[tuple[str, int, list[int]]], n_points: int, isolated: bool
+    requests: Sequence[tuple[str, int, list[int]]],
+    n_points: int,
+    isolated: bool,
+    progress: Callable[[int, int], None] | None,
 ) -> tuple[NDArray[np.float32], dict[int, str]]:
     """Return all clouds, and for those that are broken why."""
     points = np.zeros((len(requests), n_points, 3), np.float32)
@@ -125,11 +131,14 @@ def _read_all(
     size = sum(_size(path) for path, *_ in requests)
     # A damaged mesh can crash the process that parses it; files parsed by NumPy cannot.
     workers = max(int(isolated), default_workers(size // _LIKE_AN_IMAGE))
-    for index, found in parse_all("unsplit.data.readers.cloud_files:draw", requests, workers):
+    drawn = parse_all("unsplit.data.readers.cloud_files:draw", requests, workers)
+    for done, (index, found) in enumerate(drawn, start=1):
         if isinstance(found, Broken):
             why[index] = found.why
         else:
             points[index] = found
+        if progress is not None:
+            progress(done, len(requests))
     return points, why
 
 

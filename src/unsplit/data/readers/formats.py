@@ -14,13 +14,10 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from unsplit.data.readers.tables import (
-    as_written,
-    listing,
-    read_parquet,
-    read_text_table,
-    shortened,
-)
+from unsplit.data.readers.arrow import ENDINGS as ARROW_ENDINGS
+from unsplit.data.readers.arrow import Streamed, read_arrow
+from unsplit.data.readers.columns import Assign, all_names
+from unsplit.data.readers.tables import as_written, listing, read_text_table, shortened
 from unsplit.errors import InputError
 
 _TEXT_TABLE = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zip))?$")
@@ -38,6 +35,8 @@ class Contents:
     is_table : bool
     index : ndarray of shape (n,) or None
         Names of the rows, if the file keeps them apart from the columns, as parquet does.
+    streamed : Streamed or None
+        The features, if they were read batch by batch and are not among ``arrays``.
 
     Examples
     --------
@@ -48,23 +47,29 @@ class Contents:
     arrays: dict[str, Any]
     is_table: bool = False
     index: NDArray[Any] | None = None
+    streamed: Streamed | None = None
 
 
-def read_file(path: Path, keep_text: Callable[[str], bool]) -> Contents:
+def read_file(
+    path: Path, assign: Assign = all_names, progress: Callable[[int, int], None] | None = None
+) -> Contents:
     r"""Read a file; the ending of its name tells its type.
 
     Parameters
     ----------
-    keep_text : callable
-        Says, given a column's name, whether a text file has names (such as ids or labels) in
-        that column rather than measurements.
+    path : Path
+    assign : callable
+        Decides, given the names of a table's columns, how they are read; by default as names, not
+        as measurements.
+    progress : callable, optional
+        Called with how much of a table has been read so far, and how much there is.
 
     Examples
     --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "labels.txt"
     >>> _ = path.write_text("b\na\n")
-    >>> read_file(path, lambda name: True).arrays
+    >>> read_file(path).arrays
     {'labels': array(['b', 'a'], dtype='<U1')}
     """
     name = path.name.lower()
@@ -72,18 +77,18 @@ def read_file(path: Path, keep_text: Callable[[str], bool]) -> Contents:
     with _reading(path):
         if table := _TEXT_TABLE.search(name):
             separator = "," if table[1] == "csv" else "\t"
-            return Contents(read_text_table(path, separator, keep_text), is_table=True)
-        if name.endswith(".parquet"):
-            columns, index = read_parquet(path)
-            return Contents(columns, True, index)
+            return Contents(read_text_table(path, separator, assign, progress), is_table=True)
+        if name.endswith(ARROW_ENDINGS):
+            read = read_arrow(path, assign, progress)
+            return Contents(read.columns, True, read.index, read)
         if name.endswith(".txt"):
             lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
             return Contents({"labels": as_written(lines)})
         if name.endswith((".npy", ".npz")):
             return Contents(_read_numpy(path))
     raise InputError(
-        f"{path} has an unsupported file type; supported are .npy, .npz, .csv, .tsv, .parquet and, "
-        "for labels, .txt."
+        f"{path} has an unsupported file type; supported are .npy, .npz, .csv, .tsv, .parquet, "
+        ".arrow, .feather and, for labels, .txt."
     )
 
 

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
+from unsplit.data.readers.columns import ID_NAMES
 from unsplit.data.readers.formats import read_file
 from unsplit.data.readers.tables import UNNAMED, Columns, listing
 from unsplit.errors import InputError
 
-# Names of id columns, most important first; none of them is a feature.
-ID_NAMES = ("id", "row_id", "index", UNNAMED.lower())
 LABEL_NAMES = ("label", "labels", "cluster", "clusters")
 BATCH_NAMES = ("batch", "batches", "sample", "donor")
 
@@ -35,6 +34,8 @@ class RowIds:
     named : bool
         True if the ids come from the file; False if they only count the rows, so that labels
         with other ids are matched by order.
+    column : str or None
+        The column that the user named as the one with the ids; a file of labels may have it too.
 
     Examples
     --------
@@ -45,10 +46,14 @@ class RowIds:
     path: Path
     ids: NDArray[Any]
     named: bool
+    column: str | None = None
 
 
 def take_ids(
-    path: Path, columns: Columns, index: NDArray[Any] | None = None
+    path: Path,
+    columns: Columns,
+    index: NDArray[Any] | None = None,
+    chosen: str | None = None,
 ) -> NDArray[Any] | None:
     """Remove the id columns and return the ids, or None if there are none.
 
@@ -63,6 +68,8 @@ def take_ids(
         Changed: the id columns are removed.
     index : ndarray of shape (n,), optional
         Ids that the file keeps apart from its columns; they take precedence.
+    chosen : str, optional
+        The column that the user named; it takes precedence over all others.
 
     Examples
     --------
@@ -76,9 +83,17 @@ def take_ids(
         (name for name in columns if name.lower() in ID_NAMES),
         key=lambda name: ID_NAMES.index(name.lower()),
     )
-    found = [] if index is None else [_checked(path, "index", index)]
+    found = []
+    if chosen is not None and chosen in columns:
+        found.append(_checked(path, chosen, columns.pop(chosen), chosen=True))
+    if index is not None:
+        found.append(_checked(path, "index", index))
     for name in named:
+        if name == chosen:
+            continue
         values = columns.pop(name)
+        if found and chosen is not None:
+            continue
         if name != UNNAMED or not np.array_equal(values, np.arange(len(values))):
             found.append(_checked(path, name, values))
     return found[0] if found else None
@@ -104,7 +119,7 @@ def read_labels(path: Path, rows: RowIds, names: tuple[str, ...] = LABEL_NAMES) 
     >>> read_labels(path, RowIds(Path("cells.csv"), np.array(["a", "b"]), named=True))
     array([3, 7])
     """
-    contents = read_file(path, lambda name: True)
+    contents = read_file(path)
     columns = {name: array for name, array in contents.arrays.items() if array.ndim == 1}
     if not columns:
         shapes = " and ".join(str(array.shape) for array in contents.arrays.values())
@@ -146,7 +161,7 @@ def one_label_each(labels: NDArray[Any], rows: RowIds, where: str) -> NDArray[An
 def _label_column(path: Path, columns: Columns, rows: RowIds, wanted: tuple[str, ...]) -> str:
     """Choose the only column, or the only one with a wanted name, or the only one without ids."""
     called = [name for name in columns if name.lower() in wanted]
-    others = [name for name in columns if name.lower() not in ID_NAMES]
+    others = [n for n in columns if n.lower() not in ID_NAMES and n != rows.column]
     for names in (list(columns), called, others):
         if len(names) == 1:
             return names[0]
@@ -162,7 +177,7 @@ def _label_column(path: Path, columns: Columns, rows: RowIds, wanted: tuple[str,
 
 def _order(path: Path, columns: Columns, index: NDArray[Any] | None, rows: RowIds) -> Index | None:
     """Return the position of each row's label; None if labels are in the order of the rows."""
-    ids = take_ids(path, columns, index)
+    ids = take_ids(path, columns, index, rows.column)
     if ids is None:
         places = (_places_by_name(values, rows) for values in columns.values())
         return next((place for place in places if place is not None), None)
@@ -191,7 +206,7 @@ def _places_by_name(values: NDArray[Any], rows: RowIds) -> Index | None:
     return _places(values, rows.ids) if rows.ids.dtype.kind == "U" else None
 
 
-def _checked(path: Path, name: str, values: NDArray[Any]) -> NDArray[Any]:
+def _checked(path: Path, name: str, values: NDArray[Any], chosen: bool = False) -> NDArray[Any]:
     """Return ids as integers or strings; raise if they are not unique or not whole numbers."""
     if values.dtype.kind == "f" and np.array_equal(values, np.rint(values)):
         values = values.astype(np.int64)
@@ -205,8 +220,8 @@ def _checked(path: Path, name: str, values: NDArray[Any]) -> NDArray[Any]:
     elif repeated:
         wrong = f"{repeated[0]!r} occurs more than once"
     if wrong:
-        raise InputError(
-            f"column {name!r} of {path} should hold row ids, but {wrong}; "
-            "remove the column, or rename it if it is a feature."
-        )
+        advice = "remove the column, or rename it if it is a feature"
+        if chosen:
+            advice = "name a column with a different value in every row"
+        raise InputError(f"column {name!r} of {path} should hold row ids, but {wrong}; {advice}.")
     return values if values.dtype.kind in "iu" else np.array(texts)

@@ -4,6 +4,7 @@ import io
 import os
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,11 @@ LONGEST_FILTER = 1_000_000
 Sound = NDArray[Any]
 
 
-def read_audio(path: str | os.PathLike[str], max_broken: float = 0.05) -> Audio:
+def read_audio(
+    path: str | os.PathLike[str],
+    max_broken: float = 0.05,
+    progress: Callable[[int, int], None] | None = None,
+) -> Audio:
     """Read sounds, and the cluster of each if they are in subfolders.
 
     Parameters
@@ -50,6 +55,8 @@ def read_audio(path: str | os.PathLike[str], max_broken: float = 0.05) -> Audio:
     max_broken : float
         Share of files that may be broken; they are left out and named in a warning.  More are
         an error.
+    progress : callable, optional
+        Called with the number of files read so far and the number of all.
 
     Examples
     --------
@@ -65,15 +72,17 @@ def read_audio(path: str | os.PathLike[str], max_broken: float = 0.05) -> Audio:
     path = Path(path)
     check_max_broken(max_broken)
     if path.is_dir():
-        return _read_folder(path, max_broken)
+        return _read_folder(path, max_broken, progress)
     if path.exists() and path.suffix.lower() != ".npz":
         raise InputError(
             f"{path} has an unsupported file type; pass a folder of .wav files or an .npz file."
         )
-    return audio_in(path, read_file(path, lambda name: False).arrays)
+    return audio_in(path, read_file(path).arrays)
 
 
-def _read_folder(folder: Path, max_broken: float) -> Audio:
+def _read_folder(
+    folder: Path, max_broken: float, progress: Callable[[int, int], None] | None
+) -> Audio:
     files = clusters_in(folder, SOUND_ENDINGS, ".wav files")
     read: dict[str, tuple[int, Sound]] = {}
     broken: dict[str, str] = {}
@@ -82,6 +91,8 @@ def _read_folder(folder: Path, max_broken: float) -> Audio:
             read[name] = read_wav(Path(path))
         except Exception as error:  # a damaged file can raise anything
             broken[name] = reason(error)
+        if progress is not None:
+            progress(len(read) + len(broken), len(files.row_ids))
     usual = most_common_rate([rate for rate, _ in read.values()]) if read else 0
     broken |= {
         name: f"its header says {rate:,} Hz, but most files have {usual:,} Hz"

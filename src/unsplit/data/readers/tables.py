@@ -1,5 +1,7 @@
-"""Read tables as columns: .csv and .tsv, compressed or not, and .parquet."""
+"""Read text tables as columns: .csv and .tsv, compressed or not."""
 
+import io
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -19,36 +21,51 @@ UNNAMED = "Unnamed: 0"
 # How pandas, R and spreadsheets write a missing value.
 MISSING = frozenset(["", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "None", "NULL", "null"])
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _WHOLE_FLOAT = re.compile(r"-?(0|[1-9]\d*)\.\d+(e[+-]\d+)?")
 
 
-def read_text_table(path: Path, separator: str, keep_text: Callable[[str], bool]) -> Columns:
-    r"""Read the columns of a text file whose first line names them.
+def read_text_table(
+    path: Path,
+    separator: str,
+    assign: Callable[[list[str]], Any],
+    progress: Callable[[int, int], None] | None = None,
+) -> Columns:
+    r"""Read columns of a text file whose first line names them.
 
     Parameters
     ----------
-    keep_text : callable
-        Says, given a column's name, whether the column holds names rather than measurements; see
-        :func:`as_written`.
+    path : Path
+    separator : str
+    assign : callable
+        Returns :class:`unsplit.data.readers.columns.Roles`, given the names of all columns:
+        which columns are read, and which of them hold names rather than measurements (see
+        :func:`as_written`).
+    progress : callable, optional
+        Called with the number of bytes read so far and the number of all.
 
     Examples
     --------
     >>> import tempfile
+    >>> from unsplit.data.readers.columns import Roles
     >>> path = Path(tempfile.mkdtemp()) / "cells.csv"
-    >>> _ = path.write_text("cell,depth\n007,1.5\n008,2\n")
-    >>> read_text_table(path, ",", lambda name: name == "cell")
+    >>> _ = path.write_text("cell,depth,age\n007,1.5,3\n008,2,3\n")
+    >>> read_text_table(path, ",", lambda names: Roles(["cell"], ["depth"]))
     {'cell': array(['007', '008'], dtype='<U3'), 'depth': array([1.5, 2. ])}
     """
     pd = _pandas()
     options: dict[str, Any] = {"sep": separator, "encoding": "utf-8"}
     try:
         names, excess = _names(pd, path, options)
-        if not any(keep_text(name) for name in names):
+        roles = assign(names)
+        if not roles.names:
             _refuse_numbers(path, names)
         # Read in one piece: of several, one could have numbers and another text in a column.
-        options |= {"low_memory": False, "dtype": {n: str for n in names if keep_text(n)}}
-        frame = pd.read_csv(path, header=0, names=names, index_col=False, **options)
+        options |= {"low_memory": False, "dtype": dict.fromkeys(roles.names, str)}
+        wanted = [n for n in names if n in roles.read or (excess and n == UNNAMED)]
+        if wanted != names:
+            options["usecols"] = wanted
+        frame = _frame(pd, path, options | {"header": 0, "names": names}, progress)
     except pd.errors.EmptyDataError:
         raise InputError(f"{path} is empty; write it again.") from None
     except pd.errors.ParserError as error:
@@ -58,41 +75,53 @@ def read_text_table(path: Path, separator: str, keep_text: Callable[[str], bool]
             f"{path} is not a regular table ({reason}); "
             "give every line as many values as the first, and close all quotes."
         ) from None
-    arrays = {name: frame[name].to_numpy() for name in names}
-    columns = {n: as_written(array) if keep_text(n) else array for n, array in arrays.items()}
+    arrays = {name: frame[name].to_numpy() for name in wanted}
+    columns = {n: as_written(array) if n in roles.names else array for n, array in arrays.items()}
     if excess:
         _refuse_excess(path, excess, columns[UNNAMED])
-    return columns
+    return {name: columns[name] for name in wanted if name in roles.read}
 
 
-def read_parquet(path: Path) -> tuple[Columns, NDArray[Any] | None]:
-    """Read the columns of a parquet file, and its index if that identifies the rows.
+class CountedFile(io.FileIO):
+    r"""A file that tells how much of it has been read.
 
     Parameters
     ----------
     path : Path
+    progress : callable
+        Called with the number of bytes read so far and the number of all.
 
     Examples
     --------
     >>> import tempfile
-    >>> import pandas as pd
-    >>> path = Path(tempfile.mkdtemp()) / "cells.parquet"
-    >>> pd.DataFrame({"depth": [1.5, 2.0]}, index=["a", "b"]).to_parquet(path)
-    >>> read_parquet(path)
-    ({'depth': array([1.5, 2. ])}, array(['a', 'b'], dtype='<U1'))
+    >>> path = Path(tempfile.mkdtemp()) / "cells.csv"
+    >>> _ = path.write_bytes(b"x\n1\n")
+    >>> with io.BufferedReader(CountedFile(path, lambda done, size: print(done, size))) as file:
+    ...     _ = file.read(1)
+    4 4
     """
-    pd = _pandas()
-    try:
-        frame = pd.read_parquet(path, engine="pyarrow")
-    except ImportError:
-        raise ImportError("reading parquet needs pyarrow: pip install unsplit[tables]") from None
-    columns = {str(name): _plain(pd, frame[name]) for name in frame.columns}
-    index = frame.index
-    counted = index.name is None and index.equals(pd.RangeIndex(len(frame)))
-    unfit = index.nlevels > 1 or index.hasnans or pd.api.types.is_float_dtype(index.dtype)
-    if counted or unfit or not index.is_unique:
-        return columns, None
-    return columns, _plain(pd, index.to_series())
+
+    def __init__(self, path: Path, progress: Callable[[int, int], None]) -> None:
+        super().__init__(path)
+        self._progress = progress
+        self._size = os.fstat(self.fileno()).st_size
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read into the buffer, and tell how far that went."""
+        n = super().readinto(buffer)
+        self._progress(min(self.tell(), self._size), self._size)
+        return n
+
+
+def _frame(
+    pd: Any, path: Path, options: dict[str, Any], progress: Callable[[int, int], None] | None
+) -> Any:
+    if progress is None:
+        return pd.read_csv(path, index_col=False, **options)
+    endings = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip"}
+    options = options | {"compression": endings.get(path.suffix.lower())}
+    with io.BufferedReader(CountedFile(path, progress), buffer_size=2**20) as file:
+        return pd.read_csv(file, index_col=False, **options)
 
 
 def as_written(texts: Iterable[Any]) -> NDArray[Any]:
@@ -199,7 +228,7 @@ def _names(pd: Any, path: Path, options: dict[str, Any]) -> tuple[list[str], int
 def _refuse_excess(path: Path, excess: int, first: NDArray[Any]) -> None:
     """Raise unless R wrote the file: an unnamed first column of row names or of 1, 2, 3, …"""
     counted = np.array_equal(first, np.arange(1, len(first) + 1))
-    numbers = all(_NUMBER.fullmatch(str(name)) for name in first)
+    numbers = all(NUMBER.fullmatch(str(name)) for name in first)
     if excess > 1 or (numbers and not counted):
         raise InputError(
             f"{path} has {excess} more values per line than column names; name every column in the "
@@ -210,7 +239,7 @@ def _refuse_excess(path: Path, excess: int, first: NDArray[Any]) -> None:
 def _refuse_numbers(path: Path, names: list[str]) -> None:
     """Raise if the first line looks like data; numbers that only count the columns may be names."""
     counts = [[str(i + first) for i in range(len(names))] for first in (0, 1)]
-    if names not in counts and all(_NUMBER.fullmatch(name) for name in names):
+    if names not in counts and all(NUMBER.fullmatch(name) for name in names):
         raise InputError(
             f"the first line of {path} holds numbers ({listing(names, 3)}) instead of column "
             "names; add a line of names above it, or save the matrix as .npy."
@@ -230,8 +259,16 @@ def _whole_float(text: str) -> int | None:
     return int(number) if number.is_integer() and abs(number) < 2**53 else None
 
 
-def _plain(pd: Any, series: Any) -> NDArray[Any]:
-    """Return a column as numbers, or as strings or objects with None for missing values."""
+def plain_column(series: Any) -> NDArray[Any]:
+    """Return a pandas column as numbers, or as strings or objects with None for missing values.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> plain_column(pd.Series(["b", None]))
+    array(['b', None], dtype=object)
+    """
+    pd = _pandas()
     if pd.api.types.is_numeric_dtype(series.dtype):
         if series.hasnans:
             return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))

@@ -4,6 +4,7 @@
 """
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,24 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from unsplit.data.readers.columns import (
+    ColumnChoice,
+    assign_roles,
+    check_choice,
+    leave_out_text,
+    no_column,
+    warn_of_other_uses,
+)
 from unsplit.data.readers.formats import Contents, read_file
 from unsplit.data.readers.row_ids import (
     BATCH_NAMES,
-    ID_NAMES,
     LABEL_NAMES,
     RowIds,
     one_label_each,
     read_labels,
     take_ids,
 )
-from unsplit.data.readers.tables import Columns, listing
+from unsplit.data.readers.tables import Columns
 from unsplit.errors import InputError
 
 
@@ -44,6 +52,10 @@ class Observations:
         which labels mean noise.
     batch : ndarray of shape (n,), or None
         Batch of each row; clusters are compared within batches.
+    left_out : list of str
+        Columns of the table that are not used because they do not hold numbers.
+    id_name : str or None
+        The column that was named as the one with the ids.
 
     Examples
     --------
@@ -56,12 +68,19 @@ class Observations:
     row_ids: NDArray[Any]
     labels: NDArray[Any] | None
     batch: NDArray[Any] | None = None
+    left_out: tuple[str, ...] = ()
+    id_name: str | None = None
+
+
+NO_CHOICE = ColumnChoice()
 
 
 def read_observations(
     path: str | os.PathLike[str],
     labels: str | os.PathLike[str] | None = None,
     batch: str | os.PathLike[str] | None = None,
+    choice: ColumnChoice = NO_CHOICE,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Observations:
     r"""Read a matrix or a table of observations, and the cluster of each row.
 
@@ -70,10 +89,10 @@ def read_observations(
     path : str or path
         ``.npy`` with one matrix; ``.npz`` with one matrix or one called "X" or "data" (its
         one-dimensional arrays can be labels), or a SciPy sparse matrix; ``.csv``, ``.tsv`` (also
-        with ``.gz``, ``.bz2``, ``.xz`` or ``.zip`` at the end) or ``.parquet``.  In a table every
-        column is a feature and must hold numbers, except the labels and the row ids: a column
-        called "id", "row_id" or "index", a first column without a name, or the index of a parquet
-        file.
+        with ``.gz``, ``.bz2``, ``.xz`` or ``.zip`` at the end), ``.parquet``, ``.arrow`` or
+        ``.feather``.  In a table every column of numbers is a feature, except the labels and the
+        row ids: a column called "id", "row_id" or "index", a first column without a name, or the
+        index that pandas stored.  Other columns are left out with a warning that names them.
     labels : str or path, optional
         A column of that file or, if it has none of that name, another file: ``.txt`` with one
         label per line, ``.npy``, ``.npz`` or a table, with one column of labels or one called
@@ -83,6 +102,10 @@ def read_observations(
     batch : str or path, optional
         The batch of every row, given in the same way; a column of another file may be called
         "batch", "batches", "sample" or "donor".
+    choice : ColumnChoice
+        Which columns are the ids and the features, if not those above.
+    progress : callable, optional
+        Called with how much of a table has been read so far, and how much there is.
 
     Examples
     --------
@@ -94,12 +117,18 @@ def read_observations(
     (['x', 'y'], ['A1', 'A2'], [7, -1])
     """
     path, wanted = Path(path), [None if w is None else os.fspath(w) for w in (labels, batch)]
-    contents = read_file(path, lambda name: name in wanted or name.lower() in ID_NAMES)
-    return observations_in(path, contents, *wanted)
+    contents = read_file(
+        path, lambda names: assign_roles(path, names, wanted, choice), progress=progress
+    )
+    return observations_in(path, contents, wanted[0], wanted[1], choice)
 
 
 def observations_in(
-    path: Path, contents: Contents, labels: str | None, batch: str | None
+    path: Path,
+    contents: Contents,
+    labels: str | None,
+    batch: str | None,
+    choice: ColumnChoice = NO_CHOICE,
 ) -> Observations:
     """Find the observations, labels and batches in the content of a file.
 
@@ -109,7 +138,7 @@ def observations_in(
         The file, for messages.
     contents : Contents
         What :func:`unsplit.data.readers.formats.read_file` read from it.
-    labels, batch : str or None
+    labels, batch, choice
         As for :func:`read_observations`.
 
     Examples
@@ -121,22 +150,43 @@ def observations_in(
     wanted = [labels, batch]
     columns = dict(contents.arrays)
     matrix = None if contents.is_table else columns.pop(_matrix_name(path, columns))
+    if matrix is not None:
+        _check_names(path, list(columns), wanted, choice)
     own = {name: columns.pop(name) for name in set(wanted) - {None} if name in columns}
     if matrix is not None:
         columns = {name: a for name, a in columns.items() if a.shape == matrix.shape[:1]}
-    for name in wanted:
-        if name is not None and name not in own and not os.path.isfile(name):
-            raise InputError(_no_labels(path, name, columns))
-    ids = take_ids(path, columns, contents.index)
-    names = list(columns) if matrix is None else None
-    X = _side_by_side(path, columns) if matrix is None else _floats(path, matrix)
+    ids = take_ids(path, columns, contents.index, choice.id)
+    names, text = None, Columns()
+    if matrix is not None:
+        X = _floats(path, matrix)
+    else:
+        X, names, text = _features(path, columns, contents)
+        if not len(X):
+            raise InputError(f"{path} has column names but no rows; add one row per observation.")
+        leave_out_text(path, text, choice, any_numbers=bool(names))
     _refuse_gaps(path, X, names)
-    rows = RowIds(path, np.arange(X.shape[0]) if ids is None else ids, named=ids is not None)
-    found = (
-        values_of_rows(path, own, name, rows, called)
-        for name, called in zip(wanted, (LABEL_NAMES, BATCH_NAMES), strict=True)
-    )
-    return Observations(X, names, rows.ids, *found)
+    given = np.arange(X.shape[0]) if ids is None else ids
+    rows = RowIds(path, given, named=ids is not None, column=choice.id)
+    clusters = values_of_rows(path, own, labels, rows, LABEL_NAMES)
+    batches = values_of_rows(path, own, batch, rows, BATCH_NAMES)
+    if names is not None and choice.features is None:
+        warn_of_other_uses(path, X, names, clusters)
+    return Observations(X, names, rows.ids, clusters, batches, tuple(text), choice.id)
+
+
+def _check_names(
+    path: Path, names: list[str], wanted: Sequence[str | None], choice: ColumnChoice
+) -> None:
+    """Raise an error if a file without a table does not have the arrays that are named."""
+    for name in wanted:
+        if name is not None and name not in names and not os.path.isfile(name):
+            raise InputError(no_column(path, name, names))
+    if choice.features is not None or choice.drop:
+        raise InputError(
+            f"{path} is a matrix without column names, so --features and --drop cannot choose from "
+            "it; save a table, or the columns that you want."
+        )
+    check_choice(path, names, wanted, choice)
 
 
 def values_of_rows(
@@ -182,27 +232,19 @@ def _matrix_name(path: Path, arrays: dict[str, Any]) -> str:
     )
 
 
-def _no_labels(path: Path, wanted: str, columns: Columns) -> str:
-    which = f"its columns: {listing(list(columns))}" if columns else "it has no named columns"
-    return (
-        f"there is no column {wanted!r} in {path} ({which}) and no file of that name; check the "
-        "name."
-    )
-
-
-def _side_by_side(path: Path, columns: Columns) -> NDArray[np.float64]:
-    """Join all columns into a matrix of shape (n, d)."""
-    if not columns:
-        raise InputError(f"{path} has no feature columns; add columns of numbers.")
-    if not len(next(iter(columns.values()))):
-        raise InputError(f"{path} has column names but no rows; add one row per observation.")
-    text = [name for name, values in columns.items() if values.dtype.kind not in "fiub"]
-    if text:
-        raise InputError(
-            f"{path} has columns that are not numbers ({listing(text)}); remove them, encode them "
-            "as numbers, or name one with --labels if it holds the clusters."
-        )
-    return np.stack(list(columns.values()), axis=1, dtype=np.float64)
+def _features(
+    path: Path, columns: Columns, contents: Contents
+) -> tuple[NDArray[Any], list[str], Columns]:
+    """Return the features of a table (n, d), their names, and the columns that are not numbers."""
+    if contents.streamed is not None:
+        read = contents.streamed
+        return read.X, read.features, {name: np.empty(0, object) for name in read.text}
+    text = {n: values for n, values in columns.items() if values.dtype.kind not in "fiub"}
+    numbers = {n: values for n, values in columns.items() if n not in text}
+    if not numbers:
+        n_rows = len(next(iter(columns.values())))
+        return np.empty((n_rows, 0)), [], text
+    return np.stack(list(numbers.values()), axis=1, dtype=np.float64), list(numbers), text
 
 
 def _floats(path: Path, matrix: Any) -> Any:

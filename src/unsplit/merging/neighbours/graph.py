@@ -19,7 +19,7 @@ from scipy.special import softmax
 from sklearn.neighbors import NearestNeighbors
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.labels import EncodedLabels, encode_batches, encode_labels
+from unsplit.data.labels import EncodedLabels, encode_batches, encode_labels, refuse_other_order
 from unsplit.devices import choose_device, memory_errors, n_cores
 from unsplit.pairwise.result import PairwiseTVD
 
@@ -74,6 +74,13 @@ class NeighbourGraph:
         The features in which neighbours were found.
     n_clusters : int
         Number of clusters, k; some may have no observation in the graph.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 20, random_state=0)
+    >>> unsplit.neighbour_graph(X, labels).adjacency.shape
+    (40, 40)
     """
 
     adjacency: sparse.csr_array
@@ -116,7 +123,25 @@ class NeighbourGraph:
         return sparse.vstack(parts, format="csr")
 
     def renamed(self, new_index: Index) -> "NeighbourGraph":
-        """The same graph with cluster c renamed to ``new_index[c]``."""
+        """The same graph with other numbers for its clusters.
+
+        Parameters
+        ----------
+        new_index : ndarray of shape (k,)
+            Cluster c becomes ``new_index[c]``.
+
+        Returns
+        -------
+        NeighbourGraph
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 20, random_state=0)
+        >>> graph = unsplit.neighbour_graph(X, labels)
+        >>> graph.clusters[0], graph.renamed(np.array([1, 0])).clusters[0]
+        (np.int64(0), np.int64(1))
+        """
         clusters = np.where(self.clusters < 0, -1, new_index[self.clusters])
         return replace(self, clusters=clusters)
 
@@ -154,6 +179,7 @@ def neighbour_graph(
     >>> unsplit.neighbour_graph(X, labels).n_clusters
     3
     """
+    refuse_other_order(X, labels=labels, batch=batch)
     with memory_errors("finding neighbours", "use fewer features, such as principal components"):
         return graph_of_vectors(X, labels, batch, device)
 
@@ -266,7 +292,7 @@ def nearest(
     n_neighbours : int
         Fewer than n.
     device : torch.device, optional
-        Where to search in cells, if comparing all with all would take too long.
+        Where to search in regions, if comparing all with all would take too long.
 
     Returns
     -------
@@ -284,9 +310,9 @@ def nearest(
         model = NearestNeighbors(n_neighbors=n_neighbours, algorithm=method).fit(X)
         distances, rows = model.kneighbors()
         return rows.astype(np.int64), distances
-    from unsplit.merging.neighbours.search import by_cells
+    from unsplit.merging.neighbours.search import by_regions
 
-    return by_cells(X, n_neighbours, device)
+    return by_regions(X, n_neighbours, device)
 
 
 def _inverse_dimension(distances: Matrix) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Finds nearest neighbours: exactly where that is fast, otherwise within nearby cells."""
+"""Finds nearest neighbours: exactly where that is fast, otherwise within nearby regions."""
 
 import numpy as np
 import torch
@@ -6,41 +6,41 @@ from torch import Tensor
 
 from unsplit._typing import Index, Matrix
 
-# Otherwise each observation is compared with the members of its nearest cells, which together hold
-# this many observations.
+# Otherwise each observation is compared with the members of its nearest regions, which together
+# hold this many observations.
 COMPARED = 10_000
 
-# Cells are made by k-means on a sample: CELLS_PER_ROOT · √n cells in STEPS iterations.
-CELLS_PER_ROOT = 2
-SAMPLED_PER_CELL = 32
+# Regions are made by k-means on a sample: REGIONS_PER_ROOT · √n regions in STEPS iterations.
+REGIONS_PER_ROOT = 2
+SAMPLED_PER_REGION = 32
 STEPS = 5
 
-# Largest number of distances, which should fit into the processor cache, and of nearest cells in
+# Largest number of distances, which should fit into the processor cache, and of nearest regions in
 # memory at a time.
 MOST_DISTANCES = 2**22
 MOST_NEAR = 2**25
 
 
-def by_cells(
+def by_regions(
     X: Matrix, n_neighbours: int, device: torch.device | None = None, compared: int = COMPARED
 ) -> tuple[Index, Matrix]:
-    """Neighbours among at least ``compared`` observations in the nearest cells (inverted file).
+    """Neighbours among at least ``compared`` observations in the nearest regions (inverted file).
 
-    The cells are not the over-clustering, because that may have been split at random, and because
+    The regions are not the over-clustering, because that may have been split at random, and because
     the edges across its borders are to be counted.
     """
     if device is None or device.type == "mps":  # which has no float64
         device = torch.device("cpu")
     scale = float(X.std()) or 1.0
     points = torch.from_numpy((X - X.mean(axis=0)) / scale)
-    centres = _centres(points, min(round(CELLS_PER_ROOT * len(X) ** 0.5), len(X)))
+    centres = _centres(points, min(round(REGIONS_PER_ROOT * len(X) ** 0.5), len(X)))
     search = _Search(points.to(device), centres.to(device), n_neighbours)
     rows, distances = search.neighbours(max(compared, n_neighbours + 1))
     return rows.cpu().numpy(), scale * distances.cpu().numpy()
 
 
 class _Search:
-    """Points (n, d), sorted by cell, and the nearest neighbours found so far."""
+    """Points (n, d), sorted by region, and the nearest neighbours found so far."""
 
     def __init__(self, points: Tensor, centres: Tensor, n_neighbours: int) -> None:
         used, centre_of, self.sizes = _nearest_centres(points, centres).unique(
@@ -54,9 +54,9 @@ class _Search:
         self.squares = torch.full(shape, torch.inf, device=points.device)  # nearest first
 
     def neighbours(self, compared: int) -> tuple[Tensor, Tensor]:
-        """Rows and distances of the nearest points in cells that hold ``compared`` points."""
-        # Twice as many cells as are needed on average, and enough to hold all neighbours even if
-        # they are the smallest cells.
+        """Rows and distances of the nearest points in regions that hold ``compared`` points."""
+        # Twice as many regions as are needed on average, and enough to hold all neighbours even if
+        # they are the smallest regions.
         n_near = 2 * -(-compared * len(self.sizes) // len(self.points))
         fewest = self.sizes.sort().values.cumsum(0)
         n_near = max(n_near, int((fewest <= self.found.shape[1]).sum()) + 1)
@@ -66,31 +66,33 @@ class _Search:
             near = self._near(self.points[some], n_near)
             sizes = self.sizes[near]
             visited = sizes.cumsum(dim=1) - sizes < compared
-            # The nearest cell comes first, because few of the others then hold nearer points.
+            # The nearest region comes first, because few of the others then hold nearer points.
             for columns in (slice(1), slice(1, None)):
                 self._visit(some, near[:, columns], visited[:, columns])
         return self._sorted()
 
     def _near(self, points: Tensor, n_near: int) -> Tensor:
-        """The nearest cells of each point, nearest first."""
+        """The nearest regions of each point, nearest first."""
         blocks = (_squares(some, self.centres) for some in _blocks(points, len(self.centres)))
         return torch.cat([block.topk(n_near, dim=1, largest=False).indices for block in blocks])
 
     def _visit(self, rows: Tensor, near: Tensor, visited: Tensor) -> None:
-        """Compare rows with the members of their nearby cells that are marked as visited."""
-        cells, order = near[visited].sort(stable=True)
+        """Compare rows with the members of their nearby regions that are marked as visited."""
+        regions, order = near[visited].sort(stable=True)
         visitors = rows[visited.nonzero()[order, 0]]
-        counts = cells.bincount(minlength=len(self.sizes)).tolist()
-        for cell, here in enumerate(visitors.split(counts)):
+        counts = regions.bincount(minlength=len(self.sizes)).tolist()
+        for region, here in enumerate(visitors.split(counts)):
             if len(here):
-                for some in _blocks(here, self.ends[cell + 1] - self.ends[cell]):
-                    self._compare(some, cell)
+                for some in _blocks(here, self.ends[region + 1] - self.ends[region]):
+                    self._compare(some, region)
 
-    def _compare(self, rows: Tensor, cell: int) -> None:
-        start, stop = self.ends[cell : cell + 2]
+    def _compare(self, rows: Tensor, region: int) -> None:
+        start, stop = self.ends[region : region + 2]
         members = torch.arange(start, stop, device=rows.device)
         # Relative to the centre, because float32 would lose digits otherwise.
-        left, right = ((self.points[some] - self.centres[cell]).float() for some in (rows, members))
+        left, right = (
+            (self.points[some] - self.centres[region]).float() for some in (rows, members)
+        )
         squares = _squares(left, right)
         squares += left.square().sum(dim=1, keepdim=True)
         itself = ((rows >= start) & (rows < stop)).nonzero().squeeze(1)
@@ -112,14 +114,14 @@ class _Search:
         return self.order[self.found.gather(1, best)][back], distances[back]
 
 
-def _centres(points: Tensor, n_cells: int) -> Tensor:
-    """Centres of cells by a few steps of k-means; the same on every device."""
-    n_sampled = min(len(points), SAMPLED_PER_CELL * n_cells)
+def _centres(points: Tensor, n_regions: int) -> Tensor:
+    """Centres of regions by a few steps of k-means; the same on every device."""
+    n_sampled = min(len(points), SAMPLED_PER_REGION * n_regions)
     sample = points[np.random.default_rng(0).choice(len(points), n_sampled, replace=False)]
-    centres = sample[:n_cells]
+    centres = sample[:n_regions]
     for _ in range(STEPS):
         centre_of = _nearest_centres(sample, centres)
-        counts = centre_of.bincount(minlength=n_cells)[:, None]
+        counts = centre_of.bincount(minlength=n_regions)[:, None]
         sums = torch.zeros_like(centres).index_add_(0, centre_of, sample)
         centres = torch.where(counts > 0, sums / counts, centres)
     return centres

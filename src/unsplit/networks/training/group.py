@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +84,14 @@ class Group(ABC):
     def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
         """Prepare the averaged weights for evaluation, with batches of the last epoch."""
 
-    def run(self, batches: Tensor, rows: Rows, clusters: Tensor, averaging: float) -> float:
+    def run(
+        self,
+        batches: Tensor,
+        rows: Rows,
+        clusters: Tensor,
+        averaging: float,
+        on_step: Callable[[], None] | None = None,
+    ) -> float:
         """Take one step for each batch of row indices (steps, m, b); the mean loss per network."""
         self.train(True)
         total = torch.zeros((), device=self.device)
@@ -102,6 +109,8 @@ class Group(ABC):
             decay = min(averaging, self.steps_taken / (self.steps_taken + 9))
             self.average(1 - decay)
             total += loss.detach()
+            if on_step is not None:
+                on_step()
         self.settle(shaped, rows)
         mean = float(total) / (len(batches) * len(self.networks))
         if not np.isfinite(mean):

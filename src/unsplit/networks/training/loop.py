@@ -26,13 +26,21 @@ from unsplit.data.rows.base import Rows
 from unsplit.errors import InputError
 from unsplit.networks.network import Network
 from unsplit.networks.training.group import Fold, Group, Single, Stacked, can_be_stacked
-from unsplit.networks.training.history import EpochRecord, History
+from unsplit.networks.training.history import EpochRecord, History, StepRecord
 
 # A smaller rise of A than this does not count as an improvement.
 TOLERANCE = 1e-4
 
 # The most passes over the training data; A usually stops training much earlier.
 MAX_EPOCHS = 200
+
+# Training on 30 over-clusterings of 14 data sets took 10 to 51 epochs; benchmarks.time_left
+# repeats ten of them.
+USUALLY_MOST = 50
+
+# The phases of a merge that a reporter is told of, and one that only some need.
+PHASES = TRAINING, NEIGHBOURS, MERGING = ("training", "finding neighbours", "merging")
+TRAINING_BLURRED = "training on blurred data"
 
 
 @dataclass(frozen=True)
@@ -131,6 +139,41 @@ class Stopping:
         return bool((self.epoch - self.kept_epoch >= self.patience).all())
 
 
+class Reporter:
+    """Receives what a run is doing; subclass it and pass it as ``progress``.
+
+    This class does nothing with what it receives.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> class Phases(unsplit.Reporter):
+    ...     def on_phase(self, name):
+    ...         print(name)
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 50, random_state=0)
+    >>> merger = unsplit.ClusterMerger(progress=Phases(), epochs=2, random_state=0)
+    >>> _ = merger.fit(X, initial_labels=labels)
+    training
+    finding neighbours
+    merging
+    """
+
+    def on_phase(self, name: str) -> None:
+        """A phase begins, such as "training" or "merging"; the one before it is over."""
+
+    def on_progress(self, done: int, total: int) -> None:
+        """So much of the present phase is done, such as merges."""
+
+    def on_step(self, step: StepRecord) -> None:
+        """A step of training is done."""
+
+    def on_epoch(self, record: EpochRecord) -> None:
+        """An epoch of training is done, and A is measured."""
+
+    def close(self) -> None:
+        """The run is over."""
+
+
 def train(
     networks: Sequence[Network],
     rows: Rows,
@@ -138,18 +181,21 @@ def train(
     folds: Sequence[Fold],
     config: TrainConfig,
     rng: np.random.Generator,
-    on_epoch: Callable[[EpochRecord], None] | None = None,
+    reporter: Reporter | None = None,
     epochs: int = MAX_EPOCHS,
 ) -> History:
     """Train one network per fold in place, on the ``train`` rows of the fold.
 
-    Parameters are those of :class:`Training`; ``on_epoch`` is called after every epoch.
+    Parameters are those of :class:`Training`; the ``reporter`` is told of steps and epochs.
     """
-    training = Training(networks, rows, clusters, folds, config, rng, epochs=epochs)
+    on_step = None if reporter is None else reporter.on_step
+    training = Training(
+        networks, rows, clusters, folds, config, rng, epochs=epochs, on_step=on_step
+    )
     while not training.finished:
         record = training.epoch()
-        if on_epoch is not None:
-            on_epoch(record)
+        if reporter is not None:
+            reporter.on_epoch(record)
     return training.restore()
 
 
@@ -171,6 +217,8 @@ class Training:
         A of each network of a group; by default over all pairs of clusters.
     epochs : int
         The most epochs.
+    on_step : callable, optional
+        Receives a :class:`unsplit.networks.training.history.StepRecord` after every step.
     """
 
     def __init__(
@@ -183,7 +231,9 @@ class Training:
         rng: np.random.Generator,
         measure: Measure | None = None,
         epochs: int = MAX_EPOCHS,
+        on_step: Callable[[StepRecord], None] | None = None,
     ) -> None:
+        self.on_step = on_step
         self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
         self.groups = _groups(networks, folds, rows, config)
         self.stopping = Stopping(len(folds), config.patience, _judge(folds, config))
@@ -206,7 +256,7 @@ class Training:
     def epoch(self) -> EpochRecord:
         """Train for one epoch, try the networks, and keep the weights of those that improved."""
         start = time.perf_counter()
-        loss = float(np.mean([self._run(group) for group in self.groups]))
+        loss = float(np.mean([self._run(*group) for group in enumerate(self.groups)]))
         accuracy = np.concatenate([self._measure(group) for group in self.groups])
         better = self.stopping.step(accuracy, self.steps >= self.config.least_steps)
         for group, mask in zip(self.groups, np.split(better, len(self.groups)), strict=True):
@@ -217,10 +267,30 @@ class Training:
         self.records.append(EpochRecord(len(self.records), loss, mean, self.seconds))
         return self.records[-1]
 
-    def _run(self, group: Group) -> float:
+    def _run(self, place: int, group: Group) -> float:
         train_rows = [fold.train for fold in group.folds]
         batches = epoch_minibatches(train_rows, self._cluster_of, self.config.batch_size, self.rng)
-        return group.run(batches, self.rows, self.clusters, self.config.averaging)
+        tell = None if self.on_step is None else self._teller(place, group, len(batches))
+        return group.run(batches, self.rows, self.clusters, self.config.averaging, tell)
+
+    def _teller(self, place: int, group: Group, n_steps: int) -> Callable[[], None]:
+        """Return what a group calls after each of its steps in this epoch."""
+        assert self.on_step is not None
+        on_step, before, epoch = self.on_step, group.steps_taken, len(self.records)
+        total, epochs = n_steps * len(self.groups), self._epochs_expected(n_steps)
+
+        def tell() -> None:
+            done = place * n_steps + group.steps_taken - before
+            on_step(StepRecord(epoch, done, total, *epochs))
+
+        return tell
+
+    def _epochs_expected(self, n_steps: int) -> tuple[int, int]:
+        """How many epochs there will be at least, and hardly more than."""
+        enough = -(-self.config.least_steps // n_steps)
+        best = max(int(self.stopping.kept_epoch.max()), enough - 1, 0)
+        least = min(best + self.config.patience + 1, self.max_epochs)
+        return least, min(max(USUALLY_MOST, least * 3 // 2), self.max_epochs)
 
     def restore(self) -> History:
         """Give the networks the weights that were kept, and return how training went."""

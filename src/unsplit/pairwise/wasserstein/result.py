@@ -139,7 +139,7 @@ class PairwiseWasserstein:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PairwiseWasserstein":
-        """Read a file that :meth:`save` wrote; see the example there.
+        """Read a file that :meth:`save` wrote.
 
         A file that was changed, is damaged or holds impossible values is refused.
 
@@ -150,6 +150,15 @@ class PairwiseWasserstein:
         Returns
         -------
         PairwiseWasserstein
+
+        Examples
+        --------
+        >>> import tempfile, unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> path = f"{tempfile.mkdtemp()}/distances.npz"
+        >>> unsplit.pairwise_wasserstein(X, labels, epochs=3, random_state=0).save(path)
+        >>> unsplit.PairwiseWasserstein.load(path).n_clusters
+        2
         """
         meta, arrays = load_arrays(path, FORMAT)
         _check_content(ContentCheck(path, "PairwiseWasserstein", "make it again"), meta, arrays)

@@ -1,0 +1,313 @@
+"""Which columns of a table are the ids, the labels, the batches and the features."""
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsplit._typing import Index
+from unsplit.data.readers.tables import NUMBER, UNNAMED, Columns, listing
+from unsplit.errors import FeatureWarning, InputError, SkippedWarning
+
+# Names of id columns, most important first; none of them is a feature unless it is asked for.
+ID_NAMES = ("id", "row_id", "index", UNNAMED.lower())
+
+# A column of text is a feature with mistakes in it if more than this share of it are numbers.
+MOSTLY_NUMBERS = 0.5
+
+# Number of rows that show whether a column may hold whole numbers only, and the fewest of which
+# anything can be said.
+FIRST_ROWS = 1000
+FEWEST_ROWS = 10
+
+
+@dataclass(frozen=True)
+class ColumnChoice:
+    """The columns of a table that a person has named.
+
+    Parameters
+    ----------
+    id : str or None
+        The column that names the rows.
+    features : tuple of str or None
+        The only columns that are features; None means all columns of numbers.
+    drop : tuple of str
+        Columns that are not features.
+
+    Examples
+    --------
+    >>> ColumnChoice(id="cell", drop=("age",)).features is None
+    True
+    """
+
+    id: str | None = None
+    features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.features is not None and self.drop:
+            raise InputError(
+                "features and drop are two ways to say the same; give the columns to use, or the "
+                "columns to leave out, but not both."
+            )
+
+    @property
+    def given(self) -> list[str]:
+        """The names of the choices that were made."""
+        made = {"id": self.id, "features": self.features, "drop": self.drop}
+        return [name for name, value in made.items() if value]
+
+
+@dataclass(frozen=True)
+class Roles:
+    """How the columns of a table are read.
+
+    Parameters
+    ----------
+    names : list of str
+        Columns that hold names (ids, labels, batches), which are kept as they are written.
+    features : list of str
+        Columns that should hold numbers.
+
+    Examples
+    --------
+    >>> Roles(["cell"], ["depth"]).read
+    ['cell', 'depth']
+    """
+
+    names: list[str]
+    features: list[str]
+
+    @property
+    def read(self) -> list[str]:
+        """All columns that are read."""
+        return self.names + self.features
+
+
+Assign = Callable[[list[str]], Roles]
+
+
+def all_names(names: list[str]) -> Roles:
+    """Read every column as it is written, as in a file of labels.
+
+    Examples
+    --------
+    >>> all_names(["cell", "cluster"]).features
+    []
+    """
+    return Roles(names, [])
+
+
+def assign_roles(
+    path: Path, names: Sequence[str], wanted: Sequence[str | None], choice: ColumnChoice
+) -> Roles:
+    """Decide what each column of a table is.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    names : sequence of str
+        All columns of the table.
+    wanted : sequence of str or None
+        Labels and batches: names of columns, or of other files.
+    choice : ColumnChoice
+
+    Examples
+    --------
+    >>> assign_roles(Path("d.csv"), ["id", "x", "y", "c"], ["c"], ColumnChoice(drop=("y",)))
+    Roles(names=['id', 'c'], features=['x'])
+    """
+    for name in wanted:
+        if name is not None and name not in names and not os.path.isfile(name):
+            raise InputError(no_column(path, name, names))
+    check_choice(path, names, wanted, choice)
+    chosen = choice.features
+    ids = [n for n in names if n == choice.id or n.lower() in ID_NAMES]
+    ids = [n for n in ids if n not in choice.drop and n not in (chosen or ())]
+    own = [n for n in names if n in wanted and n not in ids]
+    left = [n for n in names if n not in ids and n not in own and n not in choice.drop]
+    features = left if chosen is None else [n for n in left if n in chosen]
+    if not features:
+        reason = "; --drop names all of them" if choice.drop else "; add columns of numbers"
+        raise InputError(f"{path} has no feature columns{' left' if choice.drop else ''}{reason}.")
+    return Roles(ids + own, features)
+
+
+def check_choice(
+    path: Path, names: Sequence[str], wanted: Sequence[str | None], choice: ColumnChoice
+) -> None:
+    """Raise an error if a choice names columns that do not exist or that have another use.
+
+    Parameters
+    ----------
+    path, names, wanted, choice
+        As for :func:`assign_roles`.
+
+    Examples
+    --------
+    >>> check_choice(Path("d.csv"), ["depth", "c"], ["c"], ColumnChoice(features=("dept",)))
+    Traceback (most recent call last):
+    unsplit.errors.InputError: d.csv has no column 'dept' (close: 'depth'), which --features ...
+    """
+    options = {"id": [choice.id] if choice.id else [], "drop": choice.drop}
+    for option, given in (options | {"features": choice.features or ()}).items():
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            told = ", ".join(f"{name!r}{_close(name, names)}" for name in unknown)
+            raise InputError(
+                f"{path} has no column {told}, which --{option} names; its columns: "
+                f"{listing(list(names))}."
+            )
+    uses = dict(zip(["labels", "batch"], wanted, strict=False)) | {"id": choice.id}
+    for name in {choice.id, *(choice.features or ())} - {None}:
+        twice = [f"--{use}" for use, of in uses.items() if of == name]
+        twice += ["--features"] if name in (choice.features or ()) else []
+        if len(twice) > 1:
+            raise InputError(
+                f"column {name!r} of {path} is named by {' and '.join(twice)}, but a column can "
+                "have only one use; name another column, or leave one of them out."
+            )
+
+
+def no_column(path: Path, name: str, names: Sequence[str]) -> str:
+    """Say that neither a column nor a file has this name.
+
+    Examples
+    --------
+    >>> no_column(Path("d.csv"), "leiden", ["x", "y"])
+    "there is no column 'leiden' in d.csv (its columns: 'x', 'y') and no file of that name; ..."
+    """
+    which = f"its columns: {listing(list(names))}" if names else "it has no named columns"
+    return (
+        f"there is no column {name!r}{_close(name, names)} in {path} ({which}) and no file of that "
+        "name; check the name."
+    )
+
+
+def _close(name: str, names: Sequence[str]) -> str:
+    """The existing names that are most similar, in brackets."""
+    by_small = {other.lower(): other for other in names}
+    found = [by_small[small] for small in get_close_matches(name.lower(), by_small, n=3)]
+    return f" (close: {listing(found)})" if found else ""
+
+
+def leave_out_text(
+    path: Path, text: Columns, choice: ColumnChoice, any_numbers: bool = True
+) -> None:
+    """Warn of columns that are not numbers, or raise an error if they should be.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    text : dict of str to ndarray of shape (n,)
+        The columns; without values if they were not read.
+    choice : ColumnChoice
+    any_numbers : bool
+        Whether there are other columns, which are numbers.
+
+    Examples
+    --------
+    >>> leave_out_text(Path("d.csv"), {"depth": np.array(["1.5", "2", "?"])}, ColumnChoice())
+    Traceback (most recent call last):
+    unsplit.errors.InputError: column 'depth' of d.csv holds numbers, but also '?' (row 3); ...
+    """
+    if choice.features is not None and text:
+        raise InputError(
+            f"--features names columns of {path} that are not numbers ({listing(list(text))}); "
+            "encode them as numbers, or leave them out."
+        )
+    for name, values in text.items():
+        _refuse_mistakes(path, name, values)
+    if not any_numbers:
+        raise InputError(
+            f"{path} has no feature columns, because {listing(list(text))} do not hold numbers; "
+            "add columns of numbers."
+        )
+    if text:
+        one = len(text) == 1
+        warnings.warn(
+            f"{'column' if one else 'columns'} {listing(list(text))} of {path} "
+            f"{'is' if one else 'are'} left out, because {'it does' if one else 'they do'} not "
+            "hold numbers; name the column with the clusters by --labels, with batches by --batch, "
+            "with ids by --id.",
+            SkippedWarning,
+            stacklevel=2,
+        )
+
+
+def _refuse_mistakes(path: Path, name: str, values: NDArray[Any]) -> None:
+    """Raise an error if a column of text seems to be one of numbers with mistakes in it."""
+    given = [(row, v) for row, v in enumerate(values.tolist(), 1) if v is not None and v == v]
+    odd = [(row, v) for row, v in given if isinstance(v, str) and not NUMBER.fullmatch(v.strip())]
+    n_text = sum(isinstance(v, str) for _, v in given)
+    if odd and n_text == len(given) and len(odd) < (1 - MOSTLY_NUMBERS) * len(given):
+        row, value = odd[0]
+        raise InputError(
+            f"column {name!r} of {path} holds numbers, but also {value!r} (row {row:,}); correct "
+            f"such values, or leave the column out with --drop {name}."
+        )
+
+
+def warn_of_other_uses(
+    path: Path, X: NDArray[Any], names: Sequence[str], labels: NDArray[Any] | None
+) -> None:
+    """Warn of features that count the rows, or that have one value in each cluster.
+
+    Such a column is more likely an id or another clustering than a measurement.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    X : ndarray of shape (n, d)
+    names : sequence of str
+        Names of the features.
+    labels : ndarray of shape (n,) or None
+        The clusters.
+
+    Examples
+    --------
+    >>> X = np.column_stack([np.arange(12), np.random.default_rng(0).random(12)])
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_other_uses(Path("d.csv"), X, ["number", "depth"], None)
+    >>> str(told[0].message)
+    "column 'number' of d.csv counts the rows and is used as a feature; if it is not ..."
+    """
+    if len(X) < FEWEST_ROWS:
+        return
+    whole = [j for j in range(X.shape[1]) if _is_whole(X[:FIRST_ROWS, j]) and _is_whole(X[:, j])]
+    counts = [names[j] for j in whole if (np.diff(X[:, j]) == 1).all()]
+    known = []
+    if whole and labels is not None:
+        groups = np.unique(labels.astype(str), return_inverse=True)[1]
+        others = [j for j in whole if names[j] not in counts]
+        known = [names[j] for j in others if _follows(X[:, j], groups)]
+    for found, what in ((counts, "counts the rows"), (known, "has one value in each cluster")):
+        for name in found:
+            warnings.warn(
+                f"column {name!r} of {path} {what} and is used as a feature; if it is not a "
+                f"measurement, leave it out with --drop {name}.",
+                FeatureWarning,
+                stacklevel=2,
+            )
+
+
+def _is_whole(values: NDArray[Any]) -> bool:
+    return bool((values == np.rint(values)).all())
+
+
+def _follows(values: NDArray[Any], groups: Index) -> bool:
+    """Whether a column has one value in each of at least two groups, most of them with rows."""
+    first = np.unique(groups, return_index=True)[1]
+    if len(groups) < 2 * len(first) or (values == values[0]).all():
+        return False
+    return bool((values == values[first][groups]).all())

@@ -1,0 +1,113 @@
+"""ClusterMerger among scikit-learn's and pandas' objects."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import unsplit
+from examples.grid_search import GRID, search, table
+from unsplit import ClusterMerger, InputError
+from unsplit.overclustering import artificial
+
+QUICK = {"epochs": 4, "cv": 2, "device": "cpu", "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def wines():
+    """The wines as a table with bottles as its index, and their types cut in two at random."""
+    wine = load_wine(as_frame=True)
+    bottles = pd.Index([f"W{i:03}" for i in range(len(wine.data))], name="bottle")
+    X = wine.data.set_axis(bottles)
+    labels = artificial(wine.target.to_numpy(), 20, 0.0, 0)
+    return X, pd.Series(labels, index=bottles)
+
+
+@pytest.fixture(scope="module")
+def fitted(wines):
+    X, labels = wines
+    return ClusterMerger(3, **QUICK).set_output(transform="pandas").fit(X, initial_labels=labels)
+
+
+# pandas
+
+
+def test_tables_have_the_index_of_what_was_given(wines, fitted):
+    X, labels = wines
+    probability = fitted.transform(X)
+    assert probability.index.equals(X.index)
+    assert probability.columns.tolist() == [f"clustermerger{c}" for c in range(3)]
+    np.testing.assert_array_equal(probability, fitted.predict_proba(X))
+    merged = fitted.tree_.labels(labels)
+    assert merged.index.equals(X.index)
+    assert merged.name == "cluster"
+    np.testing.assert_array_equal(merged, fitted.labels_)
+
+
+def test_names_of_features_are_remembered(wines, fitted):
+    X, _ = wines
+    assert fitted.feature_names_in_.tolist() == X.columns.tolist()
+    with pytest.raises(InputError, match="feature names should match"):
+        fitted.predict(X[X.columns[::-1]])
+
+
+@pytest.mark.parametrize("call", ["fit", "pairwise_tvd", "neighbour_graph", "select"])
+def test_an_index_in_another_order_is_refused(call, wines):
+    X, labels = wines
+    name = "initial_labels" if call == "fit" else "labels"
+    sentence = rf"^{name} has the index of X in another order; pass {name}\.loc\[X\.index\]\.$"
+    turned = labels[::-1]
+    merger = ClusterMerger(**QUICK)
+    with pytest.raises(InputError, match=sentence):
+        merger.fit(X, initial_labels=turned) if call == "fit" else getattr(unsplit, call)(X, turned)
+    batch = pd.Series("a", index=X.index[::-1])
+    with pytest.raises(InputError, match=r"^batch has the index of X in another order"):
+        ClusterMerger(**QUICK).fit(X, initial_labels=labels, batch=batch)
+
+
+def test_an_index_of_its_own_is_matched_by_position(wines, fitted):
+    X, labels = wines
+    again = ClusterMerger(3, **QUICK).fit(X, initial_labels=labels.reset_index(drop=True))
+    np.testing.assert_array_equal(again.labels_, fitted.labels_)
+
+
+# Pipelines and searches
+
+
+def test_probabilities_are_features_for_a_next_step(wines):
+    X, labels = wines
+    steps = make_pipeline(StandardScaler(), ClusterMerger(3, **QUICK), LogisticRegression())
+    steps.fit(X, load_wine().target, clustermerger__initial_labels=labels)
+    assert steps.score(X, load_wine().target) > 0.9
+    names = steps[:-1].get_feature_names_out()
+    assert names.tolist() == [f"clustermerger{c}" for c in range(3)]
+
+
+def test_a_search_needs_a_score_and_a_is_one(wines):
+    X, labels = wines
+    grid = {"backbone": ["mlp", "single-layer"]}
+    with pytest.raises(TypeError, match="scoring"):
+        GridSearchCV(ClusterMerger(**QUICK), grid).fit(X, initial_labels=labels)
+    found = GridSearchCV(
+        ClusterMerger(**QUICK),
+        grid,
+        scoring=lambda merger, X, y=None: merger.pairwise_.mean_accuracy,
+        cv=[(np.arange(len(X)), np.arange(len(X)))],
+    ).fit(X, initial_labels=labels)
+    assert found.best_score_ == found.best_estimator_.pairwise_.mean_accuracy
+    assert found.best_score_ == found.cv_results_["mean_test_score"].max()
+
+
+@pytest.mark.slow
+def test_the_example_tries_the_whole_grid():
+    rng = np.random.default_rng(0)
+    digits = rng.normal(size=(120, 40)) + 4 * np.repeat(np.eye(3, 40), 40, axis=0)
+    found = search(digits, np.repeat(np.arange(6), 20), epochs=2)
+    rows = table(found)
+    assert len(rows) == 1 + np.prod([len(values) for values in GRID.values()])
+    scores = [float(row.split()[-1]) for row in rows[1:]]
+    assert scores == sorted(scores, reverse=True)
