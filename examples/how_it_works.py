@@ -22,7 +22,7 @@ Points = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 LEFT, RIGHT = "#4477AA", "#EE6677"
-SIX = [[0, 0], [0, 0], [5, 0], [6.5, 0], [1, 6], [6.5, 5]]  # centres of A to F
+SIX = [(0.0, 0.0), (0.0, 0.0), (5.0, 0.0), (6.5, 0.0), (1.0, 6.0), (6.5, 5.0)]  # centres of A to F
 BORDERS = ("through one group", "between two groups")
 STEPS = (30, 12, 5, 2)  # of these numbers of clusters the last figure shows the tree
 

@@ -41,3 +41,10 @@ def run_without_torch(program):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def parsed_here(parser, path):
+    """Parse a file in this process: starting another one for each of many files takes long."""
+    from unsplit.data.readers.isolated import parse_all
+
+    return dict(parse_all(parser, [path], workers=0))[0]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy.sparse
 from sklearn.model_selection import GridSearchCV
 from torch import nn
 
@@ -45,8 +46,10 @@ PAGES_WITH_CODE = [path for path in PAGES if blocks(path)]
 def run_page(path):
     """Execute all blocks of a page in one namespace; what it holds in the end."""
     names = taken_for_granted()
-    if "adata" in path.read_text("utf-8"):
-        names |= blood_cells()
+    code = "".join(block.code for block in blocks(path))
+    for name, make in MADE_ON_DEMAND.items():
+        if name in code:
+            names |= make()
     for block in blocks(path):
         if block.language == "python":
             exec(compile(block.code, f"{block.page}: {block.code[:40]!r}", "exec"), names)
@@ -124,6 +127,13 @@ def taken_for_granted():
         "measured": measured,
         "images": rng.integers(0, 255, (48, 12, 12, 3), dtype=np.uint8),
         "clouds": rng.normal(size=(48, 16, 3)),
+        "counts": scipy.sparse.csr_array(rng.poisson(1 + labels[:, None], (48, 20))),
+        "embeddings": X,
+        "docs": ["text"] * 48,
+        "topic_model": types.SimpleNamespace(
+            fit_transform=lambda docs, embeddings: (labels, None),
+            merge_topics=lambda docs, topics: None,
+        ),
         "GridSearchCV": GridSearchCV,
         "np": np,
         "unsplit": unsplit,
@@ -142,6 +152,19 @@ def blood_cells():
         adata.obs["leiden"] = adata.obs["louvain"]
         adata.write_h5ad("cells.h5ad")
     return {"adata": adata, "markers": list(adata.var_names[:3])}
+
+
+def short_recording():
+    """Make ten seconds of four neurons."""
+    import spikeinterface
+
+    recording, sorting = spikeinterface.generate_ground_truth_recording(
+        durations=[10.0], num_channels=4, num_units=4, seed=0
+    )
+    return {"recording": recording, "sorting": sorting}
+
+
+MADE_ON_DEMAND = {"adata": blood_cells, "recording": short_recording}
 
 
 def write_files(folder):

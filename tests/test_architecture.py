@@ -19,8 +19,8 @@ ROOT = Path(unsplit.__file__).parent
 # Rooms from the ground up: a module imports from its own room and from the lines above its own.
 LAYERS = [
     {"_typing", "errors"},
-    {"datasets", "devices"},
-    {"data"},
+    {"devices"},
+    {"data", "datasets"},
     {"metrics", "networks", "overclustering"},
     {"pairwise"},
     {"merging", "selection"},

@@ -113,7 +113,7 @@ def test_observations_without_a_category_are_left_out(categories):
 
 @pytest.mark.parametrize("size", [0, -2])
 def test_clusters_without_members_are_refused(size):
-    with pytest.raises(InputError, match=f"size must be at least 1, got {size}"):
+    with pytest.raises(InputError, match=f"size must be a whole number of at least 1, got {size}"):
         artificial(uneven_categories(), size)
 
 

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays as numpy_arrays
 from unsplit.errors import InputError
 from unsplit.networks.backbones import counts
 from unsplit.networks.backbones.counts import USUAL_TOTAL, BagOfWords, CountScaling
-from unsplit.networks.backbones.vectors import MLP
+from unsplit.networks.network import MLP
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 

@@ -7,7 +7,8 @@ import pytest
 from scipy.io import wavfile
 
 from tests.checks import about
-from unsplit.data.readers.sound import read_audio, read_wav, resampled
+from unsplit.data.readers.sound import read_audio, resampled
+from unsplit.data.readers.wav_files import read_wav
 from unsplit.errors import InputError, SkippedWarning
 
 SHAPE = np.array([0.0, 0.5, -1.0, 0.25, -0.125])

@@ -6,6 +6,7 @@ import pytest
 import scipy.sparse
 
 import unsplit
+from tests.checks import parsed_here
 from tests.data_file_cases import X, refuses, table, write
 from unsplit.data.readers.tables_and_arrays import read_observations
 from unsplit.errors import InputError
@@ -15,6 +16,7 @@ from unsplit.errors import InputError
 def folder(tmp_path, monkeypatch):
     """Every test works in a folder of its own, so that sentences hold short names."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("unsplit.data.readers.formats.parse_alone", parsed_here)
     return tmp_path
 
 

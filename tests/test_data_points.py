@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import trimesh
 
-from tests.checks import about
+from tests.checks import about, parsed_here
 from tests.cloud_cases import (
     POINTS,
     export,
@@ -27,6 +27,7 @@ from unsplit.errors import InputError, SkippedWarning
 def folder(tmp_path, monkeypatch):
     """Every test works in a folder of its own, so that sentences hold short names."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("unsplit.data.readers.formats.parse_alone", parsed_here)
     return tmp_path
 
 

@@ -221,9 +221,9 @@ def test_single_precision_only_where_it_can_be_trusted(monkeypatch):
 @pytest.mark.parametrize(
     ("n_clusters", "size", "sentence"),
     [
-        (2, 1, "size must be at least 2, got 1"),
-        (2, -3, "size must be at least 2, got -3"),
-        (0, 3, "n_clusters must be at least 1, got 0"),
+        (2, 1, "size must be a whole number of at least 2, got 1"),
+        (2, -3, "size must be a whole number of at least 2, got -3"),
+        (0, 3, "n_clusters must be a whole number of at least 1, got 0"),
         (4, 3, "n_clusters=4 .*size=3 need 12 .*R has 10; .*at most n_clusters=3 or a smaller"),
     ],
 )

@@ -398,7 +398,7 @@ def test_images_have_neighbours_in_the_features_passed():
     assert by_scores.neighbours.features.shape == (60, 3)  # probabilities of the clusters
     assert np.allclose((by_scores.neighbours.features**2).sum(axis=1), 1)
     merger = ClusterMerger(backbone="single-layer", cv=2, epochs=1, device="cpu", random_state=0)
-    for wrong in (features[:9], features[0]):
+    for wrong in (features[:9], features[:59]):
         with pytest.raises(InputError) as caught:
             merger.fit(images, initial_labels=labels, features=wrong)
         assert str(caught.value) == (

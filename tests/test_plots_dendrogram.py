@@ -187,7 +187,7 @@ def test_tiny_clusters_are_marked_unless_most_are_tiny():
 
 
 def test_too_few_leaves_are_refused():
-    with pytest.raises(InputError, match="most_leaves must be at least 2, got 1"):
+    with pytest.raises(InputError, match="most_leaves must be a whole number of at least 2, got 1"):
         plots.dendrogram_data(random_tree(5, 2), most_leaves=1)
 
 

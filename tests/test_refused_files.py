@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
+from tests.checks import parsed_here
 from tests.test_data_files import KINDS, X, refuses, save_csv, save_parquet, table, write
 from unsplit.data.readers.tables_and_arrays import read_observations
 from unsplit.errors import InputError, SkippedWarning
@@ -16,6 +17,7 @@ from unsplit.errors import InputError, SkippedWarning
 def folder(tmp_path, monkeypatch):
     """Every test works in a folder of its own, so that sentences hold short names."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("unsplit.data.readers.formats.parse_alone", parsed_here)
     return tmp_path
 
 

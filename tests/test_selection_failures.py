@@ -60,7 +60,7 @@ BAD_CANDIDATES = {
         "candidates must be a mapping or a list, got 'mlp'; put a single candidate into a list.",
     ),
     "unknown name": (["auto", "vgg"], UNKNOWN(NAMES, "vgg")),
-    "a number": ({"five": 5}, UNKNOWN(NAMES, "5")),
+    "a number": ({"five": 5}, UNKNOWN(NAMES, 5)),
 }
 
 
@@ -93,8 +93,8 @@ def test_all_fail_in_training():
     ("choice", "sentence"),
     [
         ({"augment": "flip"}, "augment must be \"auto\", False or a torch.nn.Module, got 'flip'."),
-        ({"learning_rate": 0}, "learning_rate must be positive, got 0; 0.001 is usual."),
-        ({"weight_decay": -1.0}, "weight_decay must be at least 0, got -1.0."),
+        ({"learning_rate": 0}, "learning_rate must be a positive number, got 0; 0.001 is usual."),
+        ({"weight_decay": -1.0}, "weight_decay must be a number of at least 0, got -1.0."),
         ({"batch_size": 0.5}, "batch_size must be a whole number of at least 1, got 0.5."),
     ],
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unsplit import datasets, metrics, overclustering, plots
     from unsplit.data.readers.api import read
+    from unsplit.data.result_folder import verify_folder
     from unsplit.errors import (
         BatchWarning,
         FeatureWarning,
@@ -66,6 +67,7 @@ __all__ = [
     "plots",
     "read",
     "select",
+    "verify_folder",
 ]
 
 # Where each public name is defined; the imports above say the same to type checkers.
@@ -95,6 +97,7 @@ _DEFINED_IN = {
     "pairwise_wasserstein": "unsplit.pairwise.wasserstein.api",
     "read": "unsplit.data.readers.api",
     "select": "unsplit.selection.api",
+    "verify_folder": "unsplit.data.result_folder",
 }
 _MODULES = ("datasets", "metrics", "overclustering", "plots")
 

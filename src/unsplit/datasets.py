@@ -8,6 +8,9 @@ from scipy.optimize import brentq
 from scipy.spatial.distance import cdist
 from scipy.stats import norm
 
+from unsplit.devices import generator_of
+from unsplit.errors import InputError, check_whole, is_number, numeric_array, shown
+
 Data = tuple[NDArray[Any], NDArray[np.int64]]
 
 
@@ -35,8 +38,9 @@ def gaussians(means: ArrayLike, size: int, random_state: int = 0) -> Data:
     >>> X.shape, np.bincount(labels)
     ((200, 2), array([100, 100]))
     """
-    centres = np.asarray(means, float)
-    rng = np.random.default_rng(random_state)
+    centres = numeric_array("means", means, 2)
+    check_whole("size", size, 1)
+    rng = generator_of(random_state)
     labels = np.repeat(np.arange(len(centres)), size)
     return centres[labels] + rng.standard_normal((len(labels), centres.shape[1])), labels
 
@@ -57,7 +61,7 @@ def gaussians_tvd(means: ArrayLike) -> NDArray[np.float64]:
     >>> gaussians_tvd([[0.0], [2.0]])[0, 1].round(4)
     np.float64(0.6827)
     """
-    centres = np.asarray(means, float)
+    centres = numeric_array("means", means, 2)
     return 2 * norm.cdf(cdist(centres, centres) / 2) - 1
 
 
@@ -91,8 +95,11 @@ def mixtures(
     >>> X.shape, np.bincount(labels)
     ((200, 3), array([100, 100]))
     """
-    share = np.asarray(weights, float)
-    rng = np.random.default_rng(random_state)
+    share = _shares("weights", weights)
+    _check_separation(separation)
+    check_whole("n_features", n_features, 1)
+    check_whole("size", size, 1)
+    rng = generator_of(random_state)
     labels = np.repeat(np.arange(len(share)), size)
     X = rng.standard_normal((len(labels), n_features))
     X[:, 0] += separation * (rng.random(len(labels)) >= share[labels])
@@ -118,7 +125,8 @@ def mixtures_tvd(weights: ArrayLike, separation: float) -> NDArray[np.float64]:
     >>> mixtures_tvd([1.0, 0.5], 2.0)[0, 1].round(4)
     np.float64(0.3413)
     """
-    share = np.asarray(weights, float)
+    share = _shares("weights", weights)
+    _check_separation(separation)
     components = 2 * norm.cdf(separation / 2) - 1
     return np.abs(share[:, None] - share) * components
 
@@ -149,8 +157,9 @@ def scaled_gaussians(scales: ArrayLike, size: int, random_state: int = 0) -> Dat
     >>> X.shape, bool(X[labels == 1].std() > 3 * X[labels == 0].std())
     ((200, 1), True)
     """
-    scale = np.asarray(scales, float)
-    rng = np.random.default_rng(random_state)
+    scale = _scales(scales)
+    check_whole("size", size, 1)
+    rng = generator_of(random_state)
     labels = np.repeat(np.arange(len(scale)), size)
     return scale[labels, None] * rng.standard_normal((len(labels), 1)), labels
 
@@ -171,7 +180,7 @@ def scaled_gaussians_tvd(scales: ArrayLike) -> NDArray[np.float64]:
     >>> scaled_gaussians_tvd([1.0, 3.0])[0, 1].round(3)
     np.float64(0.484)
     """
-    scale = np.asarray(scales, float)
+    scale = _scales(scales)
     result = np.zeros((len(scale), len(scale)))
     for i, j in zip(*np.triu_indices(len(scale), 1), strict=True):
         narrow, wide = sorted((scale[i], scale[j]))
@@ -209,8 +218,9 @@ def discrete(probabilities: ArrayLike, size: int, random_state: int = 0) -> Data
     >>> X.shape, bool(X[labels == 0, 2].any())
     ((200, 3), False)
     """
-    table = np.asarray(probabilities, float)
-    rng = np.random.default_rng(random_state)
+    table = _probabilities(probabilities)
+    check_whole("size", size, 1)
+    rng = generator_of(random_state)
     drawn = np.concatenate([rng.choice(table.shape[1], size, p=row) for row in table])
     return np.eye(table.shape[1])[drawn], np.repeat(np.arange(len(table)), size)
 
@@ -231,5 +241,36 @@ def discrete_tvd(probabilities: ArrayLike) -> NDArray[np.float64]:
     >>> discrete_tvd([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])[0, 1]
     np.float64(0.5)
     """
-    table = np.asarray(probabilities, float)
+    table = _probabilities(probabilities)
     return cdist(table, table, "cityblock") / 2
+
+
+def _shares(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    found = numeric_array(name, values, 1)
+    if found.min() < 0 or found.max() > 1:
+        raise InputError(f"{name} must be shares from 0 to 1, got {shown(values)}; correct them.")
+    return found
+
+
+def _scales(scales: ArrayLike) -> NDArray[np.float64]:
+    found = numeric_array("scales", scales, 1)
+    if found.min() <= 0:
+        raise InputError(f"scales must be greater than 0, got {shown(scales)}; correct them.")
+    return found
+
+
+def _probabilities(probabilities: ArrayLike) -> NDArray[np.float64]:
+    found = numeric_array("probabilities", probabilities, 2)
+    if found.min() < 0 or not np.allclose(found.sum(axis=1), 1):
+        raise InputError(
+            f"probabilities must be at least 0 and sum to 1 in each row, got "
+            f"{shown(probabilities)}; divide each row by its sum."
+        )
+    return found
+
+
+def _check_separation(separation: float) -> None:
+    if not is_number(separation) or not 0 <= separation < np.inf:
+        raise InputError(
+            f"separation must be a distance of at least 0, got {shown(separation)}; 4 is usual."
+        )

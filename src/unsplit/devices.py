@@ -1,14 +1,15 @@
 """Where to compute, how much memory is there, and random numbers that touch nobody else's."""
 
+import math
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from unsplit.errors import InputError
+from unsplit.errors import InputError, is_whole, shown
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +32,10 @@ def choose_device(device: "str | torch.device") -> "torch.device":
     """
     import torch
 
+    if not isinstance(device, (str, torch.device)):
+        raise InputError(
+            f'device must be a str or a torch.device, got {shown(device)}; use "auto" or "cpu".'
+        )
     if device == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -79,6 +84,20 @@ def available_memory() -> int:
     if hasattr(os, "sysconf"):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return 2**63 - 1
+
+
+def memory_size() -> float:
+    """Return the size of this computer's memory in bytes; infinity if it is not known.
+
+    Examples
+    --------
+    >>> memory_size() > 1e6
+    True
+    """
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return math.inf
 
 
 def require_memory(needed: int, available: int, what: str, advice: str) -> None:
@@ -142,23 +161,45 @@ def generator_of(random_state: object) -> np.random.Generator:
     >>> bool(generator_of(3).random() == generator_of(3).random())
     True
     """
+    check_seed(random_state)
     if isinstance(random_state, np.random.Generator):
         return random_state
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(2**31 - 1))
     if random_state is None:
         return np.random.default_rng()
-    if isinstance(random_state, (int, np.integer)) and random_state >= 0:
-        return np.random.default_rng(int(random_state))
-    raise InputError(
-        "random_state must be a whole number of at least 0, a numpy Generator or RandomState, or "
-        f"None, got {random_state!r}; use 0 if any seed will do."
-    )
+    return np.random.default_rng(int(cast(int, random_state)))
 
 
-# Layers and augmentations draw from torch's global generator, and torch offers no other for most of
-# them, dropout among them.  One run at a time therefore uses it: a run in another thread waits, and
-# each gets the numbers that it would get alone.
+def check_seed(random_state: object) -> None:
+    """Raise an error unless :func:`generator_of` takes this; nothing is drawn from it.
+
+    Examples
+    --------
+    >>> check_seed(3)
+    """
+    generators = (np.random.Generator, np.random.RandomState)
+    if random_state is None or isinstance(random_state, generators):
+        return
+    if not is_whole(random_state) or cast(int, random_state) < 0:
+        raise InputError(
+            "random_state must be a whole number of at least 0, a numpy Generator or RandomState, "
+            f"or None, got {shown(random_state)}; use 0 if any seed will do."
+        )
+
+
+class _Own(threading.local):
+    """The generators of the run in this thread, by type of device; None if it has none."""
+
+    seed = 0
+    generators: "dict[str, torch.Generator] | None" = None
+
+
+_own = _Own()
+
+# A network of the user may draw from torch's global generator, and torch offers no other for many
+# of its layers, dropout among them.  One such run at a time therefore uses it: a run in another
+# thread waits, and each gets the numbers that it would get alone.
 _global_generator = threading.RLock()
 
 
@@ -173,17 +214,64 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def private_randomness(seed: int, device: "torch.device") -> Iterator[None]:
-    """Seed torch inside the ``with`` block and restore the caller's state afterwards.
+def private_randomness(seed: int, device: "torch.device", foreign: bool = False) -> Iterator[None]:
+    """Let this thread draw from generators of its own, seeded with ``seed``.
 
-    Only one thread at a time is inside such a block.
+    Parameters
+    ----------
+    seed : int
+    device : torch.device
+        Where the run computes.
+    foreign : bool
+        Whether layers that are not ours draw as well.  Then torch's global generator is seeded and
+        afterwards restored, and only one thread at a time is inside such a block.
     """
+    before = _own.seed, _own.generators
+    try:
+        if foreign:
+            _own.generators = None
+            with _global_generator, _seeded_globally(seed, device):
+                yield
+        else:
+            _own.seed, _own.generators = seed, {}
+            yield
+    finally:
+        _own.seed, _own.generators = before
+
+
+@contextmanager
+def _seeded_globally(seed: int, device: "torch.device") -> Iterator[None]:
     import torch  # here, so that modules without torch can use generator_of
 
     cuda = [device] if device.type == "cuda" else []
-    with _global_generator, torch.random.fork_rng(devices=cuda):
+    with torch.random.fork_rng(devices=cuda):
         torch.default_generator.manual_seed(seed)
         if cuda:
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)
         yield
+
+
+def own_generator(device: "torch.device") -> "torch.Generator | None":
+    """Return the generator from which this thread draws; None means torch's global one.
+
+    Parameters
+    ----------
+    device : torch.device
+        Where the numbers are needed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> with private_randomness(3, torch.device("cpu")):
+    ...     one = torch.rand(1, generator=own_generator(torch.device("cpu")))
+    >>> bool(one == torch.rand(1, generator=torch.Generator().manual_seed(3)))
+    True
+    """
+    import torch
+
+    if _own.generators is None:
+        return None
+    if device.type not in _own.generators:
+        _own.generators[device.type] = torch.Generator(device).manual_seed(_own.seed)
+    return _own.generators[device.type]

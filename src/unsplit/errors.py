@@ -1,4 +1,11 @@
-"""Errors and warnings of Unsplit."""
+"""Errors and warnings of Unsplit, and the checks of arguments that raise them."""
+
+import os
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
 
 
 class InputError(ValueError):
@@ -23,3 +30,163 @@ class SkippedWarning(UserWarning):
 
 class FeatureWarning(UserWarning):
     """A column that is used as a feature may not be a measurement."""
+
+
+# Characters of a value that a message shows.
+_MOST = 200
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: in one line, and cut if it is long.
+
+    Examples
+    --------
+    >>> shown("a"), len(shown("a" * 10_000))
+    ("'a'", 201)
+    """
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _MOST else f"{text[:_MOST]}…"
+
+
+def is_whole(value: object) -> bool:
+    """Return whether a value is a whole number; True and False are not numbers.
+
+    Examples
+    --------
+    >>> is_whole(np.int64(3)), is_whole(3.0), is_whole(True)
+    (True, False, False)
+    """
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a number other than NaN; True and False are not numbers.
+
+    Examples
+    --------
+    >>> is_number(0.5), is_number("0.5"), is_number(float("nan"))
+    (True, False, False)
+    """
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        return False
+    return value == value
+
+
+def check_whole(name: str, value: object, least: int, advice: str = "") -> None:
+    """Raise an error unless a parameter is a whole number of at least ``least``.
+
+    Parameters
+    ----------
+    name : str
+        Of the parameter.
+    value : object
+    least : int
+    advice : str
+        What to do, without a full stop.
+
+    Examples
+    --------
+    >>> check_whole("cv", 1, 2, "5 is usual")
+    Traceback (most recent call last):
+    unsplit.errors.InputError: cv must be a whole number of at least 2, got 1; 5 is usual.
+    """
+    if not is_whole(value) or value < least:  # type: ignore[operator]
+        end = f"; {advice}." if advice else "."
+        raise InputError(
+            f"{name} must be a whole number of at least {least}, got {shown(value)}{end}"
+        )
+
+
+def check_flag(name: str, value: object, otherwise: str = "") -> None:
+    """Raise an error unless a parameter is True or False.
+
+    Parameters
+    ----------
+    name : str
+        Of the parameter.
+    value : object
+    otherwise : str
+        What else it may be, for the message.
+
+    Examples
+    --------
+    >>> check_flag("blurred", "no")
+    Traceback (most recent call last):
+    unsplit.errors.InputError: blurred must be True or False, got 'no'; pass one of them.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        allowed = f"True, False or {otherwise}" if otherwise else "True or False"
+        raise InputError(f"{name} must be {allowed}, got {shown(value)}; pass one of them.")
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise an error unless a parameter is one of several words.
+
+    Examples
+    --------
+    >>> check_choice("loss", "hinge", ["softmax", "pairwise"])
+    Traceback (most recent call last):
+    unsplit.errors.InputError: loss must be one of softmax, pairwise, got 'hinge'.
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise InputError(f"{name} must be one of {', '.join(choices)}, got {shown(value)}.")
+
+
+def check_path(name: str, value: object) -> None:
+    """Raise an error unless a parameter is a path; a number would be taken for an open file.
+
+    Examples
+    --------
+    >>> check_path("path", 1)
+    Traceback (most recent call last):
+    unsplit.errors.InputError: path must be the name of a file or folder, got 1; pass a str or Path.
+    """
+    if not isinstance(value, (str, os.PathLike)):
+        raise InputError(
+            f"{name} must be the name of a file or folder, got {shown(value)}; pass a str or Path."
+        )
+
+
+def check_type(name: str, value: object, wanted: type, advice: str) -> None:
+    """Raise an error unless a parameter is an object of a class.
+
+    Examples
+    --------
+    >>> check_type("tree", "tree.npz", dict, "pass what unsplit.merge returns")
+    Traceback (most recent call last):
+    unsplit.errors.InputError: tree must be a dict, got 'tree.npz'; pass what unsplit.merge returns.
+    """
+    if not isinstance(value, wanted):
+        raise InputError(f"{name} must be a {wanted.__name__}, got {shown(value)}; {advice}.")
+
+
+def numeric_array(name: str, values: Any, n_axes: int) -> np.typing.NDArray[np.float64]:
+    """Return finite real numbers as an array with so many axes, or raise an error.
+
+    Parameters
+    ----------
+    name : str
+        Of the parameter.
+    values : array-like
+    n_axes : int
+
+    Examples
+    --------
+    >>> numeric_array("means", [[0, 1]], 2)
+    array([[0., 1.]])
+    >>> numeric_array("means", [0, 1], 2)
+    Traceback (most recent call last):
+    unsplit.errors.InputError: means must be an array of numbers with 2 axes, got [0, 1]; ...
+    """
+    try:
+        found = np.asarray(values)
+        usable = found.dtype.kind in "fiub" and found.ndim == n_axes and found.size > 0
+    except (TypeError, ValueError):  # such as rows of different lengths
+        usable = False
+    if not usable or not np.isfinite(found).all():
+        axes = "one axis" if n_axes == 1 else f"{n_axes} axes"
+        raise InputError(
+            f"{name} must be an array of numbers with {axes}, got {shown(values)}; pass finite "
+            "numbers in rows of one length."
+        )
+    return found.astype(np.float64)

@@ -21,7 +21,7 @@ from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refus
 from unsplit.data.rows.base import plain_array
 from unsplit.data.rows.kinds import VectorRows, is_table, numeric_matrix
 from unsplit.devices import generator_of, memory_errors
-from unsplit.errors import InputError
+from unsplit.errors import InputError, check_whole
 from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.neighbours.graph import NeighbourGraph, graph_of_scores, graph_of_vectors
@@ -38,7 +38,16 @@ from unsplit.networks.training.loop import (
     TrainConfig,
 )
 from unsplit.overclustering import default_clusterer, overcluster
-from unsplit.pairwise.api import LESS_DATA, Progress, Retraining, Settings, fit, reporting
+from unsplit.overclustering.clusterers import check_clusterer
+from unsplit.pairwise.api import (
+    LESS_DATA,
+    Progress,
+    Retraining,
+    Settings,
+    check_progress,
+    fit,
+    reporting,
+)
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import PairwiseTVD
 
@@ -212,10 +221,13 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         refuse_other_order(X, initial_labels=initial_labels, batch=batch, features=features)
         X = self._checked(X, reset=True)
         options, settings = self._options_of(MergeOptions), self._options_of(Settings)
+        if self.overclusterer is not None:
+            check_clusterer("overclusterer", self.overclusterer)
         rng = generator_of(self.random_state)
         if initial_labels is None:
             initial_labels = self._overclustered(X, rng)
         given = X, initial_labels, options, settings, rng, self.progress
+        check_progress(self.progress)
         with memory_errors("merging the clusters", LESS_DATA):
             merged = merge_overclustering(*given, batch=batch, features=features)
         self.initial_labels_ = label_array(initial_labels)
@@ -372,8 +384,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
     def _overclustered(self, X: Any, rng: np.random.Generator) -> ArrayLike:
         n = self.n_clusters
-        if n is not None and (not isinstance(n, (int, np.integer)) or n < 1):
-            raise InputError(f"n_clusters must be a whole number of at least 1, got {n!r}.")
+        if n is not None:
+            check_whole("n_clusters", n, 1)
         if not is_table(X):
             raise InputError(
                 "initial_labels is required because X is not a table of vectors, and only "
@@ -381,7 +393,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             )
         # At least twice as many clusters as requested, so that there is something to merge.
         default = default_clusterer(_num_samples(X), at_least=2 * (n or 1))
-        return overcluster(X, self.overclusterer or default, rng)
+        return overcluster(X, default if self.overclusterer is None else self.overclusterer, rng)
 
     def _checked(self, X: Any, reset: bool) -> Any:
         """Check a table as scikit-learn does; other data are checked when they are used."""
@@ -440,6 +452,7 @@ def merge_overclustering(
     """
     encoded = encode_labels(labels)
     merge_options.constraints(encoded.cluster_ids)  # refuses impossible ones before any training
+    features = _checked_features(features, len(encoded.clusters))
     check_memory(len(encoded.cluster_ids), MATRICES_OF_SCORES)
     seeds = generator_of(random_state).integers(2**63, size=4)
     with reporting(progress) as reporter:
@@ -477,6 +490,22 @@ def merge_overclustering(
     return Merged(fitted, blurred, graph, tree)
 
 
+def _checked_features(features: Any, n: int) -> Any:
+    """The features as a matrix of numbers, checked before any training; None if there are none."""
+    if features is None:
+        return None
+    try:
+        matrix = numeric_matrix(features)
+    except InputError as error:
+        raise InputError(str(error).replace("X", "features", 1)) from None
+    if matrix.shape[0] != n:
+        raise InputError(
+            f"features must have one row for each of the {n} observations in X, got shape "
+            f"{matrix.shape}; pass the features of the same observations."
+        )
+    return matrix
+
+
 def _neighbours(
     features: Any,
     labels: EncodedLabels,
@@ -489,10 +518,5 @@ def _neighbours(
         if not isinstance(fitted.rows, VectorRows):
             return graph_of_scores(fitted.result)
         features = fitted.rows.values
-    elif np.shape(features)[:1] != (len(fitted.rows),):
-        raise InputError(
-            f"features must have one row for each of the {len(fitted.rows)} observations in X, got "
-            f"shape {np.shape(features)}; pass the features of the same observations."
-        )
     with_batches = None if fitted.subclusters.n_batches == 1 else batch
     return graph_of_vectors(features, labels, with_batches, settings.device)

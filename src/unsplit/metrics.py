@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import roc_auc_score
 from sklearn.metrics.cluster import contingency_matrix
 
-from unsplit.data.labels import encode_labels
-from unsplit.errors import InputError
+from unsplit.data.labels import encode_labels, label_array
+from unsplit.errors import InputError, numeric_array, shown
 
 
 def majority_categories(labels: ArrayLike, categories: ArrayLike) -> NDArray[Any]:
@@ -103,7 +103,13 @@ def quality(distances: ArrayLike, majorities: ArrayLike) -> float:
     >>> quality([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], ["cat", "cat", "dog"])
     1.0
     """
-    matrix, category = np.asarray(distances), np.asarray(majorities)
+    category = label_array(majorities, "majorities")
+    matrix = numeric_array("distances", distances, 2)
+    if category.ndim != 1 or matrix.shape != (len(category),) * 2:
+        raise InputError(
+            f"distances must have one row and one column for each entry of majorities, got shapes "
+            f"{matrix.shape} and {category.shape}; pass both for the same clusters."
+        )
     upper = np.triu_indices(len(category), 1)
     different = (category[:, None] != category)[upper]
     if different.all() or not different.any():
@@ -133,7 +139,12 @@ def mean_accuracy(balanced_accuracy: ArrayLike) -> float:
     >>> mean_accuracy([[0.5, 1.0, 0.75], [1.0, 0.5, 0.5], [0.75, 0.5, 0.5]])
     0.75
     """
-    matrix = np.asarray(balanced_accuracy)
+    matrix = numeric_array("balanced_accuracy", balanced_accuracy, 2)
+    if matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
+        raise InputError(
+            f"balanced_accuracy must be a square matrix for at least two clusters, got shape "
+            f"{matrix.shape}; pass all pairs."
+        )
     return float(matrix[np.triu_indices(len(matrix), 1)].mean())
 
 
@@ -157,9 +168,17 @@ def correct_merges(merges: ArrayLike, cluster_categories: ArrayLike) -> NDArray[
     >>> correct_merges([(0, 1), (3, 2)], [[5, 0], [4, 1], [0, 5]])
     array([1, 1])
     """
-    tables = list(np.asarray(cluster_categories))
+    tables = list(numeric_array("cluster_categories", cluster_categories, 2))
+    nothing = isinstance(merges, (list, tuple, np.ndarray)) and len(merges) == 0
+    pairs = np.empty((0, 2)) if nothing else numeric_array("merges", merges, 2)
+    made = len(tables) + np.arange(len(pairs))
+    if pairs.shape[1] != 2 or (pairs < 0).any() or (pairs >= made[:, None]).any():
+        raise InputError(
+            f"merges must be pairs of clusters from 0 that exist when they are merged, got "
+            f"{shown(merges)}; pass the first two columns of a linkage."
+        )
     right = []
-    for a, b in np.asarray(merges, np.int64):
+    for a, b in pairs.astype(np.int64):
         right.append(tables[a].argmax() == tables[b].argmax())
         tables.append(tables[a] + tables[b])
     return np.cumsum(right).astype(np.int64)
@@ -190,7 +209,12 @@ def category_counts(labels: ArrayLike, categories: ArrayLike) -> NDArray[np.int6
 def _contingency(
     labels: ArrayLike, categories: ArrayLike
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    category = np.asarray(categories)
+    category = label_array(categories, "categories")
+    if category.ndim != 1:
+        raise InputError(
+            f"categories must be one category per observation, got shape {category.shape}; pass a "
+            "one-dimensional array."
+        )
     encoded = encode_labels(labels, len(category))
     used = encoded.clusters >= 0
     names, index = np.unique(category[used], return_inverse=True)

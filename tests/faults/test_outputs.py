@@ -17,6 +17,7 @@ from unsplit.cli.progress import Console
 from unsplit.cli.run import Interrupted, interruptible
 from unsplit.data import result_folder
 from unsplit.data.result_folder import MANIFEST, output_folder, verify_folder
+from unsplit.data.saving import replacing
 from unsplit.errors import InputError
 
 
@@ -525,3 +526,71 @@ def test_the_command_line_names_the_folder_and_the_process_in_use():
     assert result.exit_code == 2
     assert f"out/ is in use by another run (process {os.getpid()} on " in result.stderr
     assert not Path("out/labels.csv").exists()
+
+
+HALF_WRITTEN = """
+import sys, types
+package = types.ModuleType("unsplit")
+package.__path__ = [sys.argv[1]]
+sys.modules["unsplit"] = package
+from unsplit.data.saving import replacing
+with replacing(sys.argv[2]) as new:
+    new.write_text("half")
+    print("writing", flush=True)
+    sys.stdin.readline()
+    new.write_text("whole")
+"""
+
+
+def start_writing(target):
+    where = str(Path(library.__file__).parent)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HALF_WRITTEN, where, target],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "writing\n"
+    return process
+
+
+def test_temporary_files_of_killed_processes_are_removed_but_no_living_ones():
+    dead, living, other = (start_writing(name) for name in ("a.csv", "a.csv", "b.csv"))
+    for process in (dead, other):
+        process.kill()
+        process.communicate()
+    Path(".a.tmp-notes.csv").write_text("mine")
+    assert len(hidden()) == 4
+    with replacing("a.csv") as new:
+        new.write_text("1")
+    assert Path("a.csv").read_text() == "1"
+    left = sorted(path.name[:6] for path in hidden())
+    assert left == [".a.tmp", ".a.tmp", ".b.tmp"]  # the user's, the living one's, another file's
+    living.communicate("\n")
+    assert Path("a.csv").read_text() == "whole"
+    with replacing("b.csv"):
+        pass
+    assert [path.name for path in hidden()] == [".a.tmp-notes.csv"]
+
+
+def test_a_run_removes_temporary_files_of_killed_runs_in_its_folder():
+    write(labels="1")
+    process = start_writing("out/resume.json")
+    process.kill()
+    process.communicate()
+    assert len(hidden("out")) == 1
+    write(labels="2")
+    assert not hidden("out")
+    assert texts() == {"labels": "2"}
+
+
+def test_the_command_verify_says_whether_a_result_is_complete():
+    assert unsplit("verify", "out").exit_code == 2
+    write(labels="1", merges="2")
+    told = succeeds(unsplit("verify", "out"))
+    assert told == "out is complete and unchanged: labels, merges\n"
+    Path("out/merges").write_text("3")
+    result = unsplit("verify", "out")
+    assert result.exit_code == 2
+    assert "have changed: merges; run the command again" in result.stderr
+    assert library.verify_folder is verify_folder

@@ -1,8 +1,10 @@
 """Files that are damaged, hostile or no files at all: one sentence, no traceback, no waiting."""
 
+import bz2
 import contextlib
 import gzip
 import io
+import lzma
 import os
 import signal
 import struct
@@ -10,14 +12,17 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 import warnings
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import scipy.sparse
 from PIL import Image
 from scipy.io import wavfile
 
@@ -25,7 +30,7 @@ import unsplit as package
 from tests.cli_cases import QUICK, merge, read_csv, read_json, succeeds, unsplit, write_data
 from tests.faults import many
 from unsplit import read
-from unsplit.data.readers.isolated import parse_all
+from unsplit.data.readers.isolated import Broken, parse_all
 from unsplit.data.readers.tables import listing, shortened
 from unsplit.data.readers.tables_and_arrays import read_observations
 from unsplit.data.rows.workers import decode_in_workers
@@ -49,10 +54,10 @@ def no_waiting():
     """End a test that waits instead of letting it wait forever."""
 
     def stop(*_):
-        raise AssertionError("waited for a minute")
+        raise AssertionError("waited too long")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(60)
+    signal.alarm(many(600))  # seconds
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
@@ -332,6 +337,19 @@ def test_an_observation_is_named_with_its_file(command):
     assert "observation 7 of gaps.npz has values" in result.stderr
 
 
+def test_a_value_that_is_too_large_is_named_with_its_file_and_row():
+    write_data()
+    lines = Path("data.csv").read_text().splitlines()
+    lines[4] = "r3,1e300,0,0"
+    Path("data.csv").write_text("\n".join(lines))
+    result = merge()
+    assert result.exit_code == 2
+    assert (
+        "data.csv has values as large as 1e+300 (observation 'r3' of data.csv, feature 0), beyond"
+        in result.stderr
+    )
+
+
 def test_text_that_is_not_utf8_is_written_with_backslashes():
     write_csv("t.csv", {"id": ["caf\udce9"]})
     assert Path("t.csv").read_text(encoding="utf-8") == "id\ncaf\\udce9\n"
@@ -404,7 +422,7 @@ def test_an_image_that_crashes_its_decoder_is_named(monkeypatch):
     # Stands before the real package in the workers only, because this process has it already.
     Path("PIL/__init__.py").write_text("")
     Path("PIL/Image.py").write_text(
-        "import os\nclass Image:\n    mode, size = 'L', (4, 4)\n"
+        "import os\nclass Image:\n    mode, size, width, height = 'L', (4, 4), 4, 4\n"
         "def open(file, formats):\n    file.read() == b'crash' and os.abort()\n    return Image()\n"
     )
     monkeypatch.setattr(
@@ -414,6 +432,165 @@ def test_an_image_that_crashes_its_decoder_is_named(monkeypatch):
         "import sys; sys.path.insert(0, '.')\nm.serve({parent}, {parser!r})",
     )
     skipped("a/bad.png", "its decoder crashed")
+
+
+def in_workers(monkeypatch, *lines):
+    """Let workers run some lines before they begin."""
+    program = "; ".join(["import sys; sys.path[:] = {path!r}", "import os, time", *lines])
+    monkeypatch.setattr(
+        "unsplit.data.readers.isolated._START",
+        program + "; import {module} as m; m.serve({parent}, {parser!r}, {memory})",
+    )
+
+
+def changed(module, name, does):
+    """Lines that let a function do something else if the path has "bad" in it."""
+    return (
+        f"import unsplit.data.readers.{module} as p; old = p.{name}",
+        f"p.{name} = lambda path: {does} if 'bad' in path else old(path)",
+    )
+
+
+FAULTS = {
+    "crashes": ("os.abort()", "its decoder crashed"),
+    "hangs": ("time.sleep(600)", "its decoder did not finish within 5 seconds"),
+    "bombs": ("bytearray(2**50)", "it needs too much memory"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("kind", ["wav", "png"])
+def test_a_decoder_that_misbehaves_costs_one_file(kind, fault, monkeypatch):
+    does, told = FAULTS[fault]
+    good_folder(kind)
+    GOOD[kind](f"d/a/bad.{kind}")
+    module, name = {"wav": ("wav_files", "read_wav"), "png": ("pixels", "look_at")}[kind]
+    in_workers(monkeypatch, *changed(module, name, does))
+    monkeypatch.setattr("unsplit.data.readers.isolated.SECONDS_PER_FILE", 5)
+    skipped(f"a/bad.{kind}", told)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("ending", ["h5"])
+def test_a_parser_of_tables_that_misbehaves_is_told_in_one_sentence(ending, fault, monkeypatch):
+    does, told = FAULTS[fault]
+    Path(f"bad.{ending}").write_bytes(TABLES[ending]())
+    module, name = ALONE[ending].split(":")
+    in_workers(monkeypatch, *changed(module.rpartition(".")[2], name, does))
+    monkeypatch.setattr("unsplit.data.readers.isolated.SECONDS_PER_FILE", 5)
+    monkeypatch.setattr("unsplit.data.readers.isolated.SECONDS_PER_BYTE", 0)
+    told = told if fault != "bombs" else "does not fit into memory"
+    refused(f"bad.{ending}", told, data=f"bad.{ending}")
+
+
+# Files that unpack to far more than they are
+
+
+def png_of(width, height):
+    """A small file whose header says that the image is large."""
+
+    def part(name, data):
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    content = part(b"IDAT", zlib.compress(bytes(10**6)))
+    return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", header) + content + part(b"IEND", b"")
+
+
+def test_an_image_with_billions_of_pixels_is_named_before_it_is_decoded():
+    good_folder("png")
+    Path("d/a/bomb.png").write_bytes(png_of(60_000, 60_000))
+    skipped("a/bomb.png", "pixels")
+
+
+@pytest.mark.parametrize("content", ["bomb", "other", "damaged"])
+def test_an_image_that_changes_after_the_start_is_not_decoded(content, monkeypatch):
+    good_folder("png", 3)
+    found = read("d")
+    bad = {"bomb": png_of(60_000, 60_000), "other": picture("png"), "damaged": b"x"}[content]
+    Path("d/a/1.png").write_bytes(bad)
+
+    def never(*_):
+        raise AssertionError("it was decoded")
+
+    assert found.X[0].shape == (3, 12, 12)
+    monkeypatch.setattr("unsplit.data.readers.images.open_image", never)
+    with pytest.raises(
+        InputError, match=r"a/1\.png cannot be read \(it has changed since the start"
+    ):
+        found.X[1]
+
+
+def compressed_zip(text):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("d.csv", text)
+    return file.getvalue()
+
+
+ZEROS = b"x,c\n" + b"0,1\n" * 2**20
+UNPACKED = {
+    "csv": lambda: ZEROS,
+    "csv.gz": lambda: gzip.compress(ZEROS),
+    "csv.bz2": lambda: bz2.compress(ZEROS),
+    "csv.xz": lambda: lzma.compress(ZEROS, preset=0),
+    "csv.zip": lambda: compressed_zip(ZEROS),
+    "tsv.gz": lambda: gzip.compress(ZEROS.replace(b",", b"\t")),
+    "npz": lambda: saved(lambda path: np.savez_compressed(path, X=np.zeros((2**20, 2))), "npz"),
+}
+
+
+@pytest.mark.parametrize("ending", UNPACKED)
+def test_a_file_that_unpacks_to_more_than_memory_is_refused_before(ending, monkeypatch):
+    Path(f"d.{ending}").write_bytes(UNPACKED[ending]())
+    for module in ("formats", "tables"):
+        monkeypatch.setattr(f"unsplit.data.readers.{module}.available_memory", lambda: 2**23)
+    tracemalloc.start()
+    refused(f"d.{ending} would need", "GiB", "use fewer rows", data=f"d.{ending}", labels="c")
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert taken < 2**23
+
+
+def test_repeated_values_that_fill_the_memory_are_refused_before(monkeypatch):
+    Path("d.h5").write_bytes(TABLES["h5"]())
+    module = ALONE["h5"].split(":")[0]
+    in_workers(monkeypatch, f"import {module} as p", "p.available_memory = lambda: 100")
+    refused("d.h5 does not fit into memory", data="d.h5")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather", "arrow"])
+def test_streamed_values_that_fill_the_memory_are_refused_before(ending, monkeypatch):
+    Path(f"d.{ending}").write_bytes(TABLES[ending]())
+    monkeypatch.setattr("unsplit.data.readers.arrow.available_memory", lambda: 10)
+    refused(f"d.{ending} does not fit into memory", data=f"d.{ending}", labels="c")
+
+
+def test_a_sparse_matrix_of_billions_of_rows_is_refused_before(monkeypatch):
+    tall = scipy.sparse.coo_array(([1.0], ([0], [0])), (10**9, 2))
+    scipy.sparse.save_npz("d.npz", tall)
+    monkeypatch.setattr("unsplit.data.readers.formats.available_memory", lambda: 2**32)
+    refused("d.npz does not fit into memory", data="d.npz")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")],
+    ids=["Python", "torch"],
+)
+@pytest.mark.parametrize("place", ["outputs.write_merge", "merge.read_clustered"])
+def test_memory_used_up_anywhere_in_a_command_is_one_sentence(place, error, monkeypatch):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(f"unsplit.cli.{place}", fails)
+    write_data()
+    result = merge()
+    assert result.exit_code == 2
+    assert "needs more memory than is available" in result.stderr
+    assert not Path("out").exists()
 
 
 class Aborts:
@@ -437,7 +614,7 @@ def test_a_worker_that_dies_while_training_is_told_in_one_sentence():
 
 PARENT = """
 import sys, torch
-from unsplit.data.readers.isolated import parse_all
+from unsplit.data.readers.isolated import Broken, parse_all
 from unsplit.data.rows.workers import Decoder
 if sys.argv[1] == "isolated":
     work = parse_all("tests.faults.parsers:parse", [1, "hang", 3], 1)
@@ -569,14 +746,30 @@ def damaged(whole, rng):
     return bytes(data)
 
 
+# Parsed in processes of their own.
+ALONE = {
+    "h5": "unsplit.data.readers.cloud_arrays:arrays_in_hdf5",
+}
+
+
 def read_damaged_table(ending, n, seed):
     whole, rng, name = TABLES[ending](), np.random.default_rng(seed), f"d.{ending}"
+    if ending in ALONE:
+        # One worker for all, as a new one for each takes a second.
+        names = [f"{i}.{ending}" for i in range(n)]
+        for one in names:
+            Path(one).write_bytes(damaged(whole, rng))
+        found = dict(parse_all(ALONE[ending], names, 1))
+        broken = [index for index in found if isinstance(found[index], Broken)]
+        assert len(found) == n > len(broken)
+        assert all(found[index].why for index in broken)
+        n = 1
     for _ in range(n):
         Path(name).write_bytes(damaged(whole, rng))
         with contextlib.suppress(InputError):
             found = read(name, COLUMN.get(ending, "c"))
             assert len(found.labels) == len(found.row_ids)
-        if ending != "h5":
+        if ending not in ALONE:
             with contextlib.suppress(InputError):
                 read_observations(name)
 

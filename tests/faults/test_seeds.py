@@ -5,10 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
 import unsplit
-from unsplit.devices import generator_of, private_randomness
+from unsplit.devices import generator_of, own_generator, private_randomness
 
 CPU = torch.device("cpu")
 
@@ -68,14 +69,73 @@ def test_global_generator_is_unchanged_after_threads() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_blocks_of_private_randomness_can_be_nested() -> None:
-    with private_randomness(1, CPU):
-        first = torch.rand(1)
-        with private_randomness(2, CPU):
-            torch.rand(5)
-        rest = torch.rand(1)
-    with private_randomness(1, CPU):
-        assert torch.equal(torch.cat([first, rest]), torch.rand(2))
+def pictures(X: np.ndarray) -> np.ndarray:
+    return np.repeat(X, 4 * 12, axis=0).reshape(90, 12, 12, 1).astype(np.float32)
+
+
+def clouds(X: np.ndarray) -> np.ndarray:
+    return X[:, None] + np.random.default_rng(1).standard_normal((90, 16, 3))
+
+
+KINDS = {
+    "vectors": lambda X: X,
+    "blurred": lambda X: X,
+    "counts": lambda X: scipy.sparse.csr_array(np.abs(X).round()),
+    "sequences": lambda X: np.repeat(X, 8, axis=0).reshape(90, 8, 3)[..., :2],
+    "images": pictures,
+    "clouds": clouds,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_network_of_ours_draws_from_the_global_generator(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = points()
+    before = torch.get_rng_state()
+    used = []
+    few = slice(None, None, 5)  # enough for networks of images and clouds
+
+    def never(*_: object) -> None:
+        raise AssertionError("the global generator is seeded")
+
+    def look(_: object) -> None:
+        used.append(not torch.equal(torch.get_rng_state(), before))
+
+    monkeypatch.setattr("unsplit.devices._seeded_globally", never)
+    unsplit.pairwise_tvd(
+        KINDS[kind](X)[few],
+        y[few],
+        blurred=kind == "blurred",
+        epochs=1,
+        cv=2,
+        random_state=0,
+        progress=look,
+    )
+    assert used == [False]
+
+
+def test_a_run_does_not_wait_for_a_thread_with_a_network_of_its_own() -> None:
+    with ThreadPoolExecutor(1) as pool, private_randomness(0, CPU, foreign=True):
+        found = pool.submit(CALLS["pairwise_tvd"], *points()).result(timeout=120)
+    np.testing.assert_array_equal(found, CALLS["pairwise_tvd"](*points()))
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_blocks_of_private_randomness_can_be_nested(foreign: bool) -> None:
+    def drawn(n: int) -> torch.Tensor:
+        return torch.rand(n, generator=own_generator(CPU))
+
+    with private_randomness(1, CPU, foreign):
+        first = drawn(1)
+        with private_randomness(2, CPU, foreign):
+            drawn(5)
+        with private_randomness(3, CPU, not foreign):
+            drawn(5)
+        rest = drawn(1)
+    with private_randomness(1, CPU, foreign):
+        assert torch.equal(torch.cat([first, rest]), drawn(2))
+    assert own_generator(CPU) is None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only systems with fork")
@@ -86,11 +146,12 @@ def test_a_forked_process_does_not_wait_for_its_parent() -> None:
         def fork() -> int:
             child = os.fork()
             if child == 0:
-                with private_randomness(0, CPU):
+                with private_randomness(0, CPU, foreign=True):
                     os._exit(0)
             return os.waitpid(child, 0)[1]
 
-        with private_randomness(0, CPU):  # this thread holds the lock while another one forks
+        # This thread holds the lock while another one forks.
+        with private_randomness(0, CPU, foreign=True):
             assert pool.submit(fork).result(timeout=60) == 0
 
 

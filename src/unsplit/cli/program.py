@@ -12,6 +12,7 @@ from unsplit.cli.events import Events
 from unsplit.cli.merge import merge
 from unsplit.cli.overcluster import overcluster
 from unsplit.cli.run import INTERRUPTED
+from unsplit.cli.verify import verify
 from unsplit.data.readers.tables import shortened
 from unsplit.errors import InputError
 
@@ -23,6 +24,7 @@ Examples:
   unsplit overcluster cells.csv --out clusters.csv --method k-means
   unsplit merge cells.csv --labels clusters.csv --out merged --figures
   unsplit distances cells.csv --labels clusters.csv --out compared
+  unsplit verify merged
 
 Run `unsplit COMMAND --help` for all options of a command.
 """
@@ -78,7 +80,7 @@ class Program(PlainErrors, click.Group):
 
 @click.group(
     cls=Program,
-    commands=[merge, distances, overcluster, demo],
+    commands=[merge, distances, overcluster, verify, demo],
     invoke_without_command=True,
     epilog=EXAMPLES,
 )

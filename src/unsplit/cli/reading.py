@@ -58,4 +58,5 @@ def observations_named(read: Observations, data: str) -> Iterator[None]:
             shown = shortened(repr(ids[which])) if which < len(ids) else found[1]
             return f"observation {shown} of {data}"
 
-        raise InputError(re.sub(r"\bobservation (\d+)\b( of X\b)?", name, str(error))) from error
+        told = re.sub(r"\bobservation (\d+)\b( of X\b)?", name, str(error))
+        raise InputError(re.sub(r"^X has\b", lambda _: f"{data} has", told)) from error

@@ -17,11 +17,12 @@ from unsplit.cli.resume import ResumeFile, content_of, digest
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import MANIFEST
+from unsplit.devices import memory_errors
 from unsplit.errors import InputError
 from unsplit.estimator import Merged, merge_overclustering
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
-from unsplit.pairwise.api import Settings
+from unsplit.pairwise.api import LESS_DATA, Settings
 
 RESULT = "result.json"
 # The disk is full, or this user's share of it, or a file is larger than the disk allows.
@@ -118,12 +119,13 @@ def interruptible(
 ) -> Iterator[None]:
     """Say after Ctrl-C what is kept, and whether the results in ``out`` are old or new.
 
-    A full disk is an error that names ``out``.
+    A full disk is an error that names ``out``, and memory that is used up one that says so.
     """
     before = _identity(out)
     existed = os.path.exists(out)
     try:
-        yield
+        with memory_errors("this run", LESS_DATA):
+            yield
     except KeyboardInterrupt:
         if _identity(out) != before:
             sentence = f"interrupted after all results were written to {out}"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.data.saving import reason_of, replacing
-from unsplit.errors import InputError
+from unsplit.errors import InputError, check_path
 
 
 def checksum(values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None) -> str:
@@ -83,6 +83,7 @@ def save_arrays(
     >>> load_arrays(path, "unsplit.Example/1")
     ({'seed': 3}, {'tvd': array([0., 0.])})
     """
+    check_path("path", path)
     content: dict[str, Any] = {"format": kind, **meta}
     # The same values make the same file, however they lie in memory.
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
@@ -106,6 +107,7 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
     --------
     See :func:`save_arrays`.
     """
+    check_path("path", path)
     name = kind.split("/")[0].removeprefix("unsplit.")
     try:
         with open(path, "rb") as file, ZipFile(file) as content:

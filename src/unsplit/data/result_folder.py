@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from unsplit.data.saving import reason_of, replacing, write_json
-from unsplit.data.swap import exchange, locked, signals_held, to_disk
-from unsplit.errors import InputError
+from unsplit.data.swap import exchange, locked, remove_abandoned, signals_held, to_disk
+from unsplit.errors import InputError, check_path
 
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = "unsplit.manifest/1"
@@ -64,6 +64,7 @@ def output_folder(
             _earlier_files(target, shown)
             if held:
                 _remove_leftovers(place, target.name)
+                remove_abandoned(target)
             temporary = _new_folder(place, target)
         except OSError as error:
             raise InputError(
@@ -89,6 +90,10 @@ def verify_folder(path: str | os.PathLike[str]) -> list[str]:
     path : str or path
         A folder with results; files that are not listed in its ``manifest.json`` are ignored.
 
+    Returns
+    -------
+    list of str
+
     Raises
     ------
     InputError
@@ -110,6 +115,7 @@ def verify_folder(path: str | os.PathLike[str]) -> list[str]:
     ...
     unsplit.errors.InputError: .../out/ is not the complete result of one run, because ...
     """
+    check_path("path", path)
     folder, shown = Path(path), os.path.join(os.fspath(path), "")
     if not (folder / MANIFEST).is_file():
         raise InputError(

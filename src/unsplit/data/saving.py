@@ -4,7 +4,6 @@ import contextlib
 import csv
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from unsplit.data.swap import to_disk
+from unsplit.data.swap import temporary_file, to_disk
 from unsplit.errors import InputError
 
 
@@ -21,7 +20,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Provide a temporary file that replaces ``path`` once it is complete.
 
     If writing fails or is interrupted, the temporary file is removed, and an older file at
-    ``path`` stays as it was.
+    ``path`` stays as it was.  After a kill it is removed when ``path`` is written again.
 
     Parameters
     ----------
@@ -41,22 +40,18 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise InputError(f"cannot write to {path}: it is not a regular file; choose another name.")
-    temporary = target.with_name(f".{target.stem}.tmp-{secrets.token_hex(4)}{target.suffix}")
-    try:
-        temporary.touch(exist_ok=False)
-    except OSError as error:
-        raise InputError(
-            f"cannot write to {path}: {reason_of(error)}; choose another location."
-        ) from None
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            temporary = stack.enter_context(temporary_file(target))
+        except OSError as error:
+            raise InputError(
+                f"cannot write to {path}: {reason_of(error)}; choose another location."
+            ) from None
         yield temporary
         if target.exists():
             shutil.copymode(target, temporary)
         to_disk(temporary)
         os.replace(temporary, target)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]) -> None:

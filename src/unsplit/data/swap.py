@@ -4,6 +4,8 @@ import contextlib
 import ctypes
 import os
 import platform
+import re
+import secrets
 import signal
 import sys
 import threading
@@ -82,6 +84,77 @@ def locked(path: str | os.PathLike[str], shown: str) -> Iterator[bool]:
         with contextlib.suppress(OSError):
             os.unlink(path)
         os.close(file)
+
+
+@contextlib.contextmanager
+def temporary_file(target: Path) -> Iterator[Path]:
+    """Provide an empty hidden file beside a file; it is removed at the end if it is still there.
+
+    What a killed process left beside the same file is removed first: a living one holds a lock.
+
+    Parameters
+    ----------
+    target : Path
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "note.txt"
+    >>> with temporary_file(target) as path:
+    ...     path.name.startswith(".note.tmp-"), path.suffix
+    (True, '.txt')
+    """
+    remove_abandoned(target.parent, target)
+    temporary = target.with_name(f".{target.stem}.tmp-{secrets.token_hex(4)}{target.suffix}")
+    file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        if sys.platform == "win32":
+            os.close(file)
+        else:
+            with contextlib.suppress(OSError):  # some network file systems have no locks
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield temporary
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if sys.platform != "win32":
+            os.close(file)
+
+
+def remove_abandoned(folder: Path, target: Path | None = None) -> None:
+    """Remove temporary files of :func:`temporary_file` that no living process holds.
+
+    Parameters
+    ----------
+    folder : Path
+        It may be missing.
+    target : Path, optional
+        Only the temporary files of this file; by default those of all files in the folder.
+
+    Examples
+    --------
+    >>> remove_abandoned(Path("missing"))
+    """
+    if sys.platform == "win32":
+        return
+    stem, suffix = (re.escape(target.stem), re.escape(target.suffix)) if target else (".+", ".*")
+    pattern = re.compile(rf"\.{stem}\.tmp-[0-9a-f]{{8}}{suffix}")
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if pattern.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                _remove_if_free(entry.path)
+
+
+def _remove_if_free(path: str) -> None:
+    if sys.platform == "win32":
+        return
+    with contextlib.suppress(OSError):  # it is held, or it has just become what it was made for
+        file = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(path)
+        finally:
+            os.close(file)
 
 
 def _owner(file: int) -> str:

@@ -9,8 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import SpectralClustering
 
 from unsplit._typing import Index
-from unsplit.devices import available_memory, generator_of, memory_errors, require_memory
-from unsplit.errors import InputError
+from unsplit.devices import (
+    available_memory,
+    check_seed,
+    generator_of,
+    memory_errors,
+    require_memory,
+)
+from unsplit.errors import InputError, check_type
 from unsplit.merging.evidence import Columns, Evidence, evidence_of
 from unsplit.merging.loop import MergeRecord, MergeState, agglomerate
 from unsplit.merging.neighbours.evidence import Neighbourhoods
@@ -18,6 +24,7 @@ from unsplit.merging.neighbours.graph import Connected, NeighbourGraph
 from unsplit.merging.options import (
     Link,
     MergeOptions,
+    check_links,
     decided_by,
     ranking_statistic,
     split_at_random,
@@ -119,6 +126,9 @@ def merge(
     >>> tree.mapping
     {0: 0, 1: 0, 2: 1}
     """
+    for name, links in (("must_link", must_link), ("cannot_link", cannot_link)):
+        check_links(name, links)
+    check_seed(random_state)
     check_wasserstein(distances, n_clusters, max_tvd, strategy)
     how, links = (strategy, statistic, linkage), (tuple(must_link), tuple(cannot_link))
     options = MergeOptions(
@@ -231,6 +241,10 @@ def merge_inputs(
     graph: NeighbourGraph | None = None,
 ) -> MergeInputs:
     """Check the input and put its clusters in order."""
+    if blurred is not None:
+        check_type("blurred", blurred, PairwiseTVD, "make it with pairwise_tvd(blurred=True)")
+    if graph is not None:
+        check_type("neighbours", graph, NeighbourGraph, "make it with unsplit.neighbour_graph")
     if isinstance(distances, PairwiseWasserstein):
         k = distances.n_clusters
         matrix = _known(distances)

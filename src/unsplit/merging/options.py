@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from unsplit.errors import InputError, PartitionWarning
+from unsplit.errors import InputError, PartitionWarning, check_choice, is_number, is_whole, shown
 from unsplit.merging.evidence import Mixtures
 from unsplit.merging.rules import (
     ALIKE_TVD,
@@ -100,10 +100,9 @@ class MergeOptions:
             ("statistic", STATISTICS),
             ("linkage", LINKAGES),
         ):
-            if getattr(self, name) not in known:
-                raise InputError(
-                    f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}."
-                )
+            check_choice(name, getattr(self, name), known)
+        for name in ("must_link", "cannot_link"):
+            check_links(name, getattr(self, name))
         self._check_rules()
         self._check_combinations()
 
@@ -114,13 +113,11 @@ class MergeOptions:
             raise InputError(f"{' and '.join(chosen)} are two stopping rules; choose one.")
         for name in ("max_tvd", "alpha"):
             value = getattr(self, name)
-            if value is not None and not (
-                isinstance(value, (int, float, np.integer, np.floating)) and 0 <= value <= 1
-            ):
-                raise InputError(f"{name} must lie between 0 and 1, got {value!r}.")
+            if value is not None and not (is_number(value) and 0 <= value <= 1):
+                raise InputError(f"{name} must lie between 0 and 1, got {shown(value)}.")
         if self.rule is not None and not callable(getattr(self.rule, "judge", None)):
             raise InputError(
-                f"rule must be an object with a method judge(pair), got {self.rule!r}; see "
+                f"rule must be an object with a method judge(pair), got {shown(self.rule)}; see "
                 "unsplit.merging.rules for those that there are."
             )
 
@@ -154,10 +151,10 @@ class MergeOptions:
         fewest, most, n = self.min_clusters, self.max_clusters, self.n_clusters
         if n is not None:
             k = len(cluster_ids)
-            if not isinstance(n, (int, np.integer)) or not 1 <= n <= k:
+            if not is_whole(n) or not 1 <= n <= k:
                 raise InputError(
                     f"n_clusters must be a whole number from 1 to {k}, the number of initial "
-                    f"clusters, got {n!r}."
+                    f"clusters, got {shown(n)}."
                 )
             constraints(cluster_ids, (), (), fewest, most)  # refuses bounds that are no numbers
             if (fewest is not None and fewest > n) or (most is not None and most < n):
@@ -242,33 +239,43 @@ def constraints(
 def _bound(name: str, value: int | None, default: int, k: int) -> int:
     if value is None:
         return default
-    if not isinstance(value, (int, np.integer)) or not 1 <= value <= k:
+    if not is_whole(value) or not 1 <= value <= k:
         raise InputError(
             f"{name} must be a whole number from 1 to {k}, the number of initial clusters, "
-            f"got {value!r}."
+            f"got {shown(value)}."
         )
     return int(value)
+
+
+def check_links(name: str, links: object) -> None:
+    """Raise an error unless links are an iterable of pairs of names, as far as that is visible.
+
+    Examples
+    --------
+    >>> check_links("must_link", [(3, 7)])
+    """
+    if isinstance(links, (str, bytes, Mapping)) or not isinstance(links, Iterable):
+        raise InputError(
+            f"{name} must be a list of pairs of cluster names, got {shown(links)}; pass a list "
+            "such as [(3, 7)]."
+        )
 
 
 def _pairs(name: str, links: Iterable[Link], ids: NDArray[Any]) -> list[tuple[int, int]]:
     """Links as pairs of indices; a link may name more than two clusters."""
     place = {str(cluster): index for index, cluster in enumerate(ids.tolist())}
     pairs = []
-    if not isinstance(links, Iterable):
-        raise InputError(
-            f"{name} must be a list of pairs of cluster names, got {links!r}; pass a list such as "
-            "[(3, 7)]."
-        )
+    check_links(name, links)
     for link in links:
         if isinstance(link, (str, bytes)) or not isinstance(link, Collection) or len(link) < 2:
             raise InputError(
-                f"{name} must hold pairs of cluster names, got {link!r}; pass a list such as "
+                f"{name} must hold pairs of cluster names, got {shown(link)}; pass a list such as "
                 "[(3, 7)]."
             )
         unknown = [cluster for cluster in link if str(cluster) not in place]
         if unknown:
             raise InputError(
-                f"{name} names {unknown[0]!r}, which is not a cluster; the clusters are "
+                f"{name} names {shown(unknown[0])}, which is not a cluster; the clusters are "
                 f"{', '.join(list(place)[:8])}{', …' if len(place) > 8 else ''}."
             )
         index = [place[str(cluster)] for cluster in link]

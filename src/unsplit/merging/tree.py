@@ -1,6 +1,5 @@
 """The result of merging: a complete tree and its cut."""
 
-import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
@@ -15,7 +14,7 @@ from unsplit.data.array_files import load_arrays, save_arrays
 from unsplit.data.content_check import ContentCheck
 from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels, like
-from unsplit.errors import InputError
+from unsplit.errors import InputError, is_number, is_whole, shown
 from unsplit.merging.review import Merge, Row, members_of_nodes, review_table
 from unsplit.merging.saved_merges import check_tree, read_merges
 
@@ -104,6 +103,28 @@ class MergeTree:
         """Old name to new cluster."""
         return dict(zip(self.cluster_ids.tolist(), self.groups.tolist(), strict=True))
 
+    def merged_groups(self) -> list[list[Any]]:
+        """The names of the initial clusters in every new cluster that was made of two or more.
+
+        Other tools take merges in this form, such as SpikeInterface's
+        ``analyzer.merge_units(merge_unit_groups=…)``.
+
+        Returns
+        -------
+        list of lists
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+        >>> tree.merged_groups()
+        [[0, 1]]
+        """
+        names: list[list[Any]] = [[] for _ in range(self.n_clusters)]
+        for name, group in self.mapping.items():
+            names[group].append(name)
+        return [group for group in names if len(group) > 1]
+
     def labels(self, initial_labels: ArrayLike) -> Any:
         """New cluster of every observation; noise stays −1.
 
@@ -165,9 +186,9 @@ class MergeTree:
             )
         else:
             assert height is not None
-            if not isinstance(height, (int, float, np.integer, np.floating)) or math.isnan(height):
+            if not is_number(height):
                 raise InputError(
-                    f"height must be a number, got {height!r}; see the heights in table()."
+                    f"height must be a number, got {shown(height)}; see the heights in table()."
                 )
             heights = np.array([merge.height for merge in self.merges])
             n_taken = int(np.searchsorted(heights, height, side="right"))
@@ -196,11 +217,10 @@ class MergeTree:
         >>> tree.undo(1).groups
         array([0, 0, 1])
         """
-        is_number = isinstance(step, (int, np.integer)) and not isinstance(step, bool)
-        if not is_number or not 0 <= step < len(self.merges) or not self.taken[step]:
+        if not is_whole(step) or not 0 <= step < len(self.merges) or not self.taken[step]:
             merges = ", ".join(map(str, np.flatnonzero(self.taken)[:20]))
             advice = f"choose one of {merges}" if merges else "this cut has no merges to undo"
-            raise InputError(f"step must be a merge of this cut, got {step!r}; {advice}.")
+            raise InputError(f"step must be a merge of this cut, got {shown(step)}; {advice}.")
         taken = self.taken.copy()
         undone = {self.n_initial + step}
         taken[step] = False
@@ -319,6 +339,11 @@ class MergeTree:
         ('1', 'step 0')
         """
         k = self.n_initial
+        if not is_whole(node) or not 0 <= node < 2 * k - 1:
+            raise InputError(
+                f"node must be a whole number from 0 to {2 * k - 2}, got {shown(node)}; initial "
+                "clusters come first, then the merges."
+            )
         return str(self.cluster_ids[node]) if node < k else f"step {node - k}"
 
     def to_frame(self) -> Any:
@@ -404,10 +429,11 @@ class MergeTree:
     def _merges_to(self, n_clusters: int) -> int:
         k = self.n_initial
         fewest, most = 1 + self.n_forbidden, k - self.n_linked
-        if not isinstance(n_clusters, (int, np.integer)) or not fewest <= n_clusters <= most:
+        if not is_whole(n_clusters) or not fewest <= n_clusters <= most:
             because = " without breaking a link" if (fewest, most) != (1, k) else ""
             raise InputError(
-                f"n_clusters={n_clusters!r} is not possible{because}; choose {fewest} to {most}."
+                f"n_clusters={shown(n_clusters)} is not possible{because}; choose {fewest} to "
+                f"{most}."
             )
         return k - n_clusters
 

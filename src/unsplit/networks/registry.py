@@ -12,7 +12,7 @@ from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import CountRows
 from unsplit.data.rows.sequences import RaggedRows
-from unsplit.errors import InputError
+from unsplit.errors import InputError, shown
 from unsplit.networks.augmentation import ImageAugmentation, PointAugmentation, for_sequences
 from unsplit.networks.backbones import (
     MLP,
@@ -25,7 +25,14 @@ from unsplit.networks.backbones import (
     SingleLayer,
 )
 from unsplit.networks.backbones.foreign import without_classifier
-from unsplit.networks.network import Blur, Network, ScoreHead, Standardize, StandardizeSequences
+from unsplit.networks.network import (
+    Blur,
+    Network,
+    OwnNumbers,
+    ScoreHead,
+    Standardize,
+    StandardizeSequences,
+)
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import TrainConfig
 
@@ -120,12 +127,12 @@ def wanted_kind(backbone: Backbone) -> str | None:
     >>> wanted_kind("resnet18"), wanted_kind("auto")
     ('images', None)
     """
-    if backbone == "auto" or callable(backbone):
+    if callable(backbone) or (isinstance(backbone, str) and backbone == "auto"):
         return None
     if not isinstance(backbone, str) or backbone not in RECIPES:
         raise InputError(
             f'backbone must be "auto", {", ".join(repr(name) for name in RECIPES)}, a '
-            f"torch.nn.Module or a function that returns one, got {backbone!r}."
+            f"torch.nn.Module or a function that returns one, got {shown(backbone)}."
         )
     return RECIPES[backbone].kind
 
@@ -187,6 +194,31 @@ def default_name(rows: Rows) -> str:
 Augment = str | bool | nn.Module
 
 
+def check_augment(augment: object) -> None:
+    """Raise an error unless this is "auto", True, False or a module.
+
+    Examples
+    --------
+    >>> check_augment("auto")
+    """
+    automatic = isinstance(augment, str) and augment == "auto"
+    if not automatic and not isinstance(augment, (bool, nn.Module)):
+        raise InputError(
+            f'augment must be "auto", False or a torch.nn.Module, got {shown(augment)}.'
+        )
+
+
+def is_foreign(backbone: object, augment: object) -> bool:
+    """Return whether a network has parts of the user, which may draw from torch's generator.
+
+    Examples
+    --------
+    >>> is_foreign("mlp", "auto"), is_foreign(nn.Dropout(), "auto")
+    (False, True)
+    """
+    return not isinstance(backbone, str) or isinstance(augment, nn.Module)
+
+
 def augmentation_for(augment: Augment, rows: Rows) -> nn.Module | None:
     """Return the module that changes batches in training; None for no changes.
 
@@ -194,10 +226,9 @@ def augmentation_for(augment: Augment, rows: Rows) -> nn.Module | None:
     """
     if isinstance(augment, nn.Module):
         return copy.deepcopy(augment)
+    check_augment(augment)
     if augment is False:
         return None
-    if augment not in ("auto", True):
-        raise InputError(f'augment must be "auto", False or a torch.nn.Module, got {augment!r}.')
     if rows.kind == "images":
         return ImageAugmentation.for_images(rows.shape[0])
     if rows.kind == "points":
@@ -235,6 +266,19 @@ def build_network(
     augment : "auto", False or torch.nn.Module
         Random changes to observations in training.
     """
+    with OwnNumbers():
+        return _built(rows, fold, recipe, n_clusters, loss, blurred, augment)
+
+
+def _built(
+    rows: Rows,
+    fold: Fold,
+    recipe: Recipe,
+    n_clusters: int,
+    loss: str,
+    blurred: bool,
+    augment: Augment,
+) -> Network:
     parts: list[nn.Module] = []
     if rows.kind == "sequences":
         parts.append(StandardizeSequences(*rows.moments(fold.train)))

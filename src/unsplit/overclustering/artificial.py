@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unsplit.data.labels import encode_labels
+from unsplit.data.labels import encode_labels, label_array
 from unsplit.devices import generator_of
-from unsplit.errors import InputError
+from unsplit.errors import InputError, check_whole, is_number, shown
 
 
 def artificial(
@@ -43,8 +43,7 @@ def artificial(
     >>> np.bincount(labels + 1)  # one cat is left over
     array([1, 2, 2, 2, 2])
     """
-    values = np.asarray(categories)
-    encoded = encode_labels(values, values.size, at_least=1)
+    encoded = encode_labels(label_array(categories, "categories"), at_least=1)
     category = encoded.clusters
     n_clusters = _clusters_of_each(category, size)
     _check_noise(noise, n_clusters, encoded.cluster_ids)
@@ -84,10 +83,7 @@ def _elsewhere(
 
 
 def _clusters_of_each(category: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    if size < 1:
-        raise InputError(
-            f"size must be at least 1, got {size}; it is the number of observations per cluster."
-        )
+    check_whole("size", size, 1, "it is the number of observations per cluster")
     counts = np.bincount(category[category >= 0])
     if counts.max() < size:
         raise InputError(
@@ -98,9 +94,9 @@ def _clusters_of_each(category: NDArray[np.int64], size: int) -> NDArray[np.int6
 
 
 def _check_noise(noise: float, n_clusters: NDArray[np.int64], names: NDArray[Any]) -> None:
-    if not 0 <= noise < 1:
+    if not is_number(noise) or not 0 <= noise < 1:
         raise InputError(
-            f"noise must be at least 0 and less than 1, got {noise}; it is the share of "
+            f"noise must be at least 0 and less than 1, got {shown(noise)}; it is the share of "
             "observations to move."
         )
     if noise > 0 and len(names) == 1:

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 
-from unsplit.devices import generator_of
-from unsplit.errors import InputError
+from unsplit.devices import check_seed, generator_of
+from unsplit.errors import InputError, check_whole, numeric_array, shown
 
 
 def overcluster(X: Any, clusterer: Any = None, random_state: object = None) -> NDArray[np.int64]:
@@ -36,13 +36,17 @@ def overcluster(X: Any, clusterer: Any = None, random_state: object = None) -> N
     >>> overcluster([[0.0], [0.1], [5.0], [5.1], [9.0]], DBSCAN(eps=1, min_samples=2))
     array([ 0,  0,  1,  1, -1])
     """
-    if clusterer is None:
-        clusterer = default_clusterer(X.shape[0] if hasattr(X, "shape") else len(X))
-    if isinstance(clusterer, type) or not hasattr(clusterer, "fit_predict"):
+    if not hasattr(X, "shape"):
+        X = numeric_array("X", X, 2)
+    elif len(X.shape) < 2:
         raise InputError(
-            f"clusterer must be a scikit-learn object with fit_predict, got {clusterer!r}; pass "
-            "for example sklearn.cluster.KMeans(40)."
+            f"X must be a table of vectors, got shape {tuple(X.shape)}; pass one row per "
+            "observation."
         )
+    if clusterer is None:
+        clusterer = default_clusterer(X.shape[0])
+    check_clusterer("clusterer", clusterer)
+    check_seed(random_state)
     labels = np.asarray(_seeded(clone(clusterer), random_state).fit_predict(X), np.int64)
     n_found = len(np.unique(labels[labels >= 0]))
     if n_found < 2:
@@ -51,6 +55,20 @@ def overcluster(X: Any, clusterer: Any = None, random_state: object = None) -> N
             "its parameters so that it finds more and smaller clusters."
         )
     return labels
+
+
+def check_clusterer(name: str, clusterer: object) -> None:
+    """Raise an error unless an object is a clusterer as scikit-learn defines it.
+
+    Examples
+    --------
+    >>> check_clusterer("clusterer", KMeans(40))
+    """
+    if isinstance(clusterer, type) or not hasattr(clusterer, "fit_predict"):
+        raise InputError(
+            f"{name} must be a scikit-learn object with fit_predict, got {shown(clusterer)}; pass "
+            "for example sklearn.cluster.KMeans(40)."
+        )
 
 
 def default_clusterer(n_observations: int, at_least: int = 2) -> KMeans:
@@ -81,6 +99,8 @@ def default_clusterer(n_observations: int, at_least: int = 2) -> KMeans:
     >>> [default_clusterer(n).n_clusters for n in (30, 100, 1797, 100_000)]
     [3, 10, 42, 316]
     """
+    check_whole("n_observations", n_observations, 1)
+    check_whole("at_least", at_least, 1)
     n_clusters = min(round(math.sqrt(n_observations)), n_observations // 10)
     return KMeans(min(max(2, at_least, n_clusters), n_observations))
 

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit.devices import choose_device
-from unsplit.errors import InputError
+from unsplit.errors import InputError, check_whole
 from unsplit.overclustering.bounds import DistanceBounds, fast_dtype
 
 # Candidates looked at again in the first round of a search; each round doubles it.
@@ -199,12 +199,8 @@ def _checked_points(R: ArrayLike) -> NDArray[Any]:
 
 
 def _check_counts(n: int, n_clusters: int, size: int) -> None:
-    if size < 2:
-        raise InputError(
-            f"size must be at least 2, got {size}; density is measured between neighbours."
-        )
-    if n_clusters < 1:
-        raise InputError(f"n_clusters must be at least 1, got {n_clusters}.")
+    check_whole("size", size, 2, "density is measured between neighbours")
+    check_whole("n_clusters", n_clusters, 1)
     if n_clusters * size > n:
         raise InputError(
             f"n_clusters={n_clusters} clusters of size={size} need {n_clusters * size} "

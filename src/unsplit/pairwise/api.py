@@ -25,15 +25,32 @@ from unsplit.data.rows.base import Rows, scrambled
 from unsplit.data.rows.kinds import VectorRows, observations
 from unsplit.devices import (
     available_memory,
+    check_seed,
     choose_device,
     generator_of,
     memory_errors,
     private_randomness,
     require_memory,
 )
-from unsplit.errors import InputError, SmallClusterWarning
+from unsplit.errors import (
+    InputError,
+    SmallClusterWarning,
+    check_choice,
+    check_flag,
+    check_whole,
+    is_number,
+    shown,
+)
 from unsplit.networks.network import LOSSES
-from unsplit.networks.registry import Augment, Backbone, build_network, recipe_for, wanted_kind
+from unsplit.networks.registry import (
+    Augment,
+    Backbone,
+    build_network,
+    check_augment,
+    is_foreign,
+    recipe_for,
+    wanted_kind,
+)
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS, Reporter, TrainConfig
@@ -175,23 +192,22 @@ class Settings:
     training: TrainConfig | None = None
 
     def __post_init__(self) -> None:
-        cv, holdout, loss, epochs = self.cv, self.holdout, self.loss, self.epochs
-        if holdout is None and (not isinstance(cv, (int, np.integer)) or cv < 2):
-            raise InputError(f"cv must be a whole number of at least 2, got {cv!r}; 5 is usual.")
-        if holdout is not None and not (
-            isinstance(holdout, (int, float, np.integer, np.floating)) and 0 < holdout < 1
-        ):
+        holdout = self.holdout
+        if holdout is None:
+            check_whole("cv", self.cv, 2, "5 is usual")
+        elif not is_number(holdout) or not 0 < holdout < 1:
             raise InputError(
-                f"holdout must be a share between 0 and 1, got {holdout!r}; the paper uses about "
-                "0.2."
+                f"holdout must be a share between 0 and 1, got {shown(holdout)}; the paper uses "
+                "about 0.2."
             )
-        if loss is not None and loss not in tuple(LOSSES):
-            raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}.")
-        if not isinstance(epochs, (int, np.integer)) or epochs < 1:
-            raise InputError(f"epochs must be a whole number of at least 1, got {epochs!r}.")
+        if self.loss is not None:
+            check_choice("loss", self.loss, tuple(LOSSES))
+        check_flag("blurred", self.blurred)
+        check_whole("epochs", self.epochs, 1)
+        check_augment(self.augment)
         if self.training is not None and not isinstance(self.training, TrainConfig):
             raise InputError(
-                f"training must be an unsplit.TrainConfig or None, got {self.training!r}; the "
+                f"training must be an unsplit.TrainConfig or None, got {shown(self.training)}; the "
                 "number of epochs is set by epochs."
             )
 
@@ -230,11 +246,15 @@ def fit(
     random_state: object = None,
     progress: bool | Progress = False,
     batch: ArrayLike | None = None,
+    shared: bool = True,
 ) -> Fitted:
     """Do what :func:`pairwise_tvd` does, and keep the trained networks.
 
-    Parameters are those of :func:`pairwise_tvd`, most of them in ``settings``.
+    Parameters are those of :func:`pairwise_tvd`, most of them in ``settings``.  If ``shared``, it
+    is an error that no two clusters share a batch.
     """
+    check_progress(progress)
+    check_seed(random_state)
     with memory_errors("comparing the clusters", LESS_DATA):
         where = choose_device(settings.device)
         rows = observations(X, where, kind_for(X, settings.backbone))
@@ -244,7 +264,7 @@ def fit(
         recipe = recipe_for(settings.backbone, rows)
         _check_features(rows, recipe.name, settings)
         config = settings.config(recipe.training)
-        subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN)
+        subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
         _check_sizes(encoded, subclusters, rows, settings)
         log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
         order, clusters = canonical_order(rows.keys, subclusters.of_rows)
@@ -258,8 +278,10 @@ def fit(
         k = len(subclusters.cluster)
         names = np.zeros(k, np.int64)
         names[clusters[order]] = subclusters.of_rows[order]
+        seed = int(rng.integers(2**63))
+        foreign = is_foreign(settings.backbone, settings.augment)
         with (
-            private_randomness(int(rng.integers(2**63)), where),
+            private_randomness(seed, where, foreign),
             reporting(progress, "training") as reporter,
         ):
             networks = [
@@ -295,15 +317,21 @@ class Retraining:
         clusters = np.where(self.clusters < 0, -1, groups[self.clusters])
         labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
         rng = np.random.default_rng([self.seed, int(groups.max())])
-        return fit(self.X, labels, self.settings, rng, batch=self.batch).result
+        # What is left may share no batch: such groups are only joined to complete the tree.
+        return fit(self.X, labels, self.settings, rng, batch=self.batch, shared=False).result
 
 
 def subclusters_of(
-    encoded: EncodedLabels, batch: ArrayLike | None, rows: Rows, consequence: str
+    encoded: EncodedLabels,
+    batch: ArrayLike | None,
+    rows: Rows,
+    consequence: str,
+    shared: bool = True,
 ) -> Subclusters:
     """Return the classes that the network learns: clusters, or clusters within batches.
 
-    ``consequence`` completes the warning about pairs of clusters that share no batch.
+    ``consequence`` completes the warning about pairs of clusters that share no batch.  If
+    ``shared``, it is an error that no pair does.
     """
     one = np.zeros(len(rows), np.int64)
     if batch is None:
@@ -313,7 +341,7 @@ def subclusters_of(
         return Subclusters.cut(encoded.clusters, one)
     # Batches are numbered by content, so that their names do not change the result.
     subclusters = Subclusters.cut(encoded.clusters, canonical_order(rows.keys, batches)[1])
-    check_overlap(subclusters, encoded.cluster_ids, consequence)
+    check_overlap(subclusters, encoded.cluster_ids, consequence, shared)
     return subclusters
 
 
@@ -322,9 +350,9 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
 
     Networks from elsewhere cannot read sparse tensors, so they get dense vectors.
     """
-    if scipy.sparse.issparse(X) and backbone not in ("auto", "bag-of-words"):
-        return "vectors"
-    return wanted_kind(backbone)
+    kind = wanted_kind(backbone)
+    by_itself = isinstance(backbone, str) and backbone in ("auto", "bag-of-words")
+    return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
 
 
 def canonical_order(keys: np.typing.NDArray[np.uint64], clusters: Index) -> tuple[Index, Index]:
@@ -403,6 +431,17 @@ class _Calls(Reporter):
 
     def on_epoch(self, record: EpochRecord) -> None:
         self._function(record)
+
+
+def check_progress(progress: object) -> None:
+    """Raise an error unless this is True, False, a function or a reporter.
+
+    Examples
+    --------
+    >>> check_progress(print)
+    """
+    if not callable(progress) and not isinstance(progress, Reporter):
+        check_flag("progress", progress, "a function or an unsplit.Reporter")
 
 
 @contextmanager

@@ -15,7 +15,9 @@ from unsplit.data.labels import Subclusters
 from unsplit.errors import BatchWarning, InputError
 
 
-def check_overlap(subclusters: Subclusters, names: NDArray[np.generic], consequence: str) -> None:
+def check_overlap(
+    subclusters: Subclusters, names: NDArray[np.generic], consequence: str, required: bool = True
+) -> None:
     """Raise an error if no two clusters share a batch; warn if some pairs do not.
 
     Parameters
@@ -25,12 +27,14 @@ def check_overlap(subclusters: Subclusters, names: NDArray[np.generic], conseque
         Names of the clusters.
     consequence : str
         The end of the warning: what this means for such pairs.
+    required : bool
+        Whether it is an error that no two clusters share a batch.
     """
     # A single observation cannot be held out, so it does not count.
     table = np.where(subclusters.table > 1, subclusters.table, 0)
     unknown = np.argwhere(np.triu(~comparable_pairs(table), 1))
     n_pairs = len(names) * (len(names) - 1) // 2
-    if len(unknown) == n_pairs:
+    if len(unknown) == n_pairs and required:
         raise InputError(
             "no two clusters share a batch with at least two observations of each, so no pair can "
             "be compared within a batch; leave batch out, or use batches that clusters share."

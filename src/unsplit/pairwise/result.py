@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.frames import data_frame
-from unsplit.errors import InputError
+from unsplit.errors import InputError, check_choice, is_number, numeric_array, shown
 from unsplit.networks.training.history import History
 from unsplit.pairwise import batch_effects as batches
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.saved_estimates import HISTORY, OWN, read_estimate, write_estimate
-from unsplit.pairwise.scores import HeldoutScores, ScoreCounts
+from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores, ScoreCounts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -176,6 +176,7 @@ class PairwiseTVD:
         >>> bool(result.divergence("auc")[0, 1] > 0.9)
         True
         """
+        check_choice("name", name, DIVERGENCES)
         if name == "tv":
             return self.tvd
         computed: dict[str, Matrix] = self.__dict__.setdefault("_divergences", {})
@@ -203,6 +204,7 @@ class PairwiseTVD:
         >>> result.reordered(np.array([1, 0])).cluster_ids
         array([1, 0])
         """
+        order = _permutation(order, self.n_clusters)
         return PairwiseTVD(
             cluster_ids=self.cluster_ids[order],
             sizes=self.sizes[order],
@@ -239,8 +241,8 @@ class PairwiseTVD:
         >>> bool(low[0, 1] <= result.tvd[0, 1] <= high[0, 1])
         True
         """
-        if not 0 < level < 1:
-            raise InputError(f"level must be between 0 and 1, got {level}; 0.95 is usual.")
+        if not is_number(level) or not 0 < level < 1:
+            raise InputError(f"level must be between 0 and 1, got {shown(level)}; 0.95 is usual.")
         n_folds = self.scores.n_folds
         hit_rate = stats.at_least_chance(self.hit_rate)
         low, high = stats.accuracy_interval(hit_rate, self._counted, level, n_folds)
@@ -435,6 +437,17 @@ def _divergences() -> ModuleType:
     from unsplit.pairwise import divergences
 
     return divergences
+
+
+def _permutation(order: Any, k: int) -> Index:
+    """The positions of all k clusters, each once, or an error."""
+    found = numeric_array("order", order, 1)
+    if not np.array_equal(np.sort(found), np.arange(k)):
+        raise InputError(
+            f"order must hold each of 0 to {k - 1} once, got {shown(order)}; pass the positions of "
+            "all clusters."
+        )
+    return found.astype(np.int64)
 
 
 def _frozen(array: Matrix) -> Matrix:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.errors import InputError
+from unsplit.errors import check_whole
 from unsplit.merging.review import TINY
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.groups import (
@@ -23,6 +23,7 @@ from unsplit.plots.style import (
     GREY,
     INK,
     axis_label,
+    check_drawing,
     clean,
     colours_of,
     new_axes,
@@ -115,12 +116,10 @@ def dendrogram_data(tree: MergeTree, *, most_leaves: int | None = None) -> Dendr
     >>> data.names, data.branch_clusters
     (('0', '1', '2'), array([ 0, -1]))
     """
+    check_drawing(tree, None)
     if most_leaves is None:
         most_leaves = max(MOST_LEAVES, min(tree.n_clusters, MOST_CLUSTERS))
-    if most_leaves < 2:
-        raise InputError(
-            f"most_leaves must be at least 2, got {most_leaves}; the default is {MOST_LEAVES}."
-        )
+    check_whole("most_leaves", most_leaves, 2, f"the default is {MOST_LEAVES}")
     k = tree.n_initial
     n_folded = max(0, k - most_leaves)
     first, heights, clusters = places(tree, n_folded), node_heights(tree), new_clusters(tree)
@@ -176,6 +175,7 @@ def dendrogram(tree: MergeTree, ax: Any = None, *, most_leaves: int | None = Non
     >>> dendrogram(tree).get_title(loc="left")
     '3 clusters merged into 2'
     """
+    check_drawing(tree, ax)
     data = dendrogram_data(tree, most_leaves=most_leaves)
     n_leaves = len(data.names)
     if ax is None:

@@ -18,6 +18,7 @@ from unsplit.plots.style import (
     INK,
     LARGEST_TEXT,
     axis_label,
+    check_drawing,
     clean,
     new_axes,
 )
@@ -89,6 +90,7 @@ def merge_curve_data(tree: MergeTree) -> MergeCurve:
     >>> data.n_left, data.taken, data.cut
     (array([2, 1]), array([ True, False]), 1.5)
     """
+    check_drawing(tree, None)
     k = tree.n_initial
     columns = {
         name: np.array([getattr(merge, name) for merge in tree.merges], np.float64)
@@ -132,6 +134,7 @@ def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
     >>> merge_curve(tree).get_xlabel()
     'clusters left (merging goes from left to right)'
     """
+    check_drawing(tree, ax)
     data = merge_curve_data(tree)
     ax = new_axes(8.0, 4.6) if ax is None else ax
     clean(ax, "left", "bottom")

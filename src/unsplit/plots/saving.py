@@ -7,8 +7,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from unsplit.data.saving import replacing
-from unsplit.errors import InputError
+from unsplit.data.saving import reason_of, replacing
+from unsplit.errors import InputError, check_path, shown
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots.branches import dendrogram
@@ -58,17 +58,28 @@ def save_figures(
     >>> [path.name for path in save_figures(tempfile.mkdtemp(), tree, D)]
     ['dendrogram.png', 'merge_curve.png', 'distances.png']
     """
+    check_path("folder", folder)
+    if isinstance(formats, str) or not isinstance(formats, Sequence) or not formats:
+        raise InputError(
+            f'formats must be a list such as ["png"], got {shown(formats)}; put one format into a '
+            "list."
+        )
     for name in formats:
-        if name not in _NO_METADATA:
+        if not isinstance(name, str) or name not in _NO_METADATA:
             raise InputError(
-                f"formats must be among {', '.join(_NO_METADATA)}, got {name!r}; remove it."
+                f"formats must be among {', '.join(_NO_METADATA)}, got {shown(name)}; remove it."
             )
     axes = {"dendrogram": dendrogram(tree), "merge_curve": merge_curve(tree)}
     if tvd is not None:
         axes["distances"] = distances(tree, tvd)
     names = [f"{figure}.{suffix}" for figure in axes for suffix in formats]
     paths = [Path(folder) / name for name in names]
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot write to {folder}: {reason_of(error)}; choose another folder."
+        ) from None
     for path in paths:
         with replacing(path) as new:
             _save(axes[path.stem].figure, new)

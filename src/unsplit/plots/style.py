@@ -4,6 +4,9 @@ from collections.abc import Iterable, Sequence
 from itertools import cycle
 from typing import Any
 
+from unsplit.errors import InputError, check_type, shown
+from unsplit.merging.tree import MergeTree
+
 # Paul Tol's ten qualitative colours, safe for the colour-blind, mixed so that neighbours differ.
 COLOURS = (
     "#332288", "#CC6677", "#44AA99", "#882255", "#999933",
@@ -40,6 +43,22 @@ def new_axes(width: float, height: float) -> Any:
     figure = Figure(figsize=(width, height), layout="compressed")
     FigureCanvasAgg(figure)
     return figure.add_subplot()
+
+
+def check_drawing(tree: object, ax: object) -> None:
+    """Raise an error unless this is a tree, and axes or None.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> check_drawing(unsplit.merge([[0, 0.1], [0.1, 0]], n_clusters=1), None)
+    """
+    check_type("tree", tree, MergeTree, "pass what unsplit.merge returns, or merger.tree_")
+    if ax is not None and not hasattr(ax, "add_collection"):
+        raise InputError(
+            f"ax must be the axes of a matplotlib figure, got {shown(ax)}; leave it out for a new "
+            "figure."
+        )
 
 
 def colours_of(clusters: Iterable[int]) -> dict[int, str]:

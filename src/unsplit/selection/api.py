@@ -19,12 +19,19 @@ from unsplit.data.frames import data_frame
 from unsplit.data.labels import Subclusters, encode_labels, refuse_other_order
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import observations
-from unsplit.devices import choose_device, generator_of, memory_errors
+from unsplit.devices import check_seed, choose_device, generator_of, memory_errors
 from unsplit.errors import InputError
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS
-from unsplit.pairwise.api import LESS_DATA, Settings, canonical_order, kind_for, subclusters_of
+from unsplit.pairwise.api import (
+    LESS_DATA,
+    Settings,
+    canonical_order,
+    check_progress,
+    kind_for,
+    subclusters_of,
+)
 from unsplit.pairwise.heldout_scores import holdout_fold
 from unsplit.selection.candidates import Candidate, Candidates, named, usual_candidates, word
 from unsplit.selection.halving import Problem, Run, Tell, Trial, halve
@@ -208,6 +215,8 @@ def select(
             "are compared on observations that are held out once."
         )
     refuse_other_order(X, labels=labels, batch=batch)
+    check_progress(progress)
+    check_seed(random_state)
     settings = Settings(holdout=holdout, loss=loss, epochs=epochs, device=device)
     tried = usual_candidates() if candidates is None else candidates
     runs = [Run(name, candidate) for name, candidate in named(tried)]

@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import nn
-
 from unsplit.errors import InputError
-from unsplit.networks.registry import Augment, Backbone, wanted_kind
+from unsplit.networks.registry import Augment, Backbone, check_augment, wanted_kind
 from unsplit.networks.training.loop import TrainConfig
 
 
@@ -38,12 +36,8 @@ class Candidate:
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.backbone, str) or not callable(self.backbone):
-            wanted_kind(str(self.backbone))
-        if not isinstance(self.augment, (bool, nn.Module)) and self.augment != "auto":
-            raise InputError(
-                f'augment must be "auto", False or a torch.nn.Module, got {self.augment!r}.'
-            )
+        wanted_kind(self.backbone)
+        check_augment(self.augment)
         self.training(TrainConfig())
 
     @property

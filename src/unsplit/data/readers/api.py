@@ -29,7 +29,7 @@ from unsplit.data.readers.tables_and_arrays import (
 )
 from unsplit.data.rows.sequences import Audio
 from unsplit.devices import generator_of
-from unsplit.errors import InputError
+from unsplit.errors import InputError, check_path
 
 Progress = Callable[[int, int], None]
 
@@ -92,6 +92,10 @@ def read(
     >>> found.X.shape, found.labels.tolist()
     ((4, 100, 3), [0, 0, 1, 1])
     """
+    check_path("path", path)
+    for name, value in (("labels", labels), ("batch", batch)):
+        if value is not None:
+            check_path(name, value)
     path = Path(path)
     if "\0" in str(path):
         refuse_unreadable(path)

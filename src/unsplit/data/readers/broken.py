@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 
 from unsplit.data.readers.tables import shortened
-from unsplit.errors import InputError, SkippedWarning
+from unsplit.errors import InputError, SkippedWarning, is_number, shown
 
 _NAMED = 3
 
@@ -22,8 +22,8 @@ def check_max_broken(max_broken: float) -> None:
     --------
     >>> check_max_broken(0.05)
     """
-    if not 0 <= max_broken <= 1:
-        raise InputError(f"max_broken must be a share between 0 and 1, got {max_broken!r}.")
+    if not is_number(max_broken) or not 0 <= max_broken <= 1:
+        raise InputError(f"max_broken must be a share between 0 and 1, got {shown(max_broken)}.")
 
 
 def content_of(path: str | os.PathLike[str]) -> bytes:
@@ -43,6 +43,20 @@ def content_of(path: str | os.PathLike[str]) -> bytes:
         raise ValueError("it is not a regular file")
     with open(path, "rb") as file:
         return file.read()
+
+
+def size_of(path: str | os.PathLike[str]) -> int:
+    """Return the number of bytes in a file; 0 if it has none, as a link to nowhere.
+
+    Examples
+    --------
+    >>> size_of("nowhere")
+    0
+    """
+    try:
+        return os.stat(path).st_size
+    except (OSError, ValueError):
+        return 0  # reading it says what is wrong
 
 
 def leave_out(

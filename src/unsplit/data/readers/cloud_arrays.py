@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.data.readers.cloud_files import is_too_far_out
-from unsplit.data.readers.formats import memory_size, read_file, refuse_unreadable
+from unsplit.data.readers.formats import parsed, read_file, refuse_unreadable, require_module
 from unsplit.data.readers.row_ids import LABEL_NAMES, RowIds, one_label_each, take_ids
-from unsplit.data.readers.tables import listing, shortened
+from unsplit.data.readers.tables import listing
+from unsplit.devices import available_memory
 from unsplit.errors import InputError
 
 CLOUD_NAMES = ("points", "data", "X")
@@ -116,29 +117,39 @@ def read_hdf5(path: Path) -> dict[str, Any]:
     >>> read_hdf5(path)
     {'label': array([7, 9])}
     """
-    try:
-        import h5py
-    except ImportError:
-        raise ImportError("reading HDF5 needs h5py: pip install unsplit[points]") from None
+    require_module("h5py", "reading HDF5", "points")
+    found: dict[str, Any] = parsed(path, "unsplit.data.readers.cloud_arrays:arrays_in_hdf5")
+    return found
+
+
+def arrays_in_hdf5(path: str | Path) -> dict[str, Any]:
+    """Do what :func:`read_hdf5` does, in this process.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Examples
+    --------
+    See :func:`read_hdf5`.
+    """
+    import h5py
+
     found: dict[str, Any] = {}
+    room = available_memory()
 
     def look(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
-            if item.size is not None and item.size * item.dtype.itemsize > memory_size():
+            nonlocal room
+            # Half, because a copy goes to the process that asked.
+            room -= 2 * (item.size or 0) * item.dtype.itemsize
+            if room < 0:
                 raise MemoryError
             text = h5py.check_string_dtype(item.dtype) is not None
             found[name] = np.asarray(item.asstr()[()]).astype(str) if text else item[()]
 
-    try:
-        with h5py.File(path) as file:
-            file.visititems(look)
-    except MemoryError:
-        raise InputError(f"{path} does not fit into memory; use fewer rows or columns.") from None
-    except Exception as error:  # h5py raises many types of error on damaged files
-        raise InputError(
-            f"{path} cannot be read ({shortened(str(error))}); it may be damaged or cut short, so "
-            "write it again."
-        ) from None
+    with h5py.File(path) as file:
+        file.visititems(look)
     return {name: np.asarray(array) for name, array in found.items()}
 
 

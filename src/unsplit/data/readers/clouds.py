@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit.data.readers.broken import check_max_broken, leave_out
+from unsplit.data.readers.broken import check_max_broken, leave_out, size_of
 from unsplit.data.readers.cloud_arrays import read_cloud_array
 from unsplit.data.readers.cloud_files import ENDINGS, OWN_ENDINGS, require_parsers
 from unsplit.data.readers.folders import clusters_in
@@ -128,7 +128,7 @@ def _read_all(
     """Return all clouds, and for those that are broken why."""
     points = np.zeros((len(requests), n_points, 3), np.float32)
     why: dict[int, str] = {}
-    size = sum(_size(path) for path, *_ in requests)
+    size = sum(size_of(path) for path, *_ in requests)
     # A damaged mesh can crash the process that parses it; files parsed by NumPy cannot.
     workers = max(int(isolated), default_workers(size // _LIKE_AN_IMAGE))
     drawn = parse_all("unsplit.data.readers.cloud_files:draw", requests, workers)
@@ -140,10 +140,3 @@ def _read_all(
         if progress is not None:
             progress(done, len(requests))
     return points, why
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except (OSError, ValueError):
-        return 0  # such as a link to nowhere; reading it says what is wrong

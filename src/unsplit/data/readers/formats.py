@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -16,12 +17,22 @@ from numpy.typing import NDArray
 
 from unsplit.data.readers.arrow import ENDINGS as ARROW_ENDINGS
 from unsplit.data.readers.arrow import Streamed, read_arrow
+from unsplit.data.readers.broken import reason
 from unsplit.data.readers.columns import Assign, all_names
-from unsplit.data.readers.tables import as_written, listing, read_text_table, shortened
+from unsplit.data.readers.isolated import Broken, parse_alone
+from unsplit.data.readers.tables import (
+    as_written,
+    listing,
+    memory_for_text,
+    read_text_table,
+    shortened,
+)
+from unsplit.devices import available_memory, require_memory
 from unsplit.errors import InputError
 
 _TEXT_TABLE = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zip))?$")
 _SPARSE_KEYS = {"format", "shape", "data"}
+TOO_LARGE = "use fewer rows or columns"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +88,7 @@ def read_file(
     with _reading(path):
         if table := _TEXT_TABLE.search(name):
             separator = "," if table[1] == "csv" else "\t"
+            _require_room(path, memory_for_text(path, separator))
             return Contents(read_text_table(path, separator, assign, progress), is_table=True)
         if name.endswith(ARROW_ENDINGS):
             read = read_arrow(path, assign, progress)
@@ -120,10 +132,44 @@ def refuse_unreadable(path: Path) -> None:
     except FileNotFoundError:
         raise InputError(f"there is no file {path}; check its name and folder.") from None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
         raise InputError(
-            f"{path} cannot be opened ({reason}); check its name and permissions."
+            f"{path} cannot be opened ({reason(error)}); check its name and permissions."
         ) from None
+
+
+def parsed(path: Path, parser: str) -> Any:
+    """Parse a file in a process of its own, or raise an error that names the file.
+
+    Parameters
+    ----------
+    path : Path
+    parser : str
+        A function of the path, as "module:name".
+
+    Examples
+    --------
+    >>> parsed(Path("data/cells.h5"), "os.path:basename")
+    'cells.h5'
+    """
+    found = parse_alone(parser, os.fspath(path))
+    if not isinstance(found, Broken):
+        return found
+    if found.why == reason(MemoryError()):
+        raise InputError(f"{path} does not fit into memory; {TOO_LARGE}.")
+    raise InputError(
+        f"{path} cannot be read ({found.why}); it may be damaged or cut short, so write it again."
+    )
+
+
+def require_module(name: str, what: str, extra: str) -> None:
+    """Raise an ImportError that says what to install, if a module is missing.
+
+    Examples
+    --------
+    >>> require_module("numpy", "reading arrays", "tables")
+    """
+    if find_spec(name) is None:
+        raise ImportError(f"{what} needs {name}: pip install unsplit[{extra}]")
 
 
 @contextmanager
@@ -134,14 +180,14 @@ def _reading(path: Path) -> Iterator[None]:
     except (InputError, ImportError):
         raise
     except MemoryError:
-        raise InputError(f"{path} does not fit into memory; use fewer rows or columns.") from None
+        raise InputError(f"{path} does not fit into memory; {TOO_LARGE}.") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text in UTF-8; save it again as UTF-8.") from None
     except Exception as error:  # parsers raise many types of error on damaged files
         told = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
-        reason = shortened(told)
         raise InputError(
-            f"{path} cannot be read ({reason}); it may be damaged or cut short, so write it again."
+            f"{path} cannot be read ({shortened(told)}); it may be damaged or cut short, so write "
+            "it again."
         ) from error
 
 
@@ -224,30 +270,23 @@ def _check_headers(path: Path, file: BinaryIO) -> None:
                     f"{path} holds something other than arrays ({listing(others)}); write it with "
                     "numpy.savez."
                 )
-            if sum(member.file_size for member in members) > memory_size():
-                raise MemoryError
+            _require_room(path, sum(member.file_size for member in members))
             for member in members:
                 with archive.open(member) as array:
                     check_npy_header(array, member.file_size)
     file.seek(0)
 
 
-def memory_size() -> float:
-    """Return the size of this computer's memory in bytes; infinity if it is not known.
-
-    Examples
-    --------
-    >>> memory_size() > 1e6
-    True
-    """
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return math.inf
+def _require_room(path: Path, needed: int) -> None:
+    """Raise an error, before memory is taken, if the content of a file does not fit into it."""
+    require_memory(needed, available_memory(), f"the content of {path}", TOO_LARGE)
 
 
 def _read_sparse(file: BinaryIO) -> Any:
     matrix = scipy.sparse.load_npz(file)
+    # A few bytes can say that there are billions of rows, each of which needs an entry.
+    if 8 * matrix.shape[0] > available_memory():
+        raise MemoryError
     if hasattr(matrix, "check_format"):
         # An index out of range would read any place in memory.
         matrix.check_format(full_check=True)

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from unsplit.data.readers.broken import check_max_broken, content_of, leave_out, reason
 from unsplit.data.readers.folders import FileList
 from unsplit.data.readers.isolated import Broken, parse_all
-from unsplit.data.readers.pixels import open_image, square_pixels
+from unsplit.data.readers.pixels import content_key, open_image, square_pixels
 from unsplit.data.rows.pixels import pillow
 from unsplit.data.rows.workers import default_workers
 from unsplit.errors import InputError
@@ -67,7 +67,7 @@ class ImageFiles(Dataset[Tensor]):
     ----------
     keys : ndarray of uint64 of shape (n,), optional
         Hash of each file's content, as :func:`inspect` returns it; with it, results do not depend
-        on the order of the files.
+        on the order of the files, and a file that has changed since is refused.
 
     Examples
     --------
@@ -96,7 +96,11 @@ class ImageFiles(Dataset[Tensor]):
     def __getitem__(self, index: int) -> Tensor:
         path = self.paths[index]
         try:
-            image = open_image(content_of(path))
+            data = content_of(path)
+            # Only what was decoded before, within limits of time and memory, is decoded here.
+            if self.keys is not None and content_key(data) % 2**64 != self.keys[index]:
+                raise ValueError("it has changed since the start")
+            image = open_image(data)
             pixels = square_pixels(image, self.size, self.channels, self.depth)
         except Exception as error:  # Pillow raises many types of error on damaged files
             raise InputError(

@@ -1,9 +1,9 @@
 """Parse files in processes of their own, so that a file that crashes its parser costs only itself.
 
-Images and meshes are parsed by libraries in C that a damaged file can crash, or make compute or
-allocate without end.  Each worker here is a new Python process that imports only the parser, not
-torch.  It has a limit of memory, and of time for each file.  If it dies, its file is reported as
-broken, and another worker continues with the next file.
+Images, meshes, sound, parquet and HDF5 files are parsed by libraries that a damaged file can crash,
+or make compute or allocate without end.  Each worker here is a new Python process that imports only
+the parser, not torch.  It has a limit of memory, and of time for each file.  If it dies, its file
+is reported as broken, and another worker continues with the next file.
 """
 
 import contextlib
@@ -21,17 +21,24 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from unsplit.data.readers.broken import reason
+from unsplit.data.readers.broken import reason, size_of
+from unsplit.devices import available_memory, memory_size
 
 SECONDS_PER_FILE = 60.0
 SECONDS_TO_START = 300.0
-# Only on Linux, and never more than half of the computer's memory.
-BYTES_PER_WORKER = 8 * 2**30
+# Only on Linux.  All workers together have at most half of the computer's memory, if that is at
+# least the second number for each: libraries reserve more addresses than they use.
+BYTES_PER_WORKER, FEWEST_BYTES = 8 * 2**30, 2 * 2**30
+# For one large file: longer by this for every byte that it has.
+SECONDS_PER_BYTE = 1e-6
 
 # Files that a worker is given at once.
 _CHUNK = 16
 _PR_SET_PDEATHSIG = 1
-_START = "import sys; sys.path[:] = {path!r}; import {module} as m; m.serve({parent}, {parser!r})"
+_START = (
+    "import sys; sys.path[:] = {path!r}; import {module} as m; "
+    "m.serve({parent}, {parser!r}, {memory})"
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,11 @@ class Broken:
 
 
 def parse_all(
-    parser: str, requests: Sequence[Any], workers: int = 1, seconds: float | None = None
+    parser: str,
+    requests: Sequence[Any],
+    workers: int = 1,
+    seconds: float | None = None,
+    memory: int | None = None,
 ) -> Iterator[tuple[int, Any]]:
     """Call a function for every request in worker processes; yield results as they come.
 
@@ -62,6 +73,8 @@ def parse_all(
         Number of processes; 0 parses in this process, without any limit.
     seconds : float, optional
         Longest time for one call; None is ``SECONDS_PER_FILE``.
+    memory : int, optional
+        Most bytes for one worker; None is ``BYTES_PER_WORKER``, or less for many workers.
 
     Yields
     ------
@@ -81,20 +94,53 @@ def parse_all(
         yield from ((i, _outcome(call, request)) for i, request in enumerate(requests))
         return
     limit = SECONDS_PER_FILE if seconds is None else seconds
-    pool = _Pool(parser, requests, limit)
+    workers = min(workers, -(-len(requests) // _CHUNK))
+    if memory is None:
+        share = memory_size() / 2 / max(1, workers)
+        memory = int(max(FEWEST_BYTES, min(BYTES_PER_WORKER, share)))
+    pool = _Pool(parser, requests, limit, memory)
     try:
-        pool.start(min(workers, -(-len(requests) // _CHUNK)))
+        pool.start(workers)
         for _ in requests:
             yield pool.next()
     finally:
         pool.close()
 
 
+def parse_alone(parser: str, path: str) -> Any:
+    """Parse one file, which may be large, in a process of its own.
+
+    Its time grows with the size of the file, and its memory is half of what is free, because the
+    result comes to this process as well.
+
+    Parameters
+    ----------
+    parser : str
+        As for :func:`parse_all`.
+    path : str
+        The only argument of the function.
+
+    Returns
+    -------
+    object
+        What the function returned, or :class:`Broken`.
+
+    Examples
+    --------
+    >>> parse_alone("os.path:basename", "data/cells.parquet")
+    'cells.parquet'
+    """
+    seconds = SECONDS_PER_FILE + SECONDS_PER_BYTE * size_of(path)
+    memory = max(FEWEST_BYTES, available_memory() // 2)
+    return dict(parse_all(parser, [path], 1, seconds, memory))[0]
+
+
 class _Pool:
     """Threads that each have one worker and give it one chunk of requests after another."""
 
-    def __init__(self, parser: str, requests: Sequence[Any], seconds: float) -> None:
+    def __init__(self, parser: str, requests: Sequence[Any], seconds: float, memory: int) -> None:
         self.parser = parser
+        self.memory = memory
         self.requests = requests
         self.seconds = seconds
         self.results: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -167,7 +213,7 @@ class _Pool:
         return [], True
 
     def _new_worker(self) -> "_Worker":
-        worker = _Worker(self.parser)
+        worker = _Worker(self.parser, self.memory)
         self.workers.add(worker)
         if self.closed.is_set():
             worker.kill()
@@ -190,9 +236,11 @@ class _Dead:
 class _Worker:
     """A process that answers requests through its standard input and output."""
 
-    def __init__(self, parser: str) -> None:
+    def __init__(self, parser: str, memory: int) -> None:
         path = [os.path.abspath(place) for place in sys.path]
-        program = _START.format(path=path, module=__name__, parent=os.getpid(), parser=parser)
+        program = _START.format(
+            path=path, module=__name__, parent=os.getpid(), parser=parser, memory=memory
+        )
         one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         self.process = subprocess.Popen(
             [sys.executable, "-c", program],
@@ -229,7 +277,7 @@ class _Worker:
                     pipe.close()
 
 
-def serve(parent: int, parser: str) -> None:
+def serve(parent: int, parser: str, memory: int = BYTES_PER_WORKER) -> None:
     """Answer the requests of the process that started this one, until it has no more.
 
     Parameters
@@ -238,6 +286,8 @@ def serve(parent: int, parser: str) -> None:
         Id of that process.
     parser : str
         As for :func:`parse_all`.
+    memory : int
+        Most bytes that this process may use.
     """
     # Ctrl-C reaches all processes of a terminal; the parent decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -245,7 +295,7 @@ def serve(parent: int, parser: str) -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a parser prints is no answer
     call = _function(parser)
-    _limit_memory()
+    _limit_memory(memory)
     _answer(answers, "ready")
     while True:
         try:
@@ -265,14 +315,12 @@ def _end_with_parent(parent: int) -> None:
         os._exit(1)  # it ended before this line
 
 
-def _limit_memory() -> None:
+def _limit_memory(limit: int) -> None:
     if sys.platform != "linux":
         return
     import resource
 
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     _, most = resource.getrlimit(resource.RLIMIT_AS)
-    limit = min(BYTES_PER_WORKER, whole // 2)
     if most != resource.RLIM_INFINITY:
         limit = min(limit, most)
     resource.setrlimit(resource.RLIMIT_AS, (limit, most))

@@ -13,6 +13,9 @@ from unsplit.data.rows.pixels import GREY_MODES, channels_first, grey_or_rgb, pi
 # No format that would run another program, as PostScript does.
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM", "JPEG2000")
 
+# Decoded, such an image takes up to 0.7 GB; the largest cameras have 150 million.
+MOST_PIXELS = 178_956_970
+
 # So small that scaling takes no time, while all of a file is still read.
 _GLANCE = 8
 
@@ -27,7 +30,21 @@ def open_image(data: bytes) -> Any:
     >>> open_image(file.getvalue()).size
     (4, 2)
     """
-    return pillow().open(BytesIO(data), formats=FORMATS)
+    image = pillow().open(BytesIO(data), formats=FORMATS)
+    if image.width * image.height > MOST_PIXELS:
+        raise ValueError(f"it has {image.width:,} x {image.height:,} pixels, which is too many")
+    return image
+
+
+def content_key(data: bytes) -> int:
+    """Return a hash of the content of a file, as a signed number of 64 bits.
+
+    Examples
+    --------
+    >>> content_key(b"a") == content_key(b"a") != content_key(b"b")
+    True
+    """
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), signed=True)
 
 
 def look_at(path: str) -> tuple[int, int, int, int]:
@@ -48,7 +65,7 @@ def look_at(path: str) -> tuple[int, int, int, int]:
     data = content_of(path)
     if not data:
         raise ValueError("it is empty")
-    key = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), signed=True)
+    key = content_key(data)
     image = open_image(data)
     side, grey = min(image.size), image.mode in GREY_MODES
     square_pixels(image, _GLANCE, channels=3)

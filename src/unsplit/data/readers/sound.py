@@ -1,8 +1,6 @@
 """Read sound: a folder of .wav files with a subfolder for each cluster, or one .npz file."""
 
-import io
 import os
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from math import gcd
@@ -11,30 +9,28 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.io import wavfile
 from scipy.signal import resample_poly
 
-from unsplit.data.readers.broken import check_max_broken, content_of, leave_out, reason
+from unsplit.data.readers.broken import check_max_broken, leave_out, size_of
 from unsplit.data.readers.folders import clusters_in
 from unsplit.data.readers.formats import read_file
+from unsplit.data.readers.isolated import Broken, parse_all
 from unsplit.data.readers.tables import shortened
+from unsplit.data.readers.wav_files import HIGHEST_RATE, Sound
 from unsplit.data.rows.ragged import Ragged
 from unsplit.data.rows.sequences import Audio
+from unsplit.data.rows.workers import default_workers
 from unsplit.errors import InputError
 
 SOUND_ENDINGS = (".wav", ".wave")
 RATE_NAMES = ("rate", "sample_rate")
 
-# All sound is measured in units of 16-bit samples; this is their largest magnitude.
-FULL_SCALE = 2**15
-
-# Rates of real recordings lie far within these, from seismometers to bat detectors.
-LOWEST_RATE, HIGHEST_RATE = 10, 10_000_000
 # Resampling by a larger factor is a sign of a wrong header, and could fill the memory.
 LARGEST_FACTOR = 100
 LONGEST_FILTER = 1_000_000
 
-Sound = NDArray[Any]
+# Reading this many bytes of sound takes about as long as decoding an image.
+_LIKE_AN_IMAGE = 2**18
 
 
 def read_audio(
@@ -61,6 +57,7 @@ def read_audio(
     Examples
     --------
     >>> import tempfile
+    >>> from scipy.io import wavfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> for name in ("yes", "no"):
     ...     (folder / name).mkdir()
@@ -86,13 +83,20 @@ def _read_folder(
     files = clusters_in(folder, SOUND_ENDINGS, ".wav files")
     read: dict[str, tuple[int, Sound]] = {}
     broken: dict[str, str] = {}
-    for name, path in zip(files.row_ids.tolist(), files.paths, strict=True):
-        try:
-            read[name] = read_wav(Path(path))
-        except Exception as error:  # a damaged file can raise anything
-            broken[name] = reason(error)
+    names = files.row_ids.tolist()
+    workers = max(1, default_workers(sum(map(size_of, files.paths)) // _LIKE_AN_IMAGE))
+    parse = "unsplit.data.readers.wav_files:read_wav"
+    found: dict[int, Any] = {}
+    for index, sound in parse_all(parse, files.paths, workers):
+        found[index] = sound
         if progress is not None:
-            progress(len(read) + len(broken), len(files.row_ids))
+            progress(len(found), len(names))
+    for index, name in enumerate(names):
+        sound = found.pop(index)
+        if isinstance(sound, Broken):
+            broken[name] = sound.why
+        else:
+            read[name] = sound
     usual = most_common_rate([rate for rate, _ in read.values()]) if read else 0
     broken |= {
         name: f"its header says {rate:,} Hz, but most files have {usual:,} Hz"
@@ -104,49 +108,6 @@ def _read_folder(
     sounds = [resampled(read[n][1], read[n][0], usual) for n in read if n not in broken]
     kept = files.only(np.array([name not in broken for name in files.row_ids.tolist()]))
     return Audio(Ragged.of(sounds), kept.labels, kept.row_ids, usual, broken)
-
-
-def read_wav(path: Path) -> tuple[int, Sound]:
-    """Read the rate and the samples (L,) of a .wav file, as int16 if that is exact, else float32.
-
-    Parameters
-    ----------
-    path : Path
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "beep.wav"
-    >>> wavfile.write(path, 8000, np.array([0.0, 0.5, -1.0], np.float32))
-    >>> read_wav(path)
-    (8000, array([     0.,  16384., -32768.], dtype=float32))
-    """
-    with warnings.catch_warnings():
-        # Unknown chunks beside the sound do no harm; a file that is cut short does.
-        warnings.simplefilter("ignore", wavfile.WavFileWarning)
-        warnings.filterwarnings("error", "Reached EOF", wavfile.WavFileWarning)
-        # From memory, because scipy believes the lengths in the header and allocates that much.
-        rate, samples = wavfile.read(io.BytesIO(content_of(path)))
-    if not samples.size or rate < 1:
-        raise ValueError("it holds no sound")
-    if not LOWEST_RATE <= rate <= HIGHEST_RATE:
-        raise ValueError(f"its header says {rate:,} samples per second")
-    sound = _in_16_bits(samples)
-    if sound.ndim == 2:
-        sound = sound.mean(axis=1, dtype=np.float32)
-    if not np.isfinite(sound).all():
-        raise ValueError("it has values that are NaN or infinite")
-    return int(rate), sound
-
-
-def _in_16_bits(samples: Sound) -> Sound:
-    """Convert samples to units of 16 bits, as float32 if whole units are too coarse."""
-    if samples.dtype == np.int16:
-        return samples
-    if samples.dtype == np.uint8:
-        return (samples.astype(np.int16) - 128) * np.int16(256)
-    full = 1 if samples.dtype.kind == "f" else -float(np.iinfo(samples.dtype).min)
-    return (samples * (FULL_SCALE / full)).astype(np.float32)
 
 
 def most_common_rate(rates: list[int]) -> int:

@@ -1,22 +1,31 @@
 """Read text tables as columns: .csv and .tsv, compressed or not."""
 
+import bz2
+import gzip
 import io
+import lzma
 import os
 import re
+import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unsplit.devices import available_memory
 from unsplit.errors import InputError
 
 Columns = dict[str, NDArray[Any]]
 
 # Name given to a first column that has none, as pandas does.
 UNNAMED = "Unnamed: 0"
+
+# In memory, for each value of a table in text.
+BYTES_PER_VALUE = 24
 
 # How pandas, R and spreadsheets write a missing value.
 MISSING = frozenset(["", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "None", "NULL", "null"])
@@ -80,6 +89,47 @@ def read_text_table(
     if excess:
         _refuse_excess(path, excess, columns[UNNAMED])
     return {name: columns[name] for name in wanted if name in roles.read}
+
+
+def memory_for_text(path: Path, separator: str) -> int:
+    r"""Estimate how many bytes of memory a table needs, by unpacking it piece by piece.
+
+    Parameters
+    ----------
+    path : Path
+        Text, compressed if its name ends in .gz, .bz2, .xz or .zip.
+    separator : str
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "cells.csv"
+    >>> _ = path.write_text("x,y\n1,2\n")
+    >>> memory_for_text(path, ",")
+    112
+    """
+    limit, needed = available_memory(), 0
+    with _unpacked(path) as file:
+        while needed <= limit and (piece := file.read(2**20)):
+            n_values = piece.count(separator.encode()) + piece.count(b"\n")
+            # The text itself, and where each value begins, its number, and a copy of that.
+            needed += 2 * len(piece) + BYTES_PER_VALUE * n_values
+    return needed
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[IO[bytes]]:
+    opened = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(path.suffix.lower(), open)
+    if path.suffix.lower() != ".zip":
+        with cast(Any, opened)(path, "rb") as file:
+            yield file
+        return
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        if len(names) != 1:
+            raise ValueError(f"it holds {len(names)} files, not one table")
+        with archive.open(names[0]) as file:
+            yield file
 
 
 class CountedFile(io.FileIO):

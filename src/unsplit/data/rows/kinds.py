@@ -268,11 +268,22 @@ def numeric_matrix(X: ArrayLike) -> Any:
         )
     largest = float(np.abs(present).max()) if present.size else 0.0
     if largest > 1e30:
+        row, column = _place_of_largest(values)
         raise InputError(
-            f"X has values as large as {largest:.0e}, beyond what single precision holds; "
-            "rescale the features first."
+            f"X has values as large as {largest:.0e} (observation {row} of X, feature {column}), "
+            "beyond what single precision holds; rescale the features first."
         )
     return values
+
+
+def _place_of_largest(values: Any) -> tuple[int, int]:
+    """Return row and column of the value that is farthest from zero."""
+    if not scipy.sparse.issparse(values):
+        row, column = np.unravel_index(int(np.abs(values).argmax()), values.shape)
+        return int(row), int(column)
+    entry = int(np.abs(values.data).argmax())
+    row = np.searchsorted(values.indptr, entry, side="right") - 1
+    return int(row), int(values.indices[entry])
 
 
 def _numbers(X: ArrayLike) -> Any:

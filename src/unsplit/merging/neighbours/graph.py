@@ -21,6 +21,7 @@ from sklearn.neighbors import NearestNeighbors
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import EncodedLabels, encode_batches, encode_labels, refuse_other_order
 from unsplit.devices import choose_device, memory_errors, n_cores
+from unsplit.errors import InputError, numeric_array, shown
 from unsplit.pairwise.result import PairwiseTVD
 
 if TYPE_CHECKING:
@@ -142,7 +143,13 @@ class NeighbourGraph:
         >>> graph.clusters[0], graph.renamed(np.array([1, 0])).clusters[0]
         (np.int64(0), np.int64(1))
         """
-        clusters = np.where(self.clusters < 0, -1, new_index[self.clusters])
+        index = numeric_array("new_index", new_index, 1).astype(np.int64)
+        if not np.array_equal(np.sort(index), np.arange(self.n_clusters)):
+            raise InputError(
+                f"new_index must hold each of 0 to {self.n_clusters - 1} once, got "
+                f"{shown(new_index)}; pass a new index for each cluster."
+            )
+        clusters = np.where(self.clusters < 0, -1, index[self.clusters])
         return replace(self, clusters=clusters)
 
 

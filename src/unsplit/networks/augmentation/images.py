@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from unsplit.errors import InputError
+from unsplit.networks.network import integers, uniform
 
 
 class ImageAugmentation(nn.Module):
@@ -76,10 +77,10 @@ class ImageAugmentation(nn.Module):
     def _move(self, x: Tensor) -> Tensor:
         height, width = x.shape[2:]
         down, right = (self._shifts(x, side) for side in (height, width))
-        mirror = torch.rand(len(x), device=x.device) < (0.5 if self.flip else 0.0)
+        mirror = uniform((len(x),), x.device) < (0.5 if self.flip else 0.0)
         if not self.zoom:
             return shifted(x, down, right, mirror)
-        scale = 1 - self.zoom * torch.rand(len(x), device=x.device)
+        scale = 1 - self.zoom * uniform((len(x),), x.device)
         # The part may lie anywhere in the image, and is then shifted.
         down = down + (1 - scale) * self._spread(x, height / 2)
         right = right + (1 - scale) * self._spread(x, width / 2)
@@ -87,10 +88,10 @@ class ImageAugmentation(nn.Module):
 
     def _shifts(self, x: Tensor, side: int) -> Tensor:
         most = round(self.crop * side)
-        return torch.randint(-most, most + 1, (len(x),), device=x.device)
+        return integers(-most, most + 1, len(x), x.device)
 
     def _spread(self, x: Tensor, reach: float) -> Tensor:
-        return reach * (2 * torch.rand(len(x), device=x.device) - 1)
+        return reach * (2 * uniform((len(x),), x.device) - 1)
 
 
 def shifted(x: Tensor, down: Tensor, right: Tensor, mirror: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from unsplit.errors import InputError
+from unsplit.networks.network import normal_like, uniform
 
 # Noise is limited to this many standard deviations.
 CLIP = 3.0
@@ -93,19 +94,19 @@ class PointAugmentation(nn.Module):
         centre = points.mean(dim=1, keepdim=True)
         points = points - centre
         if self.rotation:
-            points = turned(points, 2 * math.pi * torch.rand(n, device=device), self.up)
+            points = turned(points, 2 * math.pi * uniform((n,), device), self.up)
         if self.scaling:
-            power = 2 * torch.rand(n, 1, 1, device=device) - 1
+            power = 2 * uniform((n, 1, 1), device) - 1
             points = points * (1 + self.scaling) ** power
         if self.jitter:
             size = points.square().sum(dim=2, keepdim=True).mean(dim=1, keepdim=True).sqrt()
-            noise = torch.randn_like(points).clamp(-CLIP, CLIP)
+            noise = normal_like(points).clamp(-CLIP, CLIP)
             points = points + self.jitter * size * noise
         return points + centre
 
     def _thinned(self, x: Tensor) -> Tensor:
-        share = self.dropout * torch.rand(len(x), 1, device=x.device)
-        return thinned(x, torch.rand(x.shape[:2], device=x.device) >= share)
+        share = self.dropout * uniform((len(x), 1), x.device)
+        return thinned(x, uniform(x.shape[:2], x.device) >= share)
 
 
 def turned(points: Tensor, angle: Tensor, up: str) -> Tensor:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from unsplit.errors import InputError
+from unsplit.networks.network import normal_like, uniform_like
 
 
 class SequenceAugmentation(nn.Module):
@@ -56,22 +57,22 @@ class SequenceAugmentation(nn.Module):
     def _moves(self, x: Tensor) -> Tensor:
         """Draw the shift of each sequence, shape (b, 1); negative means earlier."""
         length = x[:, -1].sum(-1, keepdim=True)
-        return ((2 * torch.rand_like(length) - 1) * self.shift * length).trunc().long()
+        return ((2 * uniform_like(length) - 1) * self.shift * length).trunc().long()
 
     def _seen(self, x: Tensor) -> Tensor:
         """Draw the part to hide: 0 there, 1 elsewhere, shape (b, 1, L)."""
         mask = x[:, -1]
         length = mask.sum(-1, keepdim=True)
-        hidden = (torch.rand_like(length) * self.hide * length).trunc()
-        start = (torch.rand_like(length) * (length - hidden + 1)).trunc()
+        hidden = (uniform_like(length) * self.hide * length).trunc()
+        start = (uniform_like(length) * (length - hidden + 1)).trunc()
         place = mask.cumsum(-1) - 1  # counts positions that are not padding
         seen = (place < start) | (place >= start + hidden)
         return seen.unsqueeze(1).to(x.dtype)
 
     def _noisy(self, x: Tensor) -> Tensor:
         values, mask = x[:, :-1], x[:, -1:]
-        width = self.noise * torch.rand_like(mask[..., :1])
-        return torch.cat([values + width * torch.randn_like(values) * mask, mask], dim=1)
+        width = self.noise * uniform_like(mask[..., :1])
+        return torch.cat([values + width * normal_like(values) * mask, mask], dim=1)
 
 
 def for_sequences() -> SequenceAugmentation:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
-from unsplit.errors import InputError
+from unsplit.errors import InputError, check_flag, check_whole, is_number, shown
 from unsplit.networks.network import Network
 from unsplit.networks.training.group import Fold, Group, Single, Stacked, can_be_stacked
 from unsplit.networks.training.history import EpochRecord, History, StepRecord
@@ -88,17 +88,24 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name, least in (("patience", 1), ("batch_size", 1), ("least_steps", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < least:
-                raise InputError(
-                    f"{name} must be a whole number of at least {least}, got {value!r}."
-                )
-        if not 0 < self.learning_rate < np.inf:
+            check_whole(name, getattr(self, name), least)
+        if not is_number(self.learning_rate) or not 0 < self.learning_rate < np.inf:
             raise InputError(
-                f"learning_rate must be positive, got {self.learning_rate!r}; 0.001 is usual."
+                f"learning_rate must be a positive number, got {shown(self.learning_rate)}; 0.001 "
+                "is usual."
             )
-        if not 0 <= self.weight_decay < np.inf:
-            raise InputError(f"weight_decay must be at least 0, got {self.weight_decay!r}.")
+        if not is_number(self.weight_decay) or not 0 <= self.weight_decay < np.inf:
+            raise InputError(
+                f"weight_decay must be a number of at least 0, got {shown(self.weight_decay)}."
+            )
+        if not is_number(self.averaging) or not 0 <= self.averaging < 1:
+            raise InputError(
+                "averaging must be a number of at least 0 and less than 1, got "
+                f"{shown(self.averaging)}; 0.99 is usual."
+            )
+        check_flag("one_epoch", self.one_epoch)
+        if self.batch_folds is not None:
+            check_flag("batch_folds", self.batch_folds, "None")
 
 
 Measure = Callable[[Group], NDArray[np.float64]]

@@ -36,8 +36,15 @@ from torch import Tensor
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import encode_labels
 from unsplit.data.rows.kinds import VectorRows, numeric_matrix
-from unsplit.devices import choose_device, generator_of, memory_errors, private_randomness
-from unsplit.errors import InputError
+from unsplit.devices import (
+    check_seed,
+    choose_device,
+    generator_of,
+    memory_errors,
+    private_randomness,
+)
+from unsplit.errors import check_flag, check_whole
+from unsplit.networks.network import OwnNumbers
 from unsplit.networks.training.group import Fold
 from unsplit.pairwise.api import LESS_DATA, canonical_order
 from unsplit.pairwise.heldout_scores import crossfit_folds, require_folds
@@ -101,6 +108,8 @@ def pairwise_wasserstein(
            [ True,  True,  True]])
     """
     _check_settings(cv, epochs, n_maps)
+    check_flag("progress", progress)
+    check_seed(random_state)
     where = choose_device(device)
     values = numeric_matrix(X)
     with memory_errors("making X dense", LESS_DATA):
@@ -140,19 +149,18 @@ def _heldout(
     """Train the maps; their sums over the held-out rows, and how training went."""
     seed = int(rng.integers(2**63))
     with memory_errors("comparing the clusters", LESS_DATA), private_randomness(seed, x.device):
-        maps = LipschitzMaps(len(folds), n_maps, x.shape[1]).to(x.device)
+        with OwnNumbers():
+            maps = LipschitzMaps(len(folds), n_maps, x.shape[1])
+        maps = maps.to(x.device)
         means, history = train(maps, x, clusters, folds, epochs, rng, progress)
         choice = choose_maps(maps, x, clusters, folds, means)
         return heldout_sums(maps, x, clusters, folds, means, choice), history
 
 
 def _check_settings(cv: int, epochs: int, n_maps: int) -> None:
-    if not isinstance(cv, (int, np.integer)) or cv < 2:
-        raise InputError(f"cv must be a whole number of at least 2, got {cv!r}; 5 is usual.")
-    if not isinstance(epochs, (int, np.integer)) or epochs < 1:
-        raise InputError(f"epochs must be a whole number of at least 1, got {epochs!r}.")
-    if not isinstance(n_maps, (int, np.integer)) or n_maps < 1:
-        raise InputError(f"n_maps must be a whole number of at least 1, got {n_maps!r}.")
+    check_whole("cv", cv, 2, "5 is usual")
+    check_whole("epochs", epochs, 1)
+    check_whole("n_maps", n_maps, 1)
 
 
 def _in_common_unit(values: NDArray[Any], device: torch.device) -> tuple[Tensor, float]:

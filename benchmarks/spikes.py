@@ -1,0 +1,124 @@
+"""Split units of simulated recordings: Unsplit beside the presets of SpikeInterface.
+
+OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python -m benchmarks.spikes [--seeds 10] [--write]
+
+Each line of benchmarks/spikes.jsonl is one recording, split in one way; lines that are there are
+not computed again.  --write puts the tables into docs/spikes.md.  What was chosen (components,
+spikes of a unit, the weakest unit) was chosen on seeds from 100 on.
+"""
+
+import argparse
+import json
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import spikeinterface as si
+
+from benchmarks import markdown
+
+sys.path.append(str(Path(__file__).parents[1] / "examples"))  # examples are not a package
+from spikes import (
+    PRESETS,
+    SECONDS,
+    SPLITS,
+    dense_analyzer,
+    judged,
+    preset_merges,
+    simulated,
+    split_case,
+    timed,
+    units_to_merge,
+)
+
+RESULTS = Path(__file__).with_suffix(".jsonl")
+PAGE = Path(__file__).parents[1] / "docs" / "spikes.md"
+BEGIN, END = "<!-- table of spikes -->\n", "<!-- end of table -->"
+
+DRIFTS = (0, 40)
+UNITS = 16
+METHODS = ("Unsplit", *PRESETS)
+NAMES = {"times": "in time", "amplitudes": "by amplitude", "random": "at random"}
+
+Record = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--write", action="store_true", help="put the tables into the page")
+    args = parser.parse_args()
+    si.set_global_job_kwargs(n_jobs=1, progress_bar=False)
+    warnings.filterwarnings("ignore", module="spikeinterface")
+    run(range(args.first, args.first + args.seeds), args.results)
+    text = tables(read(args.results))
+    print(text)
+    if args.write:
+        page = PAGE.read_text("utf-8")
+        before, after = page.split(BEGIN)[0], page.split(END)[1]
+        PAGE.write_text(f"{before}{BEGIN}{text}\n{END}{after}", "utf-8")
+
+
+def run(seeds: Iterable[int], path: Path) -> None:
+    """Compute what is missing in the file, and add it line by line."""
+    done = {(line["seed"], line["drift"], line["split"]) for line in read(path)}
+    for seed in seeds:
+        for drift in DRIFTS:
+            splits = [split for split in SPLITS if (seed, drift, split) not in done]
+            for record in compared(seed, drift, splits) if splits else ():
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(record) + "\n")
+                print(json.dumps(record), flush=True)
+
+
+def compared(seed: int, drift: int, splits: Iterable[str]) -> Iterator[Record]:
+    """All methods on one recording, split in several ways."""
+    recording, sorting = simulated(seed, drift, SECONDS, UNITS)
+    for number, split in enumerate(splits):
+        case = split_case(recording, sorting, split, seed)
+        if number == 0:
+            preset_merges(case)  # numba compiles at the first call, which is not to be timed
+        found = {"Unsplit": timed(units_to_merge, dense_analyzer(case))}
+        found |= preset_merges(case)
+        record: Record = {"seed": seed, "drift": drift, "split": split, "possible": case.n_split}
+        yield record | {name: judged(case, *answer) for name, answer in found.items()}
+
+
+def read(path: Path) -> list[Record]:
+    """The records of a file; none if there is no file."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def tables(records: list[Record]) -> str:
+    """Right and wrong merges of all seeds, and the mean seconds of a recording."""
+    ways = [(drift, split) for drift in DRIFTS for split in SPLITS]
+    ways = [way for way in ways if chosen(records, *way)]
+    header = ["", *(f"{'drift' if drift else 'still'}, {NAMES[split]}" for drift, split in ways)]
+    possible = [sum(r["possible"] for r in chosen(records, *way)) for way in ways]
+    numbers = [len(chosen(records, *way)) for way in ways]
+    rows: list[list[Any]] = [["recordings", *numbers, ""], ["possible", *possible, ""]]
+    for name in METHODS:
+        cells = [merges(chosen(records, *way), name) for way in ways]
+        seconds = sum(record[name]["seconds"] for record in records) / max(1, len(records))
+        rows.append([name if name == "Unsplit" else f"`{name}`", *cells, f"{seconds:.1f}"])
+    return markdown.table([*header, "seconds"], rows)
+
+
+def chosen(records: Iterable[Record], drift: int, split: str) -> list[Record]:
+    return [r for r in records if (r["drift"], r["split"]) == (drift, split)]
+
+
+def merges(records: Iterable[Record], name: str) -> str:
+    """Right and wrong merges, such as "57 / 1"."""
+    answers = [record[name] for record in records]
+    return f"{sum(a['right'] for a in answers)} / {sum(a['wrong'] for a in answers)}"
+
+
+if __name__ == "__main__":
+    main()

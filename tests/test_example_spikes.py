@@ -1,0 +1,121 @@
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import markdown
+
+pytest.importorskip("spikeinterface")
+# Old names within SpikeInterface and what it uses; nothing that the example could change.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*:UserWarning:spikeinterface"),
+]
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture(scope="module")
+def example():
+    """The example, which is run from its own folder and is no package."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(EXAMPLES)
+        import spikes
+
+        yield spikes
+        del sys.modules["spikes"]
+
+
+@pytest.fixture(scope="module")
+def case(example):
+    """Five loud units and fewer, one half of them split at random."""
+    return example.split_recording(seed=1, split="random", drift=0, seconds=20, n_units=6)
+
+
+def test_units_split_at_random_are_merged_and_no_others(example, case):
+    analyzer = example.dense_analyzer(case)
+    groups = example.units_to_merge(analyzer)
+    verdict = example.judged(case, groups, 0.0)
+    assert case.n_split >= 2
+    assert (verdict["right"], verdict["wrong"]) == (case.n_split, 0)
+    merged = analyzer.merge_units(merge_unit_groups=groups)  # the form that SpikeInterface takes
+    assert len(merged.unit_ids) == case.n_true
+
+
+def test_every_spike_has_the_same_channels(example, case):
+    X, units = example.spike_features(example.dense_analyzer(case), n_components=4)
+    assert X.shape == (len(units), 4)
+    assert set(units) == set(case.sorting.unit_ids)
+    assert np.isfinite(X).all()
+    assert (X.var(axis=0)[:-1] >= X.var(axis=0)[1:]).all()  # not whitened
+
+
+def test_a_sparse_analyzer_is_refused(example, case):
+    import spikeinterface as si
+
+    sparse = si.create_sorting_analyzer(case.sorting, case.recording, format="memory")
+    with pytest.raises(SystemExit, match="sparse=False"):
+        example.spike_features(sparse)
+
+
+@pytest.mark.parametrize("split", ["times", "amplitudes"])
+def test_parts_belong_to_the_unit_that_was_split(example, case, split):
+    units = sorted(set(case.truth.values()), key=int)
+    whole = case.sorting.select_units([u for u in units if u in case.sorting.unit_ids])
+    whole = whole.rename_units([str(number) for number in range(len(whole.unit_ids))])
+    parts = example.split_case(case.recording, whole, split, seed=0)
+    assert parts.n_true == len(whole.unit_ids)
+    assert parts.n_split == len(whole.unit_ids) // 2
+    for unit in whole.unit_ids:
+        mine = [part for part, true in parts.truth.items() if true == unit]
+        trains = [parts.sorting.get_unit_spike_train(part) for part in mine]
+        np.testing.assert_array_equal(
+            np.sort(np.concatenate(trains)), whole.get_unit_spike_train(unit)
+        )
+
+
+def test_a_group_of_two_units_is_a_wrong_merge(example):
+    truth = {"0": "0", "1": "1", "2": "0", "3": "1", "4": "4"}
+    case = example.Case(None, None, truth)
+    assert (case.n_true, case.n_split) == (3, 2)
+    assert example.judged(case, [["0", "2"]], 1.0) == {"right": 1, "wrong": 0, "seconds": 1.0}
+    everything = example.judged(case, [list("01234")], 1.0)
+    assert (everything["right"], everything["wrong"]) == (2, 2)
+
+
+def test_the_table_adds_up_the_seeds(example):
+    from benchmarks import spikes as benchmark
+
+    answer = {name: {"right": 2, "wrong": 1, "seconds": 3.0} for name in benchmark.METHODS}
+    records = [
+        {"seed": seed, "drift": 0, "split": "times", "possible": 4} | answer for seed in range(2)
+    ]
+    lines = benchmark.tables(records).splitlines()
+    rows = [["recordings", 2, ""], ["possible", 8, ""], ["Unsplit", "4 / 2", "3.0"]]
+    expected = markdown.table(["", "still, in time", "seconds"], rows)
+    assert lines[:5] == expected.splitlines()
+    assert len(lines) == 4 + len(benchmark.METHODS)
+
+
+def test_lines_that_are_there_are_not_computed_again(example, tmp_path, monkeypatch):
+    from benchmarks import spikes as benchmark
+
+    asked = []
+
+    def compared(seed, drift, splits):
+        asked.append((seed, drift, tuple(splits)))
+        yield from ({"seed": seed, "drift": drift, "split": split} for split in splits)
+
+    monkeypatch.setattr(benchmark, "compared", compared)
+    path = tmp_path / "spikes.jsonl"
+    benchmark.run([3], path)
+    assert asked == [(3, drift, benchmark.SPLITS) for drift in benchmark.DRIFTS]
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[1:]), "utf-8")
+    asked.clear()
+    benchmark.run([3], path)
+    assert asked == [(3, benchmark.DRIFTS[0], benchmark.SPLITS[:1])]
+    assert len(benchmark.read(path)) == len(lines)
