@@ -155,13 +155,15 @@ def blood_cells():
 
 
 def short_recording():
-    """Make ten seconds of four neurons."""
+    """Make ten seconds of four neurons, one of them split at random into two units."""
     import spikeinterface
+    from spikeinterface.core.generate import inject_some_split_units
 
     recording, sorting = spikeinterface.generate_ground_truth_recording(
         durations=[10.0], num_channels=4, num_units=4, seed=0
     )
-    return {"recording": recording, "sorting": sorting}
+    split = inject_some_split_units(sorting, split_ids=sorting.unit_ids[:1], seed=0)
+    return {"recording": recording, "sorting": split}
 
 
 MADE_ON_DEMAND = {"adata": blood_cells, "recording": short_recording}
