@@ -26,6 +26,7 @@ LAYERS = [
     {"merging", "selection"},
     {"plots"},
     {"estimator"},
+    {"anndata"},
     {"unsplit"},
     {"cli"},
     {"__main__"},
@@ -45,7 +46,7 @@ WITHOUT_TORCH = [
 SEARCH_WITH_TORCH = {"merging.neighbours.search"}
 
 # Needed for some files, tables and figures only.
-OPTIONAL = {"pandas", "matplotlib", "pyarrow", "h5py", "PIL", "trimesh", "pypcd4"}
+OPTIONAL = {"pandas", "matplotlib", "pyarrow", "h5py", "PIL", "trimesh", "pypcd4", "anndata"}
 
 
 def short_name(path):

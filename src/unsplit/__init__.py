@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unsplit import datasets, metrics, overclustering, plots
+    from unsplit import anndata, datasets, metrics, overclustering, plots
     from unsplit.data.readers.api import read
     from unsplit.data.result_folder import verify_folder
     from unsplit.errors import (
@@ -57,6 +57,7 @@ __all__ = [
     "SmallClusterWarning",
     "StepRecord",
     "TrainConfig",
+    "anndata",
     "datasets",
     "merge",
     "metrics",
@@ -99,7 +100,7 @@ _DEFINED_IN = {
     "select": "unsplit.selection.api",
     "verify_folder": "unsplit.data.result_folder",
 }
-_MODULES = ("datasets", "metrics", "overclustering", "plots")
+_MODULES = ("anndata", "datasets", "metrics", "overclustering", "plots")
 
 
 def __getattr__(name: str) -> Any:

@@ -29,6 +29,7 @@ WRITTEN = ("distances.npz", "pairs.csv", RESULT)
 @options.labels
 @options.batch
 @options.columns
+@options.cells
 @options.folder
 @options.estimation
 @options.seed
@@ -41,6 +42,9 @@ def distances(
     id: str | None,
     features: tuple[str, ...],
     drop: tuple[str, ...],
+    use_rep: str | None,
+    layer: str | None,
+    use_raw: bool,
     out: str,
     backbone: str,
     select: bool,
@@ -75,7 +79,16 @@ def distances(
     results = output_folder(out, outputs.versions())
     with interruptible(out, console), results as folder, console.show_warnings():
         with console.stage("reading"):
-            read = read_clustered(data, labels, batch, choice, console.on_progress)
+            read = read_clustered(
+                data,
+                labels,
+                batch,
+                choice,
+                console.on_progress,
+                use_rep=use_rep,
+                layer=layer,
+                use_raw=use_raw,
+            )
         if console.bars is not None:
             console.say("\n".join(summary.of_data(read)))
         if select:
@@ -90,6 +103,7 @@ def distances(
             result.save(folder / outputs.DISTANCES, scores=keep_scores)
             write_csv(folder / "pairs.csv", result.table())
         info |= outputs.describe_distances(read, result)
+        info |= {} if read.representation is None else {"representation": read.representation}
         outputs.write_result(folder / RESULT, info, console)
     lines = [*summary.of_distances(result), "", *summary.of_features(read)]
     outputs.print_result(Path(out, RESULT), lines, as_json, console)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from unsplit.cli import options, outputs, summary
+from unsplit.cli import cells, options, outputs, summary
 from unsplit.cli.checks import merge_options_from, pairs
 from unsplit.cli.progress import Console
 from unsplit.cli.reading import observations_named, read_clustered
@@ -16,6 +16,7 @@ from unsplit.cli.run import RESULT, Task, interruptible, merge_into
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
 from unsplit.data.readers.columns import ColumnChoice
+from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import output_folder
 from unsplit.merging.options import LINKAGES, STATISTICS, STRATEGIES
 from unsplit.networks.training.loop import PHASES
@@ -25,6 +26,7 @@ EXAMPLE = """\b
 Examples:
   unsplit merge cells.csv --labels leiden --out merged --figures
   unsplit merge photos/ --out merged
+  unsplit merge cells.h5ad --labels leiden --out merged --h5ad
 """
 
 # Files that are always written, and the figures.
@@ -85,6 +87,7 @@ how_to_merge = options.together(
 @options.labels
 @options.batch
 @options.columns
+@options.cells
 @options.folder
 @when_to_stop
 @how_to_merge
@@ -94,6 +97,12 @@ how_to_merge = options.together(
     "--figures", is_flag=True, help="Also draw the dendrogram, the distances and the merge curve."
 )
 @options.keep_scores
+@click.option(
+    "--h5ad",
+    is_flag=True,
+    help="For .h5ad: also write merged.h5ad, a copy of DATA with the merged clusters in "
+    "obs['unsplit'] and the tree in uns['unsplit'].",
+)
 @click.option("--resume", is_flag=True, help="Continue an interrupted run of --strategy retrain.")
 @options.as_json
 def merge(
@@ -103,6 +112,9 @@ def merge(
     id: str | None,
     features: tuple[str, ...],
     drop: tuple[str, ...],
+    use_rep: str | None,
+    layer: str | None,
+    use_raw: bool,
     out: str,
     backbone: str,
     select: bool,
@@ -113,6 +125,7 @@ def merge(
     seed: int | None,
     figures: bool,
     keep_scores: bool,
+    h5ad: bool,
     resume: bool,
     as_json: bool,
     progress: bool | None,
@@ -121,9 +134,9 @@ def merge(
     """Merge the clusters of DATA that belong together.
 
     DATA is a table with one row per observation (.csv, .tsv, .parquet, .arrow, .feather,
-    .npy, .npz, also SciPy sparse), or a folder of images, sounds, meshes or point clouds with one
-    subfolder per cluster. In a table every column of numbers is a feature, except those named by
-    --labels, --batch, --id and --drop.
+    .npy, .npz, also SciPy sparse), cells (.h5ad, where --labels is a column of obs), or a folder of
+    images, sounds, meshes or point clouds with one subfolder per cluster. In a table every column
+    of numbers is a feature, except those named by --labels, --batch, --id and --drop.
 
     The command writes labels.csv (old and new cluster of every row), review.csv (which pairs to
     check, unclear ones first), merges.csv (every merge and the reason), result.json (settings,
@@ -134,10 +147,13 @@ def merge(
     choice = ColumnChoice(id, features or None, drop)
     written = [*WRITTEN, *(FIGURES if figures else ()), *([CANDIDATES] if select else ())]
     written += [outputs.SCORES] if keep_scores else []
+    written += [cells.MERGED] if h5ad else []
     written += [] if resume_file is None else [resume_file.path.name]
     outputs.refuse_overwriting(data, [labels, batch], out, written)
     if figures:
         outputs.require_figures()
+    if h5ad:
+        cells.require_h5ad(data)
     if seed is None and resume_file is not None and resume:
         seed = resume_file.seed()
     seed = outputs.new_seed() if seed is None else seed
@@ -145,14 +161,31 @@ def merge(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
     task = Task(
-        data, labels or "subfolders", merge_options, settings, seed, figures, batch, keep_scores
+        data,
+        labels or "subfolders",
+        merge_options,
+        settings,
+        seed,
+        figures,
+        batch,
+        keep_scores,
+        h5ad,
     )
     console = Console(progress, as_json)
     console.plan(["reading", *(["selecting"] if select else ()), *PHASES, "writing"])
     results = output_folder(out, outputs.versions())
     with interruptible(out, console, resume_file), results as folder, console.show_warnings():
         with console.stage("reading"):
-            read = read_clustered(data, labels, batch, choice, console.on_progress)
+            read = read_clustered(
+                data,
+                labels,
+                batch,
+                choice,
+                console.on_progress,
+                use_rep=use_rep,
+                layer=layer,
+                use_raw=use_raw,
+            )
         if console.bars is not None:
             console.say("\n".join(summary.of_data(read)))
         with observations_named(read, data):
@@ -161,6 +194,12 @@ def merge(
             merged = merge_into(folder, task, read, console, resume_file, resume)
     if resume_file is not None:
         resume_file.remove()
-    lines = summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)
+    lines = [] if read.representation is None else [_compared_by(read)]
+    lines += summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)
     lines += ["", *summary.of_review(merged.tree), *summary.of_features(read)]
     outputs.print_result(Path(out, RESULT), lines, as_json, console)
+
+
+def _compared_by(read: Observations) -> str:
+    n, d = read.X.shape
+    return f"Compared {n:,} cells by {read.representation} ({d:,} features)."

@@ -89,6 +89,21 @@ def as_typed(choice: ColumnChoice) -> list[str]:
     return typed
 
 
+cells = together(
+    click.option(
+        "--use-rep",
+        metavar="KEY",
+        help="For .h5ad: compare cells by this representation in obsm, or X.  [default: X_pca if "
+        "there is one, otherwise X]",
+    ),
+    click.option(
+        "--layer", metavar="NAME", help="For .h5ad: compare cells by the raw counts in this layer."
+    ),
+    click.option(
+        "--use-raw", is_flag=True, help="For .h5ad: compare cells by the raw counts in raw."
+    ),
+)
+
 folder = click.option("--out", required=True, type=click.Path(), help="Folder for the results.")
 
 seed = click.option(

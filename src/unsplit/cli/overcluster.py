@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ from unsplit.cli.checks import option
 from unsplit.cli.progress import Console
 from unsplit.cli.run import interruptible
 from unsplit.data.readers.columns import ColumnChoice
+from unsplit.data.readers.h5ad import read_cells
 from unsplit.data.readers.tables_and_arrays import Observations, read_observations
 from unsplit.data.saving import replacing, write_csv
 from unsplit.errors import InputError
@@ -101,8 +103,7 @@ def overcluster(
     console.plan(["reading", "clustering", "writing"])
     with interruptible(out, console), replacing(out) as new, console.show_warnings():
         with console.stage("reading"):
-            categories = given.get("categories")
-            read = read_observations(data, categories, None, choice, console.on_progress)
+            read = _read(data, given.get("categories"), choice, console)
         with console.stage("clustering"):
             labels = _labels(method, read, given)
         with console.stage("writing"):
@@ -118,6 +119,14 @@ def overcluster(
     seed = f" (seed {given['seed']})" if "seed" in given else ""
     click.echo("\n".join([summary.of_overclustering(labels), *summary.of_features(read)]))
     click.echo(f"\nThe clusters are in {out}{seed}. To merge them:\n  {command}")
+
+
+def _read(
+    data: str, categories: str | None, choice: ColumnChoice, console: Console
+) -> Observations:
+    if data.lower().endswith(".h5ad"):
+        return read_cells(Path(data), categories)
+    return read_observations(data, categories, None, choice, console.on_progress)
 
 
 def _check(method: str, given: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +21,13 @@ def read_clustered(
     batch: str | None = None,
     choice: ColumnChoice = NO_CHOICE,
     progress: Callable[[int, int], None] | None = None,
+    **cells: Any,
 ) -> Observations:
-    """Read observations with the cluster of each, and the batch if one is named."""
-    observations = read(data, labels, batch, **vars(choice), progress=progress)
+    """Read observations with the cluster of each, and the batch if one is named.
+
+    ``cells`` are the options for .h5ad files, under the names that :func:`unsplit.read` has.
+    """
+    observations = read(data, labels, batch, **vars(choice), progress=progress, **cells)
     if observations.labels is None:
         raise InputError(
             f"{data} needs clusters to merge; name a column of it, or another file, with --labels."

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from unsplit.cli import outputs
+from unsplit.cli import cells, outputs
 from unsplit.cli.progress import Console
 from unsplit.cli.resume import ResumeFile, content_of, digest
 from unsplit.data.labels import encode_labels
@@ -42,6 +42,7 @@ class Task:
     figures: bool = False
     batch: str | None = None
     keep_scores: bool = False
+    h5ad: bool = False
 
 
 def merge_into(
@@ -87,8 +88,14 @@ def merge_into(
     merged = merge_overclustering(*inputs, console, on_merge, previous, read.batch)
     with console.stage("writing"):
         outputs.write_merge(folder, read, merged, task.figures, task.keep_scores, console)
+        if task.h5ad:
+            params = {"batch_key": task.batch, "random_state": task.seed}
+            params |= cells.chosen(task.merge_options)
+            path = folder / cells.MERGED
+            cells.write_merged(path, task.data, task.labels, read, merged, params)
     source = {"command": "merge", "data": task.data, "labels": task.labels}
     source |= {} if task.batch is None else {"batch": task.batch}
+    source |= {} if read.representation is None else {"representation": read.representation}
     info = source | info | outputs.describe_distances(read, merged.fitted.result)
     info |= outputs.describe_tree(merged.tree)
     outputs.write_result(folder / RESULT, info, console)

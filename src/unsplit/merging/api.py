@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import SpectralClustering
 
 from unsplit._typing import Index
+from unsplit.data.annotated import refuse_annotated
 from unsplit.devices import (
     available_memory,
     check_seed,
@@ -309,6 +310,7 @@ def _known(distances: PairwiseWasserstein) -> NDArray[np.float64]:
 
 
 def _square(distances: ArrayLike) -> NDArray[np.float64]:
+    refuse_annotated(distances, "distances")
     try:
         matrix = np.asarray(distances, np.float64)
     except (TypeError, ValueError):

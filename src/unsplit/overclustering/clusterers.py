@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 
+from unsplit.data.annotated import refuse_annotated
 from unsplit.devices import check_seed, generator_of
 from unsplit.errors import InputError, check_whole, numeric_array, shown
 
@@ -36,6 +37,7 @@ def overcluster(X: Any, clusterer: Any = None, random_state: object = None) -> N
     >>> overcluster([[0.0], [0.1], [5.0], [5.1], [9.0]], DBSCAN(eps=1, min_samples=2))
     array([ 0,  0,  1,  1, -1])
     """
+    refuse_annotated(X)
     if not hasattr(X, "shape"):
         X = numeric_array("X", X, 2)
     elif len(X.shape) < 2:

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from unsplit.data.annotated import refuse_annotated
 from unsplit.devices import choose_device
 from unsplit.errors import InputError, check_whole
 from unsplit.overclustering.bounds import DistanceBounds, fast_dtype
@@ -169,6 +170,7 @@ class _Search:
 
 
 def _checked_points(R: ArrayLike) -> NDArray[Any]:
+    refuse_annotated(R, "R")
     try:
         points = np.asarray(R)
         kept = np.float32 if points.dtype in (np.float32, np.float16) else np.float64

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unsplit.data.cells import Matrix
 from unsplit.data.readers.cloud_arrays import clouds_in, columns_in, read_hdf5
 from unsplit.data.readers.cloud_files import ENDINGS as CLOUD_ENDINGS
 from unsplit.data.readers.clouds import DEFAULT_POINTS, read_clouds
 from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.readers.folders import IMAGE_ENDINGS, files_in, find_images
 from unsplit.data.readers.formats import read_file, refuse_unreadable
+from unsplit.data.readers.h5ad import read_cells
 from unsplit.data.readers.images import ImageFiles, inspect
 from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds, read_labels
 from unsplit.data.readers.sound import SOUND_ENDINGS, audio_in, read_audio
@@ -51,6 +53,9 @@ def read(
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
+    use_rep: str | None = None,
+    layer: str | None = None,
+    use_raw: bool = False,
 ) -> Observations:
     """Read observations of any kind, and the cluster of each.
 
@@ -60,8 +65,8 @@ def read(
         A folder of images, ``.wav`` files, meshes or point clouds with a subfolder for each
         cluster (see :func:`unsplit.data.readers.folders.clusters_in`); a table of images with the
         columns ``path`` and ``cluster``; ``.npy`` or ``.npz`` with an array of any shape; ``.npz``
-        with sound in ``audio`` and ``offsets``; ``.h5`` with point clouds; or a file that
-        :func:`unsplit.data.readers.tables_and_arrays.read_observations` reads.
+        with sound in ``audio`` and ``offsets``; ``.h5`` with point clouds; ``.h5ad`` with cells;
+        or a file that :func:`unsplit.data.readers.tables_and_arrays.read_observations` reads.
     labels : str or path, optional
         A file with the labels, or the name of a column or array in ``path``.  Without it, the
         subfolders of a folder are the clusters.
@@ -76,6 +81,13 @@ def read(
     progress : callable, optional
         Called now and then with how much has been read so far (bytes, rows or files), and how much
         there is.
+    use_rep : str, optional
+        For ``.h5ad``: a key of ``obsm``, or "X".  By default "X_pca" if there is one, otherwise
+        "X".
+    layer : str, optional
+        For ``.h5ad``: a layer with raw counts, instead of ``use_rep``.
+    use_raw : bool
+        For ``.h5ad``: take the raw counts in ``raw``, instead of ``use_rep``.
 
     Returns
     -------
@@ -101,7 +113,15 @@ def read(
         refuse_unreadable(path)
     wanted, within = (None if name is None else os.fspath(name) for name in (labels, batch))
     choice = ColumnChoice(id, None if features is None else tuple(features), tuple(drop))
+    matrix = Matrix(use_rep, layer, use_raw)
     ending = path.suffix.lower()
+    if ending == ".h5ad":
+        _refuse_choice(path, choice)
+        return read_cells(path, wanted, within, matrix)
+    if matrix != Matrix():
+        raise InputError(
+            f"use_rep, layer and use_raw are for .h5ad files, got {path}; leave them out."
+        )
     if path.is_dir() or _lists_images(path):
         _refuse_choice(path, choice)
         found = _from_folder(path, progress) if path.is_dir() else _images(path, progress)

@@ -85,7 +85,7 @@ def read_file(
     """
     name = path.name.lower()
     refuse_unreadable(path)
-    with _reading(path):
+    with reading(path):
         if table := _TEXT_TABLE.search(name):
             separator = "," if table[1] == "csv" else "\t"
             _require_room(path, memory_for_text(path, separator))
@@ -100,7 +100,7 @@ def read_file(
             return Contents(_read_numpy(path))
     raise InputError(
         f"{path} has an unsupported file type; supported are .npy, .npz, .csv, .tsv, .parquet, "
-        ".arrow, .feather and, for labels, .txt."
+        ".arrow, .feather, .h5ad and, for labels, .txt."
     )
 
 
@@ -173,8 +173,21 @@ def require_module(name: str, what: str, extra: str) -> None:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn any error of a parser into one sentence."""
+def reading(path: Path) -> Iterator[None]:
+    """Turn any error of a parser into one sentence.
+
+    Parameters
+    ----------
+    path : Path
+        The file that is read.
+
+    Examples
+    --------
+    >>> with reading(Path("cells.npy")):
+    ...     raise EOFError("no data left")
+    Traceback (most recent call last):
+    unsplit.errors.InputError: cells.npy cannot be read (no data left); it may be damaged or ...
+    """
     try:
         yield
     except (InputError, ImportError):

@@ -56,6 +56,8 @@ class Observations:
         Columns of the table that are not used because they do not hold numbers.
     id_name : str or None
         The column that was named as the one with the ids.
+    representation : str or None
+        Which matrix of an .h5ad file X is, such as "X_pca"; None for other files.
 
     Examples
     --------
@@ -70,6 +72,7 @@ class Observations:
     batch: NDArray[Any] | None = None
     left_out: tuple[str, ...] = ()
     id_name: str | None = None
+    representation: str | None = None
 
 
 NO_CHOICE = ColumnChoice()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unsplit._typing import Index
+from unsplit.data.annotated import refuse_annotated
 from unsplit.errors import InputError
 
 CHUNK_BYTES = 2**26
@@ -123,6 +124,8 @@ def plain_array(X: Any) -> Any:
     """
     if isinstance(X, torch.Tensor):
         return _values_of(X)
+    if not isinstance(X, np.ndarray):
+        refuse_annotated(X)
     if isinstance(X, np.ma.MaskedArray):
         n_hidden = int(np.ma.getmaskarray(X).sum())
         if n_hidden:

@@ -1,0 +1,364 @@
+"""Merge the clusters of cells in an AnnData, in the manner of scanpy.
+
+>>> import unsplit
+>>> unsplit.anndata.merge(adata, groupby="leiden")  # doctest: +SKIP
+>>> sc.pl.umap(adata, color=["leiden", "unsplit"])  # doctest: +SKIP
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsplit.data.cells import USUAL, Groups, Matrix, batches_in, groups_in, require_key
+from unsplit.errors import InputError
+from unsplit.estimator import ClusterMerger
+from unsplit.merging.review import Merge
+from unsplit.merging.tree import MergeTree
+from unsplit.plots.style import COLOURS
+
+__all__ = ["merge", "tree"]
+
+# A merged group is called after its members; of more than four, only three are named.
+MOST_NAMED = 4
+
+
+def merge(
+    adata: Any,
+    groupby: str = "leiden",
+    use_rep: str | None = USUAL,
+    batch_key: str | None = None,
+    key_added: str = "unsplit",
+    copy: bool = False,
+    *,
+    layer: str | None = None,
+    use_raw: bool = False,
+    random_state: Any = 0,
+    **options: Any,
+) -> Any:
+    """Merge the clusters of cells that a classifier cannot tell apart.
+
+    Parameters
+    ----------
+    adata : AnnData
+        In memory, backed by a file, or a view.
+    groupby : str
+        The column of ``adata.obs`` with the over-clustering.  Cells without a value, or with "-1",
+        are noise.
+    use_rep : str, optional
+        By what the cells are compared: a key of ``adata.obsm``, or "X".  None means "X_pca" if
+        there is one, otherwise "X".
+    batch_key : str, optional
+        A column of ``adata.obs``, such as the donor: clusters are compared within each batch.
+    key_added : str
+        Where the results go; see below.
+    copy : bool
+        Return a changed copy, and leave ``adata`` as it is.
+    layer : str, optional
+        A layer with raw counts to compare the cells by, instead of ``use_rep``.
+    use_raw : bool
+        Compare the cells by the raw counts in ``adata.raw``, instead of ``use_rep``.
+    random_state : int, Generator, RandomState or None
+        The same seed gives the same result.
+    **options
+        Options of :class:`unsplit.ClusterMerger`, such as ``n_clusters``, ``must_link`` or
+        ``device``.
+
+    Returns
+    -------
+    AnnData or None
+        The copy if ``copy``, otherwise None.  These fields are set:
+
+        ``.obs[key_added]``
+            The merged cluster of every cell, a Categorical.  A cluster that was merged with
+            nothing keeps its name; others are called after their members, such as "0 + 3".
+        ``.uns[key_added]``
+            ``mapping`` (old and new clusters), ``review`` (the pairs to check, unclear ones
+            first), ``tvd`` (the distances between the old clusters), ``tree`` (read it with
+            :func:`tree`), ``n_clusters``, ``stopped`` and ``params``.
+        ``.uns[f"{key_added}_colors"]``
+            Each merged cluster has the colour of its largest member.
+        ``.uns[f"dendrogram_{key_added}"]``, ``.uns[f"{key_added}_dendrogram"]``
+            The tree of the merged and of the old clusters, in the form of
+            ``scanpy.tl.dendrogram``.  Scanpy finds the first by itself; pass the name of the
+            second as ``dendrogram_key`` or ``dendrogram``.
+
+    Examples
+    --------
+    >>> import anndata, unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+    >>> adata = anndata.AnnData(obsm={"X_pca": X}, obs={"leiden": labels.astype(str)})
+    >>> unsplit.anndata.merge(adata, groupby="leiden")
+    >>> adata.obs["unsplit"].value_counts().to_dict()
+    {'0 + 1': 200, '2': 100}
+    """
+    if not hasattr(adata, "obsm") or not hasattr(adata, "obs"):
+        raise InputError(
+            f"adata must be an AnnData, got {type(adata).__name__}; for arrays there is "
+            "unsplit.ClusterMerger."
+        )
+    if key_added == groupby:
+        raise InputError(
+            f"key_added must differ from groupby, got {groupby!r} for both; otherwise the clusters "
+            "that are merged would be lost."
+        )
+    groups = groups_in(_column(adata, groupby), f"adata.obs[{groupby!r}]")
+    batch = None if batch_key is None else batches_in(_column(adata, batch_key))
+    counts = layer is not None or use_raw
+    # Raw counts take the place of the default representation, not of one that was chosen.
+    matrix = Matrix(None if counts and use_rep == USUAL else use_rep, layer, use_raw)
+    X, used = matrix.of(adata, "adata")
+    merger = ClusterMerger(random_state=random_state, **options)
+    merger.fit(X, initial_labels=groups.labels, batch=batch)
+    params = {"groupby": groupby, "representation": used, "batch_key": batch_key}
+    params |= {"random_state": random_state} | options
+    found = annotations(groups, merger.tree_, merger.tvd_, key_added, groupby, params, adata.uns)
+    if copy:
+        adata = adata.to_memory() if adata.isbacked else adata.copy()
+    adata.obs[key_added] = found.column
+    for name in {f"dendrogram_{key_added}"} - found.uns.keys():  # of an earlier merge
+        adata.uns.pop(name, None)
+    adata.uns.update(found.uns)
+    return adata if copy else None
+
+
+def tree(adata: Any, key: str = "unsplit") -> MergeTree:
+    """Return the tree that :func:`merge` stored, to cut it elsewhere or to undo a merge.
+
+    Parameters
+    ----------
+    adata : AnnData
+    key : str
+        The ``key_added`` of :func:`merge`.
+
+    Returns
+    -------
+    MergeTree
+
+    Examples
+    --------
+    >>> import anndata, unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+    >>> adata = anndata.AnnData(obsm={"X_pca": X}, obs={"leiden": labels.astype(str)})
+    >>> unsplit.anndata.merge(adata)
+    >>> unsplit.anndata.tree(adata).cut(n_clusters=3).mapping
+    {'0': 0, '1': 1, '2': 2}
+    """
+    stored = adata.uns.get(key)
+    if not isinstance(stored, Mapping) or "tree" not in stored:
+        raise InputError(
+            f"adata.uns has no merge under {key!r}; call unsplit.anndata.merge(adata, "
+            f"key_added={key!r}) first."
+        )
+    content = dict(stored["tree"])
+    for name in ("merges", "apart"):
+        rows = content[name].to_dict("records")
+        content[name] = tuple(Merge(**{**row, "why": str(row["why"])}) for row in rows)
+    for name, kind in (("cluster_ids", str), ("sizes", np.int64), ("taken", bool)):
+        content[name] = np.array(content[name], kind)
+    for name in ("statistic", "strategy", "stopped"):
+        content[name] = str(content[name])
+    return MergeTree(**content | {"n_forbidden": int(content["n_forbidden"])})
+
+
+@dataclass(frozen=True, eq=False)
+class Annotations:
+    """What a merge adds to an AnnData: a Categorical for ``obs``, and entries of ``uns``."""
+
+    column: Any
+    uns: dict[str, Any]
+
+
+def annotations(
+    groups: Groups,
+    tree: MergeTree,
+    tvd: NDArray[np.float64],
+    key_added: str,
+    groupby: str,
+    params: Mapping[str, Any],
+    uns: Mapping[str, Any],
+) -> Annotations:
+    """Return what :func:`merge` writes, in types that an .h5ad file can hold.
+
+    Parameters
+    ----------
+    groups : Groups
+        The over-clustering.
+    tree : MergeTree
+    tvd : ndarray of shape (k, k)
+        Distances in the order of ``tree.cluster_ids``.
+    key_added : str
+    groupby : str
+        The column of the over-clustering.
+    params : mapping
+        How the merge was made.
+    uns : mapping
+        What is there so far: the colours of the old clusters.
+    """
+    import pandas as pd
+
+    place = {str(name): i for i, name in enumerate(tree.cluster_ids.tolist())}
+    order = np.array([place[name] for name in groups.names])
+    new = _numbered(tree.groups[order])
+    members = [np.flatnonzero(new == g) for g in range(new.max() + 1)]
+    names = _merged_names(groups.names, members)
+    sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=len(order))
+    codes = np.where(groups.codes < 0, -1, new[groups.codes])
+    column = pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype=object))
+    merged = [names[g] for g in new]
+    entry = {
+        "params": _plain_params(params),
+        "n_clusters": len(names),
+        "stopped": tree.stopped,
+        "mapping": _frame({"old": groups.names, "new": merged, "n_cells": sizes}),
+        "review": _frame(tree.review_table()),
+        "tvd": tvd[np.ix_(order, order)],
+        "tree": _stored(tree),
+    }
+    old_colours = uns.get(f"{groupby}_colors")
+    found = {
+        key_added: entry,
+        f"{key_added}_colors": np.array(_colours(old_colours, members, sizes), object),
+    }
+    whole = _relabelled(tree.linkage, np.argsort(order))
+    # What scanpy.pl.correlation_matrix shows.
+    alike = {"correlation_matrix": 1 - entry["tvd"]}
+    found[f"{key_added}_dendrogram"] = _dendrogram(whole, groups.names, groupby) | alike
+    if len(names) > 1:
+        upper = _above_the_cut(whole, tree.taken, new)
+        found[f"dendrogram_{key_added}"] = _dendrogram(upper, names, key_added)
+    return Annotations(column, found)
+
+
+def _column(adata: Any, name: str) -> Any:
+    require_key("column", name, adata.obs.columns, "adata.obs", "columns")
+    return adata.obs[name]
+
+
+def _numbered(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number values from 0 in the order in which they appear."""
+    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
+
+
+def _merged_names(names: Sequence[str], members: Sequence[NDArray[np.int64]]) -> list[str]:
+    """Names of merged clusters after their members, all different."""
+    found: list[str] = []
+    for group in members:
+        own = [names[i] for i in group]
+        if len(own) > MOST_NAMED:
+            own = [*own[: MOST_NAMED - 1], f"{len(own) - MOST_NAMED + 1} more"]
+        name = " + ".join(own)
+        while name in found:  # a cluster may be called "a + b" itself
+            name += "'"
+        found.append(name)
+    return found
+
+
+def _colours(old: Any, members: Sequence[NDArray[np.int64]], sizes: NDArray[np.int64]) -> list[str]:
+    """The colour of the largest member of each group, or new colours if there are none."""
+    if old is not None and len(old) == len(sizes):
+        return [str(old[group[sizes[group].argmax()]]) for group in members]
+    return [_shade(COLOURS[i % len(COLOURS)], i // len(COLOURS)) for i in range(len(members))]
+
+
+def _shade(colour: str, times: int) -> str:
+    """Mix a colour with white in the first round of repetition, then with black, then as it is."""
+    target, share = ((0, 0.0), (255, 0.5), (0, 0.4))[times % 3]
+    parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(part + share * (target - part)):02x}" for part in parts)
+
+
+def _plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers and text as they are, everything else as text; what is None is left out."""
+    plain = (bool, int, float, str)
+    return {
+        name: value if isinstance(value, plain) else repr(value)
+        for name, value in params.items()
+        if value is not None
+    }
+
+
+def _frame(columns: Mapping[str, Any]) -> Any:
+    """A data frame that any version of anndata can write: text as objects, gaps as Int64."""
+    import pandas as pd
+
+    frame = pd.DataFrame(columns)
+    frame.index = frame.index.astype(str).astype(object)
+    frame.columns = frame.columns.astype(object)
+    for name in frame:
+        if not pd.api.types.is_numeric_dtype(frame[name]):
+            frame[name] = frame[name].astype(object)
+    return frame.astype({"step": "Int64"}) if "step" in frame else frame
+
+
+def _stored(tree: MergeTree) -> dict[str, Any]:
+    content = {name: value for name, value in vars(tree).items() if name in tree.__match_args__}
+    names = list(Merge.__match_args__)
+    for part in ("merges", "apart"):
+        rows = [asdict(merge) for merge in getattr(tree, part)]
+        content[part] = _frame({name: [row[name] for row in rows] for name in names})
+    return content | {"cluster_ids": tree.cluster_ids.astype(str).astype(object)}
+
+
+def _relabelled(linkage: NDArray[np.float64], place: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The same linkage with leaf i called ``place[i]``."""
+    table = linkage.copy()
+    leaves = table[:, :2] < len(place)
+    table[:, :2][leaves] = place[table[:, :2][leaves].astype(int)]
+    return table
+
+
+def _above_the_cut(
+    linkage: NDArray[np.float64], taken: NDArray[np.bool_], groups: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """The merges that were not made, as a linkage of the merged clusters."""
+    k, n_groups = len(groups), int(groups.max()) + 1
+    node = np.concatenate([groups, np.zeros(k - 1, np.int64)])
+    leaves = [1.0] * n_groups
+    rows: list[list[float]] = []
+    for step, (left, right, height, _) in enumerate(linkage):
+        a, b = node[int(left)], node[int(right)]
+        if taken[step]:
+            node[k + step] = a
+            continue
+        node[k + step] = n_groups + len(rows)
+        leaves.append(leaves[a] + leaves[b])
+        rows.append([a, b, height, leaves[-1]])
+    return np.array(rows)
+
+
+def _dendrogram(linkage: NDArray[np.float64], names: Sequence[str], groupby: str) -> dict[str, Any]:
+    """A linkage in the form of ``scanpy.tl.dendrogram``."""
+    k = len(names)
+    children = {k + step: (int(row[0]), int(row[1])) for step, row in enumerate(linkage)}
+    leaves, waiting = [], [k + len(linkage) - 1]
+    while waiting:
+        node = waiting.pop()
+        if node < k:
+            leaves.append(node)
+        else:
+            waiting += reversed(children[node])
+    x = np.zeros(2 * k - 1)
+    x[leaves] = 5.0 + 10.0 * np.arange(k)  # where SciPy places leaves
+    height = np.concatenate([np.zeros(k), linkage[:, 2]])
+    icoord, dcoord = [], []
+    for node, (a, b) in children.items():
+        x[node] = (x[a] + x[b]) / 2
+        icoord.append([x[a], x[a], x[b], x[b]])
+        dcoord.append([height[a], height[node], height[node], height[b]])
+    ordered = np.array([names[leaf] for leaf in leaves], object)
+    info = {"icoord": np.array(icoord), "dcoord": np.array(dcoord), "ivl": ordered}
+    info |= {"leaves": np.array(leaves), "color_list": np.array(["C0"] * len(icoord), object)}
+    return {
+        "linkage": linkage,
+        "groupby": np.array([groupby], object),
+        "use_rep": "unsplit",
+        "cor_method": "unsplit",
+        "linkage_method": "unsplit",
+        "categories_ordered": ordered,
+        "categories_idx_ordered": np.array(leaves),
+        "dendrogram_info": info,
+    }

@@ -1,0 +1,276 @@
+"""What Unsplit takes from an AnnData or an .h5ad file: a matrix, clusters and batches."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from unsplit._typing import Index
+from unsplit.data.labels import is_gap, is_missing
+from unsplit.data.readers.tables import listing, shortened
+from unsplit.errors import InputError
+
+# The representation that scanpy's own functions use if they are given none.
+USUAL = "X_pca"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Which matrix of an AnnData the cells are compared by.
+
+    Parameters
+    ----------
+    use_rep : str, optional
+        A key of ``obsm``, or "X".  None means "X_pca" if there is one, otherwise "X".
+    layer : str, optional
+        A layer with raw counts, instead of ``use_rep``.
+    use_raw : bool
+        Take the raw counts in ``raw``, instead of ``use_rep``.
+
+    Examples
+    --------
+    >>> Matrix(layer="counts", use_raw=True)
+    Traceback (most recent call last):
+    unsplit.errors.InputError: layer and use_raw are different matrices; choose one of them.
+    """
+
+    use_rep: str | None = None
+    layer: str | None = None
+    use_raw: bool = False
+
+    def __post_init__(self) -> None:
+        chosen = [name for name, value in vars(self).items() if value not in (None, False)]
+        if len(chosen) > 1:
+            raise InputError(f"{' and '.join(chosen)} are different matrices; choose one of them.")
+
+    def of(self, cells: Any, where: str) -> tuple[Any, str]:
+        """Return the matrix, checked, and its name.
+
+        Parameters
+        ----------
+        cells : AnnData or CellFile
+        where : str
+            What to call it in messages.
+
+        Returns
+        -------
+        ndarray or CSR array of shape (n, d)
+            Finite numbers; raw counts are always a CSR array.
+        str
+            Such as "X_pca", "layer counts" or "raw".
+        """
+        if self.layer is not None:
+            require_key("layer", self.layer, cells.layers.keys(), where, "layers")
+            found, name = cells.layers[self.layer], f"layer {self.layer}"
+        elif self.use_raw:
+            if cells.raw is None:
+                raise InputError(
+                    f"{where} has no raw; name a layer with raw counts ({_shown(cells.layers)}) "
+                    "or a representation instead."
+                )
+            found, name = cells.raw.X, "raw"
+        else:
+            name = self.use_rep or (USUAL if USUAL in cells.obsm else "X")
+            if name == "X":
+                found = cells.X
+            else:
+                known = [*cells.obsm.keys(), "X"]
+                require_key("representation", name, known, where, "representations")
+                found = cells.obsm[name]
+        values = _in_memory(found)
+        _check_values(values, name, where, cells.obs.index)
+        if self.layer is None and not self.use_raw:
+            return values, name
+        _check_counts(values, name, where)
+        return scipy.sparse.csr_array(values), name
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The clusters in a column: their names in order, and the place of every cell's cluster.
+
+    Parameters
+    ----------
+    names : list of str
+        In the order of the categories, or in natural order ("2" before "10") without categories.
+    codes : ndarray of shape (n,)
+        Index into ``names``; −1 for noise.
+    """
+
+    names: list[str]
+    codes: Index
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The name of every cell's cluster; None for noise."""
+        return np.array([*self.names, None], object)[self.codes]
+
+
+def groups_in(column: Any, where: str) -> Groups:
+    """Find the clusters in a column of ``obs``; "-1" and missing values are noise.
+
+    Parameters
+    ----------
+    column : pandas.Series, Categorical or array
+        Its categories set the order of the clusters; those without cells are left out.
+    where : str
+        What to call the column in messages.
+
+    Examples
+    --------
+    >>> groups = groups_in(np.array(["10", "2", "-1", None], object), "adata.obs['leiden']")
+    >>> groups.names, groups.codes.tolist()
+    (['2', '10'], [1, 0, -1, -1])
+    """
+    kinds = getattr(getattr(column, "dtype", None), "categories", None)
+    values = np.asarray(column).astype(object)
+    noise = is_missing(values)
+    if noise.all():
+        raise InputError(f"{where} is missing for every cell; name a column of clusters.")
+    names = _names(values[~noise], where)
+    found = set(names)
+    if kinds is None:
+        order = sorted(found, key=_natural)
+    else:
+        order = [name for name in map(_as_text, kinds) if name in found]
+    if len(order) < 2:
+        raise InputError(
+            f"{where} has only one cluster ({order[0]!r}), so there is nothing to merge; cluster "
+            "at a higher resolution first, or name another column."
+        )
+    place = {name: i for i, name in enumerate(order)}
+    codes = np.full(len(values), -1, np.int64)
+    codes[~noise] = [place[name] for name in names]
+    return Groups(order, codes)
+
+
+def batches_in(column: Any) -> NDArray[Any]:
+    """Return the batch of every cell as text; None where it is missing.
+
+    Parameters
+    ----------
+    column : pandas.Series or array
+
+    Examples
+    --------
+    >>> batches_in(np.array(["donor 1", None], object)).tolist()
+    ['donor 1', None]
+    """
+    values = np.asarray(column).astype(object)
+    return np.array([None if is_gap(value) else _as_text(value) for value in values], object)
+
+
+def require_key(what: str, name: str, known: Iterable[Any], where: str, plural: str) -> None:
+    """Raise an error if a name is not known; list those that are, and say which come close.
+
+    Parameters
+    ----------
+    what, plural : str
+        What the name is for, as one and as many.
+    name : str
+    known : iterable of str
+    where : str
+        What to call the data in messages.
+
+    Examples
+    --------
+    >>> require_key("column", "Leidn", ["leiden", "donor"], "adata.obs", "columns")
+    Traceback (most recent call last):
+    unsplit.errors.InputError: adata.obs has no column 'Leidn' (its columns: 'leiden', 'donor'); ...
+    """
+    names = [str(key) for key in known]
+    if name in names:
+        return
+    lower = {key.lower(): key for key in names}
+    close = [lower[key] for key in get_close_matches(str(name).lower(), lower, 3, 0.6)]
+    close += [key for key in names if str(name).lower() in key.lower() and key not in close]
+    if not names:
+        raise InputError(f"{where} has no {what} {name!r}, and no {plural} at all.")
+    advice = f"did you mean {close[0]!r}?" if close else "check the name."
+    first = close + [key for key in names if key not in close]
+    held = listing(names if len(names) <= 8 else first)
+    raise InputError(f"{where} has no {what} {name!r} (its {plural}: {held}); {advice}")
+
+
+def _shown(layers: Any) -> str:
+    names = list(layers.keys())
+    return f"its layers: {listing(names)}" if names else "it has no layers"
+
+
+def _in_memory(values: Any) -> Any:
+    """Read what is backed by a file, and turn frames and views into plain arrays."""
+    if values is None:
+        return None
+    for method in ("to_memory", "compute", "to_numpy"):  # sparse on disk, dask, data frames
+        if hasattr(values, method):
+            values = getattr(values, method)()
+    return scipy.sparse.csr_array(values) if scipy.sparse.issparse(values) else np.asarray(values)
+
+
+def _check_values(values: Any, name: str, where: str, cells: Any) -> None:
+    if values is None:
+        raise InputError(f"{where} has no X; name a representation in obsm, such as {USUAL}.")
+    if values.ndim != 2 or values.shape[0] != len(cells) or not values.shape[1]:
+        raise InputError(
+            f"{name} of {where} must have one row for each of the {len(cells):,} cells, got shape "
+            f"{values.shape}; compute it again."
+        )
+    if values.dtype.kind not in "fiub":
+        raise InputError(
+            f"{name} of {where} must hold numbers, got values of type {values.dtype}; name another."
+        )
+    sparse = scipy.sparse.issparse(values)
+    bad = ~np.isfinite(values.data if sparse else values)
+    if not bad.any():
+        return
+    if sparse:
+        wrong = np.unique(np.repeat(np.arange(len(cells)), np.diff(values.indptr))[bad])
+    else:
+        wrong = np.flatnonzero(bad.any(axis=1))
+    raise InputError(
+        f"{name} of {where} has missing or infinite values in {len(wrong):,} of {len(cells):,} "
+        f"cells, the first of them {shortened(repr(str(cells[wrong[0]])))}; compute it again, or "
+        "remove these cells first."
+    )
+
+
+def _check_counts(values: Any, name: str, where: str) -> None:
+    present = values.data if scipy.sparse.issparse(values) else values.ravel()
+    wrong = (present < 0) | (present != np.rint(present))
+    if not wrong.any():
+        return
+    value = present[wrong][0]
+    seem = "scaled" if (present < 0).any() else "normalised"
+    raise InputError(
+        f"{name} of {where} holds values that are not counts, such as {value:.4g}: they seem to "
+        f"be {seem}; name the layer that has the raw counts, or use a representation such as "
+        f"{USUAL}."
+    )
+
+
+def _names(values: NDArray[Any], where: str) -> list[str]:
+    """Labels as text; measurements are refused."""
+    for value in values:
+        if isinstance(value, (float, np.floating)) and value != np.rint(value):
+            raise InputError(
+                f"{where} holds measurements, such as {value:.4g}, instead of clusters; name a "
+                "column of clusters."
+            )
+    return [_as_text(value) for value in values]
+
+
+def _as_text(value: Any) -> str:
+    """Text as it is, and whole numbers without a decimal point: a gap makes integers floats."""
+    whole = isinstance(value, (float, np.floating)) and value == np.rint(value)
+    return str(int(value)) if whole else str(value)
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """Sort key that puts "2" before "10"."""
+    parts = re.split(r"(\d+)", name)
+    return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]

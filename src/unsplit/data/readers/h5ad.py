@@ -1,0 +1,178 @@
+"""Read and extend .h5ad files without loading what is not needed."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unsplit.data.cells import Matrix, batches_in, groups_in, require_key
+from unsplit.data.readers.formats import reading, refuse_unreadable
+from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds
+from unsplit.data.readers.tables_and_arrays import Observations, values_of_rows
+from unsplit.errors import InputError
+
+
+class CellFile:
+    """An open .h5ad file with the attributes of an AnnData; each is read when it is asked for.
+
+    AnnData's own backed mode leaves only X on disk, and would read all layers.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self.obs = _io().read_elem(file["obs"])
+        self.obsm = _Elements(file.get("obsm", {}))
+        self.layers = _Elements(file.get("layers", {}))
+        self.uns = _Elements(file.get("uns", {}))
+        self._root = _Elements(file)
+        self.raw = _Raw(file["raw"]) if "raw" in file else None
+
+    @property
+    def X(self) -> Any:  # noqa: N802
+        """The main matrix; None if there is none."""
+        return self._root.get("X")
+
+
+class _Elements(Mapping[str, Any]):
+    """Elements of a group, read one by one."""
+
+    def __init__(self, group: Any) -> None:
+        self._group = group
+
+    def __getitem__(self, name: str) -> Any:
+        return _io().read_elem(self._group[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._group)
+
+    def __len__(self) -> int:
+        return len(self._group)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._group
+
+
+class _Raw:
+    def __init__(self, group: Any) -> None:
+        self._group = group
+
+    @property
+    def X(self) -> Any:  # noqa: N802
+        return _io().read_elem(self._group["X"])
+
+
+@contextmanager
+def open_cells(path: Path) -> Iterator[CellFile]:
+    """Open an .h5ad file; any error of the parser becomes one sentence.
+
+    Parameters
+    ----------
+    path : Path
+    """
+    refuse_unreadable(path)
+    _io()
+    import h5py
+
+    with reading(path), h5py.File(path, "r") as file:
+        if "obs" not in file:
+            raise InputError(
+                f"{path} is an HDF5 file but not an .h5ad file, because it has no obs; write "
+                "it with adata.write_h5ad."
+            )
+        yield CellFile(file)
+
+
+def read_cells(
+    path: Path, labels: str | None = None, batch: str | None = None, matrix: Matrix | None = None
+) -> Observations:
+    """Read a matrix of an .h5ad file, and the cluster and batch of each cell.
+
+    Parameters
+    ----------
+    path : Path
+    labels, batch : str, optional
+        A column of ``obs``, or another file.
+    matrix : Matrix, optional
+        Which matrix; by default "X_pca" if there is one, otherwise "X".
+
+    Returns
+    -------
+    Observations
+
+    Examples
+    --------
+    >>> import anndata, tempfile
+    >>> import pandas as pd
+    >>> path = Path(tempfile.mkdtemp()) / "cells.h5ad"
+    >>> obs = pd.DataFrame({"leiden": pd.Categorical([0, 1])}, index=["a", "b"])
+    >>> adata = anndata.AnnData(obs=obs, obsm={"X_pca": np.eye(2)})
+    >>> adata.obs.index = adata.obs.index.astype(object)  # anndata 0.12 with pandas 3
+    >>> adata.var.index = adata.var.index.astype(object)
+    >>> adata.write_h5ad(path)
+    >>> found = read_cells(path, "leiden")
+    >>> found.X.shape, found.labels.tolist(), found.representation
+    ((2, 2), ['0', '1'], 'X_pca')
+    """
+    with open_cells(path) as cells:
+        for name in (labels, batch):
+            if name is not None and name not in cells.obs and not Path(name).is_file():
+                require_key("column", name, cells.obs.columns, f"obs of {path}", "columns")
+        X, used = (matrix or Matrix()).of(cells, str(path))
+        names = cells.obs.index.astype(str).to_numpy().astype(str)
+        named = len(np.unique(names)) == len(names)
+        rows = RowIds(path, names if named else np.arange(len(names)), named)
+        own: dict[str, Any] = {}
+        if batch is not None and batch in cells.obs:
+            own[batch] = batches_in(cells.obs[batch])
+        within = values_of_rows(path, own, batch, rows, BATCH_NAMES)
+        if labels is not None and labels in cells.obs:
+            own[labels] = groups_in(cells.obs[labels], f"column {labels!r} of {path}").labels
+        found = values_of_rows(path, own, labels, rows, LABEL_NAMES)
+    return Observations(X, None, rows.ids, found, within, representation=used)
+
+
+def write_extended(
+    source: Path, target: Path, columns: Mapping[str, Any], uns: Mapping[str, Any]
+) -> None:
+    """Copy an .h5ad file and add columns to ``obs`` and entries to ``uns``.
+
+    Everything else is copied byte by byte, so that no matrix is loaded.
+
+    Parameters
+    ----------
+    source, target : Path
+    columns : mapping of str to Categorical
+        New columns; a column of the same name is replaced.
+    uns : mapping of str to what an .h5ad file can hold
+        New entries; an entry of the same name is replaced.
+    """
+    import h5py
+
+    shutil.copyfile(source, target)
+    write = _io().write_elem
+    with h5py.File(target, "r+") as file:
+        obs = file["obs"]
+        if not isinstance(obs, h5py.Group):
+            raise InputError(
+                f"{source} was written by a version of anndata before 0.7 and cannot be extended; "
+                "read it and write it again with adata.write_h5ad."
+            )
+        order = [str(name) for name in obs.attrs["column-order"]]
+        for name, column in columns.items():
+            write(obs, name, column)
+            order += [] if name in order else [name]
+        obs.attrs.create("column-order", np.array(order, object), dtype=h5py.string_dtype())
+        if "uns" not in file:
+            write(file, "uns", {})
+        for name, entry in uns.items():
+            write(file["uns"], name, entry)
+
+
+def _io() -> Any:
+    try:
+        import anndata.io
+    except ImportError:
+        raise ImportError("reading .h5ad files needs anndata: pip install unsplit[cells]") from None
+    return anndata.io

@@ -1,0 +1,424 @@
+"""Cells in an AnnData: unsplit.anndata.merge and what it takes and writes."""
+
+import anndata
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from scipy.cluster.hierarchy import is_valid_linkage
+
+import unsplit
+from tests.cell_cases import LABELS, QUICK, X, small, writable_text
+from unsplit.data.cells import Groups, Matrix, groups_in, require_key
+from unsplit.errors import InputError
+
+matplotlib.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def _writable_text():
+    with writable_text():
+        yield
+
+
+@pytest.fixture(scope="module")
+def merged():
+    with writable_text():
+        adata = small()
+        assert unsplit.anndata.merge(adata, **QUICK) is None
+        return adata
+
+
+@pytest.fixture(scope="module")
+def pbmc():
+    """700 blood cells that scanpy carries, cut by k-means into 15."""
+    import scanpy as sc
+    from sklearn.cluster import KMeans
+
+    with writable_text():
+        adata = sc.datasets.pbmc68k_reduced()
+        labels = KMeans(15, n_init=1, random_state=0).fit_predict(adata.obsm["X_pca"][:, :10])
+        adata.obs["kmeans"] = pd.Categorical(labels.astype(str))
+        unsplit.anndata.merge(adata, "kmeans", **QUICK)
+        return adata
+
+
+def counts(adata, key="unsplit"):
+    return adata.obs[key].value_counts().to_dict()
+
+
+def test_the_merged_clusters_are_named_after_their_members_in_the_order_of_the_categories(merged):
+    column = merged.obs["unsplit"]
+    assert column.cat.categories.tolist() == ["2 + 10", "3 + 4"]
+    assert counts(merged) == {"2 + 10": 80, "3 + 4": 80}
+    mapping = merged.uns["unsplit"]["mapping"]
+    assert mapping["old"].tolist() == ["2", "3", "4", "10"]
+    assert mapping["new"].tolist() == ["2 + 10", "3 + 4", "3 + 4", "2 + 10"]
+    assert mapping["n_cells"].tolist() == [40] * 4
+
+
+def test_the_result_is_that_of_the_estimator(pbmc):
+    merger = unsplit.ClusterMerger(random_state=0, **QUICK)
+    labels = np.asarray(pbmc.obs["kmeans"].astype(str))
+    merger.fit(pbmc.obsm["X_pca"], initial_labels=labels)
+    table = pd.crosstab(merger.labels_, pbmc.obs["unsplit"])
+    assert (table > 0).sum(axis=0).tolist() == [1] * merger.n_clusters_
+    assert (table > 0).sum(axis=1).tolist() == [1] * merger.n_clusters_
+    assert pbmc.uns["unsplit"]["n_clusters"] == merger.n_clusters_ < 15
+    order = [merger.tree_.cluster_ids.tolist().index(name) for name in _old_names(pbmc)]
+    assert np.array_equal(pbmc.uns["unsplit"]["tvd"], merger.tvd_[np.ix_(order, order)])
+
+
+def _old_names(adata):
+    return adata.uns["unsplit"]["mapping"]["old"].tolist()
+
+
+def test_an_h5ad_file_keeps_everything(pbmc, tmp_path):
+    pbmc.write_h5ad(tmp_path / "cells.h5ad")
+    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    assert again.obs["unsplit"].tolist() == pbmc.obs["unsplit"].tolist()
+    assert isinstance(again.obs["unsplit"].dtype, pd.CategoricalDtype)
+    old, new = pbmc.uns["unsplit"], again.uns["unsplit"]
+    assert new["params"] == {"groupby": "kmeans", "representation": "X_pca", "random_state": 0} | (
+        QUICK
+    )
+    assert new["stopped"] == old["stopped"]
+    for table in ("review", "mapping"):
+        assert str(new[table].to_dict("list")) == str(old[table].to_dict("list"))
+    for key in ("dendrogram_unsplit", "unsplit_dendrogram"):
+        assert np.array_equal(again.uns[key]["linkage"], pbmc.uns[key]["linkage"])
+    tree, same = unsplit.anndata.tree(pbmc), unsplit.anndata.tree(again)
+    assert repr(tree) == repr(same)
+    assert tree.mapping == same.mapping
+    assert np.array_equal(tree.linkage, same.linkage)
+    assert str(tree.review_table()) == str(same.review_table())
+    same.save(tmp_path / "tree.npz")
+    assert unsplit.MergeTree.load(tmp_path / "tree.npz").mapping == tree.mapping  # a valid tree
+
+
+def test_the_stored_tree_can_be_cut_elsewhere(merged):
+    tree = unsplit.anndata.tree(merged)
+    assert tree.cut(n_clusters=3).n_clusters == 3
+    with pytest.raises(InputError, match=r"adata.uns has no merge under 'other'"):
+        unsplit.anndata.tree(merged, "other")
+
+
+def test_dendrograms_are_valid_and_match_the_groups(pbmc):
+    for key, column in (("dendrogram_unsplit", "unsplit"), ("unsplit_dendrogram", "kmeans")):
+        stored, names = pbmc.uns[key], pbmc.obs[column].cat.categories
+        assert is_valid_linkage(stored["linkage"])
+        assert stored["groupby"].tolist() == [column]
+        assert sorted(stored["categories_ordered"]) == sorted(names)
+        assert names[stored["categories_idx_ordered"]].tolist() == list(
+            stored["categories_ordered"]
+        )
+        # Leaves of one branch are neighbours, so no line crosses another.
+        assert np.allclose(np.sort(stored["dendrogram_info"]["icoord"], axis=1)[:, :2].min(), 5)
+
+
+def test_lower_merges_join_what_was_merged(pbmc):
+    # All merges of the tree below the cut are inside groups, and all others between groups.
+    tree = unsplit.anndata.tree(pbmc)
+    upper = pbmc.uns["dendrogram_unsplit"]["linkage"]
+    assert np.array_equal(upper[:, 2], tree.linkage[~tree.taken][:, 2])
+    assert upper[-1, 3] == pbmc.uns["unsplit"]["n_clusters"]
+
+
+@pytest.mark.filterwarnings("ignore:The set_bad function:PendingDeprecationWarning")
+def test_scanpy_draws_the_dendrograms_and_the_colours(pbmc):
+    import matplotlib.pyplot as plt
+    import scanpy as sc
+
+    before = pbmc.uns["dendrogram_unsplit"]
+    ax = sc.pl.dendrogram(pbmc, "unsplit", show=False)
+    shown = [label.get_text() for label in ax.get_xticklabels()]
+    assert shown == list(before["categories_ordered"])
+    ax = sc.pl.dendrogram(pbmc, "kmeans", dendrogram_key="unsplit_dendrogram", show=False)
+    assert len(ax.get_xticklabels()) == 15
+    genes = pbmc.var_names[:4].tolist()
+    plots = sc.pl.matrixplot(pbmc, genes, "unsplit", dendrogram=True, show=False)
+    rows = [label.get_text() for label in plots["mainplot_ax"].get_yticklabels()]
+    assert rows == list(before["categories_ordered"])
+    sc.pl.matrixplot(pbmc, genes, "kmeans", dendrogram="unsplit_dendrogram", show=False)
+    sc.pl.correlation_matrix(pbmc, "kmeans", dendrogram="unsplit_dendrogram", show=False)
+    ax = sc.pl.umap(pbmc, color="unsplit", show=False)
+    legend = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert legend == pbmc.obs["unsplit"].cat.categories.tolist()
+    plt.close("all")
+    assert pbmc.uns["dendrogram_unsplit"] is before  # scanpy has not made one of its own
+
+
+def test_a_merged_cluster_has_the_colour_of_its_largest_member():
+    adata = small(names=np.where(np.arange(160) < 50, "10", small().obs["leiden"]))
+    adata.uns["leiden_colors"] = ["#000002", "#000003", "#000004", "#000010"]
+    unsplit.anndata.merge(adata, must_link=[("2", "10"), ("3", "4")], n_clusters=2, **QUICK)
+    assert adata.uns["unsplit_colors"].tolist() == ["#000010", "#000003"]
+
+
+def test_without_colours_each_of_thirty_groups_gets_its_own():
+    from unsplit.anndata import _colours
+
+    found = _colours(None, [np.array([i]) for i in range(30)], np.ones(30, np.int64))
+    assert len(set(found)) == 30
+    assert all(matplotlib.colors.is_color_like(colour) for colour in found)
+
+
+def test_copy_leaves_the_original_alone():
+    adata = small()
+    changed = unsplit.anndata.merge(adata, copy=True, key_added="types", **QUICK)
+    assert "types" in changed.obs
+    assert "types" not in adata.obs
+    assert not adata.uns
+
+
+def test_a_view_becomes_an_object_of_its_own():
+    adata = small()
+    view = adata[adata.obs["leiden"] != "4"]
+    with pytest.warns(anndata.ImplicitModificationWarning, match="view"):
+        unsplit.anndata.merge(view, **QUICK)
+    assert counts(view) == {"2 + 10": 80, "3": 40}
+    assert "unsplit" not in adata.obs
+
+
+def test_cells_without_a_cluster_stay_without_and_unused_categories_do_no_harm():
+    adata = small(names=np.where(np.arange(160) < 5, None, small().obs["leiden"].astype(object)))
+    adata.obs["leiden"] = adata.obs["leiden"].cat.add_categories(["unused", "-1"])
+    adata.obs.iloc[5:7, 0] = "-1"
+    unsplit.anndata.merge(adata, **QUICK)
+    assert adata.obs["unsplit"].isna().sum() == 7
+    assert adata.obs["unsplit"].iloc[:7].isna().all()
+    assert counts(adata) == {"3 + 4": 80, "2 + 10": 73}
+    assert _old_names(adata) == ["2", "3", "4", "10"]
+
+
+def test_whole_numbers_and_text_are_clusters_too():
+    adata = small(numbers=LABELS, gaps=np.where(LABELS == 3, np.nan, LABELS))
+    unsplit.anndata.merge(adata, "numbers", **QUICK)
+    assert counts(adata) == {"0 + 1": 80, "2 + 3": 80}
+    unsplit.anndata.merge(adata, "gaps", **QUICK)
+    assert counts(adata) == {"0 + 1": 80, "2": 40}
+
+
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        ({"layer": "counts"}, "layer counts"),
+        ({"use_raw": True}, "raw"),
+        ({"use_rep": "X"}, "X"),
+        ({"use_rep": "X_umap"}, "X_umap"),
+        ({"use_rep": None}, "X_pca"),
+    ],
+)
+def test_each_matrix_can_be_compared_by(how, name):
+    adata = small()
+    if "use_raw" in how:
+        adata.raw = anndata.AnnData(adata.layers["counts"], adata.obs, adata.var)
+    unsplit.anndata.merge(adata, **how, **QUICK | {"epochs": 10})
+    assert adata.uns["unsplit"]["params"]["representation"] == name
+    assert counts(adata) == {"2 + 10": 80, "3 + 4": 80}
+
+
+def test_counts_are_read_by_the_network_for_counts():
+    values, name = Matrix(layer="counts").of(small(), "adata")
+    assert name == "layer counts"
+    assert scipy.sparse.issparse(values)
+    dense = small()
+    dense.layers["counts"] = dense.layers["counts"].toarray()
+    same, _ = Matrix(layer="counts").of(dense, "adata")
+    assert (same != values).nnz == 0
+
+
+def test_without_x_pca_none_means_x():
+    adata = small()
+    del adata.obsm["X_pca"]
+    assert Matrix().of(adata, "adata")[1] == "X"
+
+
+def test_batches_are_those_of_the_estimator():
+    donor = np.array(["a", "b"], object)[np.arange(160) % 2]
+    adata = small(donor=donor)
+    unsplit.anndata.merge(adata, batch_key="donor", **QUICK)
+    merger = unsplit.ClusterMerger(random_state=0, **QUICK)
+    merger.fit(X, initial_labels=np.asarray(adata.obs["leiden"]), batch=donor)
+    order = [merger.tree_.cluster_ids.tolist().index(name) for name in _old_names(adata)]
+    assert np.array_equal(adata.uns["unsplit"]["tvd"], merger.tvd_[np.ix_(order, order)])
+    assert adata.uns["unsplit"]["params"]["batch_key"] == "donor"
+
+
+def test_a_backed_file_is_read_as_needed(tmp_path):
+    small().write_h5ad(tmp_path / "cells.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    unsplit.anndata.merge(backed, use_rep="X", **QUICK | {"epochs": 10})
+    assert backed.isbacked
+    assert counts(backed) == {"2 + 10": 80, "3 + 4": 80}
+    changed = unsplit.anndata.merge(backed, copy=True, key_added="types", **QUICK)
+    assert not changed.isbacked
+    assert "types" in changed.obs
+    backed.file.close()
+
+
+def test_one_group_has_no_dendrogram_and_removes_that_of_an_earlier_merge():
+    adata = small()
+    unsplit.anndata.merge(adata, **QUICK)
+    assert "dendrogram_unsplit" in adata.uns
+    unsplit.anndata.merge(adata, n_clusters=1, **QUICK)
+    assert "dendrogram_unsplit" not in adata.uns
+    assert counts(adata) == {"2 + 3 + 4 + 10": 160}
+
+
+def test_names_of_many_members_are_short_and_names_that_clash_differ():
+    from unsplit.anndata import _merged_names
+
+    names = ["a", "b", "c", "d", "e", "a + b"]
+    members = [np.array([0, 1]), np.array([2, 3, 4]), np.array([5])]
+    assert _merged_names(names, members) == ["a + b", "c + d + e", "a + b'"]
+    assert _merged_names(names, [np.arange(5)]) == ["a + b + c + 2 more"]
+
+
+def test_a_merge_can_be_merged_again(merged):
+    again = unsplit.anndata.merge(merged, "unsplit", key_added="more", copy=True, **QUICK)
+    assert set(counts(again, "more")) == {"2 + 10", "3 + 4"}
+
+
+BAD = [
+    ({"groupby": "leidn"}, "adata.obs has no column 'leidn' (its columns: 'leiden', 'mito', 'one',"
+     " 'gone'); did you mean 'leiden'?"),
+    ({"batch_key": "donor"}, "adata.obs has no column 'donor' (its columns: 'leiden', 'mito', "
+     "'one', 'gone'); check the name."),
+    ({"groupby": "mito"}, "adata.obs['mito'] holds measurements, such as 0.5, instead of clusters; "
+     "name a column of clusters."),
+    ({"groupby": "one"}, "adata.obs['one'] has only one cluster ('T'), so there is nothing to "
+     "merge; cluster at a higher resolution first, or name another column."),
+    ({"groupby": "gone"}, "adata.obs['gone'] is missing for every cell; name a column"),
+    ({"use_rep": "X_PCA"}, "adata has no representation 'X_PCA' (its representations: 'X_pca', "
+     "'X_umap', 'bad', 'X'); did you mean 'X_pca'?"),
+    ({"layer": "count"}, "adata has no layer 'count' (its layers: 'counts'); did you mean "
+     "'counts'?"),
+    ({"use_rep": "bad"}, "bad of adata has missing or infinite values in 2 of 160 cells, the first "
+     "of them 'cell 3'; compute it again, or remove these cells first."),
+    ({"use_raw": True}, "raw of adata holds values that are not counts, such as 1."),
+    ({"layer": "counts", "use_raw": True}, "layer and use_raw are different matrices; choose one"),
+    ({"layer": "counts", "use_rep": "X_umap"}, "use_rep and layer are different matrices; choose"),
+    ({"key_added": "leiden"}, "key_added must differ from groupby, got 'leiden' for both"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("how", "sentence"), BAD)
+def test_bad_input_is_refused_in_a_sentence_and_changes_nothing(how, sentence):
+    adata = small(mito=0.5, one="T", gone=None)
+    adata.obsm["bad"] = np.where(np.isin(np.arange(160), [3, 9])[:, None], np.nan, X)
+    with pytest.raises(InputError) as error:
+        unsplit.anndata.merge(adata, **how, **QUICK)
+    assert str(error.value).startswith(sentence)
+    assert "unsplit" not in adata.obs
+    assert not adata.uns
+
+
+def test_counts_below_zero_seem_to_be_scaled():
+    adata = small()
+    adata.layers["scaled"] = adata.layers["counts"].toarray() - 1.0
+    with pytest.raises(InputError, match="such as -1: they seem to be scaled; name the layer"):
+        unsplit.anndata.merge(adata, layer="scaled", **QUICK)
+
+
+def test_gaps_in_a_sparse_matrix_are_counted_by_cell():
+    adata = small()
+    adata.X[3, 5] = adata.X[3, 6] = np.nan
+    with pytest.raises(InputError, match=r"X of adata has .* values in 1 of 160 cells, .*'cell 3'"):
+        Matrix("X").of(adata, "adata")
+
+
+def test_a_missing_raw_names_the_layers():
+    adata = small()
+    adata.raw = None
+    with pytest.raises(InputError, match=r"has no raw; name a layer .*its layers: 'counts'"):
+        unsplit.anndata.merge(adata, use_raw=True)
+
+
+def test_what_is_no_anndata_is_refused():
+    with pytest.raises(InputError, match="adata must be an AnnData, got ndarray"):
+        unsplit.anndata.merge(X)
+
+
+def test_close_names_come_first_where_there_are_many():
+    known = [f"column {i}" for i in range(20)] + ["leiden_res_1"]
+    with pytest.raises(InputError, match=r"\(its columns: 'leiden_res_1', .* and 13 more\)"):
+        require_key("column", "leiden", known, "adata.obs", "columns")
+
+
+def test_groups_without_categories_are_in_natural_order():
+    found = groups_in(np.array(["c10", "c9", "c10", ""], object), "labels")
+    assert isinstance(found, Groups)
+    assert found.names == ["c9", "c10"]
+    assert found.labels.tolist() == ["c10", "c9", "c10", None]
+
+
+# ---- AnnData where an array is needed ----
+
+
+class Container:
+    """What numpy would read cell by cell."""
+
+    shape = (160, 30)
+
+    def __len__(self):
+        raise AssertionError("it was read")
+
+    __getitem__ = __array__ = __iter__ = __len__
+
+
+def container(package, name):
+    return type(name, (Container,), {"__module__": f"{package}._core"})()
+
+
+TAKES_X = {
+    "pairwise_tvd": lambda X: unsplit.pairwise_tvd(X, LABELS),
+    "pairwise_wasserstein": lambda X: unsplit.pairwise_wasserstein(X, LABELS),
+    "merge": lambda X: unsplit.merge(X),
+    "fit": lambda X: unsplit.ClusterMerger().fit(X, initial_labels=LABELS),
+    "fit without labels": lambda X: unsplit.ClusterMerger().fit(X),
+    "features": lambda X: unsplit.ClusterMerger(**QUICK).fit(
+        small().obsm["X_pca"], initial_labels=LABELS, features=X
+    ),
+    "select": lambda X: unsplit.select(X, LABELS),
+    "neighbour_graph": lambda X: unsplit.neighbour_graph(X, LABELS),
+    "overcluster": lambda X: unsplit.overclustering.overcluster(X),
+    "greedy_dense": lambda X: unsplit.overclustering.greedy_dense(X, 2, 3),
+}
+
+
+@pytest.mark.parametrize("function", TAKES_X)
+def test_an_anndata_as_x_is_refused_at_once_with_the_line_to_write(function):
+    line = r"is an AnnData, not an array; write unsplit.anndata.merge\(adata, groupby='leiden'\)"
+    with pytest.raises(InputError, match=line):
+        TAKES_X[function](container("anndata", "AnnData"))
+
+
+def test_a_real_anndata_and_its_relatives_are_refused(tmp_path):
+    adata = small()
+    with pytest.raises(InputError, match="X is an AnnData"):
+        unsplit.pairwise_tvd(adata, LABELS)
+    with pytest.raises(InputError, match=r"X is a Raw, not an array; pass its matrix, adata.raw.X"):
+        unsplit.pairwise_tvd(adata.raw, LABELS)
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    with pytest.raises(InputError, match=r"X is a CSRDataset, .* X.to_memory\(\)"):
+        unsplit.pairwise_tvd(backed.X, LABELS)
+    backed.file.close()
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "line"),
+    [("mudata", "MuData", r"mdata.mod\['rna'\]"), ("spatialdata", "SpatialData", "sdata.tables")],
+)
+def test_other_containers_are_refused_too(package, name, line):
+    with pytest.raises(InputError, match=f"X is a {name}, not an array; .*{line}"):
+        unsplit.pairwise_tvd(container(package, name), LABELS)
+
+
+def test_arrays_of_a_view_are_arrays():
+    part = small()[:120]
+    assert type(part.obsm["X_pca"]).__module__.startswith("anndata")
+    result = unsplit.pairwise_tvd(part.obsm["X_pca"], LABELS[:120], **QUICK)
+    assert result.n_clusters == 3
