@@ -1,6 +1,6 @@
 """How Unsplit works: accuracy as a distance, all pairs at once, edges between pieces, merging.
 
-python examples/how_it_works.py docs/images      # half a minute; writes how_*.png
+python examples/how_it_works.py docs/images      # 20 seconds; writes how_*.png
 """
 
 import sys
