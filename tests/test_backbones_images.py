@@ -8,7 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from unsplit.errors import InputError
-from unsplit.networks.backbones.images import ResNet18, load_weights, stem
+from unsplit.networks.backbones import Shrink
+from unsplit.networks.backbones.images import ConvNet, ResNet18, load_weights, stem
 
 
 @pytest.fixture(autouse=True)
@@ -365,3 +366,37 @@ def test_three_digits_are_learned_in_eight_steps():
     with torch.no_grad():
         right = network.eval()(x[400:]).argmax(dim=1) == target[400:]
     assert float(right.float().mean()) > 0.8  # a guess has 1/3
+
+
+# The small network
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 9), (8, 8), (17, 16), (32, 48)])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_small_network_takes_images_of_any_size(size, channels):
+    x = torch.randn(2, channels, *size)
+    network = ConvNet(channels, min(size)).eval()
+    features = network(x)
+    assert features.shape == (2, ConvNet.out_features)
+    assert features.isfinite().all()
+    torch.testing.assert_close(features[:1], network(x[:1]))
+
+
+def test_the_small_network_has_a_hundredth_of_the_weights():
+    small, large = (sum(p.numel() for p in n.parameters()) for n in (ConvNet(), network_for()))
+    assert small * 100 < large
+
+
+@pytest.mark.parametrize("name", ["in_channels", "image_size"])
+def test_the_small_network_refuses_images_without_channels_or_pixels(name):
+    with pytest.raises(InputError, match=f"{name} must be at least 1, got 0"):
+        ConvNet(**{name: 0})
+
+
+def test_shrinking_averages_and_keeps_the_shape_of_images():
+    x = torch.arange(2 * 8 * 12, dtype=torch.uint8).reshape(2, 1, 8, 12)
+    found = Shrink(4)(x)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, F.avg_pool2d(x.float(), 2))
+    assert Shrink(8)(x) is x
+    assert Shrink(3)(torch.zeros(1, 3, 7, 21)).shape == (1, 3, 3, 9)

@@ -71,6 +71,34 @@ def test_broken_grey_transparent_and_empty(folder):
     assert "c/cut.jpg" not in read_csv("out/labels.csv")["id"]
 
 
+@pytest.mark.parametrize("command", ["merge", "distances"])
+def test_vectors_are_compared_and_photos_are_named(folder, command):
+    write_photos(folder / "photos")
+    # Photos of cluster b are like those of a only in the vectors.
+    vectors = np.random.default_rng(0).normal(size=(18, 3)) + np.repeat([0, 0, 9], 6)[:, None]
+    np.save(folder / "v.npy", vectors)
+    quick = (*QUICK[:-2], "--backbone", "mlp")
+    succeeds(unsplit(command, "photos", "--vectors", "v.npy", "--out", "out", *quick))
+    if command == "merge":
+        assert read_csv("out/labels.csv")["id"][:2] == ["a/0.png", "a/1.png"]
+    result = read_json("out/result.json" if command == "merge" else "out/distances.json")
+    assert result["vectors"] == "v.npy"
+    assert result["n_features"] == 3
+    tvd = library.PairwiseTVD.load("out/distances.npz").tvd
+    assert tvd[0, 1] < tvd[0, 2]
+
+
+def test_vectors_of_other_photos_are_refused_and_never_replaced(folder):
+    write_photos(folder / "photos")
+    np.save(folder / "v.npy", np.zeros((5, 3)))
+    refused(merge("photos", "--vectors", "v.npy"), "v.npy has 5 vectors but photos has 18 obs")
+    assert not (folder / "out").exists()
+    refused(merge("photos", "--vectors", "w.npy"), "there is no file of vectors w.npy")
+    (folder / "out").mkdir()
+    np.save(folder / "out" / "linkage.npy", np.zeros((18, 3)))
+    refused(merge("photos", "--vectors", "out/linkage.npy"), "out/linkage.npy is an input")
+
+
 def test_a_table_of_paths_and_clusters(folder):
     write_photos(folder / "photos")
     rows = [f"photos/{c}/{j}.png,{c.upper()}" for c in "ab" for j in range(6)]

@@ -1,5 +1,6 @@
 """Networks by name, networks of others, and what happens to batches in training."""
 
+import copy
 import functools
 
 import numpy as np
@@ -19,9 +20,9 @@ from unsplit.networks.backbones import (
     MLP,
     AudioNet,
     BagOfWords,
+    ConvNet,
     PointNet2,
     ResNet1d,
-    ResNet18,
     SingleLayer,
 )
 from unsplit.networks.backbones.foreign import without_classifier
@@ -46,7 +47,7 @@ ROWS = {
 AUTO = {
     "vectors": ("mlp", MLP),
     "counts": ("bag-of-words", BagOfWords),
-    "images": ("resnet18", ResNet18),
+    "images": ("convnet", ConvNet),
     "points": ("pointnet++", PointNet2),
     "sequences": ("resnet1d", ResNet1d),
     "sound": ("logmel", AudioNet),
@@ -71,6 +72,16 @@ def test_auto_is_the_network_for_this_kind_of_data(kind):
     assert features.shape == (2, backbone.out_features)
 
 
+@pytest.mark.parametrize(
+    ("device", "name"), [("cpu", "convnet"), ("cuda", "resnet18"), ("mps", "resnet18")]
+)
+def test_images_get_a_small_network_on_a_cpu_and_resnet_on_a_gpu(device, name):
+    rows = copy.copy(ROWS["images"])
+    rows.device = torch.device(device)
+    assert default_name(rows) == name
+    assert recipe_for("auto", rows) is RECIPES[name]
+
+
 @pytest.mark.parametrize("kind", ["vectors", "images", "points"])
 def test_a_single_layer_takes_everything_of_one_shape(kind):
     assert wanted_kind("single-layer") is None
@@ -91,7 +102,8 @@ def test_blurred_densities_get_a_narrow_network():
 
 
 def test_networks_fit_the_data():
-    assert built("auto", ROWS["images"]).conv1.in_channels == 3
+    assert built("auto", ROWS["images"]).layers[0].in_channels == 3
+    assert built("resnet18", ROWS["images"]).conv1.in_channels == 3
     coloured = observations(clouds(numbers=6), CPU, "points")
     assert built("pointnet++", coloured).in_features == 6
     assert built("auto", ROWS["sequences"]).first.in_channels == 3  # two and the mask
@@ -109,9 +121,9 @@ def test_sound_that_does_not_say_its_rate_is_refused():
 @pytest.mark.parametrize("backbone", ["vgg", "", 3, None, ["mlp"], ("mlp",)])
 def test_unknown_backbones_are_refused(backbone):
     sentence = (
-        "backbone must be \"auto\", 'mlp', 'bag-of-words', 'resnet18', 'pointnet++', 'resnet1d', "
-        "'logmel', 'single-layer', a torch.nn.Module or a function that returns one, got "
-        f"{backbone!r}."
+        "backbone must be \"auto\", 'mlp', 'bag-of-words', 'resnet18', 'convnet', 'pointnet++', "
+        "'resnet1d', 'logmel', 'single-layer', a torch.nn.Module or a function that returns one, "
+        f"got {backbone!r}."
     )
     with pytest.raises(InputError, match=exactly(sentence)):
         wanted_kind(backbone)

@@ -146,6 +146,7 @@ def test_moments_are_those_of_arrays(source, monkeypatch):
 
 def test_moments_look_at_some_of_many(monkeypatch):
     monkeypatch.setattr(streams, "LOOKED_AT", 3)
+    monkeypatch.setattr(streams, "KEPT_ON_CPU", 0)
     asked = []
 
     class Spy(Items):
@@ -154,6 +155,7 @@ def test_moments_look_at_some_of_many(monkeypatch):
             return super().__getitem__(index)
 
     rows = DatasetRows.of(Spy(CHANNELS_FIRST), CPU)
+    assert rows.shape == (3, 6, 6)  # looks at the first
     asked.clear()
     rows.moments(np.array([20, 3, 5, 7, 9, 1]))
     assert asked == [20, 5, 9]
@@ -184,7 +186,8 @@ def test_items_of_another_shape_are_refused():
         list(rows.stream([torch.tensor([1]), torch.tensor([5])]))
 
 
-def test_a_length_that_is_too_large_is_found_out():
+def test_a_length_that_is_too_large_is_found_out(monkeypatch):
+    monkeypatch.setattr(streams, "KEPT_ON_CPU", 0)
     rows = DatasetRows.of(Items(list(CHANNELS_FIRST), length=30), CPU)
     sentence = (
         "item 27 of the dataset cannot be read (IndexError: list index out of range) … length is "
@@ -288,10 +291,16 @@ def test_kept_images_lie_as_convolutions_like_them():
     assert rows._read_all().is_contiguous(memory_format=torch.channels_last)
 
 
-def test_nothing_is_kept_on_the_cpu():
-    rows = rows_of(CHANNELS_FIRST)
+@pytest.mark.parametrize(
+    ("limit", "free", "expected"),
+    [(2592, 10**9, True), (2591, 10**9, False), (10**9, 10**4, True), (10**9, 6000, False)],
+)
+def test_a_cpu_keeps_a_few_thousand_photos_if_memory_is_free(limit, free, expected, monkeypatch):
+    rows = rows_of(CHANNELS_FIRST)  # 24 · 3 · 6 · 6 = 2592 bytes
+    monkeypatch.setattr(streams, "KEPT_ON_CPU", limit)
+    monkeypatch.setattr(streams, "available_memory", lambda: free)
     assert len(list(rows.stream(BATCHES))) == 3
-    assert rows.kept is None
+    assert (rows.kept is not None) is expected
 
 
 @pytest.mark.parametrize(("free", "expected"), [(10**4, True), (6000, False)])

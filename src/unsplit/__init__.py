@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from unsplit.merging.neighbours.graph import NeighbourGraph, neighbour_graph
     from unsplit.merging.review import Merge
     from unsplit.merging.tree import MergeTree
+    from unsplit.networks.features import features
     from unsplit.networks.training.history import EpochRecord, History, StepRecord
     from unsplit.networks.training.loop import Reporter, TrainConfig
     from unsplit.pairwise.api import pairwise_tvd
@@ -59,6 +60,7 @@ __all__ = [
     "TrainConfig",
     "anndata",
     "datasets",
+    "features",
     "merge",
     "metrics",
     "neighbour_graph",
@@ -92,6 +94,7 @@ _DEFINED_IN = {
     "SmallClusterWarning": "unsplit.errors",
     "StepRecord": "unsplit.networks.training.history",
     "TrainConfig": "unsplit.networks.training.loop",
+    "features": "unsplit.networks.features",
     "merge": "unsplit.merging.api",
     "neighbour_graph": "unsplit.merging.neighbours.graph",
     "pairwise_tvd": "unsplit.pairwise.api",

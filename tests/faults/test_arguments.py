@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import unsplit
 from unsplit import datasets, metrics, overclustering, plots
@@ -119,7 +120,19 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
             "progress": "bool",
         },
     ),
-    "read": (unsplit.read, {"path": "x.csv"}, {"labels": "str None", "batch": "str None"}),
+    "read": (
+        unsplit.read,
+        {"path": "x.csv"},
+        {
+            **dict.fromkeys(("labels", "batch"), "str None"),
+            **dict.fromkeys(("id", "features", "progress", "use_rep", "layer"), "None"),
+        },
+    ),
+    "features": (
+        unsplit.features,
+        {"network": torch.nn.Flatten(), "X": X},
+        {"X": "square", "transform": "None", "kind": "None", "progress": "bool"},
+    ),
     "verify_folder": (unsplit.verify_folder, {"path": "result"}, {}),
     "TrainConfig": (
         unsplit.TrainConfig,
@@ -146,13 +159,14 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     "ClusterMerger.fit_predict": (merger().fit_predict, FIT, DATA),
     "ClusterMerger.predict": (FITTED.predict, {"X": X}, {"X": "square"}),
     "ClusterMerger.predict_proba": (FITTED.predict_proba, {"X": X}, {"X": "square"}),
+    "ClusterMerger.transform": (FITTED.transform, {"X": X}, {"X": "square"}),
     "MergeTree.labels": (TREE.labels, {"initial_labels": [0, 1]}, {"initial_labels": "list"}),
     "MergeTree.cut": (TREE.cut, {}, {"height": "inf float negative"}),
     "MergeTree.undo": (TREE.undo, {"step": 0}, {}),
     "MergeTree.name": (TREE.name, {"node": 0}, {}),
     "MergeTree.save": (TREE.save, {"path": "new.npz"}, PATH),
     "MergeTree.load": (unsplit.MergeTree.load, {"path": "tree.npz"}, {}),
-    "PairwiseTVD.save": (TVD.save, {"path": "new.npz"}, PATH),
+    "PairwiseTVD.save": (TVD.save, {"path": "new.npz"}, {**PATH, "scores": "bool"}),
     "PairwiseTVD.load": (unsplit.PairwiseTVD.load, {"path": "tvd.npz"}, {}),
     "PairwiseTVD.divergence": (TVD.divergence, {}, {}),
     "PairwiseTVD.reordered": (TVD.reordered, {"order": [1, 0]}, {}),
@@ -241,8 +255,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         {"X": X, "random_state": 0},
         {"clusterer": "None", "random_state": "None"},
     ),
-    "plots.dendrogram": (plots.dendrogram, {"tree": TREE}, {"ax": "None"}),
-    "plots.dendrogram_data": (plots.dendrogram_data, {"tree": TREE}, {}),
+    "plots.dendrogram": (plots.dendrogram, {"tree": TREE}, {"ax": "None", "most_leaves": "None"}),
+    "plots.dendrogram_data": (plots.dendrogram_data, {"tree": TREE}, {"most_leaves": "None"}),
     "plots.distances": (plots.distances, {"tree": TREE, "tvd": D}, {"ax": "None"}),
     "plots.distances_data": (plots.distances_data, {"tree": TREE, "tvd": D}, {}),
     "plots.merge_curve": (plots.merge_curve, {"tree": TREE}, {"ax": "None"}),
@@ -257,10 +271,16 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
 # Classes whose objects the library makes; users only read them.
 MADE = {
     "EpochRecord", "History", "Merge", "MergeTree", "NeighbourGraph", "PairwiseTVD",
-    "PairwiseWasserstein", "Selection", "Dendrogram", "Distances", "MergeCurve",
+    "PairwiseWasserstein", "Selection", "StepRecord", "Dendrogram", "Distances", "MergeCurve",
 }  # fmt: skip
 # Called by the library alone.
-WITHIN = {"Candidate.training", "History.of", "ClusterMerger.set_fit_request"}
+WITHIN = {
+    "Candidate.training",
+    "History.of",
+    "ClusterMerger.set_fit_request",
+    "Reporter",
+    *(f"Reporter.on_{what}" for what in ("phase", "progress", "step", "epoch")),
+}
 
 
 def parameters(name: str) -> list[str]:

@@ -28,6 +28,7 @@ WRITTEN = ("distances.npz", "pairs.csv", RESULT)
 @options.data
 @options.labels
 @options.batch
+@options.vectors
 @options.columns
 @options.cells
 @options.folder
@@ -39,6 +40,7 @@ def distances(
     data: str,
     labels: str | None,
     batch: str | None,
+    vectors: str | None,
     id: str | None,
     features: tuple[str, ...],
     drop: tuple[str, ...],
@@ -66,13 +68,14 @@ def distances(
     choice = ColumnChoice(id, features or None, drop)
     written = [*WRITTEN, *([CANDIDATES] if select else ())]
     written += [outputs.SCORES] if keep_scores else []
-    outputs.refuse_overwriting(data, [labels, batch], out, written)
+    outputs.refuse_overwriting(data, [labels, batch, vectors], out, written)
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
     seed = outputs.new_seed() if seed is None else seed
     info = {"command": "distances", "data": data, "labels": labels or "subfolders"}
     info |= {} if batch is None else {"batch": batch}
+    info |= {} if vectors is None else {"vectors": vectors}
     info |= outputs.describe_run(settings, None, seed)
     console = Console(progress, as_json)
     console.plan(["reading", *(["selecting"] if select else ()), "training", "writing"])
@@ -85,6 +88,7 @@ def distances(
                 batch,
                 choice,
                 console.on_progress,
+                vectors,
                 use_rep=use_rep,
                 layer=layer,
                 use_raw=use_raw,

@@ -27,6 +27,7 @@ Examples:
   unsplit merge cells.csv --labels leiden --out merged --figures
   unsplit merge photos/ --out merged
   unsplit merge cells.h5ad --labels leiden --out merged --h5ad
+  unsplit merge photos/ --vectors embedding.npy --out merged
 """
 
 # Files that are always written, and the figures.
@@ -86,6 +87,7 @@ how_to_merge = options.together(
 @options.data
 @options.labels
 @options.batch
+@options.vectors
 @options.columns
 @options.cells
 @options.folder
@@ -109,6 +111,7 @@ def merge(
     data: str,
     labels: str | None,
     batch: str | None,
+    vectors: str | None,
     id: str | None,
     features: tuple[str, ...],
     drop: tuple[str, ...],
@@ -149,7 +152,7 @@ def merge(
     written += [outputs.SCORES] if keep_scores else []
     written += [cells.MERGED] if h5ad else []
     written += [] if resume_file is None else [resume_file.path.name]
-    outputs.refuse_overwriting(data, [labels, batch], out, written)
+    outputs.refuse_overwriting(data, [labels, batch, vectors], out, written)
     if figures:
         outputs.require_figures()
     if h5ad:
@@ -170,6 +173,7 @@ def merge(
         batch,
         keep_scores,
         h5ad,
+        vectors,
     )
     console = Console(progress, as_json)
     console.plan(["reading", *(["selecting"] if select else ()), *PHASES, "writing"])
@@ -182,6 +186,7 @@ def merge(
                 batch,
                 choice,
                 console.on_progress,
+                vectors,
                 use_rep=use_rep,
                 layer=layer,
                 use_raw=use_raw,

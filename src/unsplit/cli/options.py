@@ -42,6 +42,14 @@ batch = click.option(
     "each batch only.",
 )
 
+vectors = click.option(
+    "--vectors",
+    type=click.Path(),
+    metavar="FILE",
+    help="Compare these vectors (.npy, .npz or a table, one row per observation) instead of DATA, "
+    "which then only names the observations; unsplit.features makes them from images.",
+)
+
 
 def names(context: Any, parameter: Any, given: tuple[str, ...]) -> tuple[str, ...]:
     """Split names of columns at the commas, as in a .csv file; a callback for click.

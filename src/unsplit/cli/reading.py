@@ -12,6 +12,7 @@ from unsplit.data.readers.api import read
 from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.readers.tables import shortened
 from unsplit.data.readers.tables_and_arrays import NO_CHOICE, Observations
+from unsplit.data.readers.vectors import with_vectors
 from unsplit.errors import InputError
 
 
@@ -21,9 +22,10 @@ def read_clustered(
     batch: str | None = None,
     choice: ColumnChoice = NO_CHOICE,
     progress: Callable[[int, int], None] | None = None,
+    vectors: str | None = None,
     **cells: Any,
 ) -> Observations:
-    """Read observations with the cluster of each, and the batch if one is named.
+    """Read observations with the cluster of each, and the batch and vectors if they are named.
 
     ``cells`` are the options for .h5ad files, under the names that :func:`unsplit.read` has.
     """
@@ -32,7 +34,8 @@ def read_clustered(
         raise InputError(
             f"{data} needs clusters to merge; name a column of it, or another file, with --labels."
         )
-    return replace(observations, labels=np.asarray(observations.labels))
+    observations = replace(observations, labels=np.asarray(observations.labels))
+    return observations if vectors is None else with_vectors(observations, vectors, data)
 
 
 @contextmanager

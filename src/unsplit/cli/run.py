@@ -32,7 +32,7 @@ INTERRUPTED = 130  # the exit code of shells after SIGINT
 
 @dataclass(frozen=True)
 class Task:
-    """What to merge and how; ``data``, ``labels`` and ``batch`` are file or column names."""
+    """What to merge and how; ``data``, ``labels``, ``batch`` and ``vectors`` are names."""
 
     data: str
     labels: str
@@ -43,6 +43,7 @@ class Task:
     batch: str | None = None
     keep_scores: bool = False
     h5ad: bool = False
+    vectors: str | None = None
 
 
 def merge_into(
@@ -96,6 +97,7 @@ def merge_into(
     source = {"command": "merge", "data": task.data, "labels": task.labels}
     source |= {} if task.batch is None else {"batch": task.batch}
     source |= {} if read.representation is None else {"representation": read.representation}
+    source |= {} if task.vectors is None else {"vectors": task.vectors}
     info = source | info | outputs.describe_distances(read, merged.fitted.result)
     info |= outputs.describe_tree(merged.tree)
     outputs.write_result(folder / RESULT, info, console)

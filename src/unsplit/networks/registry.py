@@ -18,10 +18,12 @@ from unsplit.networks.backbones import (
     MLP,
     AudioNet,
     BagOfWords,
+    ConvNet,
     CountScaling,
     PointNet2,
     ResNet1d,
     ResNet18,
+    Shrink,
     SingleLayer,
 )
 from unsplit.networks.backbones.foreign import without_classifier
@@ -40,7 +42,12 @@ Backbone = str | nn.Module | Callable[[], nn.Module]
 
 # Convolutions with batch normalisation need less weight decay than small networks.
 DEEP = TrainConfig(learning_rate=1e-3, weight_decay=0.1, batch_size=256)
+# Small batches: with few images, an epoch is ten steps, whatever their size.
+ON_CPU = replace(DEEP, learning_rate=3e-3, batch_size=64)
 CLOUDS = replace(DEEP, learning_rate=3e-4, batch_size=64)
+
+# Pixels that images are reduced to for the small network.
+CPU_SIDE = 32
 
 
 @dataclass(frozen=True)
@@ -57,12 +64,15 @@ class Recipe:
         and whether the densities are blurred.
     training : TrainConfig
         Default settings of training.
+    image_side : int or None
+        Images whose shorter side has more pixels than this are reduced to it first.
     """
 
     name: str
     kind: str | None
     build: Callable[[Rows, Index, bool], nn.Module]
     training: TrainConfig = field(default_factory=TrainConfig)
+    image_side: int | None = None
 
 
 def _mlp(rows: Rows, train: Index, blurred: bool) -> nn.Module:
@@ -81,6 +91,11 @@ def _single_layer(rows: Rows, train: Index, blurred: bool) -> nn.Module:
 def _resnet18(rows: Rows, train: Index, blurred: bool) -> nn.Module:
     channels, *size = rows.shape
     return ResNet18(channels, min(size))
+
+
+def _convnet(rows: Rows, train: Index, blurred: bool) -> nn.Module:
+    channels, *size = rows.shape
+    return ConvNet(channels, min(*size, CPU_SIDE))
 
 
 def _pointnet(rows: Rows, train: Index, blurred: bool) -> nn.Module:
@@ -111,6 +126,7 @@ RECIPES = {
         Recipe("mlp", "vectors", _mlp),
         Recipe("bag-of-words", "counts", _bag),
         Recipe("resnet18", "images", _resnet18, DEEP),
+        Recipe("convnet", "images", _convnet, ON_CPU, CPU_SIDE),
         Recipe("pointnet++", "points", _pointnet, CLOUDS),
         Recipe("resnet1d", "sequences", _resnet1d, DEEP),
         Recipe("logmel", "sequences", _logmel, DEEP),
@@ -179,16 +195,16 @@ def _name_of(backbone: nn.Module | Callable[[], nn.Module]) -> str:
 
 
 def default_name(rows: Rows) -> str:
-    """Return the name of the backbone that "auto" chooses for this kind of data."""
+    """Return the name of the backbone that "auto" chooses for this kind of data and device.
+
+    An epoch of ResNet-18 on a few hundred photographs takes a minute or more on a CPU, so images
+    get a small network there: docs/photos.md.
+    """
+    if rows.kind == "images":
+        return "convnet" if rows.device.type == "cpu" else "resnet18"
     if rows.kind == "sequences":
         return "resnet1d" if rows.rate is None else "logmel"
-    names = {
-        "vectors": "mlp",
-        "counts": "bag-of-words",
-        "images": "resnet18",
-        "points": "pointnet++",
-    }
-    return names[rows.kind]
+    return {"vectors": "mlp", "counts": "bag-of-words", "points": "pointnet++"}[rows.kind]
 
 
 Augment = str | bool | nn.Module
@@ -280,6 +296,8 @@ def _built(
     augment: Augment,
 ) -> Network:
     parts: list[nn.Module] = []
+    if recipe.image_side is not None:
+        parts.append(Shrink(recipe.image_side))
     if rows.kind == "sequences":
         parts.append(StandardizeSequences(*rows.moments(fold.train)))
     elif rows.kind != "counts":

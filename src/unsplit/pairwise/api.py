@@ -122,7 +122,8 @@ def pairwise_tvd(
     backbone : str, torch.nn.Module or callable
         The network that turns a batch of observations into features (b, h).  "auto" chooses it by
         the kind of data: "mlp" for vectors, "bag-of-words" for sparse matrices, "resnet18" for
-        images, "pointnet++" for point clouds, "resnet1d" for sequences, "logmel" for sound.
+        images ("convnet", a small one, on a CPU), "pointnet++" for point clouds, "resnet1d" for
+        sequences, "logmel" for sound.
         "single-layer" works for all of them.  Your own module is copied for each fold; a function
         that returns a module is called once for each fold.  Networks of torchvision and timm are
         used without their classifier.  Inputs are standardised.

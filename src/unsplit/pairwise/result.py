@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.frames import data_frame
-from unsplit.errors import InputError, check_choice, is_number, numeric_array, shown
+from unsplit.errors import InputError, check_choice, check_flag, is_number, numeric_array, shown
 from unsplit.networks.training.history import History
 from unsplit.pairwise import batch_effects as batches
 from unsplit.pairwise import statistics as stats
@@ -347,6 +347,7 @@ class PairwiseTVD:
         >>> bool((again.tvd == result.tvd).all()), unsplit.merge(again, n_clusters=2).n_clusters
         (True, 2)
         """
+        check_flag("scores", scores)
         arrays = {name: getattr(self, name) for name in OWN}
         arrays |= {f"history.{name}": getattr(self.history, name) for name in HISTORY}
         # What cannot be computed without the scores.

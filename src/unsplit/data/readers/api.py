@@ -31,7 +31,7 @@ from unsplit.data.readers.tables_and_arrays import (
 )
 from unsplit.data.rows.sequences import Audio
 from unsplit.devices import generator_of
-from unsplit.errors import InputError, check_path
+from unsplit.errors import InputError, check_flag, check_path, check_type, shown
 
 Progress = Callable[[int, int], None]
 
@@ -112,6 +112,7 @@ def read(
     if "\0" in str(path):
         refuse_unreadable(path)
     wanted, within = (None if name is None else os.fspath(name) for name in (labels, batch))
+    _check_options(id, features, drop, progress, use_rep, layer, use_raw)
     choice = ColumnChoice(id, None if features is None else tuple(features), tuple(drop))
     matrix = Matrix(use_rep, layer, use_raw)
     ending = path.suffix.lower()
@@ -135,6 +136,28 @@ def read(
         _refuse_choice(path, choice)
         return _labelled(path, array, {}, wanted, within)
     return read_observations(path, wanted, within, choice, progress)
+
+
+def _check_options(
+    id: object,
+    features: object,
+    drop: object,
+    progress: object,
+    use_rep: object,
+    layer: object,
+    use_raw: object,
+) -> None:
+    for name, value in {"id": id, "use_rep": use_rep, "layer": layer}.items():
+        if value is not None:
+            check_type(name, value, str, "pass a name")
+    for name, value in {"features": () if features is None else features, "drop": drop}.items():
+        if not isinstance(value, (list, tuple)) or not all(isinstance(n, str) for n in value):
+            raise InputError(
+                f"{name} must be a list of names, got {shown(value)}; pass the names of columns."
+            )
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function or None, got {shown(progress)}.")
+    check_flag("use_raw", use_raw)
 
 
 def _refuse_choice(path: Path, choice: ColumnChoice) -> None:

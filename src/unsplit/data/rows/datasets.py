@@ -14,9 +14,14 @@ from unsplit.data.rows.base import LOOKED_AT, Rows, channel_moments, evenly, kin
 from unsplit.data.rows.ragged import FAR
 from unsplit.data.rows.tensors import SHARE_FOR_DATA
 from unsplit.data.rows.workers import Decoder
+from unsplit.devices import available_memory
 from unsplit.errors import InputError
 
 BATCH = 256
+
+# The most bytes of decoded items to keep in main memory: thousands of photographs, which would
+# take longer to decode in every epoch than a small network takes to learn from them.
+KEPT_ON_CPU = 2**29
 
 # Types of pixels that a network can standardise without conversion.
 PIXELS = (torch.uint8, torch.float16, torch.float32)
@@ -30,9 +35,9 @@ FAR_VALUE = 2.0**13
 class DatasetRows(Rows):
     """Items of a Dataset: images (C, H, W), clouds (p, 3), sequences (L, C) or vectors (d,).
 
-    On a GPU, items that fit into its memory are read once and kept there, bytes as bytes.
-    Otherwise nothing is kept: items are read again in every epoch, and memory does not grow with
-    their number.
+    On a GPU, items that fit into its memory are read once and kept there, bytes as bytes; on a CPU,
+    so are items of up to 512 MiB.  Otherwise nothing is kept: items are read again in every epoch,
+    and memory does not grow with their number.
 
     Examples
     --------
@@ -108,9 +113,11 @@ class DatasetRows(Rows):
         return items if self.kind == "points" else items.flatten(1)
 
     def _should_be_kept(self) -> bool:
+        size = self._first.nbytes * len(self)
+        if self.device.type == "cpu":
+            return size <= min(KEPT_ON_CPU, SHARE_FOR_DATA * available_memory())
         if self.device.type != "cuda":
             return False
-        size = self._first.nbytes * len(self)
         return size <= SHARE_FOR_DATA * torch.cuda.mem_get_info(self.device)[0]
 
     def _read_all(self) -> Tensor:

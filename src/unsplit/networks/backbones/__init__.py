@@ -1,7 +1,7 @@
 """Networks that turn observations into features, one file for each kind of data."""
 
 from unsplit.networks.backbones.counts import BagOfWords, CountScaling
-from unsplit.networks.backbones.images import ResNet18
+from unsplit.networks.backbones.images import ConvNet, ResNet18, Shrink
 from unsplit.networks.backbones.points import PointNet2
 from unsplit.networks.backbones.sequences import ResNet1d
 from unsplit.networks.backbones.single_layer import SingleLayer
@@ -13,11 +13,13 @@ __all__ = [
     "AudioNet",
     "BagOfWords",
     "Blur",
+    "ConvNet",
     "CountScaling",
     "LogMel",
     "PointNet2",
     "ResNet1d",
     "ResNet18",
+    "Shrink",
     "SingleLayer",
     "Standardize",
     "StandardizeSequences",

@@ -1,4 +1,4 @@
-"""Backbone for images: ResNet-18, with first layers that suit the image size."""
+"""Backbones for images: ResNet-18, and a small network for computers without a GPU."""
 
 import os
 from typing import Any
@@ -65,6 +65,76 @@ class ResNet18(nn.Module):
         x = self.maxpool(F.relu(self.bn1(x), inplace=True))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return x.mean(dim=(2, 3))
+
+
+class ConvNet(nn.Module):
+    """Turns small images (b, C, H, W) into features (b, 256), quickly also without a GPU.
+
+    Three 3×3 convolutions, the first with a stride of 2, each followed by batch normalisation; the
+    image is halved between them.  Mean and maximum over the image are the features.  An image of 32
+    pixels takes a sixtieth of the work that ResNet-18 has with one of 64.
+
+    Parameters
+    ----------
+    in_channels : int
+        Channels of the images: 1 for grey, 3 for colour, or any other number.
+    image_size : int
+        Shorter side of the images in pixels.  Up to 16 pixels, the first stride is 1.
+
+    Examples
+    --------
+    >>> ConvNet(in_channels=1, image_size=28).eval()(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 256])
+    """
+
+    out_features = 256
+
+    def __init__(self, in_channels: int = 3, image_size: int = 32) -> None:
+        super().__init__()
+        for name, value in {"in_channels": in_channels, "image_size": image_size}.items():
+            if value < 1:
+                raise InputError(f"{name} must be at least 1, got {value!r}.")
+        layers: list[nn.Module] = []
+        for channels, stride in ((32, 1 if image_size <= 16 else 2), (64, 1), (128, 1)):
+            if layers:
+                # ceil_mode, so that images of a single pixel pass as well
+                layers.append(nn.MaxPool2d(2, ceil_mode=True))
+            layers.append(_convolution(in_channels, channels, 3, stride))
+            layers += [nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
+            in_channels = channels
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the features of x."""
+        maps = self.layers(_channels_last(x))
+        return torch.cat([maps.mean(dim=(2, 3)), maps.amax(dim=(2, 3))], dim=1)
+
+
+class Shrink(nn.Module):
+    """Reduces images so that their shorter side has at most this many pixels, by averaging.
+
+    Parameters
+    ----------
+    side : int
+
+    Examples
+    --------
+    >>> Shrink(16)(torch.zeros(2, 3, 64, 96)).shape
+    torch.Size([2, 3, 16, 24])
+    """
+
+    def __init__(self, side: int) -> None:
+        super().__init__()
+        self.side = side
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return smaller images as float32; images that are small enough are returned as is."""
+        height, width = x.shape[2:]
+        shorter = min(height, width)
+        if shorter <= self.side:
+            return x
+        size = round(height * self.side / shorter), round(width * self.side / shorter)
+        return F.adaptive_avg_pool2d(x.float(), size)
 
 
 class Block(nn.Module):

@@ -212,7 +212,7 @@ class Single(Group):
     ) -> None:
         super().__init__(networks, folds)
         (self.network,) = networks
-        if self.device.type == "cuda" and _has_convolutions(self.network):
+        if self.device.type in ("cpu", "cuda") and _has_convolutions(self.network):
             self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.mean = copy.deepcopy(self.network)
         self.kept = {name: v.clone() for name, v in self.mean.state_dict().items()}
