@@ -1,6 +1,7 @@
 # `make demo` shows the main job on bundled data, `make test` checks everything, and `make quick`
-# checks everything but the tests marked slow.  `make docs` builds the documentation into site/.  All set up .venv first if it is missing or out of
-# date, and install nothing when it is not.
+# checks everything but the tests marked slow.  `make docs` builds the documentation into site/.
+# All set up .venv first if it is missing or out of date, and install nothing when it is not.
+# `make test` also installs Debian's chromium, for the tests of the page, where it may.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,13 +10,16 @@ READY := $(VENV)/.ready
 # Tests compute with one thread: their arrays are small, and threads that wait cost more.
 TESTS := OMP_NUM_THREADS=1 $(BIN)/pytest
 
-.PHONY: demo test quick lint format docs bench clean
+.PHONY: demo test chromium quick lint format docs bench clean
 
 demo: $(READY)
-	$(BIN)/unsplit demo --out demo-output
+	$(BIN)/unsplit demo --out demo-output --report
 
-test: lint
+test: lint chromium
 	$(TESTS)
+
+chromium:
+	@tests/browser/install_chromium
 
 quick: lint
 	$(TESTS) -m "not slow"

@@ -25,7 +25,7 @@ LAYERS = [
     {"pairwise"},
     {"merging", "selection"},
     {"plots"},
-    {"estimator"},
+    {"estimator", "report"},
     {"anndata"},
     {"unsplit"},
     {"cli"},
@@ -39,7 +39,7 @@ WITHOUT_TORCH = [
     "unsplit", "_typing", "errors", "datasets", "devices", "metrics", "plots",
     "data.labels", "data.saving", "data.result_folder", "networks.training.history",
     "pairwise.result", "pairwise.scores", "pairwise.statistics", "pairwise.batch_effects",
-    "merging",
+    "merging", "report",
 ]  # fmt: skip
 
 # Only the search for neighbours among very many observations computes with torch itself.

@@ -23,7 +23,8 @@ def demo(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("unsplit.cli.demo.Settings", lambda: Settings(cv=2, epochs=2, device="cpu"))
-        return folder, unsplit("demo")
+        patch.setattr("unsplit.report.picture.FEWEST_FOR_NEIGHBOURS", 10**6)  # PCA is quick
+        return folder, unsplit("demo", "--report")
 
 
 def test_demo_leaves_what_merge_would_leave(demo):
@@ -32,12 +33,17 @@ def test_demo_leaves_what_merge_would_leave(demo):
     files = snapshot(folder / "demo-output")
     figures = ("dendrogram.png", "distances.png", "merge_curve.png")
     others = {"digits.csv", "distances.npz", "result.json", "manifest.json"}
+    others |= {"report.html", "report.npz"}
     assert set(files) == {*SAME, *figures, *others}
     about = read_json(folder / "demo-output" / "result.json")
     assert about["n_initial"] == 40
     assert about["seed"] == 0
     assert f"Merged 40 clusters into {about['n_clusters']}." in out
     assert f"because {about['stopped']}." in out
+    assert "Open demo-output/report.html in a browser." in out
+    page = files["report.html"].decode("utf-8")
+    assert f'<h1 id="headline">40 clusters are really {about["n_clusters"]}</h1>' in page
+    assert '"kind":"images"' in page  # the digits are drawn
 
 
 def test_the_command_it_prints_gives_the_same(demo, monkeypatch):

@@ -1,6 +1,8 @@
 """What `make` installs and runs."""
 
+import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -34,3 +36,41 @@ def test_continuous_integration_runs_the_test_command_of_the_readme():
     command = (ROOT / ".ci" / "run").read_text().splitlines()[-1]
     assert command == "make test"
     assert command in (ROOT / "README.md").read_text()
+
+
+INSTALL = ROOT / "tests" / "browser" / "install_chromium"
+
+
+def run_install(folder, **programs):
+    """Run the script where only these programs are found; what it prints."""
+    for name, lines in programs.items():
+        program = folder / name.replace("_", "-")
+        program.write_text(f"#!/bin/sh\n{lines}\n")
+        program.chmod(0o755)
+    environment = {**os.environ, "PATH": str(folder)}
+    done = subprocess.run(
+        ["/bin/sh", INSTALL], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_make_test_installs_a_browser_where_it_may(tmp_path):
+    assert "test: lint chromium" in MAKEFILE
+    assert f"\t@{INSTALL.relative_to(ROOT)}" in MAKEFILE
+    log = tmp_path / "log"
+    said = run_install(tmp_path, id="echo 0", apt_get=f'echo "$@" >> {log}')
+    assert said == "Installing chromium, in which the page of a result is tested.\n"
+    assert log.read_text().splitlines() == [
+        "update",
+        "install --yes --no-install-recommends chromium",
+    ]
+
+
+def test_make_test_says_where_it_may_not(tmp_path):
+    skipped = "so the tests of the page will be skipped"
+    said = run_install(tmp_path, id="echo 1000", apt_get="exit 1")
+    assert "this user may not install it" in said
+    assert skipped in said
+    said = run_install(tmp_path, id="echo 0", apt_get="exit 1")
+    assert f"Chromium could not be installed, {skipped}" in said
+    assert run_install(tmp_path, chromium="exit 0") == ""

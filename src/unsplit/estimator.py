@@ -1,6 +1,7 @@
 """Merging as a scikit-learn clusterer, and the run behind it: from observations to a merge tree."""
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -76,6 +77,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         The distance that ranks pairs of clusters, and the linkage.  See :func:`unsplit.merge`.
     must_link, cannot_link : sequences of pairs of cluster names
         Clusters that are known to belong together, or known to be different.
+    constraints : path or mapping, optional
+        Answers that the page of an earlier result exported.  See :func:`unsplit.merge`.
     min_clusters, max_clusters : int, optional
         Bounds on the number of clusters.
     rule : object with a method ``judge``, optional
@@ -142,6 +145,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         linkage: str = "average",
         must_link: Sequence[Link] = (),
         cannot_link: Sequence[Link] = (),
+        constraints: str | os.PathLike[str] | Mapping[str, Any] | None = None,
         min_clusters: int | None = None,
         max_clusters: int | None = None,
         rule: Rule | None = None,
@@ -165,6 +169,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.linkage = linkage
         self.must_link = must_link
         self.cannot_link = cannot_link
+        self.constraints = constraints
         self.min_clusters = min_clusters
         self.max_clusters = max_clusters
         self.rule = rule
@@ -226,6 +231,9 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         rng = generator_of(self.random_state)
         if initial_labels is None:
             initial_labels = self._overclustered(X, rng)
+        if self.constraints is not None:
+            cluster_ids = encode_labels(initial_labels).cluster_ids
+            options = options.with_answers(self.constraints, cluster_ids)
         given = X, initial_labels, options, settings, rng, self.progress
         check_progress(self.progress)
         with memory_errors("merging the clusters", LESS_DATA):

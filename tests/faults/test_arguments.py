@@ -71,7 +71,8 @@ def to_fit(**settings: Any) -> unsplit.ClusterMerger:
 # for those that are not named, none is.
 PATH = {"path": "str"}
 MERGE = dict.fromkeys(
-    ("n_clusters", "max_tvd", "alpha", "min_clusters", "max_clusters", "rule"), "None"
+    ("n_clusters", "max_tvd", "alpha", "min_clusters", "max_clusters", "rule", "constraints"),
+    "None",
 )
 TRAIN = {
     "batch": "None",
@@ -163,6 +164,12 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     "MergeTree.labels": (TREE.labels, {"initial_labels": [0, 1]}, {"initial_labels": "list"}),
     "MergeTree.cut": (TREE.cut, {}, {"height": "inf float negative"}),
     "MergeTree.undo": (TREE.undo, {"step": 0}, {}),
+    "MergeTree.report": (
+        TREE.report,
+        {"distances": D},
+        dict.fromkeys(inspect.signature(TREE.report).parameters, "None")
+        | {"labels": "None list", "distances": "None"},
+    ),
     "MergeTree.name": (TREE.name, {"node": 0}, {}),
     "MergeTree.save": (TREE.save, {"path": "new.npz"}, PATH),
     "MergeTree.load": (unsplit.MergeTree.load, {"path": "tree.npz"}, {}),

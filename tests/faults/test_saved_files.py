@@ -9,7 +9,7 @@ import time
 import tracemalloc
 import warnings
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,17 @@ from unsplit.merging.api import merge_with
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.scores import ScoreCounts
+from unsplit.report.api import Content, make_page
+from unsplit.report.collect import Source, collect
+from unsplit.report.kept import Kept
+from unsplit.report.sections import with_borders
+from unsplit.report.view import view_of
 
 QUICK, MANY = 200, many(5_000)
 DISTANCES = np.abs(np.subtract.outer(*2 * [np.array([0, 0.1, 0.4, 0.45, 0.9])]))
 
 
-# The five kinds of files.  Each is written, loaded, compared byte by byte and used.
+# The kinds of files.  Each is written, loaded, compared byte by byte and used.
 
 
 @dataclass
@@ -40,6 +45,7 @@ class Npz:
 
     result: Any
     name: str = "saved.npz"
+    counts: str = "sizes"  # an array of whole numbers in it
 
     def write(self, folder):
         self.result.save(folder / self.name)
@@ -80,10 +86,25 @@ class Npz:
 
 
 @dataclass
+class KeptFile(Npz):
+    """What a page keeps of the observations, which is loaded for a number of clusters."""
+
+    counts: str = "edges"
+
+    def load(self, folder):
+        return Kept.load(folder / self.name, 3)
+
+    def use(self, loaded):
+        tree = unsplit.merge(DISTANCES[:3, :3], n_clusters=2)
+        assert len(make_page(Content(tree, kept=loaded)).html) > 10_000
+
+
+@dataclass
 class Scores(Npz):
     """The held-out scores beside the distances."""
 
     name: str = "saved.scores.npz"
+    counts: str = "rows"
 
     def write(self, folder):
         self.result.save(folder / "saved.npz", scores=True)
@@ -155,6 +176,18 @@ def wasserstein():
     return unsplit.pairwise_wasserstein(X, labels, epochs=2, random_state=0)
 
 
+def kept():
+    X, labels = unsplit.datasets.gaussians([[0, 0, 0, 0], [1, 0, 0, 0], [2, 0, 0, 0]], 12)
+    names = [f"p_{i}_{j}" for i in (0, 1) for j in (0, 1)]
+    graph = unsplit.neighbour_graph(X, labels)
+    found = collect(Source(X, labels, 3, names, picture=X[:, :2]), None, graph)
+    features = collect(Source(X[:, :2], labels, 3))
+    parts = ("feature_names", "means", "spread")
+    found = replace(found, **{part: getattr(features, part) for part in parts})
+    result, _ = gaussian_estimate([[0], [1], [2]], 12)
+    return with_borders(found, view_of(unsplit.merge(result, n_clusters=2)), result)
+
+
 def half_a_run():
     """The record of a run after three of four merges, when two are part of the result."""
     records = []
@@ -173,6 +206,7 @@ MAKERS = {
     "scores with batches": lambda: Scores(batched_estimate()),
     "PairwiseWasserstein": lambda: Npz(wasserstein()),
     "MergeTree": lambda: Npz(unsplit.merge(estimate(), n_clusters=2)),
+    "report.npz": lambda: KeptFile(kept()),
     "resume.json": lambda: Resume(half_a_run()),
 }
 
@@ -552,6 +586,22 @@ IMPOSSIBLE = {
         (without("record"), "is not a resume file"),
     ],
 }
+IMPOSSIBLE["report.npz"] = [
+    (without("tiles"), "tiles is missing"),
+    (changed(n_observations=-1), "n_observations must be"),
+    (changed(picture_method=3), "picture_method must be"),
+    (put("picture_clusters", 0, 3), "picture_clusters must be from 0 to 2 everywhere"),
+    (put("picture_xy", (0, 0), np.nan), "picture_xy must be finite"),
+    (put("tile_clusters", 0, -1), "tile_clusters must be from 0 to 2 everywhere"),
+    (put("edge_pairs", (0, 1), 9), "edge_pairs must be from 0 to 2 everywhere"),
+    (put("means", (0, 0), np.inf), "means must be finite"),
+    (shorter("spread"), "spread must have shape (2)"),
+    (shorter("tiles"), "tiles must have shape"),
+    (cast("edges", np.float64), "edges must have dtype int64"),
+    (put("border_reach", 0, 0), "border_reach must be positive"),
+    (put("border_pairs", (0, 1), 5), "border_pairs must be from 0 to 4 everywhere"),
+    (put("borders", (0, 0, 0), -1), "borders must be from 0 to"),
+]
 CASES = [(name, *case) for name, cases in IMPOSSIBLE.items() for case in cases]
 
 
@@ -584,7 +634,7 @@ def test_a_changed_value_does_not_match_the_checksum(written):
         if isinstance(kind, Resume):
             meta["record"]["stopped"] = "because of this"
         else:
-            arrays["rows" if "rows" in arrays else "sizes"][0] += 1
+            arrays[kind.counts][0] += 1
         kind.replace(folder, meta, arrays, signed=False)
         with pytest.raises(InputError, match=r"has been changed since .* checksum .* again\.$"):
             kind.load(folder)
@@ -646,7 +696,7 @@ def test_headers_that_lie_take_no_memory(written, name):
     kind.write(folder)
     with zipfile.ZipFile(folder / kind.name) as file:
         members = {info.filename: file.read(info) for info in file.infolist()}
-    for target in ("rows.npy" if "rows.npy" in members else "sizes.npy", "meta.npy"):
+    for target in (f"{kind.counts}.npy", "meta.npy"):
         for header in HEADERS:
             with zipfile.ZipFile(folder / kind.name, "w", zipfile.ZIP_DEFLATED) as file:
                 for member, content in (members | {target: header}).items():

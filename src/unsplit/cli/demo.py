@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from unsplit.cli import outputs, summary
+from unsplit.cli import options, outputs, summary
 from unsplit.cli.digits import Score, overclustered_digits, scores
 from unsplit.cli.progress import Console
 from unsplit.cli.run import RESULT, Task, interruptible, merge_into
@@ -17,13 +17,14 @@ from unsplit.data.saving import write_csv
 from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.loop import PHASES
 from unsplit.pairwise.api import Settings
+from unsplit.report.folder import PAGE
 
 DATA = "digits.csv"
 LABELS = "cluster"
 
 EXAMPLE = """\b
 Example:
-  unsplit demo --out demo-output
+  unsplit demo --out demo-output --report
 """
 
 
@@ -43,7 +44,8 @@ Example:
     show_default=True,
     help="Random seed; the same seed gives the same result.",
 )
-def demo(out: str, seed: int) -> None:
+@options.report
+def demo(out: str, seed: int, report: bool) -> None:
     """Merge 40 clusters of handwritten digits and compare the result with the true digits.
 
     The digits come with scikit-learn, and the demo takes about half a minute. It writes the same
@@ -52,13 +54,19 @@ def demo(out: str, seed: int) -> None:
     outputs.require_name(out)
     data = os.path.join(out, DATA)
     task = Task(
-        data, LABELS, MergeOptions(), Settings(), seed, figures=find_spec("matplotlib") is not None
+        data,
+        LABELS,
+        MergeOptions(),
+        Settings(),
+        seed,
+        figures=find_spec("matplotlib") is not None,
+        report=report,
     )
     console = Console()
     results = output_folder(out, outputs.versions())
     with interruptible(out, console), results as folder, console.show_warnings():
         click.echo("Merging 1,797 handwritten digits that k-means cut into 40 clusters …\n")
-        console.plan(["reading", *PHASES, "writing"])
+        console.plan(["reading", *PHASES, "writing", *(["report"] if report else ())])
         with console.stage("reading"):
             digits, truth = overclustered_digits(seed)
         _write_data(folder / DATA, digits)
@@ -66,8 +74,10 @@ def demo(out: str, seed: int) -> None:
     lines = summary.of_merge(merged.tree, n_noise=0)
     table = _table(scores(digits, merged.tree, truth, seed))
     outputs.print_result(Path(out, RESULT), [*lines, "", *table], as_json=False)
-    options = ["--labels", LABELS, "--out", "merged", "--seed", str(seed)]
-    command = shlex.join(["unsplit", "merge", data, *options])
+    if report:
+        click.echo(f"\nOpen {os.path.join(out, PAGE)} in a browser.")
+    rest = ["--labels", LABELS, "--out", "merged", "--seed", str(seed)]
+    command = shlex.join(["unsplit", "merge", data, *rest])
     click.echo(f"\nTo repeat this from the file:\n  {command}")
 
 

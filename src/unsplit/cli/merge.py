@@ -18,13 +18,16 @@ from unsplit.cli.select import selected
 from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import output_folder
+from unsplit.merging.answers import read_answers
 from unsplit.merging.options import LINKAGES, STATISTICS, STRATEGIES
 from unsplit.networks.training.loop import PHASES
 from unsplit.pairwise.api import Settings
+from unsplit.report.folder import PAGE
+from unsplit.report.kept import NAME as KEPT
 
 EXAMPLE = """\b
 Examples:
-  unsplit merge cells.csv --labels leiden --out merged --figures
+  unsplit merge cells.csv --labels leiden --out merged --report
   unsplit merge photos/ --out merged
   unsplit merge cells.h5ad --labels leiden --out merged --h5ad
   unsplit merge photos/ --vectors embedding.npy --out merged
@@ -80,6 +83,12 @@ how_to_merge = options.together(
     ),
     linked("--must-link", help="Always merge clusters A and B; may be repeated."),
     linked("--cannot-link", help="Never merge clusters A and B; may be repeated."),
+    click.option(
+        "--constraints",
+        type=click.Path(),
+        metavar="FILE",
+        help="Answers that the page of an earlier result exported (JSON).",
+    ),
 )
 
 
@@ -97,6 +106,14 @@ how_to_merge = options.together(
 @options.seed
 @click.option(
     "--figures", is_flag=True, help="Also draw the dendrogram, the distances and the merge curve."
+)
+@options.report
+@click.option(
+    "--picture",
+    type=click.Path(),
+    metavar="FILE",
+    help="Where the page draws the rows of DATA: a file with two coordinates of each, as UMAP "
+    "makes them.",
 )
 @options.keep_scores
 @click.option(
@@ -126,7 +143,10 @@ def merge(
     epochs: int,
     device: str,
     seed: int | None,
+    constraints: str | None,
     figures: bool,
+    report: bool,
+    picture: str | None,
     keep_scores: bool,
     h5ad: bool,
     resume: bool,
@@ -144,6 +164,7 @@ def merge(
     The command writes labels.csv (old and new cluster of every row), review.csv (which pairs to
     check, unclear ones first), merges.csv (every merge and the reason), result.json (settings,
     versions, seed, numbers), distances.npz, tree.npz, linkage.npy and manifest.json (checksums).
+    With --report it also writes report.html, the page to look at.
     """
     merge_options = merge_options_from(choices | {"resume": resume})
     resume_file = ResumeFile(out) if merge_options.strategy == "retrain" else None
@@ -152,7 +173,12 @@ def merge(
     written += [outputs.SCORES] if keep_scores else []
     written += [cells.MERGED] if h5ad else []
     written += [] if resume_file is None else [resume_file.path.name]
-    outputs.refuse_overwriting(data, [labels, batch, vectors], out, written)
+    written += [KEPT, PAGE] if report else []
+    outputs.refuse_overwriting(data, [labels, batch, vectors, constraints, picture], out, written)
+    if picture is not None and not report:
+        raise click.UsageError("--picture works only with --report; add it or leave --picture out.")
+    if constraints is not None:
+        read_answers(constraints)  # refuses a bad file before any work is done
     if figures:
         outputs.require_figures()
     if h5ad:
@@ -169,14 +195,18 @@ def merge(
         merge_options,
         settings,
         seed,
-        figures,
-        batch,
-        keep_scores,
-        h5ad,
-        vectors,
+        figures=figures,
+        batch=batch,
+        keep_scores=keep_scores,
+        h5ad=h5ad,
+        vectors=vectors,
+        constraints=constraints,
+        report=report,
+        picture=picture,
     )
     console = Console(progress, as_json)
-    console.plan(["reading", *(["selecting"] if select else ()), *PHASES, "writing"])
+    last = ["writing", *(["report"] if report else ())]
+    console.plan(["reading", *(["selecting"] if select else ()), *PHASES, *last])
     results = output_folder(out, outputs.versions())
     with interruptible(out, console, resume_file), results as folder, console.show_warnings():
         with console.stage("reading"):
@@ -202,6 +232,8 @@ def merge(
     lines = [] if read.representation is None else [_compared_by(read)]
     lines += summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)
     lines += ["", *summary.of_review(merged.tree), *summary.of_features(read)]
+    if report:
+        lines += ["", f"Open {Path(out, PAGE)} in a browser."]
     outputs.print_result(Path(out, RESULT), lines, as_json, console)
 
 

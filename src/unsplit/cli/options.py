@@ -122,6 +122,12 @@ seed = click.option(
     "and reported.",
 )
 
+report = click.option(
+    "--report",
+    is_flag=True,
+    help="Also write report.html: the answer, the tree, the data, and pairs to review.",
+)
+
 as_json = together(
     click.option(
         "--json",

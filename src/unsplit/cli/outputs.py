@@ -13,8 +13,10 @@ from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from unsplit import __version__
+from unsplit.cli.about import about_run
 from unsplit.cli.progress import Console
 from unsplit.cli.select import settings_dict
 from unsplit.data.readers.folders import find_images
@@ -30,6 +32,12 @@ from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.saved_estimates import scores_path
+from unsplit.report.api import Content, make_page
+from unsplit.report.collect import Source, collect
+from unsplit.report.folder import PAGE
+from unsplit.report.kept import NAME as KEPT
+from unsplit.report.sections import with_borders
+from unsplit.report.view import view_of
 
 DISTANCES = "distances.npz"
 SCORES = scores_path(DISTANCES).name
@@ -202,6 +210,17 @@ def write_merge(
     for done, task in enumerate(tasks, start=1):
         task()
         console.on_progress(done, len(tasks))
+
+
+def write_report(
+    folder: Path, source: Source, row_ids: NDArray[Any], merged: Merged, info: dict[str, Any]
+) -> None:
+    """Write the page, and the file that keeps what it shows of the observations."""
+    tree, distances = merged.tree, merged.fitted.result
+    kept = with_borders(collect(source, distances, merged.neighbours), view_of(tree), distances)
+    kept.save(folder / KEPT)
+    content = Content(tree, distances, kept, source.clusters, row_ids, about_run(info))
+    make_page(content).save(folder / PAGE)
 
 
 def write_labels(path: Path, read: Observations, tree: MergeTree) -> None:

@@ -11,6 +11,7 @@ from unsplit.cli.distances import distances
 from unsplit.cli.events import Events
 from unsplit.cli.merge import merge
 from unsplit.cli.overcluster import overcluster
+from unsplit.cli.report import report
 from unsplit.cli.run import INTERRUPTED
 from unsplit.cli.verify import verify
 from unsplit.data.readers.tables import shortened
@@ -20,9 +21,9 @@ LONGEST_MESSAGE = 4_000  # characters
 
 EXAMPLES = """\b
 Examples:
-  unsplit demo
+  unsplit demo --report
   unsplit overcluster cells.csv --out clusters.csv --method k-means
-  unsplit merge cells.csv --labels clusters.csv --out merged --figures
+  unsplit merge cells.csv --labels clusters.csv --out merged --report
   unsplit distances cells.csv --labels clusters.csv --out compared
   unsplit verify merged
 
@@ -80,7 +81,7 @@ class Program(PlainErrors, click.Group):
 
 @click.group(
     cls=Program,
-    commands=[merge, distances, overcluster, verify, demo],
+    commands=[merge, report, distances, overcluster, verify, demo],
     invoke_without_command=True,
     epilog=EXAMPLES,
 )

@@ -7,13 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from unsplit._typing import Index
 from unsplit.data.readers.api import read
 from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.readers.tables import shortened
 from unsplit.data.readers.tables_and_arrays import NO_CHOICE, Observations
 from unsplit.data.readers.vectors import with_vectors
 from unsplit.errors import InputError
+from unsplit.report.picture import given_picture
 
 
 def read_clustered(
@@ -36,6 +39,23 @@ def read_clustered(
         )
     observations = replace(observations, labels=np.asarray(observations.labels))
     return observations if vectors is None else with_vectors(observations, vectors, data)
+
+
+def read_picture(path: str, clusters: Index) -> NDArray[np.float64]:
+    """Read two coordinates of every row, and refuse a file that has others.
+
+    Parameters
+    ----------
+    path : str
+        A table or array file of as many rows as there are observations.
+    clusters : ndarray of shape (n,)
+    """
+    xy = np.asarray(read(path).X)
+    try:
+        given_picture(xy, clusters)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return xy
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """One merge from observations to files, shared by ``merge`` and ``demo``."""
 
 import errno
+import json
 import os
 import shlex
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import numpy as np
 
 from unsplit.cli import cells, outputs
 from unsplit.cli.progress import Console
+from unsplit.cli.reading import read_picture
 from unsplit.cli.resume import ResumeFile, content_of, digest
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
@@ -23,6 +25,7 @@ from unsplit.estimator import Merged, merge_overclustering
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import LESS_DATA, Settings
+from unsplit.report.collect import Source
 
 RESULT = "result.json"
 # The disk is full, or this user's share of it, or a file is larger than the disk allows.
@@ -44,6 +47,9 @@ class Task:
     keep_scores: bool = False
     h5ad: bool = False
     vectors: str | None = None
+    constraints: str | None = None
+    report: bool = False
+    picture: str | None = None
 
 
 def merge_into(
@@ -72,10 +78,14 @@ def merge_into(
         Whether to continue from the progress saved in ``resume_file``.
     """
     encoded = encode_labels(np.asarray(read.labels), len(read.row_ids))
+    merge_options = task.merge_options.with_answers(task.constraints, encoded.cluster_ids)
+    picture = None if task.picture is None else read_picture(task.picture, encoded.clusters)
     info = outputs.describe_run(task.settings, task.merge_options, task.seed)
     previous = None
     if resume_file is not None:
         content = [digest(encoded.clusters), digest(encoded.cluster_ids)]
+        links = (merge_options.must_link, merge_options.cannot_link)
+        content += [digest(np.array(json.dumps(links)))] if task.constraints else []
         if read.batch is not None:
             content.append(digest(read.batch.astype(str)))
         resume_file.begin(data=digest(content_of(read.X)), labels=content, **info)
@@ -85,7 +95,7 @@ def merge_into(
         if resume_file is not None:
             resume_file.save(record)
 
-    inputs = (read.X, encoded, task.merge_options, task.settings, task.seed)
+    inputs = (read.X, encoded, merge_options, task.settings, task.seed)
     merged = merge_overclustering(*inputs, console, on_merge, previous, read.batch)
     with console.stage("writing"):
         outputs.write_merge(folder, read, merged, task.figures, task.keep_scores, console)
@@ -95,11 +105,18 @@ def merge_into(
             path = folder / cells.MERGED
             cells.write_merged(path, task.data, task.labels, read, merged, params)
     source = {"command": "merge", "data": task.data, "labels": task.labels}
-    source |= {} if task.batch is None else {"batch": task.batch}
+    more = ("batch", "vectors", "constraints", "picture")
+    source |= {name: value for name in more if (value := getattr(task, name))}
     source |= {} if read.representation is None else {"representation": read.representation}
-    source |= {} if task.vectors is None else {"vectors": task.vectors}
     info = source | info | outputs.describe_distances(read, merged.fitted.result)
     info |= outputs.describe_tree(merged.tree)
+    if task.report:
+        with console.stage("report"):
+            run = {"warnings": console.warnings, "seconds": console.seconds}
+            shown = Source(
+                read.X, encoded.clusters, merged.tree.n_initial, read.feature_names, picture
+            )
+            outputs.write_report(folder, shown, read.row_ids, merged, info | run)
     outputs.write_result(folder / RESULT, info, console)
     return merged
 

@@ -82,13 +82,15 @@ def output_folder(
             shutil.rmtree(temporary, ignore_errors=True)  # the earlier result
 
 
-def verify_folder(path: str | os.PathLike[str]) -> list[str]:
+def verify_folder(path: str | os.PathLike[str], ignore: Set[str] = frozenset()) -> list[str]:
     """Check that a result folder is complete and unchanged, and return the names of its files.
 
     Parameters
     ----------
     path : str or path
         A folder with results; files that are not listed in its ``manifest.json`` are ignored.
+    ignore : set of str
+        Names of files that may have changed.
 
     Returns
     -------
@@ -116,19 +118,56 @@ def verify_folder(path: str | os.PathLike[str]) -> list[str]:
     unsplit.errors.InputError: .../out/ is not the complete result of one run, because ...
     """
     check_path("path", path)
+    if not isinstance(ignore, Set):
+        raise InputError(f"ignore must be a set of file names, got {type(ignore).__name__}.")
     folder, shown = Path(path), os.path.join(os.fspath(path), "")
     if not (folder / MANIFEST).is_file():
         raise InputError(
             f"{shown} has no {MANIFEST}: no run has finished there; run the command again."
         )
     files = _earlier_files(folder, shown)
-    wrong = [name for name, entry in files.items() if not _is_unchanged(folder / name, entry)]
+    wrong = [
+        name
+        for name, entry in files.items()
+        if name not in ignore and not _is_unchanged(folder / name, entry)
+    ]
     if wrong:
         raise InputError(
             f"{shown} is not the complete result of one run, because these files are missing or "
             f"have changed: {', '.join(wrong)}; run the command again."
         )
     return list(files)
+
+
+def add_to_folder(path: str | os.PathLike[str], name: str, content: bytes) -> None:
+    """Write one more file of a result into its folder, and list it in ``manifest.json``.
+
+    Parameters
+    ----------
+    path : str or path
+        A folder that :func:`output_folder` wrote.
+    name : str
+        The file, which may be there already.
+    content : bytes
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from unsplit.data.saving import write_csv
+    >>> path = Path(tempfile.mkdtemp()) / "out"
+    >>> with output_folder(path) as new:
+    ...     write_csv(new / "labels.csv", {"label": ["a", "b"]})
+    >>> add_to_folder(path, "report.html", b"<p>")
+    >>> verify_folder(path)
+    ['labels.csv', 'report.html']
+    """
+    folder = Path(path)
+    with replacing(folder / name) as new:
+        new.write_bytes(content)
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    manifest["files"][name] = _entry(folder / name)
+    with replacing(folder / MANIFEST) as new:
+        write_json(new, manifest)
 
 
 def earlier_results(path: str | os.PathLike[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """Merging: distances and options in, a merge tree out."""
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,6 +66,7 @@ def merge(
     linkage: str = "average",
     must_link: Iterable[Link] = (),
     cannot_link: Iterable[Link] = (),
+    constraints: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     min_clusters: int | None = None,
     max_clusters: int | None = None,
     rule: Rule | None = None,
@@ -101,6 +103,9 @@ def merge(
         none, because edges add up.
     must_link, cannot_link : iterables of pairs of cluster names
         Clusters known to belong together, or known to be different.
+    constraints : path or mapping, optional
+        The answers that the page of an earlier result exported, as a JSON file or its content;
+        they are added to ``must_link`` and ``cannot_link``.
     min_clusters, max_clusters : int, optional
         Bounds on the number of clusters, whichever rule applies.
     rule : object with a method ``judge``, optional
@@ -135,6 +140,8 @@ def merge(
     options = MergeOptions(
         n_clusters, max_tvd, alpha, *how, *links, min_clusters, max_clusters, rule
     )
+    if constraints is not None:
+        options = options.with_answers(constraints, merge_inputs(distances).ids)
     with memory_errors("merging the clusters", FEWER_CLUSTERS):
         return merge_with(distances, options, blurred, neighbours, random_state)
 

@@ -1,9 +1,10 @@
 """The options of a merge: checked before any training, and turned into a stopping rule."""
 
 import math
+import os
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -14,6 +15,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from unsplit.errors import InputError, PartitionWarning, check_choice, is_number, is_whole, shown
+from unsplit.merging.answers import Answers, read_answers
 from unsplit.merging.evidence import Mixtures
 from unsplit.merging.rules import (
     ALIKE_TVD,
@@ -164,6 +166,21 @@ class MergeOptions:
                 )
             fewest = most = int(n)
         return constraints(cluster_ids, self.must_link, self.cannot_link, fewest, most)
+
+    def with_answers(
+        self,
+        constraints: "str | os.PathLike[str] | Mapping[str, Any] | Answers | None",
+        cluster_ids: NDArray[Any],
+    ) -> "MergeOptions":
+        """The same options with the answers of a review added to the links."""
+        if constraints is None:
+            return self
+        must, cannot = read_answers(constraints).links(cluster_ids.tolist())
+        return replace(
+            self,
+            must_link=(*self.must_link, *must),
+            cannot_link=(*self.cannot_link, *cannot),
+        )
 
     def needs_blurred(self, has_neighbours: bool) -> bool:
         """Whether an estimate of the blurred densities would change the result."""

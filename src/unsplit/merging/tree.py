@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -414,6 +415,46 @@ class MergeTree:
         plain = {name: meta[name] for name in _PLAIN}
         _check_content(check, plain, arrays, merges, apart)
         return cls(merges=merges, apart=apart, **arrays, **plain)
+
+    def report(
+        self,
+        distances: Any = None,
+        X: Any = None,
+        labels: ArrayLike | None = None,
+        *,
+        row_ids: ArrayLike | None = None,
+        feature_names: Any = None,
+        picture: ArrayLike | None = None,
+        neighbours: Any = None,
+    ) -> Any:
+        """A page about this merge: the answer, the tree, the data, and pairs to review.
+
+        A notebook shows the page; ``save(path)`` writes it to one HTML file.
+
+        Parameters
+        ----------
+        distances : PairwiseTVD or array-like of shape (k, k), optional
+            The distances that the tree was made from.
+        X, labels : optional
+            The observations and their initial clusters, for a picture and for exemplars.
+        row_ids, feature_names, picture, neighbours : optional
+            More about the observations: see :func:`unsplit.report.report`.
+
+        Returns
+        -------
+        unsplit.report.Report
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+        >>> tree.report()
+        Report: ... MB of HTML; write it with save(path)
+        """
+        # By name, because reports are above trees: only this call reaches up.
+        more = {"row_ids": row_ids, "feature_names": feature_names}
+        more |= {"picture": picture, "neighbours": neighbours}
+        return import_module("unsplit.report").report(self, distances, X, labels, **more)
 
     def __repr__(self) -> str:
         return (

@@ -139,6 +139,7 @@ def word(choice: Any) -> str:
 
     Examples
     --------
+    >>> from torch import nn
     >>> word("mlp"), word(nn.Identity()), word(False)
     ('mlp', 'Identity', 'none')
     """

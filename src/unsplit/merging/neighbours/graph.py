@@ -129,7 +129,7 @@ class NeighbourGraph:
         Parameters
         ----------
         new_index : ndarray of shape (k,)
-            Cluster c becomes ``new_index[c]``.
+            Cluster c becomes ``new_index[c]``; clusters with the same number become one.
 
         Returns
         -------
@@ -144,10 +144,11 @@ class NeighbourGraph:
         (np.int64(0), np.int64(1))
         """
         index = numeric_array("new_index", new_index, 1).astype(np.int64)
-        if not np.array_equal(np.sort(index), np.arange(self.n_clusters)):
+        within = (index == new_index) & (index >= 0) & (index < self.n_clusters)
+        if len(index) != self.n_clusters or not np.all(within):
             raise InputError(
-                f"new_index must hold each of 0 to {self.n_clusters - 1} once, got "
-                f"{shown(new_index)}; pass a new index for each cluster."
+                f"new_index must hold {self.n_clusters} whole numbers from 0 to "
+                f"{self.n_clusters - 1}, got {shown(new_index)}; pass one for each cluster."
             )
         clusters = np.where(self.clusters < 0, -1, index[self.clusters])
         return replace(self, clusters=clusters)

@@ -1,0 +1,92 @@
+"""What a page says about the run that made a result."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from unsplit.cli.checks import option
+from unsplit.cli.options import as_typed
+from unsplit.data.readers.columns import ColumnChoice
+from unsplit.merging.options import MergeOptions
+from unsplit.pairwise.api import Settings
+
+ANSWERS = "unsplit-review.json"
+# Settings that are options with one value; they are left out where they have their default.
+NAMES = (
+    "n_clusters", "max_tvd", "alpha", "min_clusters", "max_clusters", "strategy", "statistic",
+    "linkage", "backbone", "cv", "epochs", "device",
+)  # fmt: skip
+DEFAULTS = {f.name: f.default for f in (*fields(MergeOptions), *fields(Settings))}
+
+
+def about_run(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What result.json says about a run, as tables, and the commands that repeat it.
+
+    Parameters
+    ----------
+    result : mapping
+        The content of result.json.
+
+    Examples
+    --------
+    >>> about_run({"data": "cells.csv", "labels": "leiden", "seed": 3, "settings": {}})["command"]
+    'unsplit merge cells.csv --labels leiden --out merged --report --seed 3'
+    """
+    settings = dict(result.get("settings") or {})
+    numbers = ("n_observations", "n_features", "n_noise", "mean_accuracy", "n_unclear", "device")
+    files = ("data", "labels", "batch", "picture", "constraints")
+    tables = [
+        ("Data", {name: result.get(name) for name in files}),
+        ("Numbers", {name: result.get(name) for name in numbers}),
+        ("Settings", settings),
+        ("Versions", dict(result.get("versions") or {}) | {"seed": result.get("seed")}),
+        ("Seconds", dict(result.get("seconds") or {})),
+        ("Warnings", {str(i): text for i, text in enumerate(result.get("warnings") or (), 1)}),
+    ]
+    return {
+        "tables": [
+            {"title": title, "rows": [(name, _shown(value)) for name, value in rows.items()]}
+            for title, rows in (
+                (title, {n: v for n, v in rows.items() if v not in (None, [], {}, "")})
+                for title, rows in tables
+            )
+            if rows
+        ],
+        "command": command_of(result),
+        "again": command_of({**result, "constraints": ANSWERS}),
+    }
+
+
+def command_of(result: Mapping[str, Any]) -> str:
+    """The command that repeats a run, from what result.json says about it."""
+    settings = dict(result.get("settings") or {})
+    words = ["unsplit", "merge", str(result["data"])]
+    if result.get("labels") not in (None, "subfolders"):
+        words += ["--labels", str(result["labels"])]
+    if result.get("batch") is not None:
+        words += ["--batch", str(result["batch"])]
+    words += as_typed(ColumnChoice(result.get("id"), drop=tuple(result.get("left_out") or ())))
+    words += ["--out", "merged"]
+    for name in NAMES:
+        if settings.get(name, DEFAULTS[name]) != DEFAULTS[name]:
+            words += [option(name), str(settings[name])]
+    for name in ("must_link", "cannot_link"):
+        for link in settings.get(name) or ():
+            words += [option(name), ",".join(map(str, link))]
+    if settings.get("augment") is False:
+        words.append("--no-augment")
+    words.append("--report")
+    for name in ("picture", "constraints"):
+        if result.get(name) is not None:
+            words += [option(name), str(result[name])]
+    if result.get("seed") is not None:
+        words += ["--seed", str(result["seed"])]
+    return shlex.join(words)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,51 @@
+"""``unsplit report``: the page of a result that was saved earlier."""
+
+import os
+from dataclasses import replace
+
+import click
+
+from unsplit.cli.about import about_run
+from unsplit.cli.outputs import refuse_replacing, require_name
+from unsplit.data.result_folder import add_to_folder, earlier_results
+from unsplit.report.api import make_page
+from unsplit.report.folder import PAGE, content_of_folder
+
+EXAMPLE = """\b
+Example:
+  unsplit report merged
+"""
+
+
+@click.command(epilog=EXAMPLE, short_help="Make the page of a saved result.")
+@click.argument("folder", type=click.Path())
+@click.option(
+    "--out",
+    type=click.Path(),
+    metavar="FILE",
+    help="Where to write the page.  [default: report.html in FOLDER]",
+)
+def report(folder: str, out: str | None) -> None:
+    """Make the page of FOLDER, the result of an earlier `unsplit merge`.
+
+    The folder is verified first. The page has a picture of the data and exemplars if that merge was
+    run with --report; otherwise it has the answer, the tree, all distances and the pairs to review.
+    """
+    if out is not None:
+        require_name(out)
+        own = [os.path.join(folder, name) for name in earlier_results(folder) if name != PAGE]
+        for name in own:
+            refuse_replacing(name, [out])
+    content, result = content_of_folder(folder)
+    page = make_page(replace(content, about=about_run(result)))
+    if out is None:
+        out = os.path.join(folder, PAGE)
+        add_to_folder(folder, PAGE, page.html.encode("utf-8", "backslashreplace"))
+    else:
+        page.save(out)
+    if not len(content.kept.picture_xy):
+        click.echo(
+            "The page has no picture of the data, because the folder keeps none; run unsplit merge "
+            "with --report for it."
+        )
+    click.echo(f"Open {out} in a browser.")

@@ -1,0 +1,65 @@
+"""The page of a saved result folder."""
+
+import csv
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unsplit.data.result_folder import verify_folder
+from unsplit.errors import InputError
+from unsplit.merging.tree import MergeTree
+from unsplit.pairwise.result import PairwiseTVD
+from unsplit.report.api import Content
+from unsplit.report.kept import NAME as KEPT
+from unsplit.report.kept import Kept
+
+PAGE = "report.html"
+RESULT = "result.json"
+NEEDED = ("tree.npz", "distances.npz", "labels.csv", RESULT)
+
+
+def content_of_folder(path: str | os.PathLike[str]) -> tuple[Content, dict[str, Any]]:
+    """Read a folder that ``unsplit merge`` wrote: what its page needs, and its result.json.
+
+    The folder is verified first: a result that is not complete, has changed or was written by
+    another version is an error.
+
+    Parameters
+    ----------
+    path : str or path
+        The result folder.  A picture of the data and exemplars are part of the page if the folder
+        was written with ``--report``.
+    """
+    folder, shown = Path(path), os.path.join(os.fspath(path), "")
+    if not folder.is_dir():
+        raise InputError(f"{path} is not a folder; name the --out of an earlier unsplit merge.")
+    files = verify_folder(folder, ignore={PAGE})
+    missing = [name for name in NEEDED if name not in files]
+    if missing:
+        raise InputError(
+            f"{shown} is not the result of unsplit merge: it has no {missing[0]}; name the --out "
+            "of an earlier unsplit merge."
+        )
+    tree = MergeTree.load(folder / "tree.npz")
+    distances = PairwiseTVD.load(folder / "distances.npz")
+    if not np.array_equal(tree.cluster_ids, distances.cluster_ids):
+        raise InputError(f"{shown} has a tree and distances of other clusters; merge again.")
+    kept = Kept.load(folder / KEPT, tree.n_initial) if KEPT in files else Kept()
+    ids, clusters = _rows(folder / "labels.csv", tree)
+    result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    return Content(tree, distances, kept, clusters, ids), result
+
+
+def _rows(path: Path, tree: MergeTree) -> tuple[Any, Any]:
+    """The ids and the initial clusters of labels.csv."""
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        rows = [(row["id"], row["old"]) for row in reader]
+    place = {str(name): i for i, name in enumerate(tree.cluster_ids.tolist())}
+    clusters = np.array([place.get(old, -1) for _, old in rows], np.int64)
+    ids = np.array([one for one, _ in rows])
+    counted = np.array_equal(ids, np.arange(len(ids)).astype(str))
+    return (np.arange(len(ids)) if counted else ids), clusters

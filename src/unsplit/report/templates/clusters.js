@@ -1,0 +1,167 @@
+// The new clusters, their exemplars and features, and the list of merges.
+
+const MOST_ROWS = 40;
+const MOST_OLD = 40;
+
+class Exemplars {
+  constructor(page) {
+    this.data = page.data.exemplars;
+    if (this.data === null) return;
+    const root = document.documentElement.style;
+    // Not the data themselves: browsers drop a style that is megabytes long.
+    const [start, text] = this.data.src.split(",");
+    const sheet = new Blob([unpack(text, Uint8Array)], { type: start.slice(5, start.indexOf(";")) });
+    root.setProperty("--sheet", `url("${URL.createObjectURL(sheet)}")`);
+    if (Math.max(this.data.width, this.data.height) < 40) root.setProperty("--pixels", "pixelated");
+    this.first = [];
+    this.data.counts.reduce((sum, count, leaf) => {
+      this.first[leaf] = sum;
+      return sum + count;
+    }, 0);
+    this.lines = Math.ceil(this.data.n / this.data.columns);
+  }
+
+  /** Exemplars of some leaves: one of each first, then the second of each, and so on. */
+  of(leaves, most) {
+    if (this.data === null) return null;
+    const chosen = [];
+    for (let round = 0; chosen.length < most; round += 1) {
+      const found = leaves.filter((leaf) => round < this.data.counts[leaf]);
+      if (found.length === 0) break;
+      chosen.push(...found.slice(0, most - chosen.length).map((leaf) => this.first[leaf] + round));
+    }
+    return element("div", { class: "tiles", role: "img", "aria-label": `${chosen.length} exemplars (${this.data.kind})` },
+      ...chosen.map((number) => this.tile(number)));
+  }
+
+  tile(number) {
+    const [column, line] = [number % this.data.columns, Math.floor(number / this.data.columns)];
+    const share = (place, count) => (count > 1 ? `${(100 * place) / (count - 1)}%` : "0%");
+    return element("span", {
+      class: "tile",
+      style: {
+        "background-size": `${100 * this.data.columns}% ${100 * this.lines}%`,
+        "background-position": `${share(column, this.data.columns)} ${share(line, this.lines)}`,
+      },
+    });
+  }
+}
+
+class Features {
+  constructor(page) {
+    this.data = page.data.features;
+    this.tree = page.tree;
+  }
+
+  /** Sums over the observations of some leaves, feature by feature, and their number. */
+  sums(leaves) {
+    const sum = new Array(this.data.names.length).fill(0);
+    for (const leaf of leaves) {
+      const [means, size] = [this.data.means[leaf], this.tree.sizes[leaf]];
+      for (let f = 0; f < sum.length; f += 1) sum[f] += size * means[f];
+    }
+    return { sum, n: sizeOf(this.tree, leaves) };
+  }
+
+  /** In words: which features of a group are higher or lower than in others, or than elsewhere. */
+  list(leaves, others, most) {
+    if (this.data === null) return [];
+    this.all ??= this.sums(this.tree.order);
+    const here = this.sums(leaves);
+    const rest = () => ({ sum: this.all.sum.map((value, f) => value - here.sum[f]), n: this.all.n - here.n });
+    const there = others === null ? rest() : this.sums(others);
+    if (there.n === 0) return [];
+    const away = (f) => (here.sum[f] / here.n - there.sum[f] / there.n) / (this.data.spread[f] || 1);
+    return this.data.names
+      .map((name, f) => ({ name, away: away(f) }))
+      .sort((one, other) => Math.abs(other.away) - Math.abs(one.away))
+      .slice(0, most)
+      .flatMap(({ name, away: by }, i) => [
+        i > 0 ? ", " : "", element("bdi", null, short(name)), ` ${by >= 0 ? "+" : "−"}${Math.abs(by).toFixed(1)}`,
+      ]);
+  }
+}
+
+class Clusters {
+  constructor(page) {
+    this.page = page;
+    this.all = false;
+    const { exemplars, features } = page;
+    byId("shown-title").textContent = exemplars.data ? "exemplars" : features.data ? "what differs (standard deviations)" : "";
+    byId("all-clusters").addEventListener("click", () => { this.all = true; this.draw(); });
+    byId("old-new").addEventListener("toggle", () => this.drawOld());
+    this.body = document.querySelector("#new-clusters tbody");
+    this.oldBody = document.querySelector("#old-new tbody");
+  }
+
+  draw() {
+    const { tree, cut } = this.page;
+    byId("clusters-title").textContent = `The ${counted(cut.count, "new cluster")}`;
+    const groups = this.page.groups;
+    const largest = Math.max(...groups.map((leaves) => sizeOf(tree, leaves)));
+    const shown = this.all ? groups : groups.slice(0, MOST_ROWS);
+    this.body.replaceChildren(...shown.map((leaves, number) => this.row(leaves, number, largest)));
+    const button = byId("all-clusters");
+    button.hidden = shown.length === groups.length;
+    button.textContent = `Show all ${whole(groups.length)} clusters`;
+    this.drawOld();
+  }
+
+  row(leaves, number, largest) {
+    const { tree, colours, exemplars, features } = this.page;
+    const hex = colour(colours[number]);
+    const size = sizeOf(tree, leaves);
+    const old = leaves.slice(0, MOST_OLD).flatMap((leaf, i) => [
+      i > 0 ? ", " : "", element("bdi", null, leafName(tree, leaf)), ` (${whole(tree.sizes[leaf])})`,
+    ]);
+    if (leaves.length > MOST_OLD) old.push(`, and ${leaves.length - MOST_OLD} more`);
+    return element("tr", null,
+      element("th", { scope: "row" },
+        element("span", { class: "chip", style: { background: hex, color: readableOn(hex) } }, String(number))),
+      element("td", { class: "number" }, whole(size)),
+      element("td", { class: "names" }, ...old,
+        element("span", { class: "bar", "aria-hidden": "true", style: { width: `${(5 * size) / largest}rem`, background: hex } })),
+      element("td", null, ...(exemplars.data ? [exemplars.of(leaves, 8)] : features.data ? features.list(leaves, null, 4) : [])));
+  }
+
+  drawOld() {
+    if (!byId("old-new").open) return;
+    const { tree, cut } = this.page;
+    const rows = tree.names.flatMap((names, leaf) => names.map((name) => ({ name, leaf, single: names.length === 1 })));
+    this.oldBody.replaceChildren(...rows.map(({ name, leaf, single }) => element("tr", null,
+      element("th", { scope: "row", class: "names" }, element("bdi", null, name)),
+      element("td", { class: "number" }, single ? whole(tree.sizes[leaf]) : ""),
+      element("td", { class: "number" }, String(cut.group[leaf])))));
+  }
+}
+
+class MergeList {
+  constructor(page) {
+    this.page = page;
+    this.details = byId("merge-list");
+    this.details.addEventListener("toggle", () => this.draw());
+    this.states = null;
+  }
+
+  draw() {
+    if (!this.details.open) return;
+    if (this.states === null) this.fillIn();
+    const { cut, taken } = this.page;
+    this.states.forEach((cell, step) => {
+      const state = cut.made[step] ? "merged" : taken[step] ? "taken back by your answers" : "not merged";
+      if (cell.textContent !== state) cell.textContent = state;
+    });
+  }
+
+  fillIn() {
+    const { tree } = this.page;
+    this.states = tree.merges.map(() => element("td", null));
+    document.querySelector("#merge-list tbody").append(...tree.merges.map((merge, step) => element("tr", null,
+      element("th", { scope: "row", class: "number" }, String(tree.firstStep + step)),
+      element("td", { class: "names" }, `${nodeName(tree, merge.left)} and ${nodeName(tree, merge.right)}`),
+      element("td", null, merge.verdict),
+      element("td", { class: "number" }, merge.tvd === null ? "" : plain(merge.tvd)),
+      this.states[step],
+      element("td", null, merge.why))));
+  }
+}

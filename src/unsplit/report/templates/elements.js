@@ -1,0 +1,110 @@
+// Elements, names, numbers and colours.  Texts from the data only ever become text nodes.
+
+const SVG = "http://www.w3.org/2000/svg";
+const byId = (id) => document.getElementById(id);
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (name === "style") for (const [key, text] of Object.entries(value)) node.style.setProperty(key, text);
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== null) node.setAttribute(name, value);
+  }
+  node.append(...children.filter((child) => child !== null));
+  return node;
+}
+const element = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+const drawing = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+
+// Paul Tol's schemes "muted" and "light", safe for the colour-blind.
+const PALETTES = {
+  light: ["#332288", "#CC6677", "#44AA99", "#882255", "#999933", "#AA4499", "#117733", "#DDCC77", "#88CCEE"],
+  dark: ["#77AADD", "#EE8866", "#EEDD88", "#FFAABB", "#99DDFF", "#44BB99", "#BBCC33", "#AAAA00", "#DDDDDD"],
+};
+const theme = () => document.documentElement.dataset.theme;
+const colour = (number) => PALETTES[theme()][number % 9];
+const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** Black or white, whichever is easier to read on a colour. */
+function readableOn(hex) {
+  const channel = (start) => {
+    const share = parseInt(hex.slice(start, start + 2), 16) / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  };
+  const light = 0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5);
+  return light > 0.18 ? "#000000" : "#ffffff";
+}
+
+// One hue from near to far, so that only the lightness counts: strong is near, faint is far.
+const SCALES = {
+  light: [[0, 40, 92], [66, 129, 176], [163, 199, 223], [244, 247, 249]],
+  dark: [[214, 240, 255], [110, 178, 222], [48, 92, 122], [30, 37, 41]],
+};
+function shade(share) {
+  const scale = SCALES[theme()];
+  const place = Math.min(Math.max(share, 0), 1) * (scale.length - 1);
+  const [low, high] = [scale[Math.floor(place)], scale[Math.ceil(place)]];
+  return low.map((value, i) => Math.round(value + (high[i] - value) * (place % 1)));
+}
+
+// Marks that keep right-to-left names from turning the words around them.
+const isolated = (text) => `\u2068${text}\u2069`;
+const whole = (number) => number.toLocaleString("en");
+const counted = (n, thing) => `${whole(n)} ${thing}${n === 1 ? "" : "s"}`;
+const short = (text, most = 28) => {
+  const letters = Array.from(String(text).replace(/\s+/g, " "));
+  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : letters.join("");
+};
+
+function leafName(tree, leaf) {
+  const names = tree.names[leaf];
+  return isolated(short(names[0])) + (names.length > 1 ? ` + ${names.length - 1} more` : "");
+}
+
+function groupName(tree, leaves, most = 3) {
+  const names = leaves.flatMap((leaf) => tree.names[leaf]);
+  const first = names.slice(0, most).map((name) => isolated(short(name)));
+  if (names.length > most) first.push(`${names.length - most} more`);
+  return first.join(" + ");
+}
+const nodeName = (tree, node, most) => groupName(tree, tree.members[node], most);
+const sizeOf = (tree, leaves) => leaves.reduce((sum, leaf) => sum + tree.sizes[leaf], 0);
+const plain = (value, digits = 2) => (value === null || value === undefined ? "unknown" : value.toFixed(digits));
+
+function evidenceOf(entry) {
+  const parts = [];
+  if (entry.tvd !== null) {
+    const interval = entry.low === null ? "" : ` (95% interval ${plain(entry.low)} to ${plain(entry.high)})`;
+    parts.push(`TVD ${plain(entry.tvd)}${interval}`);
+  } else parts.push(`distance ${plain(entry.height, 3)}`);
+  if (entry.edges !== null) {
+    const times = entry.times_chance === null ? "" : `, ${Number(entry.times_chance.toPrecision(2))} × chance`;
+    parts.push(`${counted(entry.edges, "edge")} between them${times}`);
+  }
+  return parts;
+}
+
+function showTip(text, event) {
+  const tip = byId("tip");
+  tip.textContent = text;
+  tip.hidden = text === "";
+  if (tip.hidden || !event) return;
+  const [wide, high] = [tip.offsetWidth, tip.offsetHeight];
+  const left = Math.min(event.clientX + 14, window.innerWidth - wide - 8);
+  const below = event.clientY + 18;
+  tip.style.left = `${Math.max(8, left)}px`;
+  tip.style.top = `${below + high > window.innerHeight ? event.clientY - high - 12 : below}px`;
+}
+const hideTip = () => showTip("");
+
+/** A canvas as sharp as the screen; returns its context in CSS pixels. */
+function sharp(canvas) {
+  const ratio = window.devicePixelRatio || 1;
+  const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+  if (canvas.width !== Math.round(width * ratio)) canvas.width = Math.round(width * ratio);
+  if (canvas.height !== Math.round(height * ratio)) canvas.height = Math.round(height * ratio);
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  return { context, width, height };
+}

@@ -1,0 +1,188 @@
+// All distances, in the order of the tree.
+
+class Matrix {
+  constructor(page) {
+    this.page = page;
+    this.canvas = byId("matrix");
+    const data = page.data.matrix;
+    this.shown = data !== null;
+    byId("matrix-figure").hidden = !this.shown;
+    byId("tree-and-matrix").classList.toggle("alone", !this.shown);
+    if (!this.shown) return;
+    this.tvd = unpack(data.tvd, Uint16Array);
+    this.interval = data.interval?.map((text) => unpack(text, Uint16Array)) ?? null;
+    this.lowest = data.lowest;
+    this.cursor = null;
+    this.legend();
+    this.canvas.addEventListener("pointermove", (event) => this.point(event));
+    this.canvas.addEventListener("pointerleave", () => { this.mark(null); hideTip(); });
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  value(from, a, b) {
+    if (a === b) return 0;
+    const found = from[pairIndex(a, b, this.page.tree.names.length)];
+    return found === UNKNOWN ? null : found / (UNKNOWN - 1);
+  }
+
+  /** One pixel per pair, painted once for each theme; zooming only scales it. */
+  get image() {
+    this.images ??= {};
+    this.images[theme()] ??= this.painted();
+    return this.images[theme()];
+  }
+
+  painted() {
+    const { order } = this.page.tree;
+    const n = order.length;
+    const canvas = element("canvas", { width: n, height: n });
+    const context = canvas.getContext("2d");
+    const pixels = context.createImageData(n, n);
+    const colours = Array.from({ length: 257 }, (_, i) => shade(i / 256));
+    const scale = 256 / ((1 - this.lowest) * (UNKNOWN - 1) || 1);
+    const start = this.lowest * (UNKNOWN - 1);
+    for (let row = 0; row < n; row += 1) {
+      for (let column = 0; column < n; column += 1) {
+        const tvd = row === column ? 0 : this.tvd[pairIndex(order[row], order[column], n)];
+        const [r, g, b] = colours[Math.min(256, Math.max(0, Math.round((tvd - start) * scale)))];
+        const place = 4 * (row * n + column);
+        pixels.data[place] = r;
+        pixels.data[place + 1] = g;
+        pixels.data[place + 2] = b;
+        pixels.data[place + 3] = 255;
+      }
+    }
+    context.putImageData(pixels, 0, 0);
+    return canvas;
+  }
+
+  legend() {
+    this.bar = element("canvas", { width: 64, height: 1, role: "img", "aria-label": "colour scale" });
+    byId("scale").append("TVD", element("span", null, `${this.lowest.toFixed(1)} alike`), this.bar,
+      element("span", null, "1.0 apart"));
+  }
+
+  paintLegend() {
+    const context = this.bar.getContext("2d");
+    for (let i = 0; i < 64; i += 1) {
+      context.fillStyle = `rgb(${shade(i / 63).join(",")})`;
+      context.fillRect(i, 0, 1, 1);
+    }
+  }
+
+  /** Room for names left of the matrix, if rows are high enough to read them. */
+  margin(height) {
+    const { zoom, tree } = this.page;
+    const row = height / (zoom.end - zoom.start);
+    if (row < 11) return 6;
+    const longest = Math.max(...tree.order.map((leaf) => Array.from(leafName(tree, leaf)).length - 2));
+    return Math.min(150, 12 + 6.5 * longest);
+  }
+
+  draw() {
+    if (!this.shown) return;
+    const { context, width, height } = sharp(this.canvas);
+    const { zoom, tree } = this.page;
+    const rows = zoom.end - zoom.start;
+    this.paintLegend();
+    const left = this.margin(height);
+    this.area = { left, width: width - left, height };
+    context.imageSmoothingEnabled = rows > height;
+    context.drawImage(this.image, zoom.left, zoom.start, rows, rows, left, 0, width - left, height);
+    this.names(context, left, height / rows);
+    context.save();
+    context.beginPath();
+    context.rect(left, 0, width - left, height);
+    context.clip();
+    context.lineWidth = tree.order.length > 120 ? 1 : 1.6;
+    context.strokeStyle = variable("--frame");
+    this.outlines((x, y, w, h) => context.strokeRect(x, y, w, h));
+    if (this.cursor) this.paintCursor(context);
+    context.restore();
+    this.canvas.setAttribute("aria-label",
+      `Distances between ${counted(tree.names.length, "row")}. Arrow keys move from pair to pair.`);
+  }
+
+  names(context, left, row) {
+    if (row < 11) return;
+    const { zoom, tree } = this.page;
+    context.font = `${Math.min(13, row * 0.75)}px system-ui, sans-serif`;
+    context.fillStyle = variable("--ink");
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    for (let place = Math.floor(zoom.start); place < Math.min(zoom.end, tree.order.length); place += 1) {
+      const y = (place + 0.5 - zoom.start) * row;
+      if (y >= 0) context.fillText(leafName(tree, tree.order[place]), left - 5, y, left - 7);
+    }
+  }
+
+  /** Squares around runs of neighbouring rows that are one new cluster. */
+  outlines(rectangle) {
+    const { tree, cut, zoom } = this.page;
+    const { left, width, height } = this.area;
+    const scale = [width / (zoom.end - zoom.start), height / (zoom.end - zoom.start)];
+    const groupAt = (place) => cut.group[tree.order[place]];
+    let start = 0;
+    for (let place = 1; place <= tree.order.length; place += 1) {
+      if (place < tree.order.length && groupAt(place) === groupAt(start)) continue;
+      if (place - start > 1 && start < zoom.end && place > zoom.start) {
+        rectangle(left + (start - zoom.left) * scale[0], (start - zoom.start) * scale[1],
+          (place - start) * scale[0], (place - start) * scale[1]);
+      }
+      start = place;
+    }
+  }
+
+  paintCursor(context) {
+    const { zoom } = this.page;
+    const { left, width, height } = this.area;
+    const rows = zoom.end - zoom.start;
+    const [column, row] = this.cursor;
+    context.strokeStyle = "#ff3b30";
+    context.lineWidth = 2;
+    context.strokeRect(left + ((column - zoom.left) * width) / rows - 1, ((row - zoom.start) * height) / rows - 1,
+      width / rows + 2, height / rows + 2);
+  }
+
+  mark(cursor) {
+    this.cursor = cursor;
+    this.page.later(() => this.draw());
+  }
+
+  at(event) {
+    const { zoom, tree } = this.page;
+    const { left, width, height } = this.area;
+    const place = (start, share) => Math.floor(start + share * (zoom.end - zoom.start));
+    const [column, row] = [place(zoom.left, (event.offsetX - left) / width), place(zoom.start, event.offsetY / height)];
+    const inside = (value) => value >= 0 && value < tree.order.length;
+    return event.offsetX >= left && inside(column) && inside(row) ? [column, row] : null;
+  }
+
+  point(event) {
+    const cursor = this.at(event);
+    this.mark(cursor);
+    if (!cursor) return hideTip();
+    const text = this.describe(cursor);
+    byId("readout").textContent = text;
+    return showTip(text, event);
+  }
+
+  describe([column, row]) {
+    const { order } = this.page.tree;
+    return this.page.describePair(order[row], order[column], this);
+  }
+
+  key(event) {
+    const moves = { ArrowDown: [0, 1], ArrowUp: [0, -1], ArrowRight: [1, 0], ArrowLeft: [-1, 0] };
+    if (!(event.key in moves)) return this.page.zoomKey(event);
+    const { zoom, tree } = this.page;
+    const start = this.cursor ?? [Math.floor(zoom.left), Math.floor(zoom.start)];
+    const bounded = (value) => Math.min(tree.order.length - 1, Math.max(0, value));
+    const cursor = this.cursor ? start.map((value, axis) => bounded(value + moves[event.key][axis])) : start;
+    event.preventDefault();
+    this.page.bringIntoView(cursor);
+    this.mark(cursor);
+    byId("readout").textContent = this.describe(cursor);
+    return undefined;
+  }
+}

@@ -1,0 +1,138 @@
+// The tree, its cut, and what answers change: no document, so that it can be tested alone.
+"use strict";
+
+const UNKNOWN = 65535;
+
+function unpack(text, Kind) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return new Kind(bytes.buffer);
+}
+
+/** Leaves below every node; node l + t is made by merge t. */
+function membersOf(merges, leaves) {
+  const members = Array.from({ length: leaves }, (_, leaf) => [leaf]);
+  for (const merge of merges) members.push(members[merge.left].concat(members[merge.right]));
+  return members;
+}
+
+/** Sets of leaves that grow together, each with marks that say which answers touch it. */
+class Groups {
+  constructor(leaves, answers, members) {
+    this.parent = Int32Array.from({ length: leaves }, (_, leaf) => leaf);
+    this.different = answers.filter((one) => one.answer === "different");
+    this.marks = Array.from({ length: leaves }, () => null);
+    this.different.forEach((answer, number) => {
+      for (const leaf of members[answer.left]) this.mark(leaf, 2 * number);
+      for (const leaf of members[answer.right]) this.mark(leaf, 2 * number + 1);
+    });
+    for (const answer of answers) {
+      if (answer.answer !== "same") continue;
+      const [first, ...others] = members[answer.left].concat(members[answer.right]);
+      for (const leaf of others) this.unite(first, leaf);
+    }
+  }
+
+  mark(leaf, number) {
+    if (this.marks[leaf] === null) this.marks[leaf] = new Set();
+    this.marks[leaf].add(number);
+  }
+
+  find(leaf) {
+    while (this.parent[leaf] !== leaf) {
+      this.parent[leaf] = this.parent[this.parent[leaf]];
+      leaf = this.parent[leaf];
+    }
+    return leaf;
+  }
+
+  unite(a, b) {
+    const [one, other] = [this.find(a), this.find(b)];
+    if (one === other) return;
+    this.parent[other] = one;
+    for (const number of this.marks[other] ?? []) this.mark(one, number);
+  }
+
+  /** Whether the two sets hold both sides of an answer "different". */
+  apart(a, b) {
+    const [one, other] = [this.marks[this.find(a)], this.marks[this.find(b)]];
+    if (one === null || other === null) return false;
+    for (const number of one) if (other.has(number ^ 1)) return true;
+    return false;
+  }
+}
+
+/**
+ * The cut that answers allow: "same" comes first, then the merges of the cut in their order.
+ * A merge that would join what was called different is not made, nor what builds on it.
+ */
+function constrainedCut(tree, taken, answers) {
+  const leaves = tree.names.length;
+  const groups = new Groups(leaves, answers, tree.members);
+  const made = new Array(tree.merges.length).fill(false);
+  tree.merges.forEach((merge, step) => {
+    const complete = (node) => node < leaves || made[node - leaves];
+    if (!taken[step] || !complete(merge.left) || !complete(merge.right)) return;
+    const [left, right] = [tree.members[merge.left][0], tree.members[merge.right][0]];
+    if (groups.find(left) !== groups.find(right) && groups.apart(left, right)) return;
+    groups.unite(left, right);
+    made[step] = true;
+  });
+  const numbers = new Map();
+  const group = Int32Array.from({ length: leaves }, (_, leaf) => {
+    const root = groups.find(leaf);
+    if (!numbers.has(root)) numbers.set(root, numbers.size);
+    return numbers.get(root);
+  });
+  return { group, made, count: numbers.size };
+}
+
+/** Answers that make a new one impossible; none if it agrees with all of them. */
+function contradictions(tree, answers, wanted) {
+  const others = answers.filter((one) => one.pair !== wanted.pair);
+  const groups = new Groups(tree.names.length, others.concat([wanted]), tree.members);
+  const joined = (one) => {
+    const roots = new Set(tree.members[one.left].map((leaf) => groups.find(leaf)));
+    return tree.members[one.right].some((leaf) => roots.has(groups.find(leaf)));
+  };
+  if (wanted.answer === "same") return others.filter((one) => one.answer === "different" && joined(one));
+  if (!joined(wanted)) return [];
+  const roots = new Set(tree.members[wanted.left].map((leaf) => groups.find(leaf)));
+  return others.filter((one) => one.answer === "same" && roots.has(groups.find(tree.members[one.left][0])));
+}
+
+function cutAt(tree, count) {
+  return tree.merges.map((_, step) => step < tree.names.length - count);
+}
+
+/** Index of the pair i < j in the upper triangle of an n × n matrix, row by row. */
+function pairIndex(i, j, n) {
+  const [a, b] = i < j ? [i, j] : [j, i];
+  return a * n - (a * (a + 1)) / 2 + (b - a - 1);
+}
+
+/** The step at which two leaves are joined. */
+function joinedAt(tree, a, b) {
+  const leaves = tree.names.length;
+  const above = new Set();
+  for (let node = a; node !== undefined; node = tree.parent[node]) above.add(node);
+  for (let node = b; node !== undefined; node = tree.parent[node]) if (above.has(node)) return node - leaves;
+  return -1;
+}
+
+function parentsOf(merges, leaves) {
+  const parent = [];
+  merges.forEach((merge, step) => {
+    parent[merge.left] = parent[merge.right] = leaves + step;
+  });
+  return parent;
+}
+
+/** What "merge --constraints" reads. */
+function exported(tree, answers) {
+  const names = (node) => tree.members[node].flatMap((leaf) => tree.names[leaf]);
+  return {
+    format: "unsplit.constraints/1",
+    result: tree.fingerprint,
+    answers: answers.map((one) => ({ answer: one.answer, left: names(one.left), right: names(one.right) })),
+  };
+}

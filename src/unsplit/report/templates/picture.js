@@ -1,0 +1,107 @@
+// Two pictures of the data: coloured by the old clusters and by the new ones.
+
+class Picture {
+  constructor(page) {
+    this.page = page;
+    const data = page.data.picture;
+    this.shown = data !== null;
+    byId("pictures").hidden = !this.shown;
+    if (!this.shown) {
+      byId("picture-note").textContent = "There is no picture of the data: the page was made without them.";
+      return;
+    }
+    this.x = unpack(data.x, Uint16Array);
+    this.y = unpack(data.y, Uint16Array);
+    this.leaf = unpack(data.leaf, Uint16Array);
+    const drawn = data.n_drawn < data.n_observations ? `${whole(data.n_drawn)} of ` : "";
+    byId("picture-note").textContent =
+      `Each point is an observation (${drawn}${whole(data.n_observations)}). Positions: ${data.method}.`;
+    for (const id of ["before", "after"]) {
+      const canvas = byId(id);
+      canvas.addEventListener("pointermove", (event) => this.point(canvas, event));
+      canvas.addEventListener("pointerleave", hideTip);
+    }
+  }
+
+  /** Positions in a box, with a margin. */
+  places(width, height) {
+    const [across, up] = [(width - 28) / (UNKNOWN - 1), (height - 28) / (UNKNOWN - 1)];
+    return { x: (i) => 14 + this.x[i] * across, y: (i) => height - 14 - this.y[i] * up };
+  }
+
+  draw() {
+    if (!this.shown) return;
+    const { tree, cut } = this.page;
+    byId("before-title").textContent = `Before: ${counted(tree.n_initial, "cluster")}`;
+    byId("after-title").textContent = `After: ${counted(cut.count, "cluster")}`;
+    const before = byId("before");
+    const look = [theme(), before.clientWidth, before.clientHeight, window.devicePixelRatio].join(" ");
+    // The old clusters stay as they are when the cut moves.
+    if (look !== this.look) this.paint(before, (leaf) => tree.place[leaf], null);
+    this.look = look;
+    this.paint(byId("after"), (leaf) => this.page.colours[cut.group[leaf]], cut.group);
+  }
+
+  paint(canvas, colourOf, group) {
+    const { context, width, height } = sharp(canvas);
+    this.points(width, height, colourOf, (x, y, radius, fill) => {
+      context.fillStyle = fill;
+      context.beginPath();
+      context.arc(x, y, radius, 0, 2 * Math.PI);
+      context.fill();
+    });
+    if (group === null) return;
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    const centres = this.centres(width, height, group);
+    context.font = `bold ${centres.length > 25 || width < 300 ? 10 : 14}px system-ui, sans-serif`;
+    context.lineJoin = "round";
+    context.strokeStyle = variable("--card");
+    context.lineWidth = 4;
+    context.fillStyle = variable("--ink");
+    for (const [number, x, y] of centres) {
+      const above = centres.length > 25 ? y - 10 : y; // many are small, and a number would hide them
+      context.strokeText(number, x, above);
+      context.fillText(number, x, above);
+    }
+  }
+
+  points(width, height, colourOf, dot) {
+    const place = this.places(width, height);
+    const radius = Math.min(4, Math.max(1, (0.16 * width) / Math.sqrt(this.x.length)));
+    for (let i = 0; i < this.x.length; i += 1) {
+      dot(place.x(i), place.y(i), radius, colour(colourOf(this.leaf[i])));
+    }
+  }
+
+  /** The number of each new cluster, at the point of it that is nearest to its middle. */
+  centres(width, height, group) {
+    const place = this.places(width, height);
+    const sums = new Map();
+    for (let i = 0; i < this.x.length; i += 1) {
+      const entry = sums.get(group[this.leaf[i]]) ?? { n: 0, x: 0, y: 0, points: [] };
+      entry.n += 1;
+      entry.x += place.x(i);
+      entry.y += place.y(i);
+      entry.points.push(i);
+      sums.set(group[this.leaf[i]], entry);
+    }
+    if (sums.size > 60) return [];
+    return Array.from(sums, ([number, { n, x, y, points }]) => {
+      const away = (i) => (place.x(i) - x / n) ** 2 + (place.y(i) - y / n) ** 2;
+      const nearest = points.reduce((best, i) => (away(i) < away(best) ? i : best), points[0]);
+      return [String(number), place.x(nearest), place.y(nearest)];
+    });
+  }
+
+  point(canvas, event) {
+    const place = this.places(canvas.clientWidth, canvas.clientHeight);
+    let [best, least] = [-1, 144];
+    for (let i = 0; i < this.x.length; i += 1) {
+      const away = (place.x(i) - event.offsetX) ** 2 + (place.y(i) - event.offsetY) ** 2;
+      if (away < least) [best, least] = [i, away];
+    }
+    if (best < 0) hideTip();
+    else showTip(this.page.describeLeaf(this.leaf[best]), event);
+  }
+}

@@ -1,0 +1,196 @@
+// Review: one pair at a time, answers, what they change, undo and export.
+
+const KEYS = { s: "same", d: "different", k: "skip" };
+
+class Review {
+  constructor(page) {
+    this.page = page;
+    this.pairs = page.data.review.pairs;
+    this.index = 0;
+    this.store = `unsplit-answers-${page.tree.fingerprint}`;
+    this.answers = this.kept();
+    byId("export").addEventListener("click", () => this.export());
+    byId("clear").addEventListener("click", () => this.change([]));
+    document.addEventListener("keydown", (event) => this.key(event));
+    for (const link of document.querySelectorAll("[data-pair]")) {
+      link.addEventListener("click", () => this.show(Number(link.dataset.pair), true));
+    }
+    this.introduce();
+  }
+
+  introduce() {
+    const { n_pairs: all } = this.page.data.review;
+    const unclear = this.pairs.filter((pair) => pair.verdict === "unclear").length;
+    const urgent = unclear === 0 ? "The least certain pairs come first." : `${counted(unclear, "unclear pair")} ${unclear === 1 ? "comes" : "come"} first.`;
+    const first = this.pairs.length < all ? ` The ${whole(this.pairs.length)} most urgent of ${whole(all)} are here.` : "";
+    byId("review-intro").textContent = this.pairs.length === 0
+      ? "There is no pair to review."
+      : `Do these two belong together? ${urgent}${first} Your answers stay in this browser.`;
+    byId("answers-box").hidden = this.pairs.length === 0;
+    byId("card").hidden = this.pairs.length === 0;
+  }
+
+  // Only pairs and answers are kept; the nodes come from the page.
+  kept() {
+    try {
+      const found = JSON.parse(localStorage.getItem(this.store) ?? "[]");
+      return found.filter((one) => this.pairs[one.pair] !== undefined && one.answer in { same: 1, different: 1 })
+        .map((one) => this.answer(one.pair, one.answer));
+    } catch {
+      return [];
+    }
+  }
+
+  keep() {
+    try {
+      localStorage.setItem(this.store, JSON.stringify(this.answers.map(({ pair, answer }) => ({ pair, answer }))));
+    } catch {
+      byId("review-message").textContent = "This browser keeps no answers for the page; export them before you close it.";
+    }
+  }
+
+  answer(pair, answer) {
+    const { left, right } = this.pairs[pair];
+    return { pair, answer, left, right };
+  }
+
+  give(answer) {
+    const message = byId("review-message");
+    message.textContent = "";
+    if (answer !== "skip") {
+      const wanted = this.answer(this.index, answer);
+      const against = contradictions(this.page.tree, this.answers, wanted);
+      if (against.length > 0) {
+        message.textContent = `“${answer}” contradicts your answer ${this.sentence(against[0])}. Take that one back first.`;
+        return;
+      }
+      this.change(this.answers.filter((one) => one.pair !== this.index).concat([wanted]));
+    }
+    if (this.index + 1 < this.pairs.length) this.show(this.index + 1, true);
+    else message.textContent = "That was the last pair.";
+  }
+
+  undo() {
+    const last = this.answers.at(-1);
+    if (last === undefined) return;
+    this.change(this.answers.slice(0, -1));
+    this.show(last.pair, true);
+    byId("review-message").textContent = `Took back: ${this.sentence(last)}.`;
+  }
+
+  change(answers) {
+    this.answers = answers;
+    this.keep();
+    this.page.update();
+  }
+
+  sentence(one) {
+    const { tree } = this.page;
+    return `${nodeName(tree, one.left)} and ${nodeName(tree, one.right)}: ${one.answer}`;
+  }
+
+  show(index, focus = false) {
+    if (this.pairs.length === 0) return;
+    this.index = Math.min(Math.max(index, 0), this.pairs.length - 1);
+    byId("card").replaceChildren(...this.card(this.pairs[this.index]));
+    if (focus) byId("card").focus({ preventScroll: true });
+  }
+
+  card(pair) {
+    const { tree } = this.page;
+    const given = this.answers.find((one) => one.pair === this.index)?.answer;
+    const choice = (answer, label, key) => element("button", {
+      type: "button", "data-answer": answer, "aria-pressed": given === answer ? "true" : "false",
+      onclick: () => this.give(answer),
+    }, label, " ", element("kbd", null, key));
+    const step = (by, label) => element("button", {
+      type: "button", "data-step": by, disabled: this.pairs[this.index + by] === undefined,
+      onclick: () => this.show(this.index + by, true),
+    }, label);
+    return [
+      element("p", { id: "card-title" }, `Pair ${whole(this.index + 1)} of ${whole(this.pairs.length)} · `,
+        element("span", { class: "verdict" }, pair.verdict), ` · Unsplit ${pair.done === "merged" ? "merged them" : "kept them apart"}`),
+      element("div", { class: "sides" }, this.side("left", pair), this.side("right", pair)),
+      this.facts(pair),
+      this.border(pair),
+      element("div", { class: "choices", role: "group", "aria-label": "Do they belong together?" },
+        choice("same", "Same", "S"), choice("different", "Different", "D"),
+        element("button", { type: "button", "data-answer": "skip", onclick: () => this.give("skip") }, "Skip ", element("kbd", null, "K")),
+        element("button", { type: "button", "data-answer": "undo", disabled: this.answers.length === 0, onclick: () => this.undo() },
+          "Undo ", element("kbd", null, "U")),
+        step(-1, "← Previous"), step(1, "Next →")),
+    ].filter((part) => part !== null);
+  }
+
+  side(which, pair) {
+    const { tree, exemplars, features, cut } = this.page;
+    const leaves = tree.members[pair[which]];
+    const others = tree.members[pair[which === "left" ? "right" : "left"]];
+    const now = [...new Set(leaves.map((leaf) => cut.group[leaf]))];
+    const parts = [
+      element("h3", null, nodeName(tree, pair[which], 6)),
+      element("p", { class: "quiet" }, `${counted(pair[`size_${which}`], "observation")} · now in new cluster${now.length > 1 ? "s" : ""} ${now.join(", ")}`),
+    ];
+    if (exemplars.data) parts.push(exemplars.of(leaves, 12));
+    if (features.data && which === "left") parts.push(element("p", null, "Higher or lower than the other side: ", ...features.list(leaves, others, 5)));
+    const hex = colour(which === "left" ? 0 : 1);
+    return element("div", { class: `side ${which}`, style: { "border-color": hex } }, ...parts);
+  }
+
+  facts(pair) {
+    const rows = [["evidence", evidenceOf(pair).join("; ")], ["reason", pair.why]];
+    if (pair.p_adjusted !== null) rows.splice(1, 0, ["p-value", `${Number(pair.p_adjusted.toPrecision(2))} if both came from one distribution (adjusted for all pairs)`]);
+    return element("dl", { class: "facts" }, ...rows.flatMap(([name, value]) => [element("dt", null, name), element("dd", null, value)]));
+  }
+
+  /** How the network scores both sides: two heaps apart are different, one heap is the same. */
+  border(pair) {
+    if (!pair.border) return null;
+    const { left, right } = pair.border;
+    // Each side has its own scale, so that a small one can be seen beside a large one.
+    const bars = (counts, up, look) => counts.map((count, i) => {
+      const height = (48 * count) / Math.max(...counts, 1);
+      return drawing("rect", { x: i + 0.08, width: 0.84, y: up ? 50 - height : 51, height, ...look });
+    });
+    const overlap = left.reduce((sum, _, i) => sum + Math.min(left[i], right[i]), 0);
+    const label = `Score differences across the border: ${overlap === 0 ? "the two sides do not overlap" : "the two sides overlap"}.`;
+    return element("figure", null,
+      element("figcaption", { class: "quiet" }, "Score differences of held-out observations, the left side above and the right side below. "
+        + "Heaps that lie apart can be told apart; heaps over each other cannot."),
+      drawing("svg", { class: "border-figure", viewBox: `0 0 ${left.length} 101`, preserveAspectRatio: "none", role: "img", "aria-label": label },
+        ...bars(left, true, { fill: colour(0) }), ...bars(right, false, { fill: colour(1) }),
+        drawing("line", { x1: left.length / 2, x2: left.length / 2, y1: 0, y2: 101, stroke: "currentColor", "vector-effect": "non-scaling-stroke", "stroke-dasharray": "3 3" })));
+  }
+
+  draw() {
+    this.show(this.index);
+    const { plainCut, cut } = this.page;
+    const effect = byId("effect");
+    if (this.answers.length === 0) effect.textContent = "None yet. What they change is shown here and in all figures at once.";
+    else {
+      const moved = this.page.movedBy(plainCut, cut);
+      effect.textContent = `${counted(this.answers.length, "answer")}: ${whole(plainCut.count)} → ${counted(cut.count, "cluster")}; `
+        + (moved.length === 0 ? "no cluster moves." : `these old clusters move: ${groupName(this.page.tree, moved, 8)}.`)
+        + " Merge again for the final result.";
+    }
+    byId("answers").replaceChildren(...this.answers.map((one) => element("li", null, this.sentence(one),
+      element("button", { type: "button", "aria-label": `Take back: ${this.sentence(one)}`,
+        onclick: () => this.change(this.answers.filter((other) => other !== one)) }, "take back"))));
+    byId("export").disabled = byId("clear").disabled = this.answers.length === 0;
+  }
+
+  export() {
+    const text = JSON.stringify(exported(this.page.tree, this.answers), null, 2);
+    save("unsplit-review.json", new Blob([`${text}\n`], { type: "application/json" }));
+  }
+
+  key(event) {
+    const typing = event.target.closest?.("input:not([type=checkbox]), textarea, select");
+    if (!byId("keys").checked || typing || event.ctrlKey || event.metaKey || event.altKey || this.pairs.length === 0) return;
+    const key = event.key.toLowerCase();
+    if (key in KEYS) this.give(KEYS[key]);
+    else if (key === "u") this.undo();
+    else return;
+    event.preventDefault();
+  }
+}

@@ -1,0 +1,107 @@
+// The dendrogram, drawn sideways so that its leaves are the rows of the matrix.
+
+class Dendrogram {
+  constructor(page) {
+    this.page = page;
+    this.svg = byId("dendrogram");
+    const { tree } = page;
+    const top = tree.merges.reduce((most, merge) => Math.max(most, merge.height), tree.base);
+    this.reach = top - tree.base || 1;
+    this.x = (height) => 100 - (96 * (height - tree.base)) / this.reach;
+    this.layOut();
+    this.paths = tree.merges.map((_, step) => drawing("path", { d: this.line(step) }));
+    this.cutLine = drawing("line", { y1: -1, y2: tree.names.length + 1 });
+    this.svg.append(...this.paths, this.cutLine);
+    this.pointed = -1;
+    const near = tree.base + 0.04 * this.reach;
+    byId("axis").append(
+      element("span", null, plain(top)), element("span", null, tree.axis), element("span", null, plain(Math.max(near, 0))),
+    );
+    this.svg.addEventListener("pointermove", (event) => this.point(event));
+    this.svg.addEventListener("pointerleave", () => this.read(-1));
+    this.svg.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  layOut() {
+    const { tree } = this.page;
+    const leaves = tree.names.length;
+    this.node = Array.from({ length: leaves }, (_, leaf) => ({ x: 100, y: tree.place[leaf] + 0.5 }));
+    for (const merge of tree.merges) {
+      const y = (this.node[merge.left].y + this.node[merge.right].y) / 2;
+      this.node.push({ x: this.x(merge.height), y });
+    }
+  }
+
+  line(step) {
+    const merge = this.page.tree.merges[step];
+    const [left, right] = [this.node[merge.left], this.node[merge.right]];
+    const { x } = this.node[this.page.tree.names.length + step];
+    return `M${left.x},${left.y}H${x}V${right.y}H${right.x}`;
+  }
+
+  draw() {
+    const { tree, cut, zoom } = this.page;
+    this.svg.setAttribute("viewBox", `0 ${zoom.start} 101 ${zoom.end - zoom.start}`);
+    this.paths.forEach((path, step) => {
+      path.setAttribute("class", `${cut.made[step] ? "" : "undone"}${step === this.pointed ? " pointed" : ""}`);
+      path.style.stroke = cut.made[step] ? this.page.colourOf(tree.members[tree.merges[step].left][0]) : "";
+    });
+    const x = this.cutPlace();
+    this.cutLine.setAttribute("x1", x);
+    this.cutLine.setAttribute("x2", x);
+    this.svg.setAttribute("aria-label",
+      `Dendrogram of ${counted(tree.names.length, "row")}, cut into ${counted(cut.count, "cluster")}. `
+      + "Arrow keys read merge by merge.");
+  }
+
+  /** Half-way between the last merge of the cut and the next one. */
+  cutPlace() {
+    const { tree, taken } = this.page;
+    const last = taken.lastIndexOf(true);
+    const height = (step) => tree.merges[step]?.height;
+    if (last < 0) return this.x(tree.base + ((height(0) ?? tree.base) - tree.base) / 2);
+    if (last === tree.merges.length - 1) return 1;
+    return this.x((height(last) + height(last + 1)) / 2);
+  }
+
+  /** The merge whose line is nearest to the pointer, within ten pixels. */
+  point(event) {
+    const box = this.svg.getBoundingClientRect();
+    const { zoom, tree } = this.page;
+    const [across, down] = [101 / box.width, (zoom.end - zoom.start) / box.height];
+    const x = (event.clientX - box.left) * across;
+    const y = zoom.start + (event.clientY - box.top) * down;
+    const outside = (value, a, b) => Math.max(Math.min(a, b) - value, value - Math.max(a, b), 0);
+    const away = (x1, y1, x2, y2) => Math.hypot(outside(x, x1, x2) / across, outside(y, y1, y2) / down);
+    let [best, least] = [-1, 10];
+    tree.merges.forEach((merge, step) => {
+      const [left, right] = [this.node[merge.left], this.node[merge.right]];
+      const own = this.node[tree.names.length + step];
+      const distance = Math.min(away(own.x, left.y, own.x, right.y), away(own.x, left.y, left.x, left.y),
+        away(own.x, right.y, right.x, right.y));
+      if (distance < least) [best, least] = [step, distance];
+    });
+    this.read(best, event);
+  }
+
+  read(step, event) {
+    if (step !== this.pointed) {
+      this.paths[this.pointed]?.classList.remove("pointed");
+      this.paths[step]?.classList.add("pointed");
+      this.pointed = step;
+    }
+    if (step < 0) return hideTip();
+    const text = this.page.describeMerge(step);
+    byId("readout").textContent = text;
+    return event ? showTip(text, event) : undefined;
+  }
+
+  key(event) {
+    const last = this.paths.length - 1;
+    const moves = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 };
+    if (event.key in moves && last >= 0) {
+      this.read(Math.min(last, Math.max(0, this.pointed + moves[event.key])));
+      event.preventDefault();
+    } else this.page.zoomKey(event);
+  }
+}

@@ -1,0 +1,242 @@
+"""Review in a real browser: answers, what they change, undo, export, and merging again."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import unsplit
+from tests.browser.cases import scored_page
+from tests.cli_cases import QUICK, read_csv, succeeds
+from tests.cli_cases import unsplit as command
+from tests.merging_cases import partition_of
+from unsplit.merging.review import members_of_nodes
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def forty():
+    return scored_page()
+
+
+def answers_on(page):
+    return page.evaluate("unsplitPage.review.answers.map(({ pair, answer }) => [pair, answer])")
+
+
+def groups_on(page):
+    return page.evaluate("Array.from(unsplitPage.cut.group)")
+
+
+def exported(page, path):
+    with page.expect_download() as download:
+        page.locator("#export").click()
+    assert download.value.suggested_filename == "unsplit-review.json"
+    Path(download.value.path()).replace(path)
+    return path
+
+
+def allowed_groups(tree, taken, answers):
+    """A slow twin of the page's cut: sets of leaves, and every pair looked at."""
+    members = members_of_nodes(tree.merges, tree.n_initial)
+    sets = [{leaf} for leaf in range(tree.n_initial)]
+
+    def join(leaves):
+        touched = [one for one in sets if one & leaves]
+        sets[:] = [one for one in sets if not one & leaves] + [set().union(*touched)]
+
+    forbidden = [
+        (set(members[left]), set(members[right]))
+        for left, right, answer in answers
+        if answer == "different"
+    ]
+    for left, right, answer in answers:
+        if answer == "same":
+            join({*members[left], *members[right]})
+    made = [True] * tree.n_initial
+    for merge, wanted in zip(tree.merges, taken, strict=True):
+        both = [one for one in sets if one & {members[merge.left][0], members[merge.right][0]}]
+        union = set().union(*both)
+        breaks = len(both) == 2 and any(
+            (both[0] & a and both[1] & b) or (both[0] & b and both[1] & a) for a, b in forbidden
+        )
+        done = bool(wanted and made[merge.left] and made[merge.right] and not breaks)
+        made.append(done)
+        if done:
+            join(union)
+    return {frozenset(one) for one in sets}
+
+
+def test_answers_by_button_and_key_change_the_page_at_once(forty, opened):
+    _, tree, report = forty
+    page = opened(report)
+    pairs = page.evaluate("unsplitPage.review.pairs.map(p => [p.left, p.right, p.done, p.step])")
+    merged = next(i for i, pair in enumerate(pairs) if pair[2] == "merged")
+    page.evaluate("index => unsplitPage.review.show(index)", merged)
+    page.locator("[data-answer='different']").click()
+    assert answers_on(page) == [[merged, "different"]]
+    undone = tree.undo(pairs[merged][3])
+    assert groups_on(page) == undone.groups.tolist()
+    assert page.locator("#count").inner_text() == str(undone.n_clusters)
+    said = page.locator("#effect").inner_text()
+    assert f"{tree.n_clusters} → {undone.n_clusters} clusters" in said
+    page.keyboard.press("k")  # skip
+    assert len(answers_on(page)) == 1
+    apart = next(i for i, pair in enumerate(pairs) if pair[2] == "kept apart")
+    page.evaluate("index => unsplitPage.review.show(index)", apart)
+    page.keyboard.press("s")
+    assert answers_on(page) == [[merged, "different"], [apart, "same"]]
+    assert page.locator("#count").inner_text() == str(undone.n_clusters - 1)
+    page.keyboard.press("u")
+    assert groups_on(page) == undone.groups.tolist()
+    page.keyboard.press("u")
+    assert groups_on(page) == tree.groups.tolist()
+    assert answers_on(page) == []
+    # The keys can be switched off.
+    page.locator("#keys").uncheck()
+    page.keyboard.press("s")
+    assert answers_on(page) == []
+
+
+def test_the_card_shows_both_sides(forty, opened):
+    _, tree, report = forty
+    page = opened(report)
+    first = tree.reviewed[0].pair
+    card = page.locator("#card")
+    assert first.verdict in card.inner_text()
+    assert first.why in card.inner_text()
+    assert card.locator(".side").count() == 2
+    assert card.locator(".side .tile").count() >= 2
+    width = page.evaluate(
+        """async () => {
+          const image = new Image();
+          const tile = document.querySelector("#card .tile");
+          image.src = getComputedStyle(tile).backgroundImage.slice(5, -2);
+          await image.decode();
+          return image.naturalWidth;
+        }"""
+    )
+    assert width == 40 * 2  # forty exemplars of 2 × 2 pixels side by side
+    counts = page.evaluate("unsplitPage.review.pairs[0].border")
+    assert sum(counts["left"]) == first.size_left  # all observations are held out
+    assert sum(counts["right"]) == first.size_right
+    assert card.locator("svg rect").count() == len(counts["left"]) + len(counts["right"])
+
+
+def test_answers_are_kept_in_the_browser(forty, opened, tmp_path):
+    page = opened(forty[2])
+    page.keyboard.press("d")
+    page.keyboard.press("s")
+    given = answers_on(page)
+    page.reload()
+    assert answers_on(page) == given
+    assert page.locator("#answers li").count() == 2
+    page.locator("#answers li button").first.click()
+    assert answers_on(page) == given[1:]
+    page.locator("#clear").click()
+    page.reload()
+    assert answers_on(page) == []
+
+
+def test_a_contradiction_is_refused_and_named(forty, opened):
+    page = opened(forty[2])
+    # The two sides of a pair, and a later pair whose sides contain them.
+    inside = page.evaluate(
+        """() => {
+          const { tree, review } = unsplitPage;
+          const both = review.pairs.map((p) => [p.left, p.right].flatMap((n) => tree.members[n]));
+          for (let i = 0; i < both.length; i += 1) {
+            const j = both.findIndex((all, j) => i !== j && both[i].every((l) => all.includes(l)));
+            if (j >= 0) return [i, j];
+          }
+          return null;
+        }"""
+    )
+    small, large = inside
+    page.evaluate("index => unsplitPage.review.show(index)", small)
+    page.keyboard.press("d")
+    page.evaluate("index => unsplitPage.review.show(index)", large)
+    page.keyboard.press("s")
+    assert answers_on(page) == [[small, "different"]]
+    assert "contradicts your answer" in page.locator("#review-message").inner_text()
+
+
+def test_the_cut_with_answers_is_that_of_the_slow_twin(forty, opened):
+    _, tree, report = forty
+    page = opened(report)
+    pairs = page.evaluate("unsplitPage.review.pairs.map(p => [p.left, p.right])")
+    rng = np.random.default_rng(0)
+    for count in rng.integers(1, 41, size=25).tolist():
+        chosen = rng.permutation(len(pairs))[:6].tolist()
+        wanted = [(i, ["same", "different"][int(rng.integers(2))]) for i in chosen]
+        answers, groups = page.evaluate(
+            """([count, wanted]) => {
+              const { tree, review } = unsplitPage;
+              const answers = [];
+              for (const [pair, answer] of wanted) {
+                const one = review.answer(pair, answer);
+                if (contradictions(tree, answers, one).length === 0) answers.push(one);
+              }
+              const cut = constrainedCut(tree, cutAt(tree, count), answers);
+              return [answers.map((a) => [a.left, a.right, a.answer]), Array.from(cut.group)];
+            }""",
+            [count, wanted],
+        )
+        taken = [step < 40 - count for step in range(39)]
+        assert partition_of(groups) == allowed_groups(tree, taken, answers)
+
+
+def test_five_answers_are_exported_and_obeyed_by_merge(forty, opened, tmp_path):
+    result, tree, report = forty
+    page = opened(report)
+    pairs = tree.reviewed
+    # Against what was done, so that obeying changes the result.
+    for index in range(5):
+        page.evaluate("index => unsplitPage.review.show(index)", index)
+        page.keyboard.press("d" if pairs[index].step is not None else "s")
+    path = exported(page, tmp_path / "answers.json")
+    given = json.loads(path.read_text(encoding="utf-8"))["answers"]
+    assert len(given) == 5
+    again = unsplit.merge(result, max_tvd=0.5, constraints=path)
+    assert not np.array_equal(again.groups, tree.groups)
+    obeyed(again.mapping, given)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert unsplit.merge(result, max_tvd=0.5, constraints=content).mapping == again.mapping
+
+
+def obeyed(new, answers):
+    for one in answers:
+        left, right = ({new[name] for name in one[side]} for side in ("left", "right"))
+        if one["answer"] == "same":
+            assert len(left | right) == 1
+        else:
+            assert not left & right
+
+
+def test_the_whole_way_from_the_command_line(opened, tmp_path, monkeypatch):
+    """merge --report, review five pairs, export, merge --constraints: the labels obey."""
+    monkeypatch.chdir(tmp_path)
+    means = np.repeat([[0, 0], [7, 0], [0, 7], [7, 7]], 3, axis=0)
+    X, labels = unsplit.datasets.gaussians(means, 30, random_state=0)
+    names = [f"leiden {label}" for label in labels]
+    np.savez("cells.npz", X=X, leiden=np.array(names))
+    where = ("cells.npz", "--labels", "leiden", "--seed", 1, *QUICK)
+    succeeds(command("merge", *where, "--out", "first", "--report"))
+    page = opened(tmp_path / "first" / "report.html")
+    assert "unsplit merge cells.npz --labels leiden" in page.locator("#about pre").inner_text()
+    assert page.evaluate("unsplitPage.picture.shown")
+    for index in range(5):
+        page.evaluate("index => unsplitPage.review.show(index)", index)
+        done = page.evaluate("index => unsplitPage.review.pairs[index].done", index)
+        page.keyboard.press("d" if done == "merged" else "s")
+    given = json.loads(exported(page, tmp_path / "answers.json").read_text("utf-8"))["answers"]
+    assert len(given) == 5
+    succeeds(
+        command("merge", *where, "--out", "again", "--constraints", "answers.json", "--report")
+    )
+    table = read_csv("again/labels.csv")
+    obeyed(dict(zip(table["old"], table["new"], strict=True)), given)
+    assert read_csv("first/labels.csv")["new"] != table["new"]
+    again = opened(tmp_path / "again" / "report.html")
+    assert "--constraints answers.json" in again.locator("#about pre").inner_text()
