@@ -1,23 +1,20 @@
 """The ``unsplit`` program: all commands, and errors as one sentence."""
 
 import sys
+from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
 from unsplit import __version__
-from unsplit.cli.demo import demo
-from unsplit.cli.distances import distances
-from unsplit.cli.events import Events
-from unsplit.cli.merge import merge
-from unsplit.cli.overcluster import overcluster
-from unsplit.cli.report import report
-from unsplit.cli.run import INTERRUPTED
-from unsplit.cli.verify import verify
-from unsplit.data.readers.tables import shortened
 from unsplit.errors import InputError
 
 LONGEST_MESSAGE = 4_000  # characters
+INTERRUPTED = 130  # the exit code of shells after SIGINT
+
+# Each in the module of its name, which is loaded only for the command that is run: most need torch,
+# and that takes seconds.
+COMMANDS = ("merge", "report", "distances", "overcluster", "verify", "demo")
 
 EXAMPLES = """\b
 Examples:
@@ -66,9 +63,13 @@ class PlainErrors(click.Command):
 
     def _fail(self, sentence: str, code: int = 2) -> NoReturn:
         # The terminal has written ^C, and the sentence starts its own line.
+        from unsplit.data.readers.tables import shortened
+
         start = "\n" if code == INTERRUPTED and sys.stderr.isatty() else ""
         sentence = shortened(" ".join(sentence.split()), LONGEST_MESSAGE)
         if self.as_json:
+            from unsplit.cli.events import Events
+
             Events().event("error", message=sentence, exit_code=code)
         else:
             click.echo(f"{start}{self.program}: {sentence}", err=True)
@@ -78,10 +79,20 @@ class PlainErrors(click.Command):
 class Program(PlainErrors, click.Group):
     """The commands together, with errors as one sentence."""
 
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Load a command, or return None if there is none of this name."""
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"unsplit.cli.{name}"), name)
+        return command
+
 
 @click.group(
     cls=Program,
-    commands=[merge, report, distances, overcluster, verify, demo],
     invoke_without_command=True,
     epilog=EXAMPLES,
 )

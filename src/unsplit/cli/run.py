@@ -13,6 +13,7 @@ import click
 import numpy as np
 
 from unsplit.cli import cells, outputs
+from unsplit.cli.program import INTERRUPTED
 from unsplit.cli.progress import Console
 from unsplit.cli.reading import read_picture
 from unsplit.cli.resume import ResumeFile, content_of, digest
@@ -30,7 +31,6 @@ from unsplit.report.collect import Source
 RESULT = "result.json"
 # The disk is full, or this user's share of it, or a file is larger than the disk allows.
 NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
-INTERRUPTED = 130  # the exit code of shells after SIGINT
 
 
 @dataclass(frozen=True)
