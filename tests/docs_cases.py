@@ -7,6 +7,7 @@ import types
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import numpy as np
 import pandas as pd
 import scipy.sparse
@@ -92,7 +93,9 @@ def check_options(arguments):
     from unsplit.cli import main
 
     name, *rest = arguments
-    main.commands[name].make_context(name, rest)
+    found = main.get_command(click.Context(main), name)
+    assert found is not None, name
+    found.make_context(name, rest)
 
 
 def check_command(program, arguments):
