@@ -83,6 +83,12 @@ class Program(PlainErrors, click.Group):
         """Return the names of the commands."""
         return list(COMMANDS)
 
+    def load(self, typed: list[str]) -> None:
+        """Load the command that was typed, if any, so that nothing is left to wait for."""
+        name = typed[0] if typed else ""
+        if name in COMMANDS:
+            import_module(f"unsplit.cli.{name}")
+
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Load a command, or return None if there is none of this name."""
         if name not in COMMANDS:
