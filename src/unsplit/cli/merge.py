@@ -189,6 +189,8 @@ def merge(
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
+    cell_options = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw}
+    reading = {"id": id, "features": list(features), "drop": list(drop)} | cell_options
     task = Task(
         data,
         labels or "subfolders",
@@ -203,6 +205,7 @@ def merge(
         constraints=constraints,
         report=report,
         picture=picture,
+        reading={name: value for name, value in reading.items() if value},
     )
     console = Console(progress, as_json)
     last = ["writing", *(["report"] if report else ())]
@@ -210,17 +213,8 @@ def merge(
     results = output_folder(out, outputs.versions())
     with interruptible(out, console, resume_file), results as folder, console.show_warnings():
         with console.stage("reading"):
-            read = read_clustered(
-                data,
-                labels,
-                batch,
-                choice,
-                console.on_progress,
-                vectors,
-                use_rep=use_rep,
-                layer=layer,
-                use_raw=use_raw,
-            )
+            inputs = (data, labels, batch, choice, console.on_progress, vectors)
+            read = read_clustered(*inputs, **cell_options)
         if console.bars is not None:
             console.say("\n".join(summary.of_data(read)))
         with observations_named(read, data):
