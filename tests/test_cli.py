@@ -327,6 +327,17 @@ def test_loading_is_shown_until_the_command_is_loaded(monkeypatch):
     assert seen == [b"loading ...", "unsplit.cli.verify", b"", "main"]
 
 
+def test_a_package_that_is_missing_is_one_sentence(monkeypatch, capsys):
+    def missing(name):
+        raise ModuleNotFoundError("No module named 'torch'")
+
+    monkeypatch.setattr(sys, "argv", ["unsplit", "merge", "data.csv"])
+    monkeypatch.setattr(program, "import_module", missing)
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_module("unsplit", run_name="__main__")
+    assert capsys.readouterr().err == "unsplit: No module named 'torch'\n"
+
+
 @pytest.mark.parametrize("given", [{}, {"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "ACTIVE"}])
 def test_threads_do_not_spin_unless_the_user_says_so(monkeypatch, given):
     monkeypatch.setattr(sys, "argv", ["unsplit"])

@@ -1,6 +1,7 @@
 """The ``unsplit`` program: all commands, and errors as one sentence."""
 
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -87,7 +88,8 @@ class Program(PlainErrors, click.Group):
         """Load the command that was typed, if any, so that nothing is left to wait for."""
         name = typed[0] if typed else ""
         if name in COMMANDS:
-            import_module(f"unsplit.cli.{name}")
+            with suppress(ImportError):  # running the command will say it in one sentence
+                import_module(f"unsplit.cli.{name}")
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Load a command, or return None if there is none of this name."""
