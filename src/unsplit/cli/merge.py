@@ -189,7 +189,7 @@ def merge(
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
-    cell_options = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw}
+    cell_options: dict[str, Any] = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw}
     reading = {"id": id, "features": list(features), "drop": list(drop)} | cell_options
     task = Task(
         data,
