@@ -1,7 +1,7 @@
 # `make demo` shows the main job on bundled data, `make test` checks everything, and `make quick`
-# checks everything but the tests marked slow.  All set up .venv first if it is missing or out of
-# date, and install nothing when it is not.  `make test` also installs Debian's chromium, for the
-# tests of the page, where it may.
+# checks everything but the tests marked slow.  `make docs` builds the documentation into site/.
+# All set up .venv first if it is missing or out of date, and install nothing when it is not.
+# `make test` also installs Debian's chromium, for the tests of the page, where it may.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 # Tests compute with one thread: their arrays are small, and threads that wait cost more.
 TESTS := OMP_NUM_THREADS=1 $(BIN)/pytest
 
-.PHONY: demo test chromium quick lint format bench clean
+.PHONY: demo test chromium quick lint format docs bench clean
 
 demo: $(READY)
 	$(BIN)/unsplit demo --out demo-output --report
@@ -33,6 +33,9 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 bench: $(READY)
 	for name in known_truth digits speed heads scale statistics strategies partitions confusion_loop one_and_ten batches tiny_clusters neighbour_search; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
@@ -45,4 +48,4 @@ $(READY): pyproject.toml constraints.txt Makefile
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis site

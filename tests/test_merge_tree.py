@@ -276,7 +276,8 @@ def test_pairs_kept_apart_are_as_an_estimate_for_the_answer_says(strategy, n_clu
         a, b = tree.groups[below[pair.left][0]], tree.groups[below[pair.right][0]]
         assert pair.tvd == pytest.approx(union.tvd[a, b], abs=1e-9)
         assert (pair.low, pair.high) == pytest.approx((low[a, b], high[a, b]), abs=1e-6)
-        assert pair.p_adjusted == pytest.approx(min(1.0, union.p_value[a, b] * 10), rel=0.02)
+        expected = min(1.0, union.p_value[a, b] * result.n_possibly_equal)
+        assert pair.p_adjusted == pytest.approx(expected, rel=0.02)
         assert pair.why == f"{n_clusters} clusters were requested"
 
 

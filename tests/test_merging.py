@@ -174,7 +174,7 @@ def test_what_is_reported_is_what_an_estimate_for_the_union_says(strategy, n_fol
         low, high = union.confidence_interval()
         assert found.tvd == pytest.approx(union.tvd[a, b], abs=1e-9)
         assert (found.low, found.high) == pytest.approx((low[a, b], high[a, b]), abs=1e-6)
-        expected = min(1.0, union.p_value[a, b] * math.comb(6, 2))
+        expected = min(1.0, union.p_value[a, b] * result.n_possibly_equal)
         assert found.p_adjusted == pytest.approx(expected, rel=0.02)
 
 

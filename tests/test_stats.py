@@ -6,6 +6,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import unsplit
 from unsplit.pairwise import statistics as stats
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
@@ -274,3 +275,27 @@ def test_adjusting_leaves_the_input_alone():
     p = symmetric_p_values(4)
     stats.adjust_for_pairs(p, 6)
     np.testing.assert_array_equal(p, symmetric_p_values(4))
+
+
+# --- pairs that may be equal -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_equal", [0, 10, 100, 435])
+def test_pairs_that_may_be_equal_are_estimated(n_equal):
+    rng = np.random.default_rng(n_equal)
+    accuracy = np.full((30, 30), 0.95)
+    left, right = np.triu_indices(30, 1)
+    some = rng.permutation(435)[:n_equal]
+    accuracy[left[some], right[some]] = rng.uniform(0.3, 0.7, n_equal)
+    accuracy = np.minimum(accuracy, accuracy.T)
+    found = stats.pairs_possibly_equal(accuracy)
+    assert abs(found - n_equal) <= 2 + 4 * np.sqrt(n_equal)
+    assert found <= 435
+
+
+def test_small_clusters_that_differ_are_not_merged_for_want_of_power():
+    rng = np.random.default_rng(0)
+    centres = 6 * rng.normal(size=(20, 10))
+    X = np.repeat(centres, 20, axis=0) + rng.normal(size=(400, 10))
+    merger = unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=np.arange(400) // 10)
+    assert (merger.tree_.groups.reshape(20, 2) == np.arange(20)[:, None]).all()

@@ -199,6 +199,7 @@ def merge_with(
         np.zeros(k, bool) if result is None else result.too_small,
         _assigned(assigned, inputs),
         np.ones((k, k)) if result is None else result.tvd,
+        1 if result is None else result.n_possibly_equal,
         limits,
         inputs.sizes,
         on_merge,

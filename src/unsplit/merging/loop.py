@@ -67,6 +67,8 @@ class MergeState:
         The cluster to which the networks assign a small cluster; −1 for none.
     tvd : ndarray of shape (k, k)
         Distances between the initial clusters.
+    n_pairs : int
+        Number of pairs of initial clusters that may be equal.
     constraints : Constraints
     sizes : ndarray of shape (k,)
         Observations in each initial cluster.
@@ -84,6 +86,7 @@ class MergeState:
     small: NDArray[np.bool_]
     assigned: Index
     tvd: Matrix
+    n_pairs: int
     constraints: Constraints
     sizes: Index
     on_merge: Callable[[MergeRecord], None] | None = None
@@ -124,13 +127,11 @@ class MergeState:
 
     def candidate(self, a: int, b: int, statistic: float) -> Pair:
         """The pair of two slots, with everything known about it."""
-        # All initial pairs count until the end, because the last pairs were selected from them.
-        n_pairs = math.comb(len(self.sizes), 2)
         return Pair(
             a,
             b,
             statistic,
-            n_pairs,
+            self.n_pairs,  # until the end, because the last pairs were selected from all
             self.evidence,
             self.blurred,
             self.neighbourhoods,

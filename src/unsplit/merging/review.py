@@ -145,8 +145,8 @@ class Merge:
     tvd, low, high : float
         Total variation distance between the two and its 95 % interval; NaN without scores.
     p_adjusted : float
-        p-value of "same distribution" times the number of pairs of initial clusters, at most 1
-        (Bonferroni), as in :class:`unsplit.PairwiseTVD`.
+        p-value of "same distribution" times the number of pairs of initial clusters that may be
+        equal, at most 1, as in :class:`unsplit.PairwiseTVD`.
     p_valley : float
         p-value of "no density valley between the two"; NaN if none was searched for.
     n_border : int

@@ -37,7 +37,8 @@ class Pair:
     statistic : float
         What ranked the pair.
     n_pairs : int
-        Number of pairs of initial clusters.
+        Number of pairs of initial clusters that may be equal
+        (:attr:`unsplit.PairwiseTVD.n_possibly_equal`).
     evidence, blurred : Evidence or None
         The scores that are reported, and the scores that are searched for a valley.  Both are None
         for a plain matrix; ``blurred`` is also None if neighbours decide.
@@ -74,9 +75,9 @@ class Pair:
 
     @cached_property
     def p_adjusted(self) -> float:
-        """p-value of "same distribution", adjusted for all initial pairs (Bonferroni).
+        """p-value of "same distribution", adjusted for all initial pairs that may be equal.
 
-        For initial clusters this is :attr:`unsplit.PairwiseTVD.p_adjusted`.  All initial pairs
+        For initial clusters this is :attr:`unsplit.PairwiseTVD.p_adjusted`.  All these pairs
         count until the end, because merging the closest pairs first leaves the most unlike parts
         of a cluster for last.
         """

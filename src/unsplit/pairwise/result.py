@@ -3,7 +3,6 @@
 NumPy only; torch is imported when something must be computed from the scores.
 """
 
-import math
 import os
 from dataclasses import dataclass
 from functools import cached_property
@@ -143,8 +142,13 @@ class PairwiseTVD:
 
     @cached_property
     def p_adjusted(self) -> Matrix:
-        """``p_value`` times the number of pairs, at most 1 (Bonferroni), as in the merge tables."""
-        return _frozen(stats.adjust_for_pairs(self.p_value, math.comb(self.n_clusters, 2)))
+        """``p_value`` times :attr:`n_possibly_equal`, at most 1, as in the merge tables."""
+        return _frozen(stats.adjust_for_pairs(self.p_value, self.n_possibly_equal))
+
+    @cached_property
+    def n_possibly_equal(self) -> int:
+        """Estimate of how many pairs at most come from one distribution each."""
+        return stats.pairs_possibly_equal(self.balanced_accuracy)
 
     @cached_property
     def mean_accuracy(self) -> float:

@@ -6,6 +6,7 @@ accuracy is the mean of the hit rates at [i, j] and [j, i].
 docs/statistics.md explains the choices made here and how they were tested.
 """
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -242,10 +243,40 @@ def rank_sum_survival(a: int, b: int) -> Matrix:
     return survival
 
 
+def pairs_possibly_equal(accuracy: Matrix) -> int:
+    """Estimate how many pairs at most come from one distribution each.
+
+    The classifier of such a pair does worse than a coin toss about as often as better, so there
+    are about twice as many of them as pairs with an accuracy of at most one half (as in Storey
+    2002, who counts p-values above one half).  One is added, because few pairs say little.
+
+    Parameters
+    ----------
+    accuracy : ndarray of shape (k, k)
+        Balanced accuracy of each pair.
+
+    Returns
+    -------
+    int
+        At least 1, and at most the number of all pairs.
+
+    Examples
+    --------
+    >>> accuracy = np.full((20, 20), 0.9)  # 190 pairs
+    >>> accuracy[0, 1] = accuracy[1, 0] = 0.45
+    >>> pairs_possibly_equal(accuracy)
+    4
+    """
+    k = len(accuracy)
+    n_below = int(np.triu(accuracy <= 0.5, 1).sum())
+    return max(1, min(math.comb(k, 2), 2 * (n_below + 1)))
+
+
 def adjust_for_pairs(p_value: ArrayLike, n_pairs: int) -> Matrix:
     """p-values times the number of pairs, at most 1 (Bonferroni).
 
-    The chance that any two clusters are wrongly called different is then at most the level.
+    If ``n_pairs`` is the number of pairs that may be equal, the chance that any two equal clusters
+    are called different is at most the level: pairs that differ cannot be called so wrongly.
     Merging needs that: one wrong "different" keeps apart what belongs together.  The adjusted
     value of a pair depends on no other pair, so it means the same for clusters that were merged.
 
