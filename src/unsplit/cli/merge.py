@@ -208,7 +208,7 @@ def merge(
         reading={name: value for name, value in reading.items() if value},
     )
     console = Console(progress, as_json)
-    last = ["writing", *(["report"] if report else ())]
+    last = ["writing", *(["making the page"] if report else ())]
     console.plan(["reading", *(["selecting"] if select else ()), *PHASES, *last])
     results = output_folder(out, outputs.versions())
     with interruptible(out, console, resume_file), results as folder, console.show_warnings():

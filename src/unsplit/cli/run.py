@@ -114,7 +114,7 @@ def merge_into(
     info = source | info | outputs.describe_distances(read, merged.fitted.result)
     info |= outputs.describe_tree(merged.tree)
     if task.report:
-        with console.stage("report"):
+        with console.stage("making the page"):
             run = {"warnings": console.warnings, "seconds": console.seconds}
             k, names = merged.tree.n_initial, read.feature_names
             page_of = Source(read.X, encoded.clusters, k, names, picture, read.shown)
