@@ -4,12 +4,15 @@ Each run merges a folder of small images into a folder that already has a result
 SIGKILL after a random part of the time that such a run takes.  Then the old or the new result must
 be there, complete and unchanged; nothing that the run started may go on; and the next run that ends
 must leave no hidden file behind.  One run in five starts a new interpreter; the others are forked
-from a process that has imported the package, so that their moments fall into the run itself.
+from a process that has imported all they need, so that their moments fall into the run itself.
 
     python -m benchmarks.kills --kills 100
+
+Kills can be done in pieces, with another ``--seed`` each.
 """
 
 import argparse
+import importlib
 import json
 import os
 import signal
@@ -30,11 +33,13 @@ FRESH = 5
 # A whole run, which removes what killed ones left, after so many kills.
 WHOLE = 10
 SECONDS_TO_END = 20.0
+# What a run loads only when it needs it.
+LOADED_LATE = ("unsplit.cli.merge", "PIL.Image", "torch._dynamo", "unsplit.report.page")
 KILLED = ("old result", "new result")
 
 
 def make_images(folder: Path, per_cluster: int = 25, side: int = 12) -> None:
-    """Write four clusters of small images, two of which look like the other two."""
+    """Write four clusters of small images, two of which look like the other two, and a picture."""
     from PIL import Image
 
     rng = np.random.default_rng(0)
@@ -44,12 +49,15 @@ def make_images(folder: Path, per_cluster: int = 25, side: int = 12) -> None:
         for number in range(per_cluster):
             pixels = rng.integers(0, 128, (side, side, 3)) + 100 * (cluster % 2)
             Image.fromarray(pixels.astype(np.uint8)).save(place / f"{number}.png")
+    np.save(folder.with_suffix(".npy"), rng.random((4 * per_cluster, 2)))
 
 
 def arguments(data: Path, out: Path, seed: int) -> list[str]:
-    """Return a command that takes a second or two."""
+    """Return a command that takes a few seconds and writes all files that images can have."""
     how = ["--epochs", "3", "--cv", "2", "--device", "cpu", "--backbone", "single-layer"]
-    return ["merge", str(data), "--out", str(out), "--seed", str(seed), *how]
+    # UMAP, which would draw the picture of the page, takes longer than all the rest.
+    files = ["--report", "--picture", str(data.with_suffix(".npy")), "--keep-scores"]
+    return ["merge", str(data), "--out", str(out), "--seed", str(seed), *how, *files]
 
 
 def start(data: Path, out: Path, seed: int, fresh: bool) -> int:
@@ -155,6 +163,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
+    for module in LOADED_LATE:
+        importlib.import_module(module)
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)

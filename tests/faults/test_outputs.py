@@ -16,7 +16,7 @@ from tests.cli_cases import merge, snapshot, succeeds, unsplit, write_data
 from unsplit.cli.progress import Console
 from unsplit.cli.run import Interrupted, interruptible
 from unsplit.data import result_folder
-from unsplit.data.result_folder import MANIFEST, output_folder, verify_folder
+from unsplit.data.result_folder import MANIFEST, added_file, output_folder, verify_folder
 from unsplit.data.saving import replacing
 from unsplit.errors import InputError
 
@@ -39,6 +39,10 @@ def write(out="out", **files):
     with output_folder(out) as new:
         for name, text in files.items():
             (new / name).write_text(text)
+
+
+def not_here(*_, **__):
+    raise OSError("not here")
 
 
 def hidden(folder="."):
@@ -234,17 +238,13 @@ def test_folders_that_cannot_be_swapped_are_written_with_the_manifest_last(reaso
     Path("out/mine").write_text("mine")
     Path("out/sub").mkdir()
     moves, replace, out = [], os.replace, "out"
-
-    def fails(*_, **__):
-        raise OSError("not here")
-
     if reason in ("current folder", "inside"):
         monkeypatch.chdir("out" if reason == "current folder" else "out/sub")
         out = "." if reason == "current folder" else ".."
     elif reason == "no exchange":
         monkeypatch.setattr(result_folder, "exchange", lambda *_: False)
     elif reason == "no links":
-        monkeypatch.setattr(result_folder.os, "link", fails)
+        monkeypatch.setattr(result_folder.os, "link", not_here)
     else:
         monkeypatch.setattr(result_folder.os.path, "ismount", lambda path: True)
     monkeypatch.setattr(
@@ -332,16 +332,20 @@ def step(do):
 
 for name in ("open", "rename", "replace", "link", "unlink", "mkdir", "rmdir"):
     setattr(os, name, step(getattr(os, name)))
-result_folder.exchange = step(result_folder.exchange) if way == "swap" else lambda *_: False
+result_folder.exchange = step(result_folder.exchange) if way != "move" else lambda *_: False
 
 for folder in itertools.count():
     if not (child := os.fork()):
         os.chdir(str(folder))
         at, status = folder, 1
         try:
-            with result_folder.output_folder("out") as new:
-                for name in ("labels", "table", "tree"):
-                    (new / name).write_text("new")
+            if way == "page":
+                with result_folder.added_file("out", "figure") as new:
+                    new.write_text("new")
+            else:
+                with result_folder.output_folder("out") as new:
+                    for name in ("labels", "table", "tree"):
+                        (new / name).write_text("new")
             status = 0
         finally:
             os._exit(status if next(steps) > at else 7)
@@ -414,6 +418,56 @@ def test_a_signal_at_any_step_leaves_the_old_or_the_new_result(way, sent, folder
     )
     assert set(seen) == set(possible)
     assert seen == sorted(seen, key=possible.index)
+
+
+def test_a_file_is_added_in_one_step(folder):
+    write_old_result(folder / "0" / "out")
+    for at in range(1, 60):
+        shutil.copytree("0", str(at))
+    n_steps = signal_at_every_step(signal.SIGKILL, "page")
+    assert 15 < n_steps < 60
+    seen = []
+    for at in range(n_steps):
+        out = folder / str(at) / "out"
+        assert verify_folder(out) == sorted(OLD)
+        found = texts(out)
+        seen.append(found["figure"])
+        assert found == OLD | USERS | {"figure": seen[-1]}
+        with added_file(out, "page") as new:
+            new.write_text("next")
+        assert texts(out) == found | {"page": "next"}
+        assert not hidden(out.parent)
+    assert seen == sorted(seen, key=["old", "new"].index)
+    assert set(seen) == {"old", "new"}
+
+
+@pytest.mark.parametrize("reason", ["no exchange", "no links", "read-only"])
+def test_a_file_is_added_wherever_a_result_can_be(reason, monkeypatch):
+    with output_folder("out", {"unsplit": "1"}) as new:
+        (new / "labels").write_text("1")
+    if reason == "no exchange":
+        monkeypatch.setattr(result_folder, "exchange", lambda *_: False)
+    elif reason == "no links":
+        monkeypatch.setattr(result_folder.os, "link", not_here)
+    else:
+        os.chmod("out/labels", 0o444)
+    with added_file("out", "page") as new:
+        new.write_text("2")
+    assert texts() == {"labels": "1", "page": "2"}
+    assert verify_folder("out") == ["labels", "page"]
+    assert json.loads(Path("out", MANIFEST).read_text())["versions"] == {"unsplit": "1"}
+    assert not hidden()
+
+
+def test_a_page_is_not_added_to_a_result_that_is_being_replaced():
+    write_data()
+    succeeds(merge("--epochs", 1))
+    before = snapshot()
+    with output_folder("out"):
+        result = unsplit("report", "out")
+        assert result.exit_code == 2
+        assert "out/ is in use by another run" in result.stderr
+        assert snapshot() == before
 
 
 def test_ctrl_c_during_the_swap_is_told_after_it(monkeypatch):

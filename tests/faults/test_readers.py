@@ -27,6 +27,7 @@ from PIL import Image
 from scipy.io import wavfile
 
 import unsplit as package
+from tests.cell_cases import small, writable_text
 from tests.cli_cases import QUICK, merge, read_csv, read_json, succeeds, unsplit, write_data
 from tests.faults import many
 from unsplit import read
@@ -523,6 +524,23 @@ def test_an_image_that_changes_after_the_start_is_not_decoded(content, monkeypat
         found.X[1]
 
 
+@pytest.mark.parametrize("place", ["X", "obsm/X_pca", "layers/counts/data", "obs/leiden/codes"])
+def test_cells_that_claim_more_than_the_memory_are_refused(place, monkeypatch):
+    import h5py
+
+    # So little that the system would give the memory if it were asked.
+    monkeypatch.setattr("unsplit.data.readers.h5ad.available_memory", lambda: 10**6)
+
+    h5ad("cells.h5ad")
+    with h5py.File("cells.h5ad", "r+") as file:
+        said = dict(file[place].attrs)
+        del file[place]
+        file.create_dataset(place, (160, 10**4), np.int8, chunks=(1, 100)).attrs.update(said)
+    matrix = {"X": {"use_rep": "X"}, "layers/counts/data": {"layer": "counts"}}
+    with pytest.raises(InputError, match=r"cells\.h5ad does not fit into memory"):
+        read("cells.h5ad", "leiden", **matrix.get(place, {}))
+
+
 def compressed_zip(text):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -700,6 +718,11 @@ def h5(path):
         file["label"] = [0, 0, 1, 1]
 
 
+def h5ad(path):
+    with writable_text():
+        small().write_h5ad(path)
+
+
 def mesh(ending):
     import trimesh
 
@@ -723,6 +746,7 @@ TABLES = {
     "feather": lambda: saved(FRAME.to_feather, "feather"),
     "arrow": lambda: saved(stream, "arrow"),
     "h5": lambda: saved(h5, "h5"),
+    "h5ad": lambda: saved(h5ad, "h5ad"),
 }
 IN_FOLDERS = {
     "wav": wav,
@@ -732,7 +756,7 @@ IN_FOLDERS = {
     "ply": lambda: mesh("ply"),
     "stl": lambda: mesh("stl"),
 }
-COLUMN = {"h5": "label"}
+COLUMN = {"h5": "label", "h5ad": "leiden"}
 
 
 def damaged(whole, rng):

@@ -7,9 +7,9 @@ import click
 
 from unsplit.cli.about import about_run
 from unsplit.cli.outputs import refuse_replacing, require_name
-from unsplit.data.result_folder import add_to_folder, earlier_results
-from unsplit.report.api import make_page
-from unsplit.report.folder import PAGE, content_of_folder
+from unsplit.data.result_folder import added_file, earlier_results
+from unsplit.report.api import Content, make_page
+from unsplit.report.folder import PAGE, content_of_folder, files_of_result
 
 EXAMPLE = """\b
 Example:
@@ -36,16 +36,23 @@ def report(folder: str, out: str | None) -> None:
         own = [os.path.join(folder, name) for name in earlier_results(folder) if name != PAGE]
         for name in own:
             refuse_replacing(name, [out])
-    content, result = content_of_folder(folder)
-    page = make_page(replace(content, about=about_run(result)))
+    files_of_result(folder)  # before anything is created where no result is
     if out is None:
         out = os.path.join(folder, PAGE)
-        add_to_folder(folder, PAGE, page.html.encode("utf-8", "backslashreplace"))
+        with added_file(folder, PAGE) as new:
+            content = _write_page(folder, new)
     else:
-        page.save(out)
+        content = _write_page(folder, out)
     if not len(content.kept.picture_xy):
         click.echo(
             "The page has no picture of the data, because the folder keeps none; run unsplit merge "
             "with --report for it."
         )
     click.echo(f"Open {out} in a browser.")
+
+
+def _write_page(folder: str, path: str | os.PathLike[str]) -> Content:
+    """Write the page of a result, and return what it shows."""
+    content, result = content_of_folder(folder)
+    make_page(replace(content, about=about_run(result))).save(path)
+    return content

@@ -55,6 +55,14 @@ def output_folder(
     >>> sorted(file.name for file in path.iterdir())
     ['labels.csv', 'manifest.json']
     """
+    with _new_result(path) as (temporary, target, shown):
+        yield temporary
+        _publish(temporary, target, shown, versions or {})
+
+
+@contextlib.contextmanager
+def _new_result(path: str | os.PathLike[str]) -> Iterator[tuple[Path, Path, str]]:
+    """Lock a result folder; yield an empty folder for its next result, its path and its name."""
     target = Path(os.path.realpath(path))
     shown = os.path.join(os.fspath(path), "")
     with contextlib.ExitStack() as stack:
@@ -71,15 +79,19 @@ def output_folder(
                 f"cannot write to {shown}: {reason_of(error)}; choose another --out."
             ) from None
         stack.callback(shutil.rmtree, temporary, ignore_errors=True)
-        yield temporary
-        names = _names_in(temporary)
-        write_json(temporary / MANIFEST, _manifest(temporary, names, versions or {}))
-        for file in [*temporary.rglob("*"), temporary]:
-            to_disk(file)
-        with signals_held():
-            _put_in_place(temporary, [*names, MANIFEST], target, shown)
-            to_disk(target.parent)
-            shutil.rmtree(temporary, ignore_errors=True)  # the earlier result
+        yield temporary, target, shown
+
+
+def _publish(temporary: Path, target: Path, shown: str, versions: Mapping[str, str]) -> None:
+    """Complete a new result and put it in the place of the earlier one."""
+    names = _names_in(temporary)
+    write_json(temporary / MANIFEST, _manifest(temporary, names, versions))
+    for file in [*temporary.rglob("*"), temporary]:
+        to_disk(file)
+    with signals_held():
+        _put_in_place(temporary, [*names, MANIFEST], target, shown)
+        to_disk(target.parent)
+        shutil.rmtree(temporary, ignore_errors=True)  # the earlier result
 
 
 def verify_folder(path: str | os.PathLike[str], ignore: Set[str] = frozenset()) -> list[str]:
@@ -139,8 +151,11 @@ def verify_folder(path: str | os.PathLike[str], ignore: Set[str] = frozenset()) 
     return list(files)
 
 
-def add_to_folder(path: str | os.PathLike[str], name: str, content: bytes) -> None:
-    """Write one more file of a result into its folder, and list it in ``manifest.json``.
+@contextlib.contextmanager
+def added_file(path: str | os.PathLike[str], name: str) -> Iterator[Path]:
+    """Provide a file that becomes part of a result in one step, with a new ``manifest.json``.
+
+    Until then nobody else changes the result, which can be read meanwhile.
 
     Parameters
     ----------
@@ -148,7 +163,6 @@ def add_to_folder(path: str | os.PathLike[str], name: str, content: bytes) -> No
         A folder that :func:`output_folder` wrote.
     name : str
         The file, which may be there already.
-    content : bytes
 
     Examples
     --------
@@ -157,17 +171,26 @@ def add_to_folder(path: str | os.PathLike[str], name: str, content: bytes) -> No
     >>> path = Path(tempfile.mkdtemp()) / "out"
     >>> with output_folder(path) as new:
     ...     write_csv(new / "labels.csv", {"label": ["a", "b"]})
-    >>> add_to_folder(path, "report.html", b"<p>")
+    >>> with added_file(path, "report.html") as file:
+    ...     _ = file.write_text("<p>")
     >>> verify_folder(path)
     ['labels.csv', 'report.html']
     """
-    folder = Path(path)
-    with replacing(folder / name) as new:
-        new.write_bytes(content)
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    manifest["files"][name] = _entry(folder / name)
-    with replacing(folder / MANIFEST) as new:
-        write_json(new, manifest)
+    with _new_result(path) as (temporary, target, shown):
+        others = [other for other in verify_folder(target, ignore={name}) if other != name]
+        yield temporary / name
+        for other in others:
+            _link_or_copy(target / other, temporary / other)
+        manifest = json.loads((target / MANIFEST).read_text(encoding="utf-8"))
+        _publish(temporary, target, shown, manifest["versions"])
+
+
+def _link_or_copy(file: Path, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(file, place)
+    except OSError:  # no hard links on this file system, or not to files of others
+        shutil.copy2(file, place)
 
 
 def earlier_results(path: str | os.PathLike[str]) -> list[str]:

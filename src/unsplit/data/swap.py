@@ -231,7 +231,8 @@ def to_disk(path: str | os.PathLike[str]) -> None:
     is_folder = os.path.isdir(path)
     if is_folder and sys.platform == "win32":
         return
-    file = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+    # Files of an earlier result may be read-only; only Windows needs more than that.
+    file = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
         os.fsync(file)
     except OSError:

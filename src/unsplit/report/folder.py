@@ -34,15 +34,7 @@ def content_of_folder(path: str | os.PathLike[str]) -> tuple[Content, dict[str, 
         was written with ``--report``.
     """
     folder, shown = Path(path), os.path.join(os.fspath(path), "")
-    if not folder.is_dir():
-        raise InputError(f"{path} is not a folder; name the --out of an earlier unsplit merge.")
-    files = verify_folder(folder, ignore={PAGE})
-    missing = [name for name in NEEDED if name not in files]
-    if missing:
-        raise InputError(
-            f"{shown} is not the result of unsplit merge: it has no {missing[0]}; name the --out "
-            "of an earlier unsplit merge."
-        )
+    files = files_of_result(path)
     tree = MergeTree.load(folder / "tree.npz")
     distances = PairwiseTVD.load(folder / "distances.npz")
     if not np.array_equal(tree.cluster_ids, distances.cluster_ids):
@@ -51,6 +43,26 @@ def content_of_folder(path: str | os.PathLike[str]) -> tuple[Content, dict[str, 
     ids, clusters = _rows(folder / "labels.csv", tree)
     result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
     return Content(tree, distances, kept, clusters, ids), result
+
+
+def files_of_result(path: str | os.PathLike[str]) -> list[str]:
+    """Verify a folder that ``unsplit merge`` wrote, and return the names of its files.
+
+    Parameters
+    ----------
+    path : str or path
+        The result folder; its page may have changed.
+    """
+    if not Path(path).is_dir():
+        raise InputError(f"{path} is not a folder; name the --out of an earlier unsplit merge.")
+    files = verify_folder(path, ignore={PAGE})
+    missing = [name for name in NEEDED if name not in files]
+    if missing:
+        raise InputError(
+            f"{os.path.join(os.fspath(path), '')} is not the result of unsplit merge: it has no "
+            f"{missing[0]}; name the --out of an earlier unsplit merge."
+        )
+    return files
 
 
 def _rows(path: Path, tree: MergeTree) -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ from unsplit.data.cells import Matrix, batches_in, groups_in, require_key
 from unsplit.data.readers.formats import reading, refuse_unreadable
 from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds
 from unsplit.data.readers.tables_and_arrays import Observations, values_of_rows
+from unsplit.devices import available_memory
 from unsplit.errors import InputError
 
 
@@ -22,7 +23,7 @@ class CellFile:
     """
 
     def __init__(self, file: Any) -> None:
-        self.obs = _io().read_elem(file["obs"])
+        self.obs = _read(file["obs"])
         self.obsm = _Elements(file.get("obsm", {}))
         self.layers = _Elements(file.get("layers", {}))
         self.uns = _Elements(file.get("uns", {}))
@@ -42,7 +43,7 @@ class _Elements(Mapping[str, Any]):
         self._group = group
 
     def __getitem__(self, name: str) -> Any:
-        return _io().read_elem(self._group[name])
+        return _read(self._group[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._group)
@@ -60,7 +61,7 @@ class _Raw:
 
     @property
     def X(self) -> Any:  # noqa: N802
-        return _io().read_elem(self._group["X"])
+        return _read(self._group["X"])
 
 
 @contextmanager
@@ -168,6 +169,24 @@ def write_extended(
             write(file, "uns", {})
         for name, entry in uns.items():
             write(file["uns"], name, entry)
+
+
+def _read(element: Any) -> Any:
+    """Read an element, unless it says that it is larger than the free memory."""
+    import h5py
+
+    sizes = []
+
+    def look(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            sizes.append((item.size or 0) * item.dtype.itemsize)
+
+    look("", element)
+    if isinstance(element, h5py.Group):
+        element.visititems(look)
+    if sum(sizes) > available_memory():
+        raise MemoryError
+    return _io().read_elem(element)
 
 
 def _io() -> Any:
