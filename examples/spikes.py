@@ -4,10 +4,11 @@ A sorter splits a neuron if its spikes change, because the probe drifts or the a
 The example simulates a recording with SpikeInterface, splits half of the units with its own tools,
 merges them with Unsplit, and runs all presets of `compute_merge_unit_groups` on the same units.
 
-    pip install "unsplit[spikes,figures]"
+    pip install "unsplit[spikes,figures,tables]" numba
     python examples/spikes.py                      # units split in time; a minute
     python examples/spikes.py --split amplitudes   # or random
     python examples/spikes.py --drift 40           # a probe that moves by 40 µm: much harder
+    python examples/spikes.py --drift 40 --correct-motion   # its motion estimated and undone first
 
 Two lines are all it takes with an analyzer of your own (`units_to_merge` is below):
 
@@ -21,7 +22,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from spikeinterface.generation import (
     split_sorting_by_amplitudes,
     split_sorting_by_times,
 )
+from spikeinterface.preprocessing import correct_motion
 
 import unsplit
 
@@ -64,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, dict[str, float]]:
         f"{case.n_true} units; {case.n_split} of them split ({chosen.split}), "
         f"drift of {chosen.drift:g} µm over {chosen.seconds:g} s: {len(case.truth)} units."
     )
+    if chosen.correct_motion:
+        case = motion_corrected(case)
     analyzer = dense_analyzer(case)
     found = {"Unsplit": timed(units_to_merge, analyzer)}
     groups = found["Unsplit"][0]
@@ -85,6 +89,7 @@ def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--split", choices=SPLITS, default="times", help="how units are split")
     parser.add_argument("--drift", type=float, default=0, help="µm over the recording")
+    parser.add_argument("--correct-motion", action="store_true", help="undo the drift first")
     parser.add_argument("--units", type=int, default=16, help="neurons, the inaudible included")
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--out", default="spikes-output", help="folder for the results")
@@ -218,6 +223,11 @@ def split_case(recording: Any, sorting: Any, split: str, seed: int) -> Case:
     truth = {str(unit): str(unit) for unit in new.unit_ids}
     truth |= {str(part): str(unit) for unit, part in pairs}
     return Case(recording, new, truth)
+
+
+def motion_corrected(case: Case) -> Case:
+    """Estimate the motion of the probe and shift the recording back; the spikes stay as sorted."""
+    return replace(case, recording=correct_motion(case.recording).save(format="memory"))
 
 
 def dense_analyzer(case: Case) -> si.SortingAnalyzer:

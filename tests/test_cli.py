@@ -1,4 +1,5 @@
 import json
+import os
 import platform
 import runpy
 import sys
@@ -26,6 +27,7 @@ from tests.cli_cases import (
     write_data,
 )
 from tests.merging_cases import same_merges
+from unsplit.cli import program
 from unsplit.cli.summary import of_merge, of_review, shortened
 from unsplit.estimator import merge_overclustering
 from unsplit.merging.options import MergeOptions
@@ -309,7 +311,41 @@ def test_version_and_help():
         for command in ("demo", "distances", "merge", "overcluster"):
             assert f"\n  {command} " in text
             assert f"    unsplit {command}" in text
-            assert f"    unsplit {command} " in succeeds(unsplit(command, "--help"))
+            told = succeeds(unsplit(command, "--help"))
+            assert f"    unsplit {command} " in told
+            assert "\\b" not in told
+
+
+def test_loading_is_shown_until_the_command_is_loaded(monkeypatch):
+    seen = []
+    monkeypatch.setattr(sys, "argv", ["unsplit", "verify", "--help"])
+    monkeypatch.setattr(os, "isatty", lambda _: True)
+    monkeypatch.setattr(os, "write", lambda _, text: seen.append(text.strip()))
+    monkeypatch.setattr(program, "import_module", lambda name: seen.append(name))
+    monkeypatch.setattr(program.Program, "main", lambda *_, **__: seen.append("main"))
+    runpy.run_module("unsplit", run_name="__main__")
+    assert seen == [b"loading ...", "unsplit.cli.verify", b"", "main"]
+
+
+def test_a_package_that_is_missing_is_one_sentence(monkeypatch, capsys):
+    def missing(name):
+        raise ModuleNotFoundError("No module named 'torch'")
+
+    monkeypatch.setattr(sys, "argv", ["unsplit", "merge", "data.csv"])
+    monkeypatch.setattr(program, "import_module", missing)
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_module("unsplit", run_name="__main__")
+    assert capsys.readouterr().err == "unsplit: No module named 'torch'\n"
+
+
+@pytest.mark.parametrize("given", [{}, {"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "ACTIVE"}])
+def test_threads_do_not_spin_unless_the_user_says_so(monkeypatch, given):
+    monkeypatch.setattr(sys, "argv", ["unsplit"])
+    monkeypatch.setattr(program.Program, "main", lambda *_, **__: None)
+    environment = dict(given)
+    monkeypatch.setattr(os, "environ", environment)
+    runpy.run_module("unsplit", run_name="__main__")
+    assert environment == (given or {"GOMP_SPINCOUNT": "1000"})
 
 
 def test_module_runs_as_a_program(monkeypatch, capsys):

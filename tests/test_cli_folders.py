@@ -9,6 +9,8 @@ from PIL import Image
 
 import unsplit as library
 from tests.cli_cases import read_csv, read_json, succeeds, unsplit
+from unsplit.cli.about import about_run
+from unsplit.report.kept import Kept
 
 QUICK = ("--epochs", 1, "--cv", 2, "--device", "cpu", "--seed", 0, "--backbone", "single-layer")
 
@@ -86,6 +88,18 @@ def test_vectors_are_compared_and_photos_are_named(folder, command):
     assert result["n_features"] == 3
     tvd = library.PairwiseTVD.load("out/distances.npz").tvd
     assert tvd[0, 1] < tvd[0, 2]
+
+
+def test_the_page_of_vectors_shows_the_photos(folder):
+    write_photos(folder / "photos")
+    np.save(folder / "v.npy", np.random.default_rng(0).normal(size=(18, 3)))
+    options = ("--vectors", "v.npy", "--out", "out", "--report", *QUICK[:-2], "--backbone", "mlp")
+    succeeds(unsplit("merge", "photos", *options))
+    kept = Kept.load("out/report.npz", 3)
+    assert kept.tile_kind == "images"
+    assert len(kept.tiles) == len(kept.tile_clusters) > 3
+    assert kept.picture_method == "two principal components (PCA)"  # of the vectors
+    assert "--vectors v.npy" in about_run(read_json("out/result.json"))["command"]
 
 
 def test_vectors_of_other_photos_are_refused_and_never_replaced(folder):

@@ -77,6 +77,16 @@ def test_parts_belong_to_the_unit_that_was_split(example, case, split):
         )
 
 
+def test_motion_correction_changes_the_recording_and_not_the_units(example, case, monkeypatch):
+    from spikeinterface.preprocessing import scale
+
+    monkeypatch.setattr(example, "correct_motion", lambda recording: scale(recording, gain=2.0))
+    corrected = example.motion_corrected(case)
+    assert (corrected.sorting, corrected.truth) == (case.sorting, case.truth)
+    before, after = (c.recording.get_traces(end_frame=100) for c in (case, corrected))
+    np.testing.assert_allclose(after, 2.0 * before, rtol=1e-5)
+
+
 def test_a_group_of_two_units_is_a_wrong_merge(example):
     truth = {"0": "0", "1": "1", "2": "0", "3": "1", "4": "4"}
     case = example.Case(None, None, truth)

@@ -193,6 +193,8 @@ def test_labels_are_needed_and_must_be_known():
         tree.report(X=np.zeros((4, 2)))
     with pytest.raises(unsplit.InputError, match="the tree knows no cluster 9"):
         tree.report(X=np.zeros((4, 2)), labels=[0, 1, 2, 9])
+    with pytest.raises(unsplit.InputError, match="X has 5 observations, but labels has 4; pass"):
+        tree.report(X=np.zeros((5, 2)), labels=[0, 1, 2, 0])
     with pytest.raises(unsplit.InputError, match="feature_names must name the 2 features of X"):
         tree.report(X=np.zeros((4, 2)), labels=[0, 1, 2, 0], feature_names=["a"])
 

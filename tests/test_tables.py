@@ -14,6 +14,7 @@ from sklearn.datasets import load_wine
 import unsplit as library
 from tests.checks import about
 from tests.cli_cases import merge, old_results, read_csv, read_json, snapshot, succeeds, unsplit
+from unsplit.cli.about import about_run
 from unsplit.data.readers import arrow
 from unsplit.errors import FeatureWarning, InputError, SkippedWarning
 
@@ -59,6 +60,15 @@ def test_a_table_with_ids_text_and_a_year(wines):
     assert written["warnings"] == [result.stderr.removeprefix("warning: ").strip()]
     assert "Used 13 features: 'alcohol', 'malic_acid', " in out
     assert "…, 'proline'; left out: 'region'.\n" in out
+
+
+def test_a_page_repeats_the_choice_of_columns():
+    def repeated(*options):
+        succeeds(merge_wines("--id", "bottle", *options))
+        return about_run(read_json("out/result.json"))["again"]
+
+    assert "--id bottle --drop year,region --out" in repeated("--drop", "year")
+    assert "--id bottle --features hue,alcohol --out" in repeated("--features", "hue,alcohol")
 
 
 def test_features_are_named_in_any_order(wines):

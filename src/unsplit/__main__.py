@@ -12,12 +12,16 @@ def start() -> None:
     careful = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if careful:
         signal.signal(signal.SIGINT, _leave)
+    # Threads that wait for each other by spinning halve the speed of a busy machine.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     # Loading takes seconds on a slow disk, and nobody should look at an empty screen.
     shown = os.isatty(2) and "--json" not in sys.argv and "--no-progress" not in sys.argv
     if shown:
         os.write(2, b"loading ...")
-    from unsplit.cli import main
+    from unsplit.cli.program import main
 
+    main.load(sys.argv[1:])
     if shown:
         os.write(2, b"\r           \r")
     if careful:

@@ -419,6 +419,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         except InputError:
             raise
         except ValueError as error:  # scikit-learn's
+            if "could not convert" in str(error):
+                numeric_matrix(np.asarray(X, dtype=object))  # says in which row and column
             raise InputError(_in_one_sentence(str(error))) from None
 
     def __sklearn_tags__(self) -> Any:

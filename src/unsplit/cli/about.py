@@ -36,7 +36,7 @@ def about_run(result: Mapping[str, Any]) -> dict[str, Any]:
     """
     settings = dict(result.get("settings") or {})
     numbers = ("n_observations", "n_features", "n_noise", "mean_accuracy", "n_unclear", "device")
-    files = ("data", "labels", "batch", "picture", "constraints")
+    files = ("data", "labels", "batch", "vectors", "representation", "picture", "constraints")
     tables = [
         ("Data", {name: result.get(name) for name in files}),
         ("Numbers", {name: result.get(name) for name in numbers}),
@@ -65,9 +65,10 @@ def command_of(result: Mapping[str, Any]) -> str:
     words = ["unsplit", "merge", str(result["data"])]
     if result.get("labels") not in (None, "subfolders"):
         words += ["--labels", str(result["labels"])]
-    if result.get("batch") is not None:
-        words += ["--batch", str(result["batch"])]
-    words += as_typed(ColumnChoice(result.get("id"), drop=tuple(result.get("left_out") or ())))
+    for name in ("batch", "vectors"):
+        if result.get(name) is not None:
+            words += [option(name), str(result[name])]
+    words += _columns_and_cells(result)
     words += ["--out", "merged"]
     for name in NAMES:
         if settings.get(name, DEFAULTS[name]) != DEFAULTS[name]:
@@ -84,6 +85,18 @@ def command_of(result: Mapping[str, Any]) -> str:
     if result.get("seed") is not None:
         words += ["--seed", str(result["seed"])]
     return shlex.join(words)
+
+
+def _columns_and_cells(result: Mapping[str, Any]) -> list[str]:
+    """The options that say which columns, or which matrix of cells, were compared."""
+    typed = dict(result.get("reading") or {})
+    only, drop = tuple(typed.get("features") or ()), tuple(typed.get("drop") or ())
+    if not only:  # columns of text that were left out are named, so that nobody is warned again
+        drop += tuple(name for name in result.get("left_out") or () if name not in drop)
+    words = as_typed(ColumnChoice(typed.get("id", result.get("id")), only or None, drop))
+    for name in ("use_rep", "layer"):
+        words += [option(name), str(typed[name])] if name in typed else []
+    return words + (["--use-raw"] if typed.get("use_raw") else [])
 
 
 def _shown(value: Any) -> str:

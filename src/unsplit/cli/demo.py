@@ -66,7 +66,7 @@ def demo(out: str, seed: int, report: bool) -> None:
     results = output_folder(out, outputs.versions())
     with interruptible(out, console), results as folder, console.show_warnings():
         click.echo("Merging 1,797 handwritten digits that k-means cut into 40 clusters …\n")
-        console.plan(["reading", *PHASES, "writing", *(["report"] if report else ())])
+        console.plan(["reading", *PHASES, "writing", *(["making the page"] if report else ())])
         with console.stage("reading"):
             digits, truth = overclustered_digits(seed)
         _write_data(folder / DATA, digits)

@@ -189,6 +189,8 @@ def merge(
     settings = Settings(
         backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
     )
+    cell_options: dict[str, Any] = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw}
+    reading = {"id": id, "features": list(features), "drop": list(drop)} | cell_options
     task = Task(
         data,
         labels or "subfolders",
@@ -203,24 +205,16 @@ def merge(
         constraints=constraints,
         report=report,
         picture=picture,
+        reading={name: value for name, value in reading.items() if value},
     )
     console = Console(progress, as_json)
-    last = ["writing", *(["report"] if report else ())]
+    last = ["writing", *(["making the page"] if report else ())]
     console.plan(["reading", *(["selecting"] if select else ()), *PHASES, *last])
     results = output_folder(out, outputs.versions())
     with interruptible(out, console, resume_file), results as folder, console.show_warnings():
         with console.stage("reading"):
-            read = read_clustered(
-                data,
-                labels,
-                batch,
-                choice,
-                console.on_progress,
-                vectors,
-                use_rep=use_rep,
-                layer=layer,
-                use_raw=use_raw,
-            )
+            inputs = (data, labels, batch, choice, console.on_progress, vectors)
+            read = read_clustered(*inputs, **cell_options)
         if console.bars is not None:
             console.say("\n".join(summary.of_data(read)))
         with observations_named(read, data):

@@ -47,7 +47,7 @@ vectors = click.option(
     type=click.Path(),
     metavar="FILE",
     help="Compare these vectors (.npy, .npz or a table, one row per observation) instead of DATA, "
-    "which then only names the observations; unsplit.features makes them from images.",
+    "which then only names and shows the observations; unsplit.features makes them from images.",
 )
 
 

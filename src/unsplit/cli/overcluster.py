@@ -22,6 +22,14 @@ from unsplit.data.readers.tables_and_arrays import Observations, read_observatio
 from unsplit.data.saving import replacing, write_csv
 from unsplit.errors import InputError
 
+# Not the docstring: there \b would be two characters, and click would join the lines.
+HELP = """Cut DATA into many small clusters.
+
+\b
+k-means     puts every observation into a cluster
+greedy      finds the densest groups of a given size; the rest is noise
+artificial  splits known categories at random, to test how well merging works
+"""
 EXAMPLE = """\b
 Example:
   unsplit overcluster cells.csv --out clusters.csv --method greedy --n-clusters 200 --size 25
@@ -32,7 +40,7 @@ REQUIRED = {"k-means": (), "greedy": ("n_clusters", "size"), "artificial": ("cat
 OPTIONAL = {"k-means": ("n_clusters", "seed"), "greedy": (), "artificial": ("noise", "seed")}
 
 
-@click.command(epilog=EXAMPLE, short_help="Cut data into many small clusters.")
+@click.command(help=HELP, epilog=EXAMPLE, short_help="Cut data into many small clusters.")
 @options.data
 @click.option(
     "--out",
@@ -83,13 +91,7 @@ def overcluster(
     progress: bool | None,
     **choices: Any,
 ) -> None:
-    r"""Cut DATA into many small clusters.
-
-    \b
-    k-means     puts every observation into a cluster
-    greedy      finds the densest groups of a given size; the rest is noise
-    artificial  splits known categories at random, to test how well merging works
-    """
+    """Cut DATA into many small clusters."""
     given = {name: value for name, value in choices.items() if value is not None}
     _check(method, given)
     choice = ColumnChoice(id, features or None, drop)

@@ -1,6 +1,7 @@
 """The ``unsplit`` program: all commands, and errors as one sentence."""
 
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -82,6 +83,13 @@ class Program(PlainErrors, click.Group):
     def list_commands(self, context: click.Context) -> list[str]:
         """Return the names of the commands."""
         return list(COMMANDS)
+
+    def load(self, typed: list[str]) -> None:
+        """Load the command that was typed, if any, so that nothing is left to wait for."""
+        name = typed[0] if typed else ""
+        if name in COMMANDS:
+            with suppress(ImportError):  # running the command will say it in one sentence
+                import_module(f"unsplit.cli.{name}")
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Load a command, or return None if there is none of this name."""

@@ -6,8 +6,9 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -50,6 +51,8 @@ class Task:
     constraints: str | None = None
     report: bool = False
     picture: str | None = None
+    # Options about columns and cells that were typed, by the names of their parameters.
+    reading: dict[str, Any] = field(default_factory=dict)
 
 
 def merge_into(
@@ -105,18 +108,17 @@ def merge_into(
             path = folder / cells.MERGED
             cells.write_merged(path, task.data, task.labels, read, merged, params)
     source = {"command": "merge", "data": task.data, "labels": task.labels}
-    more = ("batch", "vectors", "constraints", "picture")
+    more = ("batch", "vectors", "constraints", "picture", "reading")
     source |= {name: value for name in more if (value := getattr(task, name))}
     source |= {} if read.representation is None else {"representation": read.representation}
     info = source | info | outputs.describe_distances(read, merged.fitted.result)
     info |= outputs.describe_tree(merged.tree)
     if task.report:
-        with console.stage("report"):
+        with console.stage("making the page"):
             run = {"warnings": console.warnings, "seconds": console.seconds}
-            shown = Source(
-                read.X, encoded.clusters, merged.tree.n_initial, read.feature_names, picture
-            )
-            outputs.write_report(folder, shown, read.row_ids, merged, info | run)
+            k, names = merged.tree.n_initial, read.feature_names
+            page_of = Source(read.X, encoded.clusters, k, names, picture, read.shown)
+            outputs.write_report(folder, page_of, read.row_ids, merged, info | run)
     outputs.write_result(folder / RESULT, info, console)
     return merged
 

@@ -85,6 +85,12 @@ def report(
     if X is not None:
         if clusters is None:
             raise InputError("labels is required with X; pass the initial cluster of every row.")
+        rows = _n_rows(X)
+        if rows not in (None, n):
+            raise InputError(
+                f"X has {rows:,} observations, but labels has {n:,}; pass one label for each "
+                "observation."
+            )
         source = Source(X, clusters, tree.n_initial, feature_names, picture)
         estimate = distances if isinstance(distances, PairwiseTVD) else None
         kept = collect(source, estimate, neighbours)
@@ -168,6 +174,13 @@ def _about(tree: MergeTree) -> dict[str, Any]:
         "command": "",
         "again": 'unsplit.merge(distances, constraints="unsplit-review.json")',
     }
+
+
+def _n_rows(X: Any) -> int | None:
+    """The number of observations; None where only reading them would tell."""
+    if len(getattr(X, "shape", ())):
+        return int(X.shape[0])
+    return len(X) if hasattr(X, "__len__") else None
 
 
 def _clusters(tree: MergeTree, labels: ArrayLike) -> Index:

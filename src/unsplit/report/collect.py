@@ -48,6 +48,8 @@ class Source:
     feature_names : sequence of str, optional
     picture : array-like of shape (n, 2), optional
         A picture that the user made.
+    shown : any kind of observations, optional
+        What is shown of the observations if X holds vectors that were made from it: images.
     """
 
     X: Any
@@ -55,6 +57,7 @@ class Source:
     n_clusters: int
     feature_names: Sequence[str] | None = None
     picture: Any = None
+    shown: Any = None
 
 
 def collect(
@@ -155,8 +158,12 @@ def _scaled(picture: Picture) -> dict[str, Any]:
 def _tiles(
     source: Source, matrix: Any, features: NDArray[np.float64], rows: Index
 ) -> dict[str, Any]:
-    grid = grid_of(source.feature_names) if isinstance(matrix, np.ndarray) else None
-    if matrix is not None and grid is None:
+    """Small pictures of exemplars; nothing if the observations have none."""
+    made_from = source.shown is not None  # then X and its names are no pixels
+    shown = source.shown if made_from else source.X
+    is_grid = isinstance(matrix, np.ndarray) and not made_from
+    grid = grid_of(source.feature_names) if is_grid else None
+    if grid is None and _matrix(shown) is not None:
         return {}
     per_cluster = max(1, min(PER_CLUSTER, MOST_TILES // source.n_clusters))
     chosen = exemplar_rows(features, source.clusters[rows], source.n_clusters, per_cluster)
@@ -168,7 +175,7 @@ def _tiles(
 
     from unsplit.data.rows.kinds import observations
 
-    wrapped = observations(source.X, torch.device("cpu"))
+    wrapped = observations(shown, torch.device("cpu"))
     if wrapped.kind not in ("images", "points", "sequences"):
         return {}
     kind = {"points": "point clouds", "sequences": "waveforms"}.get(wrapped.kind, wrapped.kind)

@@ -58,6 +58,8 @@ class Observations:
         The column that was named as the one with the ids.
     representation : str or None
         Which matrix of an .h5ad file X is, such as "X_pca"; None for other files.
+    shown : any kind of observations, or None
+        What a page shows of the observations where X holds vectors given for them: the images.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class Observations:
     left_out: tuple[str, ...] = ()
     id_name: str | None = None
     representation: str | None = None
+    shown: Any = None
 
 
 NO_CHOICE = ColumnChoice()

@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,8 @@ def with_vectors(
     found: Observations, path: str | os.PathLike[str], data: str | os.PathLike[str]
 ) -> Observations:
     r"""Replace observations by vectors from a file; their ids, labels and batches stay.
+
+    What the vectors replace is kept as ``shown``.
 
     Parameters
     ----------
@@ -43,13 +46,17 @@ def with_vectors(
     n, ids = len(found.row_ids), given.row_ids
     if not np.array_equal(ids, np.arange(len(ids))):
         order = _places(ids.tolist(), found.row_ids.tolist(), path, data)
-        return replace(found, X=given.X[order], feature_names=given.feature_names)
+        return _compared_by(given.X[order], given, found)
     if len(ids) != n:
         raise InputError(
             f"{path} has {len(ids):,} vectors but {data} has {n:,} observations; give one vector "
             "for each, in the same order, or add a column 'id' to match them by name."
         )
-    return replace(found, X=given.X, feature_names=given.feature_names)
+    return _compared_by(given.X, given, found)
+
+
+def _compared_by(vectors: Any, given: Observations, found: Observations) -> Observations:
+    return replace(found, X=vectors, feature_names=given.feature_names, shown=found.X)
 
 
 def _places(
