@@ -205,7 +205,8 @@ def test_layouts_and_arrays_and_datasets_give_the_same():
     np.testing.assert_allclose(streamed, expected, rtol=1e-4, atol=1e-5)
 
 
-AUTO = {"images": 512, "points": 512, "sequences": 256, "ragged": 256, "sound": 256}
+# Numbers of features of the networks for a CPU.
+AUTO = {"images": 256, "points": 512, "sequences": 256, "ragged": 256, "sound": 256}
 
 
 @pytest.mark.slow
