@@ -15,3 +15,10 @@ torch.manual_seed(0)
 def same_weights() -> None:
     """Seed what torch draws weights from."""
     torch.manual_seed(0)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the examples in docstrings as slow, because many of them train networks."""
+    for item in items:
+        if item.nodeid.startswith("src/"):
+            item.add_marker(pytest.mark.slow)

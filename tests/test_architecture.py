@@ -88,6 +88,7 @@ def room_of(module):
     return module.split(".")[0]
 
 
+@pytest.mark.slow
 def test_a_fit_passes_through_few_files_which_the_page_lists():
     files = files_of_a_fit()
     assert len(files) <= 25
@@ -220,6 +221,7 @@ class Now:
     assert names_imported_at_once(source) == ["os", "json", "csv"]
 
 
+@pytest.mark.slow
 def test_those_modules_can_be_imported_where_torch_cannot():
     modules = ["unsplit" if m == "unsplit" else f"unsplit.{m}" for m in sorted(NEVER_TORCH)]
     program = f"""

@@ -197,6 +197,7 @@ def test_nothing_but_results_is_printed_when_nobody_looks_on():
     assert result.stderr == ""
 
 
+@pytest.mark.slow
 def test_the_drawn_seed_is_recorded_and_repeats_the_run():
     where = ("data.csv", "--labels", "cluster", *QUICK)
     succeeds(unsplit("merge", *where, "--out", "first"))
@@ -261,6 +262,7 @@ def test_every_kind_of_file_gives_the_same(kind, expected):
     assert read_csv("out/labels.csv")["id"] == [str(i) for i in range(160)]
 
 
+@pytest.mark.slow
 def test_warnings_are_one_line_each_and_recorded():
     labels = LABELS.copy()
     labels[0] = 7  # a cluster of one, which the estimate and every later one warn of

@@ -45,6 +45,7 @@ def test_scores_are_kept_on_demand():
         assert not Path("out/distances.scores.npz").exists()
 
 
+@pytest.mark.slow
 def test_distances_are_those_of_the_library():
     where = ("data.csv", "--labels", "cluster", "--out", "out", "--seed", 3, *QUICK)
     out = succeeds(unsplit("distances", *where))

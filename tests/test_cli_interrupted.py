@@ -85,6 +85,7 @@ def test_a_resumed_run_ends_as_if_never_interrupted(rule, n_merges, monkeypatch)
     assert read_json("out/result.json") | volatile == read_json("whole/result.json") | volatile
 
 
+@pytest.mark.slow
 def test_only_merges_that_are_left_are_made(monkeypatch):
     with monkeypatch.context() as patch:
         interrupt_after(patch, 2)
@@ -109,11 +110,13 @@ def test_resume_finds_the_seed_that_was_drawn(monkeypatch):
     assert snapshot()["merges.csv"] == snapshot("whole")["merges.csv"]
 
 
+@pytest.mark.slow
 def test_resume_without_a_file_starts():
     succeeds(merge(*RETRAIN, "--resume"))
     assert "resume.json" not in snapshot()
 
 
+@pytest.mark.slow
 def test_a_new_start_says_what_it_gives_up(monkeypatch):
     with monkeypatch.context() as patch:
         interrupt_after(patch, 2)

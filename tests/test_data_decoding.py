@@ -255,6 +255,7 @@ def test_a_stream_left_early_does_not_leak_into_the_next(decoder):
     assert same(decoder.stream(BATCHES), [NUMBERS[batch] for batch in BATCHES])
 
 
+@pytest.mark.slow
 def test_the_next_stream_ends_the_one_before_it_and_single_batches_do_not(decoder):
     first = decoder.stream(BATCHES * 9)
     next(first)

@@ -177,6 +177,7 @@ def test_labels_find_their_rows_by_the_index_of_parquet():
     assert read_observations("d.parquet", "l.parquet").labels.tolist() == [1, 2, 3]
 
 
+@pytest.mark.slow
 @quick
 @given(st.permutations(range(5)), st.booleans())
 def test_order_of_the_labels_does_not_matter_where_ids_do(order, spelled):

@@ -90,6 +90,7 @@ def test_predict_is_the_same_for_a_sparse_matrix(merger, sparse):
     assert np.array_equal(merger.predict_proba(X), merger.predict_proba(sparse(X)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sparse", SPARSE)
 def test_fit_on_a_sparse_matrix(sparse):
     X = np.random.default_rng(0).poisson(0.5, (60, 10)).astype(float)
@@ -122,6 +123,7 @@ def test_probabilities_sum_to_one_and_agree_with_predict(merger):
     assert found[:150].max(axis=1).mean() > found[150:].max(axis=1).mean()
 
 
+@pytest.mark.slow
 def test_probabilities_match_known_posteriors():
     # Two unit Gaussians two apart, one of them in two halves: P(first | x) is logistic in x.
     X, labels = datasets.gaussians([[0.0], [0.0], [2.0]], 300, random_state=0)
@@ -151,6 +153,7 @@ def test_prediction_is_not_swayed_by_a_far_origin(halves):
     assert len(set(far.predict(np.array([[0, 0], [9, 0], [0, 9]]) + 1e6))) == 3
 
 
+@pytest.mark.slow
 def test_larger_clusters_get_the_doubtful_observations():
     # One density, cut 9 to 1: everywhere the larger part is more probable.
     X = np.random.default_rng(0).standard_normal((500, 2))
@@ -160,6 +163,7 @@ def test_larger_clusters_get_the_doubtful_observations():
     assert (merger.predict(X) == larger).mean() > 0.9
 
 
+@pytest.mark.slow
 def test_noise_stays_noise_and_names_may_be_strings(halves):
     X, labels = halves
     named = np.array([f"c{label}" for label in labels], object)

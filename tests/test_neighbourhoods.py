@@ -420,6 +420,7 @@ def test_vectors_may_have_other_features_too():
     assert np.array_equal(np.sort(other.features, axis=0), np.sort(shuffled, axis=0))
 
 
+@pytest.mark.slow
 def test_a_cluster_that_held_nothing_out_goes_where_the_networks_put_it():
     rng = np.random.default_rng(0)
     images = rng.normal(size=(121, 8, 8)).astype(np.float32)

@@ -201,6 +201,7 @@ def test_without_matplotlib_the_message_says_what_to_install(monkeypatch):
         new_axes(3, 3)
 
 
+@pytest.mark.slow
 def test_save_figures_writes_all_three(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "note.txt").write_text("mine")

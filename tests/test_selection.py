@@ -97,6 +97,7 @@ def test_the_first_round_has_four_epochs_and_a_hundred_steps_for_all():
     assert [(trial.epochs, trial.round) for trial in trials] == [(5, 1)] * 4
 
 
+@pytest.mark.slow
 def test_the_last_two_train_to_their_end(halved, full):
     two = {name: CANDIDATES[name] for name in ("slow", "dropout")}
     assert all(len(full[name]) > 10 for name in two)  # longer than the first round
@@ -207,6 +208,7 @@ def test_another_seed_holds_out_others():
     assert first.trials[0].mean_accuracy != second.trials[0].mean_accuracy
 
 
+@pytest.mark.slow
 def test_of_equals_the_smaller_network_is_taken():
     X, labels = gaussians([[0, 0], [50, 0], [0, 50]], 20)
     candidates = {"a": layer(64), "b": layer(8), "c": layer(32)}
@@ -215,6 +217,7 @@ def test_of_equals_the_smaller_network_is_taken():
     assert chosen.name == "b"
 
 
+@pytest.mark.slow
 def test_one_candidate_is_trained_to_its_end():
     X, labels = xor(20)
     (trial,) = quick(["auto"], X, labels).trials
@@ -238,6 +241,7 @@ def convolution():
 KINDS = {"a": "mlp", "b": "mlp", "c": convolution, "d": Candidate(convolution, augment=False)}
 
 
+@pytest.mark.slow
 def test_kinds_of_data_are_made_once_each(monkeypatch):
     made = []
 

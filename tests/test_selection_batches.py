@@ -28,6 +28,7 @@ def without_seconds(selection):
 # --- what it is for ----------
 
 
+@pytest.mark.slow
 def test_a_network_that_only_sees_the_batch_wins_without_batches_and_loses_with_them():
     X, labels, donor = two_donors()
     plain, within = quick(SEEN, X, labels), quick(SEEN, X, labels, batch=donor)
@@ -39,6 +40,7 @@ def test_a_network_that_only_sees_the_batch_wins_without_batches_and_loses_with_
     assert best > 0.6
 
 
+@pytest.mark.slow
 def test_settings_are_those_of_an_estimate_within_batches():
     X, labels, donor = two_donors()
     chosen = quick(SEEN, X, labels, batch=donor)
@@ -152,6 +154,7 @@ def test_the_same_are_held_out_as_in_an_estimate(watched):
 # --- what must not matter ----------
 
 
+@pytest.mark.slow
 def test_order_and_names_do_not_matter():
     X, labels, donor = ragged_donors()
     order = np.random.default_rng(3).permutation(len(X))

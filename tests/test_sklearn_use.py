@@ -69,6 +69,7 @@ def test_an_index_in_another_order_is_refused(call, wines):
         ClusterMerger(**QUICK).fit(X, initial_labels=labels, batch=batch)
 
 
+@pytest.mark.slow
 def test_an_index_of_its_own_is_matched_by_position(wines, fitted):
     X, labels = wines
     again = ClusterMerger(3, **QUICK).fit(X, initial_labels=labels.reset_index(drop=True))
@@ -78,6 +79,7 @@ def test_an_index_of_its_own_is_matched_by_position(wines, fitted):
 # Pipelines and searches
 
 
+@pytest.mark.slow
 def test_probabilities_are_features_for_a_next_step(wines):
     X, labels = wines
     steps = make_pipeline(StandardScaler(), ClusterMerger(3, **QUICK), LogisticRegression())
@@ -87,6 +89,7 @@ def test_probabilities_are_features_for_a_next_step(wines):
     assert names.tolist() == [f"clustermerger{c}" for c in range(3)]
 
 
+@pytest.mark.slow
 def test_a_search_needs_a_score_and_a_is_one(wines):
     X, labels = wines
     grid = {"backbone": ["mlp", "single-layer"]}

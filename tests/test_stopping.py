@@ -517,6 +517,7 @@ def test_a_linkage_makes_auto_rank_by_a_divergence():
     assert [tree.strategy for tree in found.values()][1:] == ["single linkage", "complete linkage"]
 
 
+@pytest.mark.slow
 def test_plain_k_means_is_merged_without_a_warning():
     # Warnings are errors here.
     X = np.random.default_rng(0).standard_normal((300, 2))

@@ -81,6 +81,7 @@ def trained_with(accuracies, folds, **settings):
 ACCURACIES = [[0.6, 0.6, 0.6], [0.9, 0.5, 0.5], [0.5, 0.8, 0.8], [0.5, 0.5, 0.5]]
 
 
+@pytest.mark.slow
 def test_the_counted_observations_never_choose_their_own_epoch():
     """The bias that docs/statistics.md forbids: folds are judged by the other folds."""
     folds = small_problem(n_folds=3)[2]
@@ -89,6 +90,7 @@ def test_the_counted_observations_never_choose_their_own_epoch():
     assert trained_with(ACCURACIES, folds).kept_epoch.tolist() == [2, 1, 1]
 
 
+@pytest.mark.slow
 def test_observations_set_aside_choose_the_epoch_of_their_own_fold():
     rng = np.random.default_rng(0)
     _, y, folds = small_problem(n_folds=3)
@@ -97,6 +99,7 @@ def test_observations_set_aside_choose_the_epoch_of_their_own_fold():
     assert trained_with(ACCURACIES, folds).kept_epoch.tolist() == [1, 2, 2]
 
 
+@pytest.mark.slow
 def test_one_epoch_is_chosen_by_all_folds_together():
     folds = small_problem(n_folds=3)[2]
     history = trained_with(ACCURACIES, folds, one_epoch=True)
@@ -149,6 +152,7 @@ def test_history_has_one_entry_per_epoch_and_ends_early():
     assert (history.kept_epoch < n).all()
 
 
+@pytest.mark.slow
 def test_stacked_folds_train_like_separate_ones():
     # Folds of one size draw the same batches in the first epoch.  Rounding differs, and Adam
     # magnifies it where a gradient is almost zero, so the scores are compared, not the weights.
@@ -266,6 +270,7 @@ def test_averaged_networks_have_the_weights_that_are_tried(batch_folds):
         assert not torch.equal(torch.stack(present).reshape(tried.shape), tried)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_folds", [True, False])
 @pytest.mark.parametrize("averaging", [0.99, 0.7])
 def test_the_running_mean_of_the_weights_warms_up(batch_folds, averaging):

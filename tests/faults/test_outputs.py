@@ -420,6 +420,7 @@ def test_a_signal_at_any_step_leaves_the_old_or_the_new_result(way, sent, folder
     assert seen == sorted(seen, key=possible.index)
 
 
+@pytest.mark.slow
 def test_a_file_is_added_in_one_step(folder):
     write_old_result(folder / "0" / "out")
     for at in range(1, 60):
@@ -524,6 +525,7 @@ def go_on(process):
     process.stdin.flush()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exists", [True, False])
 def test_of_eight_runs_at_once_one_writes_and_seven_are_refused(exists):
     if exists:

@@ -434,6 +434,7 @@ def edit(kind, saved, n_cases, signed):
             raise AssertionError(f"case {seed} raised {error!r} when it was used") from error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signed", [False, True])
 def test_edits_are_refused_or_harmless(kind, saved, signed):
     edit(kind, saved, QUICK, signed)
@@ -690,6 +691,7 @@ HEADERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "resume.json"])
 def test_headers_that_lie_take_no_memory(written, name):
     kind, folder, _ = written[name]
