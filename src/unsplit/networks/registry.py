@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import CountRows
 from unsplit.data.rows.sequences import RaggedRows
+from unsplit.devices import Draws
 from unsplit.errors import InputError, shown
 from unsplit.networks.augmentation import ImageAugmentation, PointAugmentation, for_sequences
 from unsplit.networks.backbones import (
@@ -37,6 +39,7 @@ from unsplit.networks.network import (
 )
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import TrainConfig
+from unsplit.randomness import redirected
 
 Backbone = str | nn.Module | Callable[[], nn.Module]
 
@@ -224,15 +227,18 @@ def check_augment(augment: object) -> None:
         )
 
 
-def is_foreign(backbone: object, augment: object) -> bool:
-    """Return whether a network has parts of the user, which may draw from torch's generator.
+def draws_of(backbone: object, augment: object) -> Draws:
+    """Return what lets a network draw from the generators of a run.
+
+    Ours do so by themselves; parts of the user call functions of torch, which are redirected.
 
     Examples
     --------
-    >>> is_foreign("mlp", "auto"), is_foreign(nn.Dropout(), "auto")
+    >>> draws_of("mlp", "auto") is redirected, draws_of(nn.Dropout(), "auto") is redirected
     (False, True)
     """
-    return not isinstance(backbone, str) or isinstance(augment, nn.Module)
+    ours = isinstance(backbone, str) and not isinstance(augment, nn.Module)
+    return nullcontext if ours else redirected
 
 
 def augmentation_for(augment: Augment, rows: Rows) -> nn.Module | None:

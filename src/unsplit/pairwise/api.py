@@ -47,7 +47,7 @@ from unsplit.networks.registry import (
     Backbone,
     build_network,
     check_augment,
-    is_foreign,
+    draws_of,
     recipe_for,
     wanted_kind,
 )
@@ -280,9 +280,9 @@ def fit(
         names = np.zeros(k, np.int64)
         names[clusters[order]] = subclusters.of_rows[order]
         seed = int(rng.integers(2**63))
-        foreign = is_foreign(settings.backbone, settings.augment)
+        draws = draws_of(settings.backbone, settings.augment)
         with (
-            private_randomness(seed, where, foreign),
+            private_randomness(seed, draws),
             reporting(progress, "training") as reporter,
         ):
             networks = [

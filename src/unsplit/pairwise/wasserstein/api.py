@@ -148,7 +148,7 @@ def _heldout(
 ) -> tuple[tuple[Matrix, Matrix, Index], NDArray[np.float64]]:
     """Train the maps; their sums over the held-out rows, and how training went."""
     seed = int(rng.integers(2**63))
-    with memory_errors("comparing the clusters", LESS_DATA), private_randomness(seed, x.device):
+    with memory_errors("comparing the clusters", LESS_DATA), private_randomness(seed):
         with OwnNumbers():
             maps = LipschitzMaps(len(folds), n_maps, x.shape[1])
         maps = maps.to(x.device)
