@@ -74,7 +74,7 @@ class _OwnDraws(TorchDispatchMode):
             return func(*args, **given)
         generator = _replayed(self.generators).of(device)
         if func is torch.ops.aten.native_dropout.default:
-            return _dropout(*args, **given, generator=generator)
+            return _dropout(generator, *args, **given)
         return _with_generator(func, args, given, generator)
 
 
@@ -121,13 +121,13 @@ def _chance_is_zero(func: Any, args: Arguments, given: Named) -> bool:
 
 
 def _dropout(
-    x: Tensor, p: float, train: bool | None, generator: torch.Generator
+    generator: torch.Generator, x: Tensor, p: float, train: bool | None
 ) -> tuple[Tensor, Tensor]:
     """What dropout on a GPU returns: the values that are left, and where they are."""
     if train is False:
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
     if x.is_nested:
-        parts = [_dropout(part, p, train, generator) for part in x.unbind()]
+        parts = [_dropout(generator, part, p, train) for part in x.unbind()]
         left, where = zip(*parts, strict=True)
         return torch.nested.as_nested_tensor(list(left)), torch.nested.as_nested_tensor(list(where))
     kept = torch.empty_like(x, dtype=torch.bool).bernoulli_(1 - p, generator=generator)

@@ -215,6 +215,71 @@ def test_what_takes_no_generator_is_refused_in_a_sentence() -> None:
         operation(X[None], X[None], X[None], 0.5)
 
 
+# On a GPU, where dropout, attention and recurrent layers are operations of their own.
+
+ON_GPU: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "rand": lambda x: torch.rand(9, device=x.device),
+    "randperm": lambda x: torch.randperm(99, device=x.device),
+    "multinomial": lambda x: torch.multinomial(x[0].sigmoid(), 3),
+    "poisson": lambda x: torch.poisson(9 * x.sigmoid()),
+    "dropout": F.dropout,
+    "dropout of channels": nn.Dropout1d(),
+    "vmap": torch.vmap(F.dropout, randomness="different"),
+    "random slopes": nn.RReLU(),
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5),
+    "heads": lambda x: HEADS.to(x.device)(x, x, x, need_weights=False)[0],
+    "transformer": lambda x: ENCODER.to(x.device)(x),
+    "LSTM": lambda x: LSTM.to(x.device)(x)[0],
+    "GRU": lambda x: GRU.to(x.device)(x)[0],
+    "checkpoint": lambda x: gradient(lambda y: checkpoint(LAYERS, y, use_reentrant=False), x),
+    "checkpoint, reentrant": lambda x: gradient(
+        lambda y: checkpoint(LAYERS, y, use_reentrant=True), x
+    ),
+}
+
+
+def gradient(network: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    LAYERS.to(x.device)
+    x = x.clone().requires_grad_()
+    (network(x) ** 2).sum().backward()
+    assert x.grad is not None
+    return x.grad
+
+
+@pytest.fixture
+def gpu() -> Iterator[torch.device]:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    yield torch.device("cuda")
+    for module in (HEADS, ENCODER, LSTM, GRU, LAYERS):
+        module.to("cpu")
+
+
+@pytest.mark.parametrize("name", ON_GPU)
+def test_whatever_draws_on_a_gpu_follows_the_generators_of_the_run(
+    name: str, gpu: torch.device
+) -> None:
+    before, found = torch.cuda.get_rng_state(), []
+    for seed in (3, 3, 4):
+        with untouched(), redirected(Generators(seed)):
+            found.append(ON_GPU[name](X.to(gpu)))
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpoint_on_a_gpu_draws_the_same_numbers_again(
+    reentrant: bool, gpu: torch.device
+) -> None:
+    ways = LAYERS, lambda x: checkpoint(LAYERS, x, use_reentrant=reentrant)
+    found = []
+    for way in ways:
+        with redirected(Generators(3)):
+            found.append(gradient(way, X.to(gpu)))
+    assert torch.equal(*found)
+
+
 # Whole runs.
 
 
