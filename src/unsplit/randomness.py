@@ -227,18 +227,35 @@ def _recurrent(func: Callable[..., Any], *args: Any) -> Any:
     weights, biases, n_layers, chance, training, both, *rest = args[place + 1 :]
     if not chance or not training or n_layers == 1:
         return func(*args)
-    directions, several = 1 + both, isinstance(hx, (tuple, list))
-    n_weights = len(weights) // n_layers
+    several, n_weights = isinstance(hx, (tuple, list)), len(weights) // n_layers
     states = []
     for layer in range(n_layers):
         if layer:
             x = torch.dropout(x, chance, True)
-        here = slice(layer * directions, (layer + 1) * directions)
+        here = slice(layer * (1 + both), (layer + 1) * (1 + both))
         begin = [h[here].contiguous() for h in hx] if several else hx[here].contiguous()
-        own = weights[layer * n_weights : (layer + 1) * n_weights]
-        x, *state = func(x, *sizes, begin, own, biases, 1, 0.0, True, both, *rest)
+        own = _in_one_piece(weights[layer * n_weights : (layer + 1) * n_weights], biases, 1 + both)
+        x, *state = func(x, *sizes, begin, own, True, 1, 0.0, True, both, *rest)
         states.append(state)
     return x, *(torch.cat(parts) for parts in zip(*states, strict=True))
+
+
+def _in_one_piece(weights: Sequence[Tensor], biases: bool, directions: int) -> list[Tensor]:
+    """Copy the weights of a layer into one piece of memory, matrices first, as cuDNN wants them.
+
+    Without biases there are zeros: cuDNN would take a part of all layers' weights for the whole,
+    and then compute something else.
+    """
+    each = len(weights) // directions
+    full: list[Tensor] = []
+    for first in range(0, len(weights), each):
+        own = list(weights[first : first + each])
+        none = [] if biases else 2 * [own[0].new_zeros(len(own[0]))]
+        full += own[:2] + none + own[2:]
+    order = sorted(range(len(full)), key=lambda i: full[i].ndim == 1)
+    flat = torch.cat([full[i].flatten() for i in order])
+    parts = dict(zip(order, flat.split([full[i].numel() for i in order]), strict=True))
+    return [parts[i].view_as(one) for i, one in enumerate(full)]
 
 
 _STEPS: dict[str, Callable[..., Any]] = {

@@ -26,10 +26,13 @@ with redirected(Generators(0)):  # a test file draws from nobody's generator eit
     HEADS = nn.MultiheadAttention(16, 2, dropout=0.5, batch_first=True)
     LSTM = nn.LSTM(16, 8, 3, dropout=0.5, batch_first=True, bidirectional=True)
     PROJECTED = nn.LSTM(16, 8, 2, dropout=0.5, proj_size=4)
+    UNBIASED = nn.LSTM(16, 8, 3, dropout=0.5, bias=False)
     GRU, RNN = nn.GRU(16, 8, 2, dropout=0.5), nn.RNN(16, 8, 2, dropout=0.5)
     LAYERS = nn.Sequential(
         nn.Linear(16, 16), nn.Dropout(0.5), nn.Linear(16, 16), nn.Dropout(0.5), nn.Linear(16, 3)
     )
+
+RECURRENT = {"LSTM": LSTM, "GRU": GRU, "RNN": RNN, "projected": PROJECTED, "unbiased": UNBIASED}
 
 
 def attention(**options: object) -> torch.Tensor:
@@ -169,19 +172,25 @@ def test_attention_in_steps_is_attention(mask: str | None) -> None:
     torch.testing.assert_close(found, F.scaled_dot_product_attention(X, X, X, **options))
 
 
-@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported:UserWarning")
-@pytest.mark.parametrize("layer", [LSTM, GRU, RNN, PROJECTED], ids=lambda one: type(one).__name__)
-def test_recurrent_layers_in_steps_are_these_layers(layer: nn.RNNBase) -> None:
+def check_recurrent(layer: nn.RNNBase, device: torch.device, tolerance: float) -> None:
     chance, layer.dropout = layer.dropout, 1e-9
+    layer.to(device)
     try:
         with redirected(Generators(3)):
-            found, state = layer(X)
+            found, state = layer(X.to(device))
         layer.dropout = 0.0
-        expected, expected_state = layer(X)
+        expected, expected_state = layer(X.to(device))
     finally:
         layer.dropout = chance
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(state, expected_state)
+        layer.to("cpu")
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(state, expected_state, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported:UserWarning")
+@pytest.mark.parametrize("layer", RECURRENT.values(), ids=RECURRENT)
+def test_recurrent_layers_in_steps_are_these_layers(layer: nn.RNNBase) -> None:
+    check_recurrent(layer, torch.device("cpu"), 1e-5)
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -266,6 +275,11 @@ def test_whatever_draws_on_a_gpu_follows_the_generators_of_the_run(
     assert torch.equal(torch.cuda.get_rng_state(), before)
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("layer", RECURRENT.values(), ids=RECURRENT)
+def test_recurrent_layers_in_steps_on_a_gpu(layer: nn.RNNBase, gpu: torch.device) -> None:
+    check_recurrent(layer, gpu, 1e-3)
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

@@ -52,7 +52,7 @@ def write_merged(
     import pandas as pd
 
     colours = f"{labels}_colors"
-    with open_cells(Path(data)) as cells:
+    with open_cells(Path(data), [f"uns/{colours}"]) as cells:
         known = labels in cells.obs
         column = cells.obs[labels] if known else read.labels
         groups = groups_in(column, f"labels of {data}")
