@@ -7,6 +7,7 @@ and prints the seconds of processor time of an epoch, the least of some tries.
 """
 
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from unittest import mock
 
@@ -31,7 +32,9 @@ def convolutions() -> nn.Module:
     return nn.Sequential(*first, nn.Conv2d(16, 32, 3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.1))
 
 
-def seconds(X: np.ndarray, labels: np.ndarray, backbone: object, draws: object) -> float:
+def seconds(
+    X: np.ndarray, labels: np.ndarray, backbone: Callable[[], nn.Module], draws: object
+) -> float:
     """Processor time of an epoch."""
     with mock.patch("unsplit.networks.registry.redirected", draws):
         begun = time.process_time()

@@ -10,8 +10,6 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # typing takes a while to load, in which Ctrl-C would be a traceback
 if TYPE_CHECKING:
-    from typing import Any
-
     from unsplit import anndata, datasets, metrics, overclustering, plots
     from unsplit.data.readers.api import read
     from unsplit.data.result_folder import verify_folder
@@ -108,7 +106,7 @@ _DEFINED_IN = {
 _MODULES = ("anndata", "datasets", "metrics", "overclustering", "plots")
 
 
-def __getattr__(name: str) -> "Any":
+def __getattr__(name: str) -> object:
     """Import a public name when it is first used (PEP 562)."""
     if name in _MODULES:
         return import_module(f"unsplit.{name}")
