@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unsplit import pairwise_tvd
-from unsplit.pairwise.api import canonical_order
+from unsplit.data.rows.base import canonical_order
 
 quick = settings(deadline=None, max_examples=200, derandomize=True)
 
