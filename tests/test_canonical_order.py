@@ -39,6 +39,12 @@ def test_rows_and_names_do_not_matter_even_if_clusters_share_rows(data):
     assert other == found
 
 
+def test_rows_of_a_cluster_are_ordered_by_their_content():
+    members, keys = partition_by_number([9, 3, 7, 1], [0, 0, 1, 1])
+    assert members == [(1, 7), (3, 9)]
+    assert keys == [1, 7, 3, 9]
+
+
 def test_of_clusters_with_the_same_smallest_row_the_other_rows_decide():
     keys, clusters = [5, 9, 5, 7, 5, 8], [0, 0, 1, 1, 2, 2]
     first, _ = partition_by_number(keys, clusters)
