@@ -152,7 +152,8 @@ class MergeTree:
         unknown = np.setdiff1d(encoded.cluster_ids, self.cluster_ids)
         if len(unknown):
             raise InputError(
-                f"the tree knows no cluster {unknown[0]!s}; pass the labels it was made from."
+                f"cluster {unknown[0]!s} is not in the tree; pass the labels that the tree was "
+                "made from."
             )
         order = np.argsort(self.cluster_ids)
         place = order[np.searchsorted(self.cluster_ids, encoded.cluster_ids, sorter=order)]
