@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 
-torch.set_num_threads(1)
 torch.manual_seed(0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Return to one thread: scanpy's tests of genes start as many as there are cores.
+
+    Training then took up to twenty times as long in all tests that followed.
+    """
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
