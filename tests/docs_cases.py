@@ -45,8 +45,8 @@ PAGES_WITH_CODE = [path for path in PAGES if blocks(path)]
 
 
 def run_page(path):
-    """Execute all blocks of a page in one namespace; what it holds in the end."""
-    names = taken_for_granted()
+    """Execute all blocks of a page in one namespace; its names, and the language of each block."""
+    names, ran = taken_for_granted(), []
     code = "".join(block.code for block in blocks(path))
     for name, make in MADE_ON_DEMAND.items():
         if name in code:
@@ -55,8 +55,10 @@ def run_page(path):
         if block.language == "python":
             exec(compile(block.code, f"{block.page}: {block.code[:40]!r}", "exec"), names)
         else:
+            assert commands(block), f"no command in {block.code!r}"
             run_commands(block)
-    return names
+        ran.append(block.language)
+    return names, ran
 
 
 def run_commands(block):

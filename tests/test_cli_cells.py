@@ -10,6 +10,7 @@ import unsplit
 from tests.cell_cases import LABELS, QUICK, small, writable_text
 from tests.cli_cases import merge, old_results, read_csv, read_json, snapshot, succeeds
 from tests.cli_cases import unsplit as run
+from unsplit.cli.about import command_of
 from unsplit.data.readers import h5ad
 from unsplit.data.result_folder import verify_folder
 
@@ -112,6 +113,7 @@ def test_other_matrices_can_be_chosen(how, name, n_features):
     succeeds(merge_cells(*how))
     result = read_json("out/result.json")
     assert (result["representation"], result["n_features"]) == (name, n_features)
+    assert f" {' '.join(how)} " in command_of(result)  # what the page tells to type again
 
 
 def test_x_is_used_where_there_is_no_x_pca():

@@ -51,7 +51,8 @@ def few_epochs(monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("path", PAGES_WITH_CODE, ids=lambda path: path.name)
 def test_every_block_of_code_runs(path, workplace, few_epochs):
-    run_page(path)
+    opened = re.findall(r"^ *```+ *(python|sh|console)\b", path.read_text("utf-8"), re.MULTILINE)
+    assert run_page(path)[1] == opened
 
 
 @pytest.mark.slow
@@ -64,7 +65,7 @@ def test_every_block_of_code_runs(path, workplace, few_epochs):
 )
 def test_numbers_in_comments_of_code(page, expression, value, workplace, monkeypatch):
     monkeypatch.setattr("tests.docs_cases.run_commands", lambda block: None)
-    assert eval(expression, run_page(ROOT / "docs" / page)) == value
+    assert eval(expression, run_page(ROOT / "docs" / page)[0]) == value
 
 
 def test_commands_of_a_block_and_what_they_answer():

@@ -192,7 +192,7 @@ def test_labels_are_needed_and_must_be_known():
     tree = unsplit.merge(D, n_clusters=2)
     with pytest.raises(unsplit.InputError, match="labels is required with X"):
         tree.report(X=np.zeros((4, 2)))
-    with pytest.raises(unsplit.InputError, match="the tree knows no cluster 9"):
+    with pytest.raises(unsplit.InputError, match="cluster 9 is not in the tree"):
         tree.report(X=np.zeros((4, 2)), labels=[0, 1, 2, 9])
     with pytest.raises(unsplit.InputError, match="X has 5 observations, but labels has 4; pass"):
         tree.report(X=np.zeros((5, 2)), labels=[0, 1, 2, 0])

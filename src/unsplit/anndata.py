@@ -96,8 +96,8 @@ def merge(
     """
     if not hasattr(adata, "obsm") or not hasattr(adata, "obs"):
         raise InputError(
-            f"adata must be an AnnData, got {type(adata).__name__}; for arrays there is "
-            "unsplit.ClusterMerger."
+            f"adata must be an AnnData, got {type(adata).__name__}; use "
+            "unsplit.ClusterMerger for arrays."
         )
     if key_added == groupby:
         raise InputError(

@@ -46,9 +46,8 @@ X = RNG.normal(size=(6, 3))
 OFF = "OFF\n4 4 0\n0 0 0\n1 0 0\n0 1 0\n0 0 1\n3 0 1 2\n3 0 1 3\n3 0 2 3\n3 1 2 3\n"
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+# Every test works in a folder of its own.
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.fixture(autouse=True)

@@ -120,7 +120,7 @@ class MergeOptions:
         if self.rule is not None and not callable(getattr(self.rule, "judge", None)):
             raise InputError(
                 f"rule must be an object with a method judge(pair), got {shown(self.rule)}; see "
-                "unsplit.merging.rules for those that there are."
+                "unsplit.merging.rules for examples."
             )
 
     def _check_combinations(self) -> None:

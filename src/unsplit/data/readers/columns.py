@@ -53,8 +53,8 @@ class ColumnChoice:
     def __post_init__(self) -> None:
         if self.features is not None and self.drop:
             raise InputError(
-                "features and drop are two ways to say the same; give the columns to use, or the "
-                "columns to leave out, but not both."
+                "features and drop cannot be combined; name the columns to use, or the columns to "
+                "leave out, but not both."
             )
 
     @property
