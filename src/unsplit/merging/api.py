@@ -400,6 +400,7 @@ def _tree(
         stopped=record.stopped,
         n_forbidden=len(record.merges) - (record.n_allowed or 0),
         apart=tuple(_renamed(pair, inputs.order) for pair in record.apart),
+        answers=options.answers,
     )
 
 
