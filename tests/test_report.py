@@ -17,7 +17,6 @@ from tests.cli_cases import unsplit as command
 from tests.merging_cases import gaussian_estimate
 from unsplit.data.array_files import save_arrays
 from unsplit.data.rows.ragged import Ragged
-from unsplit.report import picture as pictures
 from unsplit.report import sections
 from unsplit.report.collect import Source, collect
 from unsplit.report.encode import png
@@ -26,12 +25,6 @@ from unsplit.report.tiles import grid_of
 from unsplit.report.view import view_of
 
 D = [[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]]
-
-
-@pytest.fixture(autouse=True)
-def without_umap(monkeypatch):
-    """Importing UMAP takes longer than all of these tests."""
-    monkeypatch.setattr(pictures, "find_spec", lambda name: None)
 
 
 @pytest.fixture(scope="module")
