@@ -17,6 +17,7 @@ from tests.cli_cases import unsplit as command
 from tests.merging_cases import gaussian_estimate
 from unsplit.data.array_files import save_arrays
 from unsplit.data.rows.ragged import Ragged
+from unsplit.data.rows.sequences import Audio
 from unsplit.report import sections
 from unsplit.report.collect import Source, collect
 from unsplit.report.encode import png
@@ -151,6 +152,13 @@ def test_pictures_for_few_dimensions_and_for_a_given_one():
         (np.random.default_rng(0).integers(0, 256, (20, 16, 16, 3), np.uint8), "images"),
         (np.random.default_rng(0).normal(size=(20, 64, 3)), "point clouds"),
         (Ragged.of([np.sin(np.arange(50 + i)) for i in range(20)]), "waveforms"),
+        (
+            Audio(
+                Ragged.of([np.sin(np.arange(50 + i)) for i in range(20)]),
+                *(None, np.arange(20), 8000, {}),
+            ),
+            "waveforms above spectrograms",
+        ),
     ],
 )
 def test_exemplars_of_other_data_are_drawn(X, kind):

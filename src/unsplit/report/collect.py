@@ -180,12 +180,15 @@ def _tiles(
     import torch
 
     from unsplit.data.rows.kinds import observations
+    from unsplit.data.rows.sequences import Audio
 
     wrapped = observations(shown, torch.device("cpu"))
     if wrapped.kind not in ("images", "points", "sequences"):
         return {}
     kind = {"points": "point clouds", "sequences": "waveforms"}.get(wrapped.kind, wrapped.kind)
-    return found | {"tiles": tiles_of_rows(wrapped, chosen), "tile_kind": kind}
+    sound = isinstance(shown, Audio)
+    kind = "waveforms above spectrograms" if sound else kind
+    return found | {"tiles": tiles_of_rows(wrapped, chosen, sound), "tile_kind": kind}
 
 
 def _edges(graph: NeighbourGraph) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def picture_of(features: Floats, rows: Index, seed: int = 0) -> Picture:
     if m < FEWEST_FOR_NEIGHBOURS or d == 3:
         return Picture(rows, components[:, :2], "two principal components (PCA)")
     start = components[:, :2] / components[:, 0].std() * 1e-4
-    # Its threads wait for each other at every step, which takes ten times as long on a busy machine.
+    # Its threads wait for each other at every step: ten times as long on a busy machine.
     with threadpool_limits(1):
         xy = TSNE(init=start, random_state=seed, **QUICK).fit_transform(components)
     return Picture(rows, xy.astype(np.float64), "t-SNE")

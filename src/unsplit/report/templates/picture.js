@@ -87,7 +87,9 @@ class Picture {
       const text = String(number);
       const [wide, high] = [0.62 * size * text.length + 5, size + 3];
       const inside = (at, half, most) => Math.min(most - half, Math.max(half, at));
-      const beside = [[0, many ? -10 : 0], [0, -high], [0, high], [-wide, 0], [wide, 0]];
+      const first = [0, many ? -10 : 0];
+      // Among many small clusters on a phone, a number beside its own would seem to be another's.
+      const beside = many && width < 300 ? [first] : [first, [0, -high], [0, high], [-wide, 0], [wide, 0]];
       const found = beside
         .map(([right, down]) => ({ text, x: inside(x + right, wide / 2, width), y: inside(y + down, high / 2, height), wide, high }))
         .find(free);
