@@ -2,11 +2,15 @@
 
     unsplit demo --report --out demo-output
     python examples/report_pictures.py demo-output/report.html docs/images
-    python examples/report_pictures.py --make photos clothes   # then cells cells.h5ad, many many.npz
+    python examples/report_pictures.py --make photos clothes
+    python examples/report_pictures.py --make cells cells.h5ad
+    python examples/report_pictures.py --make many many.npz
     unsplit merge clothes --out photos --seed 0 --report
     unsplit merge cells.h5ad --labels leiden --out cells --seed 0 --report
     unsplit merge many.npz --labels cluster --out many --seed 0 --epochs 40 --cv 3 --report
     python examples/report_pictures.py photos/report.html docs/images --name report-photos
+    python examples/report_pictures.py cells/report.html docs/images --name report-cells
+    python examples/report_pictures.py many/report.html docs/images --name report-500
 
 Needs playwright and Debian's chromium (`apt-get install chromium`); the photos are Fashion-MNIST
 (Zalando SE, MIT licence), which Debian has as dataset-fashion-mnist.
