@@ -93,7 +93,7 @@ def with_genes(source: Source, data: str) -> Source:
             if X is None:
                 return source
             X = scipy.sparse.csr_array(X) if scipy.sparse.issparse(X) else np.asarray(X)
-            values = X.data if scipy.sparse.issparse(X) else X
+            values: Any = X.data if scipy.sparse.issparse(X) else X
             if values.dtype.kind in "biuf" and np.isfinite(values).all():
                 source = replace(source, shown=X, feature_names=cells.var_names)
     except MemoryError:  # of X, which only the page would show

@@ -88,7 +88,8 @@ class Clusters {
     this.page = page;
     this.all = false;
     const { exemplars, features } = page;
-    byId("shown-title").textContent = exemplars.data ? "exemplars" : features.data ? "what differs (standard deviations)" : "";
+    const kind = exemplars.data && exemplars.data.kind !== "images" ? `: ${exemplars.data.kind}` : "";
+    byId("shown-title").textContent = exemplars.data ? `exemplars${kind}` : features.data ? "what differs (standard deviations)" : "";
     byId("all-clusters").addEventListener("click", () => { this.all = true; this.draw(); });
     byId("old-new").addEventListener("toggle", () => this.drawOld());
     this.body = document.querySelector("#new-clusters tbody");
