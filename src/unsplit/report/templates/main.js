@@ -48,7 +48,8 @@ class Page {
   recut(answers) {
     this.taken = this.count === null ? this.tree.taken : cutAt(this.tree, this.count);
     this.plainCut = constrainedCut(this.tree, this.taken, this.given);
-    this.cut = constrainedCut(this.tree, this.taken, answers);
+    const unchanged = answers.length === this.given.length && answers.every((one, i) => one === this.given[i]);
+    this.cut = unchanged ? this.plainCut : constrainedCut(this.tree, this.taken, answers);
     this.groups = Array.from({ length: this.cut.count }, () => []);
     this.cut.group.forEach((number, leaf) => this.groups[number].push(leaf));
     this.colours = this.groups.map((leaves) => this.colourNumber(leaves));
