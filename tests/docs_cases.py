@@ -1,8 +1,11 @@
 """The blocks of code in the documentation, and the files and names that they take for granted."""
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 import types
 from pathlib import Path
 from typing import NamedTuple
@@ -42,6 +45,14 @@ def blocks(path):
 
 
 PAGES_WITH_CODE = [path for path in PAGES if blocks(path)]
+
+
+def built_site(folder):
+    """The site in this folder, built as by `make docs`."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    subprocess.run([*command, "--site-dir", folder], cwd=ROOT, env=environment, check=True)
+    return folder
 
 
 def run_page(path):

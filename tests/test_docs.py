@@ -1,8 +1,6 @@
 """The documentation: its site is built without warnings, its code runs, and nothing is left out."""
 
-import os
 import re
-import subprocess
 import sys
 
 import pytest
@@ -13,6 +11,7 @@ from tests.docs_cases import (
     PAGES_WITH_CODE,
     ROOT,
     Block,
+    built_site,
     check_command,
     commands,
     run_page,
@@ -113,14 +112,7 @@ def test_every_picture_is_on_a_page():
 def site(tmp_path_factory):
     """The site, built as by `make docs`."""
     pytest.importorskip("mkdocstrings")
-    folder = tmp_path_factory.mktemp("site") / "site"
-    subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        check=True,
-    )
-    return folder
+    return built_site(tmp_path_factory.mktemp("site") / "site")
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@
 >>> sc.pl.umap(adata, color=["leiden", "unsplit"])  # doctest: +SKIP
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from unsplit.data.cells import USUAL, Groups, Matrix, batches_in, groups_in, require_key
 from unsplit.errors import InputError
 from unsplit.estimator import ClusterMerger
+from unsplit.merging.answers import listed_answers
 from unsplit.merging.review import Merge
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.style import COLOURS
@@ -160,6 +162,8 @@ def tree(adata: Any, key: str = "unsplit") -> MergeTree:
         content[name] = np.array(content[name], kind)
     for name in ("statistic", "strategy", "stopped"):
         content[name] = str(content[name])
+    answers = json.loads(str(content.get("answers", "[]")))  # as text: uns holds no tuples
+    content["answers"] = listed_answers(f"adata.uns[{key!r}]", answers)
     return MergeTree(**content | {"n_forbidden": int(content["n_forbidden"])})
 
 
@@ -300,6 +304,7 @@ def _stored(tree: MergeTree) -> dict[str, Any]:
     for part in ("merges", "apart"):
         rows = [asdict(merge) for merge in getattr(tree, part)]
         content[part] = _frame({name: [row[name] for row in rows] for name in names})
+    content["answers"] = json.dumps([asdict(answer) for answer in tree.answers])
     return content | {"cluster_ids": tree.cluster_ids.astype(str).astype(object)}
 
 

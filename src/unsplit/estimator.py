@@ -82,7 +82,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         Answers that the page of an earlier result exported.  See :func:`unsplit.merge`.
     min_clusters, max_clusters : int, optional
         Bounds on the number of clusters.
-    rule : object with a method ``judge``, optional
+    rule : object with a method judge, optional
         A stopping rule of your own.  See :func:`unsplit.merge`.
     overclusterer : scikit-learn clusterer, optional
         Makes the over-clustering when ``fit`` is given none; by default k-means with about √n
@@ -297,7 +297,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
         Parameters
         ----------
-        X : same kind of data as in :meth:`fit`
+        X : same kind of data as in fit
             New observations.
 
         Returns
@@ -325,7 +325,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
         Parameters
         ----------
-        X : same kind of data as in :meth:`fit`
+        X : same kind of data as in fit
             New observations.
 
         Returns
@@ -357,7 +357,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
         Parameters
         ----------
-        X : same kind of data as in :meth:`fit`
+        X : same kind of data as in fit
             Observations.
 
         Returns

@@ -152,6 +152,8 @@ def merge_into(
             run = {"warnings": console.warnings, "seconds": console.seconds}
             k, names = merged.tree.n_initial, read.feature_names
             page_of = Source(read.X, encoded.clusters, k, names, picture, read.shown)
+            if read.representation is not None:
+                page_of = cells.with_genes(page_of, source.data)
             outputs.write_report(folder, page_of, read.row_ids, merged, info | run)
     outputs.write_result(folder / RESULT, info, console)
     return merged

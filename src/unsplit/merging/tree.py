@@ -16,6 +16,7 @@ from unsplit.data.content_check import ContentCheck
 from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels, like
 from unsplit.errors import InputError, is_number, is_whole, shown
+from unsplit.merging.answers import Answer, listed_answers
 from unsplit.merging.review import Merge, Row, members_of_nodes, review_table
 from unsplit.merging.saved_merges import check_saved_tree, read_merges
 
@@ -42,6 +43,8 @@ class MergeTree:
         How many of the last merges break a ``cannot_link``; they only complete the tree.
     apart : tuple of Merge
         Pairs that were left when merging stopped: each cluster with its ten nearest.
+    answers : tuple of Answer
+        The answers of a review that the merge obeyed, as they were given.
     statistic, strategy, stopped : str
         What ranked the pairs, how they were merged, and why merging stopped.
 
@@ -61,6 +64,7 @@ class MergeTree:
     stopped: str
     n_forbidden: int = 0
     apart: tuple[Merge, ...] = ()
+    answers: tuple[Answer, ...] = ()
 
     def __post_init__(self) -> None:
         for array in (self.cluster_ids, self.sizes, self.taken):
@@ -379,6 +383,8 @@ class MergeTree:
         """
         meta: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN}
         meta |= {name: [asdict(merge) for merge in getattr(self, name)] for name in _MERGES}
+        if self.answers:
+            meta["answers"] = [asdict(answer) for answer in self.answers]
         save_arrays(path, FORMAT, meta, {name: getattr(self, name) for name in _ARRAYS})
 
     @classmethod
@@ -405,12 +411,16 @@ class MergeTree:
         """
         meta, arrays = load_arrays(path, FORMAT)
         check = ContentCheck(path, "MergeTree", "make it again")
-        check.names(meta, {*_PLAIN, *_MERGES}, set())
+        check.names(meta, {*_PLAIN, *_MERGES}, {"answers"})
         check.names(arrays, set(_ARRAYS), set())
         merges, apart = (tuple(read_merges(check, meta[name], name)) for name in _MERGES)
         plain = {name: meta[name] for name in _PLAIN}
         check_saved_tree(check, plain, arrays, merges, apart)
-        return cls(merges=merges, apart=apart, **arrays, **plain)
+        answers = listed_answers(str(path), meta.get("answers", []))
+        known = {str(name) for name in arrays["cluster_ids"].tolist()}
+        strangers = {name for one in answers for name in (*one.left, *one.right)} - known
+        check.require(not strangers, "answers must be about clusters of the tree")
+        return cls(merges=merges, apart=apart, answers=answers, **arrays, **plain)
 
     def report(
         self,

@@ -36,6 +36,11 @@ class CellFile:
         """The main matrix; None if there is none."""
         return self._root.get("X")
 
+    @property
+    def var_names(self) -> list[str]:
+        """Names of the genes."""
+        return [str(name) for name in self._root["var"].index]
+
 
 class _Elements(Mapping[str, Any]):
     """Elements of a group, read one by one."""
