@@ -59,10 +59,12 @@ def test_merge_writes_what_the_library_gives(expected):
     succeeds(merge())
     tree, labels = library.MergeTree.load("out/tree.npz"), read_csv("out/labels.csv")
     assert same_merges(tree, expected.tree)
+    new = expected.tree.labels(LABELS)
     assert labels == {
         "id": [f"r{i}" for i in range(len(LABELS))],
         "old": [str(label) for label in LABELS],
-        "new": [str(label) for label in expected.tree.labels(LABELS)],
+        "new": [str(label) for label in new],
+        "refined": [str(label) for label in library.refine(new, expected.neighbours)],
     }
     np.testing.assert_array_equal(np.load("out/linkage.npy"), expected.tree.linkage)
     assert sch.is_valid_linkage(np.load("out/linkage.npy"))
@@ -90,6 +92,7 @@ def test_result_has_all_that_is_needed_to_judge_and_to_repeat(expected):
         "scikit-learn": sklearn.__version__,
     }
     merge_options = vars(MergeOptions(must_link=[["0", "1"]], cannot_link=[], min_clusters=2))
+    del merge_options["answers"]  # they are in the links
     assert result["settings"] == merge_options | vars(Settings(cv=2, epochs=3, device="cpu"))
     counts = {"n_observations": 160, "n_features": 2, "n_initial": 4, "n_noise": 0, "n_clusters": 2}
     assert result.items() >= counts.items()
