@@ -4,15 +4,18 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
+from unsplit.data.cells import clusterings_in
 from unsplit.data.readers.api import read
 from unsplit.data.readers.columns import ColumnChoice
-from unsplit.data.readers.tables import shortened
+from unsplit.data.readers.h5ad import open_cells
+from unsplit.data.readers.tables import listing, shortened
 from unsplit.data.readers.tables_and_arrays import NO_CHOICE, Observations
 from unsplit.data.readers.vectors import with_vectors
 from unsplit.errors import InputError
@@ -35,10 +38,20 @@ def read_clustered(
     observations = read(data, labels, batch, **vars(choice), progress=progress, **cells)
     if observations.labels is None:
         raise InputError(
-            f"{data} needs clusters to merge; name a column of it, or another file, with --labels."
+            f"{data} needs clusters to merge; name a column of it, or another file, with --labels"
+            f"{_clusterings_of(data)}."
         )
     observations = replace(observations, labels=np.asarray(observations.labels))
     return observations if vectors is None else with_vectors(observations, vectors, data)
+
+
+def _clusterings_of(data: str) -> str:
+    """What could be named, if the file is one of cells."""
+    if not data.lower().endswith(".h5ad"):
+        return ""
+    with open_cells(Path(data)) as cells:
+        names = clusterings_in(cells.obs)
+    return f" (these look like clusterings: {listing(names)})" if names else ""
 
 
 def read_picture(path: str, clusters: Index) -> NDArray[np.float64]:
