@@ -231,8 +231,7 @@ def simulated(seed: int, drift: float, seconds: float, n_units: int) -> tuple[An
         seed=seed,
     )
     recording = (drifting if drift else still).save(format="memory")
-    analyzer = si.create_sorting_analyzer(sorting, recording, sparse=False, format="memory")
-    compute_templates(analyzer, seed)
+    analyzer = with_templates(sorting, recording, seed, sparse=False)
     analyzer.compute("quality_metrics", metric_names=["snr"])
     snr = analyzer.get_extension("quality_metrics").get_data()["snr"].to_numpy()
     found = sorting.select_units(sorting.unit_ids[snr >= MIN_SNR])
@@ -249,19 +248,24 @@ def split_case(recording: Any, sorting: Any, split: str, seed: int) -> Case:
         pairs = [(parts[unit][0], parts[unit][1]) for unit in chosen]
     else:
         tool = {"times": split_sorting_by_times, "amplitudes": split_sorting_by_amplitudes}[split]
-        analyzer = si.create_sorting_analyzer(sorting, recording, sparse=False, format="memory")
-        compute_templates(analyzer, seed)
+        analyzer = with_templates(sorting, recording, seed, sparse=False)
         new, pairs = tool(analyzer, splitting_probability=0.5, seed=seed)
     truth = {str(unit): str(unit) for unit in new.unit_ids}
     truth |= {str(part): str(unit) for unit, part in pairs}
     return Case(recording, new, truth, seed)
 
 
-def compute_templates(analyzer: si.SortingAnalyzer, seed: int) -> None:
-    """Templates and noise from spikes and stretches that are the same in every run."""
+def with_templates(
+    sorting: Any, recording: Any, seed: int, sparse: bool = True
+) -> si.SortingAnalyzer:
+    """An analyzer whose channels, spikes, noise and templates are the same in every run."""
+    analyzer = si.create_sorting_analyzer(
+        sorting, recording, sparse=sparse, format="memory", seed=seed
+    )
     analyzer.compute("random_spikes", seed=seed)
     analyzer.compute("noise_levels", random_slices_kwargs={"seed": seed})
     analyzer.compute("templates")
+    return analyzer
 
 
 def motion_corrected(case: Case) -> Case:
@@ -273,13 +277,14 @@ def motion_corrected(case: Case) -> Case:
 
 
 def dense_analyzer(case: Case) -> si.SortingAnalyzer:
-    return si.create_sorting_analyzer(case.sorting, case.recording, sparse=False, format="memory")
+    return si.create_sorting_analyzer(
+        case.sorting, case.recording, sparse=False, format="memory", seed=case.seed
+    )
 
 
 def preset_merges(case: Case) -> dict[str, tuple[Groups, float]]:
     """What each preset merges, on an analyzer as SpikeInterface makes it by default."""
-    analyzer = si.create_sorting_analyzer(case.sorting, case.recording, format="memory")
-    compute_templates(analyzer, case.seed)
+    analyzer = with_templates(case.sorting, case.recording, case.seed)
     return {preset: timed(compute_merge_unit_groups, analyzer, preset) for preset in PRESETS}
 
 
@@ -307,8 +312,7 @@ def draw(path: Path, case: Case, groups: Groups) -> None:
     """Draw the depth of every spike over time, coloured by unit before and after merging."""
     from matplotlib.figure import Figure
 
-    analyzer = si.create_sorting_analyzer(case.sorting, case.recording, format="memory")
-    compute_templates(analyzer, case.seed)
+    analyzer = with_templates(case.sorting, case.recording, case.seed)
     analyzer.compute("spike_locations")
     spikes = case.sorting.to_spike_vector()
     seconds = spikes["sample_index"] / case.sorting.sampling_frequency

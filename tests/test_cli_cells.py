@@ -180,7 +180,7 @@ BAD = {
     "both": (("--labels", "leiden", "--layer", "counts", "--use-raw"), "layer and use_raw are "
              "different matrices; choose one of them."),
     "no labels": ((), "cells.h5ad needs clusters to merge; name a column of it, or another file, "
-                  "with --labels (these look like clusterings: 'leiden')."),
+                  "with --labels (these look like clusterings: 'leiden'), or make clusters"),
 }  # fmt: skip
 
 

@@ -277,7 +277,8 @@ def test_unusable_device(refuses):
 def test_what_is_missing_is_named(refuses):
     refuses(
         unsplit("merge", "data.csv", "--out", "out"),
-        "data.csv needs clusters to merge; name a column of it, or another file, with --labels.",
+        "data.csv needs clusters to merge; name a column of it, or another file, with --labels, or "
+        "make clusters with `unsplit overcluster`.",
     )
     refuses(unsplit("merge"), "Missing argument 'DATA'.")
     # The rest of the sentence is up to the version of click.

@@ -39,7 +39,7 @@ def read_clustered(
     if observations.labels is None:
         raise InputError(
             f"{data} needs clusters to merge; name a column of it, or another file, with --labels"
-            f"{_clusterings_of(data)}."
+            f"{_clusterings_of(data)}, or make clusters with `unsplit overcluster`."
         )
     observations = replace(observations, labels=np.asarray(observations.labels))
     return observations if vectors is None else with_vectors(observations, vectors, data)
