@@ -2,15 +2,20 @@
 
 python -m benchmarks.one_and_ten [--runs 100] [--first 0] [--workers 2] [--minutes 60]
     [--ways k-means birch]
+
+Every run is a line in benchmarks/results/one_and_ten.jsonl; what is there is not run again.
 """
 
 import argparse
+import json
 import os
 import time
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +38,10 @@ DATA = {
 }
 WAYS = ("k-means", "leiden", "birch", "gaussian mixture")
 N = 2000
+RESULTS = Path(__file__).parent / "results" / "one_and_ten.jsonl"
+
+# Data, way and seed.
+Run = tuple[str, str, int]
 
 
 def draw(shape: str, n_true: int, d: int, seed: int) -> NDArray[np.float64]:
@@ -65,22 +74,44 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin none after that")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()
-    found: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    found = known(args.results)
+    seeds = range(args.first, args.first + args.runs)
+    todo = [(*case, seed) for seed in seeds for case in product(DATA, args.ways)]
+    work_off([run for run in todo if run not in found], args)
+    print_counts(known(args.results))
+
+
+def known(results: Path) -> dict[Run, int]:
+    """Clusters found in every run so far."""
+    lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
+    runs = (json.loads(line) for line in lines)
+    return {(run["data"], run["way"], run["seed"]): run["found"] for run in runs}
+
+
+def work_off(todo: Sequence[Run], args: argparse.Namespace) -> None:
+    """Make runs, and write each line as soon as it is there."""
     deadline = time.monotonic() + 60 * args.minutes
-    cases = list(product(DATA, args.ways))
-    with ProcessPoolExecutor(args.workers) as pool:
-        seeds = range(args.first, args.first + args.runs)
-        jobs = {pool.submit(number_found, *c, s): c for s in seeds for c in cases}
+    args.results.parent.mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(args.workers) as pool, args.results.open("a") as file:
+        jobs = {pool.submit(number_found, *run): run for run in todo}
         for job in as_completed(jobs):
             if not job.cancelled():
-                found[jobs[job]][job.result()] += 1
+                data, way, seed = jobs[job]
+                line = {"data": data, "way": way, "seed": seed, "found": job.result()}
+                print(json.dumps(line), file=file, flush=True)
             if time.monotonic() > deadline:
                 for other in jobs:
                     other.cancel()
+
+
+def print_counts(found: Mapping[Run, int]) -> None:
+    """How often the right number was found."""
     rows = []
-    for data, way in cases:
-        counts, n_true = found[data, way], DATA[data][1]
+    for data, way in product(DATA, WAYS):
+        counts = Counter(n for run, n in found.items() if run[:2] == (data, way))
+        n_true = DATA[data][1]
         others = ", ".join(f"{n} ({times})" for n, times in counts.items() if n != n_true)
         rows.append((data, way, f"{counts[n_true]} of {counts.total()}", others))
     print_table("Found by auto", ("data", "cut by", "right", "otherwise"), rows)

@@ -153,6 +153,20 @@ def test_a_strength_close_to_the_limit_is_not_written_as_the_limit(dimension):
     assert float(value) < float(limit)
 
 
+def test_few_edges_may_be_fewer_by_one_standard_error():
+    X = np.random.default_rng(0).standard_normal((600, 8))
+    # Pieces of very different sizes, so that their pairs have few edges and many.
+    judge = Neighbourhoods(
+        connect(X, np.digitize(X[:, 0], [-1.5, 0.0, 2.0])), np.random.default_rng(0)
+    )
+    pairs = [(0, 1), (1, 2), (2, 3)]
+    edges = np.array([judge.connection(*pair).edges for pair in pairs])
+    limits = np.array([judge.connection(*pair).least_times for pair in pairs])
+    assert limits.argsort().tolist() == edges.argsort().tolist()
+    before = limits * (1 + 1 / np.sqrt(edges))
+    assert before == pytest.approx(before.mean(), rel=0.02)
+
+
 def test_evidence_is_that_of_merged_clusters():
     X = np.random.default_rng(0).standard_normal((400, 2))
     clusters = pieces(X, 5)

@@ -53,8 +53,7 @@ benchmark, splits at random included."""
 
 SPLITS = """True groups of all data but the batteries, divided at random; in the noisy splits a
 fifth of the observations then moves to clusters of other groups. Methods that cluster from scratch
-do not see any of this. Ours was measured when p-values were still multiplied by the number of all
-pairs, not of those that may be equal; tests decide about random splits, so *auto* differs now."""
+do not see any of this."""
 
 SETTINGS = """Every other value of a setting of `ClusterMerger` that vectors can have: how much
 better it is than the default, mean and standard error over the trials where it was run (other

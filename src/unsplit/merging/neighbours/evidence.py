@@ -180,11 +180,16 @@ class Neighbourhoods:
         return Connection(
             edges=int(self.n_edges[a, b]),
             times_chance=self.judged.times_chance(a, b),
-            least_times=min(1.0, EDGES_SHARE * self._structureless()) if many > 0 else math.nan,
+            least_times=self._least_times(a, b) if many > 0 else math.nan,
             neck=self._neck(a, b) if many < 1 else math.nan,
             least_neck=self._least_neck(a, b, dimension) if many < 1 else math.nan,
             dimension=dimension,
         )
+
+    def _least_times(self, a: int, b: int) -> float:
+        limit = min(1.0, EDGES_SHARE * self._structureless())
+        # Less by one standard error of the number of edges, which matters if there are few.
+        return limit / (1 + 1 / math.sqrt(max(self.judged.usual_edges(a, b), 1.0)))
 
     def _least_neck(self, a: int, b: int, dimension: float) -> float:
         one_lump = self.lumps is None or self.lumps.shared(a, b)

@@ -433,6 +433,10 @@ class Connections:
         chance = float((self.degrees[:, a] / self.totals) @ self.degrees[:, b])
         return float(self.edges[a, b]) / chance if chance > 0 else 0.0
 
+    def usual_edges(self, a: int, b: int) -> float:
+        """Number of edges of usual weight that weigh as much as those between two clusters."""
+        return float(self.edges[a, b]) / self.usual_weight if self.usual_weight > 0 else 0.0
+
     def dimension(self, a: int, b: int) -> float:
         """Local dimension of the data in two clusters."""
         inverse = float(self.inverse_dimensions[[a, b]].sum())
