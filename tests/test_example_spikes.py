@@ -49,10 +49,11 @@ def test_units_that_fire_together_are_different_neurons_and_parts_of_one_are_not
     import spikeinterface as si
 
     rng = np.random.default_rng(0)
-    first, second = (np.sort(rng.choice(600_000, 2400, replace=False)) * 10 for _ in range(2))
-    apart = first[np.diff(first, append=10**9) > 100]  # 25 samples are a millisecond
-    half = rng.random(len(apart)) < 0.5
-    trains = {"a": apart[half], "b": apart[~half], "c": second, "c again": second + 2}
+    drawn = (np.sort(rng.choice(600_000, 2400, replace=False)) * 10 for _ in range(2))
+    # A neuron does not fire twice within 4 ms; 25 samples are a millisecond.
+    first, second = (train[np.diff(train, append=10**9) > 100] for train in drawn)
+    half = rng.random(len(first)) < 0.5
+    trains = {"a": first[half], "b": first[~half], "c": second, "c again": second + 2}
     sorting = si.NumpySorting.from_unit_dict([trains], 25_000)
     found = {frozenset(pair) for pair in example.different_neurons(sorting)}
     assert found == {frozenset((x, y)) for x in "ab" for y in ("c", "c again")}
