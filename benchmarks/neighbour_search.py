@@ -63,7 +63,9 @@ def edges_and_chance(X: Matrix, rows: Rows, clusters: Rows) -> tuple[Matrix, Mat
     directed = sparse.csr_array(edges, (n, n))
     adjacency = directed.maximum(directed.T).tocsr()
     none = np.zeros(n, np.int64)
-    connections = Connections(NeighbourGraph(adjacency, np.zeros(n), clusters, none, X, k))
+    connections = Connections(
+        NeighbourGraph(adjacency, np.zeros(n), clusters, none, X, k, np.arange(n))
+    )
     pairs = np.triu_indices(k, 1)
     return connections.edges[pairs], connections.expected(slice(None))[pairs]
 

@@ -303,5 +303,5 @@ def test_the_page_shows_what_a_person_types_and_sees():
         result = unsplit(*shlex.split(command))
         assert without_decimals(result.stderr + result.stdout) == without_decimals(seen)
         assert result.exit_code == (2 if seen.startswith("unsplit: ") else 0)
-    shown = re.search(r"\n(id,old,new\n.*?)```", text, re.DOTALL)[1]
+    shown = re.search(r"\n(id,old,new,refined\n.*?)```", text, re.DOTALL)[1]
     assert Path("merged/labels.csv").read_text(encoding="utf-8").startswith(shown)

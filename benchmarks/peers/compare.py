@@ -12,6 +12,8 @@ from benchmarks.peers.read import Score
 OURS = "unsplit"
 # What ours is called with something changed.
 CHANGED = f"{OURS}, "
+# The same merges; then single observations move to the cluster of their neighbours.
+REFINED = f"{CHANGED}refined"
 # A best peer ran on at least this share of our trials.
 ENOUGH = 0.5
 

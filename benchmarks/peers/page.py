@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.peers.__main__ import RESULTS
-from benchmarks.peers.compare import OURS, above_bound, best_peer, mean, mean_of
+from benchmarks.peers.compare import OURS, REFINED, above_bound, best_peer, mean, mean_of
 from benchmarks.peers.figure import draw_initial_number, of_initial_number
 from benchmarks.peers.grid import FACTORS
 from benchmarks.peers.overclusterings import FROM_GROUPS
@@ -48,11 +48,20 @@ def summary(scores: Sequence[Score]) -> str:
             _beside(scores, "automatic"),
             f"Given the true number, ours reaches **{_number(given)}**.",
             _beside(scores, "given"),
+            f"Refined, `auto` reaches **{_number(mean_of(scores, REFINED, 'automatic'))}** "
+            f"({_halves(scores, REFINED)} on the halves), and "
+            f"**{_number(mean_of(scores, REFINED, 'given'))}** given the number.",
             f"The best cut along our own tree would reach {_number(cut)}, so not knowing the "
             f"number costs {_number(1 - auto / cut, '.1%')}; the bound for all that merge is "
             f"{_number(mean_of(scores, BOUND, 'bound'))}.",
         )
     )
+
+
+def _halves(scores: Sequence[Score], method: str) -> str:
+    """Means of a method that stops by itself, on both halves."""
+    parts = ([s for s in scores if s.half == half] for half in (CHOSEN_ON, HELD_BACK))
+    return " and ".join(_number(mean_of(part, method, "automatic")) for part in parts)
 
 
 def about_bound(scores: Sequence[Score]) -> str:

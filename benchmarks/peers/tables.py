@@ -11,6 +11,7 @@ from benchmarks import markdown
 from benchmarks.peers.compare import (
     CHANGED,
     OURS,
+    REFINED,
     difference,
     mean,
     mean_of,
@@ -25,6 +26,8 @@ table = partial(markdown.table, number=".3f")
 
 # Columns beside ours in the tables by data set: title, method, mode.
 BESIDE = (
+    ("auto, refined", REFINED, "automatic"),
+    ("given, refined", REFINED, "given"),
     ("bound", BOUND, "bound"),
     ("Leiden", "Leiden", "automatic"),
     ("HDBSCAN (hundredths)", "HDBSCAN, hundredths", "automatic"),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from unsplit.estimator import ClusterMerger
     from unsplit.merging.api import merge
     from unsplit.merging.neighbours.graph import NeighbourGraph, neighbour_graph
+    from unsplit.merging.neighbours.refine import refine
     from unsplit.merging.review import Merge
     from unsplit.merging.tree import MergeTree
     from unsplit.networks.features import features
@@ -69,6 +70,7 @@ __all__ = [
     "pairwise_wasserstein",
     "plots",
     "read",
+    "refine",
     "select",
     "verify_folder",
 ]
@@ -100,6 +102,7 @@ _DEFINED_IN = {
     "pairwise_tvd": "unsplit.pairwise.api",
     "pairwise_wasserstein": "unsplit.pairwise.wasserstein.api",
     "read": "unsplit.data.readers.api",
+    "refine": "unsplit.merging.neighbours.refine",
     "select": "unsplit.selection.api",
     "verify_folder": "unsplit.data.result_folder",
 }

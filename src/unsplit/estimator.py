@@ -26,6 +26,7 @@ from unsplit.errors import InputError, check_whole
 from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.neighbours.graph import NeighbourGraph, graph_of_scores, graph_of_vectors
+from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions, looks_like_partition
 from unsplit.merging.rules import Rule
 from unsplit.merging.tree import MergeTree
@@ -108,12 +109,17 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     review_ : pandas.DataFrame
         Merged pairs and pairs kept apart, those to check first at the top.  The table is made when
         you ask for it; ``tree_.review_table()`` has the same columns and needs no pandas.
+    refined_labels_ : ndarray of shape (n,)
+        ``labels_`` after single observations have moved to the cluster that most of their
+        neighbours are in; see :func:`unsplit.refine`.  Computed when you ask for it.
     linkage_ : ndarray of shape (k − 1, 4)
         The tree as a SciPy linkage matrix.
     pairwise_ : PairwiseTVD
         Distances between the initial clusters, with their uncertainty.
     tvd_ : ndarray of shape (k, k)
         Total variation distances between the initial clusters.
+    neighbours_ : NeighbourGraph or None
+        The neighbour graph that merging used, if any.
     history_ : History
         Loss and accuracy during training.
     n_iter_ : int
@@ -243,6 +249,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.tvd_ = self.pairwise_.tvd
         self.history_ = self.pairwise_.history
         self.n_iter_ = len(self.history_.epoch)
+        self.neighbours_ = merged.neighbours
         self.tree_ = merged.tree
         self.linkage_ = self.tree_.linkage
         self.n_clusters_ = self.tree_.n_clusters
@@ -384,6 +391,15 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         """Merged pairs and pairs kept apart as a pandas DataFrame, those to check first on top."""
         check_is_fitted(self)
         return self.tree_.review()
+
+    @property
+    def refined_labels_(self) -> Index:
+        """``labels_``, refined by the neighbour graph; ``labels_`` itself if there was none."""
+        check_is_fitted(self)
+        if self.neighbours_ is None:
+            return self.labels_
+        refined: Index = refine(self.labels_, self.neighbours_)
+        return refined
 
     def _options_of(self, kind: Any) -> Any:
         """The parameters that this kind of options has, checked."""

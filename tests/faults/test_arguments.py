@@ -109,6 +109,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
             "random_state": "None",
         },
     ),
+    "refine": (unsplit.refine, {"labels": Y, "neighbours": GRAPH}, {}),
     "neighbour_graph": (unsplit.neighbour_graph, {"X": X, "labels": Y}, {"batch": "None"}),
     "select": (
         unsplit.select,

@@ -41,6 +41,8 @@ TRAINED_OTHERWISE: dict[str, dict[str, Any]] = {
     "unsplit, epochs=30": {"epochs": 30},
     "unsplit, backbone=single-layer": {"backbone": "single-layer"},
 }
+# The same tree; then single observations go where their neighbours are.
+REFINED = "unsplit, refined"
 # It ranks by a second network, which the others do without.
 COMPOSED = "unsplit, strategy=compose"
 
@@ -52,6 +54,7 @@ def unsplit_family(task: Task) -> dict[str, Outcome]:
     seconds = time.process_time() - start
     again = partial(_again, merged, task, seconds)
     outcomes = {"unsplit": _outcome(merged.tree, task, seconds)}
+    outcomes[REFINED] = _refined(merged, task, seconds)
     outcomes |= {name: again(merge_options) for name, merge_options in MERGED_OTHERWISE.items()}
     outcomes |= {
         name: replace(again(merge_options), at=None, tree=False)
@@ -107,6 +110,18 @@ def _spectral(merged: Merged, task: Task) -> Callable[[int], Any]:
         return _again(merged, task, 0.0, merge_options).automatic
 
     return at
+
+
+def _refined(merged: Merged, task: Task, before: float) -> Outcome:
+    assert merged.neighbours is not None  # all problems hold vectors
+    graph = merged.neighbours
+
+    def at(n: int) -> Any:
+        return unsplit.refine(merged.tree.cut(n_clusters=n).labels(task.clusters), graph)
+
+    start = time.process_time()
+    found = unsplit.refine(merged.tree.labels(task.clusters), graph)
+    return Outcome(found, at, seconds=before + time.process_time() - start)
 
 
 def _outcome(tree: unsplit.MergeTree, task: Task, seconds: float | None) -> Outcome:

@@ -26,6 +26,7 @@ from unsplit.data.saving import write_csv, write_json
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
 from unsplit.estimator import Merged
+from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import UNCLEAR
 from unsplit.merging.tree import MergeTree
@@ -196,7 +197,7 @@ def write_merge(
     """Write all files of a merge except result.json."""
     tree, distances = merged.tree, merged.fitted.result
     tasks: list[Callable[[], object]] = [
-        lambda: write_labels(folder / "labels.csv", read, tree),
+        lambda: write_labels(folder / "labels.csv", read, merged),
         lambda: write_csv(folder / "merges.csv", tree.table()),
         lambda: write_csv(folder / "review.csv", tree.review_table()),
         lambda: distances.save(folder / DISTANCES, scores=keep_scores),
@@ -223,11 +224,12 @@ def write_report(
     make_page(content).save(folder / PAGE)
 
 
-def write_labels(path: Path, read: Observations, tree: MergeTree) -> None:
-    """Write the old and new cluster of every row."""
+def write_labels(path: Path, read: Observations, merged: Merged) -> None:
+    """Write the old, new and refined cluster of every row."""
     assert read.labels is not None
-    columns = {"id": read.row_ids, "old": read.labels, "new": tree.labels(read.labels)}
-    write_csv(path, columns)
+    new = merged.tree.labels(read.labels)
+    refined = new if merged.neighbours is None else refine(new, merged.neighbours)
+    write_csv(path, {"id": read.row_ids, "old": read.labels, "new": new, "refined": refined})
 
 
 def describe_run(

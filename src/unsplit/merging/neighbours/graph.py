@@ -75,6 +75,8 @@ class NeighbourGraph:
         The features in which neighbours were found.
     n_clusters : int
         Number of clusters, k; some may have no observation in the graph.
+    rows : ndarray of shape (n,)
+        Which observation of the data each one is; they are in an order of their own.
 
     Examples
     --------
@@ -90,6 +92,7 @@ class NeighbourGraph:
     batches: Index
     features: Matrix
     n_clusters: int
+    rows: Index
 
     def __repr__(self) -> str:
         n_edges = int(self.adjacency.sum()) // 2
@@ -208,7 +211,8 @@ def graph_of_vectors(
     batches = None if batch is None else _batches(batch, encoded)[order]
     values = values[order]
     features = components_of_counts(values) if sparse.issparse(values) else values
-    return connect(features, encoded.clusters[order], batches, choose_device(device))
+    found = connect(features, encoded.clusters[order], batches, choose_device(device))
+    return replace(found, rows=order[found.rows])
 
 
 def graph_of_scores(result: PairwiseTVD) -> NeighbourGraph | None:
@@ -225,7 +229,8 @@ def graph_of_scores(result: PairwiseTVD) -> NeighbourGraph | None:
     share = softmax(scores.dense()[order].astype(np.float64), axis=1)
     batches = None if scores.batches is None else scores.batches[order]
     clusters = scores.clusters[order]
-    return connect(np.sqrt(share), clusters, batches, n_clusters=result.n_clusters)
+    found = connect(np.sqrt(share), clusters, batches, n_clusters=result.n_clusters)
+    return replace(found, rows=scores.rows[order][found.rows])
 
 
 def _batches(batch: ArrayLike, encoded: EncodedLabels) -> NDArray[np.int64]:
@@ -286,7 +291,9 @@ def connect(
     if spread:
         clusters = _spread(adjacency, clusters)
     clusters = _outvoted(adjacency, clusters, n_clusters)
-    return NeighbourGraph(adjacency, inverse_dimension, clusters, batches, features, n_clusters)
+    return NeighbourGraph(
+        adjacency, inverse_dimension, clusters, batches, features, n_clusters, used
+    )
 
 
 def nearest(

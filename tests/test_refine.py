@@ -1,0 +1,109 @@
+"""Single observations go where their neighbours are; checked against modularity by its formula."""
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.datasets import make_blobs
+from sklearn.metrics import adjusted_rand_score
+
+from unsplit import ClusterMerger, InputError, merge, neighbour_graph, refine
+
+
+def modularity(adjacency, labels):
+    """Newman's formula, term by term."""
+    degree = adjacency.sum(axis=1)
+    same = labels[:, None] == labels[None, :]
+    return float(((adjacency - np.outer(degree, degree) / degree.sum()) * same).sum())
+
+
+def overlapping(seed=0):
+    """Two groups, and labels that a straight line in the wrong place made."""
+    X, truth = make_blobs([150, 150], 3, centers=None, cluster_std=1.0, random_state=seed)
+    shifted = np.where(X @ (X[truth == 1].mean(0) - X[truth == 0].mean(0)) > np.median(X), 1, 0)
+    shifted[:20] = 1 - shifted[:20]
+    return X, truth, shifted
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_single_move_would_raise_the_modularity(seed):
+    X = np.random.default_rng(seed).standard_normal((80, 3))
+    labels = KMeans(4, n_init=1, random_state=seed).fit_predict(X)
+    labels[:10] = 0
+    graph = neighbour_graph(X, labels)
+    found = refine(labels, graph)
+    adjacency = graph.adjacency.toarray()
+    reached = modularity(adjacency, found[graph.rows])
+    assert reached > modularity(adjacency, labels[graph.rows])
+    for i in range(80):
+        for cluster in range(4):
+            other = found[graph.rows].copy()
+            other[i] = cluster
+            assert modularity(adjacency, other) <= reached + 1e-6
+
+
+def test_mistaken_observations_come_back():
+    X, truth, mistaken = overlapping()
+    found = refine(mistaken, neighbour_graph(X, mistaken))
+    assert adjusted_rand_score(truth, found) > adjusted_rand_score(truth, mistaken) + 0.1
+
+
+def test_rows_may_come_in_any_order_and_names_may_be_words():
+    X, _, labels = overlapping()
+    order = np.random.default_rng(0).permutation(len(X))
+    names = np.array(["left", "right"])[labels]
+    found = refine(names, neighbour_graph(X, names))
+    shuffled = refine(names[order], neighbour_graph(X[order], names[order]))
+    assert shuffled.tolist() == found[order].tolist()
+    assert set(found) == {"left", "right"}
+
+
+def test_noise_stays_noise_and_has_no_say():
+    X, _, labels = overlapping()
+    labels[:30] = -1
+    found = refine(labels, neighbour_graph(X, labels))
+    assert (found[:30] == -1).all()
+    assert set(found[30:]) == {0, 1}
+
+
+def test_no_cluster_is_lost():
+    X, _ = make_blobs([100, 100], 2, centers=[[0, 0], [30, 0]], random_state=0)
+    labels = np.where(X[:, 0] < 15, 0, 2)
+    labels[np.argmin((X**2).sum(axis=1))] = 1  # all its neighbours are in cluster 0
+    assert (refine(labels, neighbour_graph(X, labels)) == labels).all()
+
+
+def test_one_cluster_stays_as_it_is():
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    pieces = (X[:, 0] > 0).astype(int)
+    assert (refine(np.zeros(60, int), neighbour_graph(X, pieces)) == 0).all()
+
+
+def test_batches_are_compared_with_their_own():
+    X, _, labels = overlapping()
+    batch = np.arange(len(X)) % 2
+    both = refine(labels, neighbour_graph(X, labels, batch=batch))
+    for b in (0, 1):
+        here = batch == b
+        alone = refine(labels[here], neighbour_graph(X[here], labels[here]))
+        # Half of those that want to move do so at a time, so that few may end up elsewhere.
+        assert np.mean(both[here] == alone) > 0.95
+
+
+def test_the_estimator_offers_refined_labels():
+    X, truth = make_blobs(200, 2, centers=[[0, 0], [3.2, 0]], random_state=0)
+    pieces = KMeans(5, n_init=1, random_state=1).fit_predict(X)
+    merger = ClusterMerger(2, epochs=5, random_state=0).fit(X, initial_labels=pieces)
+    assert (merger.refined_labels_ == refine(merger.labels_, merger.neighbours_)).all()
+    assert (merger.refined_labels_ != merger.labels_).any()
+    again = merge(merger.pairwise_, n_clusters=2, neighbours=merger.neighbours_)
+    assert (again.labels(pieces) == merger.labels_).all()
+    assert adjusted_rand_score(truth, merger.refined_labels_) > 0.6
+
+
+def test_bad_input_is_refused():
+    X, _, labels = overlapping()
+    graph = neighbour_graph(X, labels)
+    with pytest.raises(InputError, match="100 entries"):
+        refine(labels[:100], graph)
+    with pytest.raises(InputError, match="neighbours must be a NeighbourGraph"):
+        refine(labels, graph.adjacency)
