@@ -4,17 +4,34 @@ Their tensors are small, and on a busy machine threads that wait for each other 
 they save.
 """
 
+from pathlib import Path
+
 import pytest
 import torch
 
-torch.set_num_threads(1)
 torch.manual_seed(0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Return to one thread: scanpy's tests of genes start as many as there are cores.
+
+    Training then took up to twenty times as long in all tests that followed.
+    """
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
 def same_weights() -> None:
     """Seed what torch draws weights from."""
     torch.manual_seed(0)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not read the examples in docstrings at all if no slow test is asked for."""
+    examples = Path(__file__).parent / "src"
+    unasked = config.option.markexpr == "not slow"
+    return True if unasked and collection_path.is_relative_to(examples) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -45,7 +45,7 @@ def run(
 ) -> Run:
     """Train on given folds: what `pairwise_tvd` does after choosing them."""
     rows = vector_rows(X, device)
-    with private_randomness(seed, device):
+    with private_randomness(seed):
         k = int(clusters.max()) + 1
         networks = [build_network(rows, fold, RECIPES["mlp"], k, "softmax") for fold in folds]
         scores, history = heldout_scores(

@@ -5,21 +5,19 @@ head has k² outputs and exists only to be compared with it, at small k.
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
+from unsplit.networks.network import ScoreHead
 
-class PairMatrixHead(nn.Linear):
+
+class PairMatrixHead(ScoreHead):
     """One logit per ordered pair of clusters: k²·h parameters.
-
-    Starts at zero, so an untrained network calls every pair a tie.
 
     Parameters
     ----------
-    in_features : int
-        Number of features, h.
-    n_clusters : int
-        Number of clusters, k.
+    in_features, n_clusters : int
+        As for :class:`unsplit.networks.network.ScoreHead`.
 
     Examples
     --------
@@ -30,8 +28,6 @@ class PairMatrixHead(nn.Linear):
     def __init__(self, in_features: int, n_clusters: int) -> None:
         super().__init__(in_features, n_clusters * n_clusters)
         self.n_clusters = n_clusters
-        nn.init.zeros_(self.weight)
-        nn.init.zeros_(self.bias)
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits of shape (..., n, k, k)."""

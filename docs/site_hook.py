@@ -51,7 +51,8 @@ def titles_of(section: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Turn roles in docstrings, such as :func:`unsplit.merge`, into links where there is a page."""
+    """Turn roles in docstrings into links where there is a page, and empty headers into cells."""
+    html = re.sub(r"<th[^>]*></th>", "<td></td>", html)
     return ROLE.sub(r'<autoref optional identifier="\1"><code>\1</code></autoref>', html)
 
 

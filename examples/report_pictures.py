@@ -1,15 +1,23 @@
-"""The pictures of the page in the documentation: digits, and 500 simulated clusters.
+"""The pictures of the page in the documentation: digits, photos, cells and 500 simulated clusters.
 
     unsplit demo --report --out demo-output
     python examples/report_pictures.py demo-output/report.html docs/images
-    python examples/report_pictures.py --data many.npz
+    python examples/report_pictures.py --make photos clothes
+    python examples/report_pictures.py --make cells cells.h5ad
+    python examples/report_pictures.py --make many many.npz
+    unsplit merge clothes --out photos --seed 0 --report
+    unsplit merge cells.h5ad --labels leiden --out cells --seed 0 --report
     unsplit merge many.npz --labels cluster --out many --seed 0 --epochs 40 --cv 3 --report
+    python examples/report_pictures.py photos/report.html docs/images --name report-photos
+    python examples/report_pictures.py cells/report.html docs/images --name report-cells
     python examples/report_pictures.py many/report.html docs/images --name report-500
 
-Needs playwright and Debian's chromium (`apt-get install chromium`).
+Needs playwright and Debian's chromium (`apt-get install chromium`); the photos are Fashion-MNIST
+(Zalando SE, MIT licence), which Debian has as dataset-fashion-mnist.
 """
 
 import argparse
+import gzip
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,38 +26,73 @@ import numpy as np
 
 # What is shown, at which width and height, in which colours, and the part of the page.
 PICTURES = {
-    "report": (1280, 1130, "light", None),
-    "report-tree": (1280, 900, "light", "#tree"),
-    "report-review": (1280, 900, "light", "#review"),
-    "report-dark": (1280, 1130, "dark", None),
-    "report-phone": (390, 1000, "light", None),
+    "": (1280, 1130, "light", None),
+    "-tree": (1280, 900, "light", "#tree"),
+    "-review": (1280, 900, "light", "#review"),
+    "-dark": (1280, 1130, "dark", None),
+    "-phone": (390, 1000, "light", None),
 }
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+FASHION = Path("/usr/share/datasets/fashion-mnist")
+CLOTHES = {"t-shirt": 0, "trousers": 1, "dress": 3, "sneaker": 7, "bag": 8, "boot": 9}
 
 
-def simulated(n_groups: int = 60, k: int = 500, size: int = 30) -> tuple[Any, Any]:
+def many(place: Path, n_groups: int = 60, k: int = 500, size: int = 30) -> None:
     """Groups in ten dimensions, each split at random into about eight clusters of one size."""
     rng = np.random.default_rng(0)
     group = np.sort(np.arange(k) % n_groups)
     centres = 2.2 * rng.normal(size=(n_groups, 10))
     labels = np.repeat(np.arange(k), size)
-    return centres[group[labels]] + rng.normal(size=(len(labels), 10)), labels
+    X = centres[group[labels]] + rng.normal(size=(len(labels), 10))
+    np.savez(place, X=X, cluster=labels)
 
 
-def take(page_file: Path, folder: Path, name: str | None = None) -> None:
-    """Take all pictures of one page, or only the first one under another name."""
+def photos(place: Path, parts: int = 4, size: int = 40) -> None:
+    """Photos of six kinds of clothes, each split at random into folders of one size."""
+    from PIL import Image
+
+    images, kinds = (
+        np.frombuffer(gzip.decompress((FASHION / name).read_bytes()), np.uint8, offset=offset)
+        for name, offset in (("t10k-images-idx3-ubyte.gz", 16), ("t10k-labels-idx1-ubyte.gz", 8))
+    )
+    for name, kind in CLOTHES.items():
+        rows = np.flatnonzero(kinds == kind)[: parts * size]
+        for i, row in enumerate(rows.tolist()):
+            folder = place / f"{name} {i // size + 1}"
+            folder.mkdir(parents=True, exist_ok=True)
+            pixels = 255 - images.reshape(-1, 28, 28)[row]
+            Image.fromarray(pixels).save(folder / f"{row}.png")
+
+
+def cells(place: Path) -> None:
+    """The blood cells that scanpy carries, cut by Leiden into many clusters."""
+    import anndata
+    import pandas as pd
+    import scanpy as sc
+
+    # What anndata 0.12 needs to write the strings of pandas 3.
+    pd.options.mode.string_storage = "python"
+    anndata.settings.allow_write_nullable_strings = True
+    adata = sc.datasets.pbmc68k_reduced()
+    sc.tl.leiden(adata, 3, flavor="igraph", n_iterations=2)
+    adata.write_h5ad(place)
+
+
+def take(page_file: Path, folder: Path, name: str) -> None:
+    """Take all pictures of one page."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=ARGUMENTS
         )
-        wanted = PICTURES if name is None else {name: PICTURES["report"]}
-        for called, (width, height, scheme, part) in wanted.items():
+        for what, (width, height, scheme, part) in PICTURES.items():
+            if part is not None and name != "report":
+                continue
             size = {"width": width, "height": height}
             page = browser.new_page(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
             page.goto(page_file.resolve().as_uri())
-            place = folder / f"{called}.png"
+            place = folder / f"{name}{what}.png"
             if part is None:
                 page.screenshot(path=place)
             else:
@@ -74,16 +117,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("page", type=Path, nargs="?")
-    parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--name")
-    parser.add_argument("--data", type=Path)
+    parser.add_argument("page", type=Path, nargs="?", help="the report.html of a result")
+    parser.add_argument("folder", type=Path, nargs="?", help="where the pictures are written")
+    parser.add_argument("--name", default="report", help="how their names begin")
+    parser.add_argument("--make", nargs=2, metavar=("KIND", "PLACE"), help="write data to merge")
     given = parser.parse_args()
-    if given.data is not None:
-        X, labels = simulated()
-        np.savez(given.data, X=X, cluster=labels)
-    else:
+    if given.make is None:
         take(given.page, given.folder, given.name)
+        return
+    kind, place = given.make
+    makers: dict[str, Any] = {"many": many, "photos": photos, "cells": cells}
+    makers[kind](Path(place))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 """The blocks of code in the documentation, and the files and names that they take for granted."""
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 import types
 from pathlib import Path
 from typing import NamedTuple
@@ -44,9 +47,17 @@ def blocks(path):
 PAGES_WITH_CODE = [path for path in PAGES if blocks(path)]
 
 
+def built_site(folder):
+    """The site in this folder, built as by `make docs`."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    subprocess.run([*command, "--site-dir", folder], cwd=ROOT, env=environment, check=True)
+    return folder
+
+
 def run_page(path):
-    """Execute all blocks of a page in one namespace; what it holds in the end."""
-    names = taken_for_granted()
+    """Execute all blocks of a page in one namespace; its names, and the language of each block."""
+    names, ran = taken_for_granted(), []
     code = "".join(block.code for block in blocks(path))
     for name, make in MADE_ON_DEMAND.items():
         if name in code:
@@ -55,8 +66,10 @@ def run_page(path):
         if block.language == "python":
             exec(compile(block.code, f"{block.page}: {block.code[:40]!r}", "exec"), names)
         else:
+            assert commands(block), f"no command in {block.code!r}"
             run_commands(block)
-    return names
+        ran.append(block.language)
+    return names, ran
 
 
 def run_commands(block):

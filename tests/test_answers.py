@@ -83,8 +83,8 @@ def test_a_contradiction_is_named():
     ("text", "part"),
     [
         ("{", "is not valid JSON, or it is damaged; export it again"),
-        ("[]", "holds no answers of a review"),
-        ('{"format": "unsplit.MergeTree/4"}', "holds no answers of a review"),
+        ("[]", "does not hold answers from a review"),
+        ('{"format": "unsplit.MergeTree/4"}', "does not hold answers from a review"),
         ('{"format": "unsplit.constraints/9"}', "has format 'unsplit.constraints/9', this version"),
         (json.dumps({"format": FORMAT}), "must hold a list of answers"),
         (json.dumps(content(("maybe", ["1"], ["2"]))), "answer 1 must have"),

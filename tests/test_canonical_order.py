@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unsplit import pairwise_tvd
-from unsplit.pairwise.api import canonical_order
+from unsplit.data.rows.base import canonical_order
 
 quick = settings(deadline=None, max_examples=200, derandomize=True)
 
@@ -37,6 +37,12 @@ def test_rows_and_names_do_not_matter_even_if_clusters_share_rows(data):
     found = partition_by_number(keys, labels)
     other = partition_by_number(np.array(keys)[shuffled], new_name[labels][shuffled])
     assert other == found
+
+
+def test_rows_of_a_cluster_are_ordered_by_their_content():
+    members, keys = partition_by_number([9, 3, 7, 1], [0, 0, 1, 1])
+    assert members == [(1, 7), (3, 9)]
+    assert keys == [1, 7, 3, 9]
 
 
 def test_of_clusters_with_the_same_smallest_row_the_other_rows_decide():

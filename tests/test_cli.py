@@ -37,12 +37,8 @@ TABLES = ["distances.npz", "labels.csv", "linkage.npy", "merges.csv", "review.cs
 FILES = [*TABLES, "tree.npz", "result.json", "manifest.json"]
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """Every test works in a folder of its own, with data.csv in it."""
-    monkeypatch.chdir(tmp_path)
-    write_data()
-    return tmp_path
+# Every test works in a folder of its own, with data.csv in it.
+pytestmark = pytest.mark.usefixtures("folder_with_data")
 
 
 @pytest.fixture(scope="module")

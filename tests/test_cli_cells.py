@@ -7,11 +7,13 @@ import pandas as pd
 import pytest
 
 import unsplit
-from tests.cell_cases import LABELS, QUICK, small, writable_text
+from tests.cell_cases import LABELS, QUICK, X, small, writable_text
 from tests.cli_cases import merge, old_results, read_csv, read_json, snapshot, succeeds
 from tests.cli_cases import unsplit as run
+from unsplit.cli.about import command_of
 from unsplit.data.readers import h5ad
 from unsplit.data.result_folder import verify_folder
+from unsplit.report.kept import Kept
 
 
 @pytest.fixture(autouse=True)
@@ -112,6 +114,18 @@ def test_other_matrices_can_be_chosen(how, name, n_features):
     succeeds(merge_cells(*how))
     result = read_json("out/result.json")
     assert (result["representation"], result["n_features"]) == (name, n_features)
+    assert f" {' '.join(how)} " in command_of(result)  # what the page tells to type again
+
+
+def test_the_page_shows_the_users_picture_and_genes():
+    """Not the components that were compared, and not another picture."""
+    write()
+    succeeds(merge_cells("--report"))
+    kept = Kept.load("out/report.npz", 4)
+    assert kept.picture_method == "X_umap of cells.h5ad"
+    scaled = (X - X.min(axis=0)) / np.ptp(X, axis=0)
+    assert np.allclose(kept.picture_xy, scaled, atol=1e-6)
+    assert set(kept.feature_names) == {f"gene {i}" for i in range(30)}
 
 
 def test_x_is_used_where_there_is_no_x_pca():

@@ -14,19 +14,13 @@ from tests.cli_cases import (
     read_json,
     succeeds,
     unsplit,
-    write_data,
 )
 from unsplit.cli.summary import of_distances, of_overclustering
 from unsplit.data.readers.tables_and_arrays import read_observations
 from unsplit.pairwise.api import Settings
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """Every test works in a folder of its own, with data.csv in it."""
-    monkeypatch.chdir(tmp_path)
-    write_data()
-    return tmp_path
+# Every test works in a folder of its own, with data.csv in it.
+pytestmark = pytest.mark.usefixtures("folder_with_data")
 
 
 # distances

@@ -8,12 +8,8 @@ import pytest
 from tests.checks import about
 from tests.cli_cases import LABELS, X, merge, old_results, snapshot, unsplit, write_data
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """Every test works in a folder of its own, with data.csv in it."""
-    monkeypatch.chdir(tmp_path)
-    write_data()
+# Every test works in a folder of its own, with data.csv in it.
+pytestmark = pytest.mark.usefixtures("folder_with_data")
 
 
 @pytest.fixture
@@ -83,7 +79,7 @@ def test_unreadable_files(refuses):
     Path("cells.xlsx").write_bytes(b"PK")
     refuses(
         merge(data="cells.xlsx"),
-        "cells.xlsx has an unsupported file type; supported are .npy, .npz, .csv, .tsv, .parquet …",
+        "cells.xlsx has an unsupported file type; supported are … .csv …",
     )
 
 

@@ -15,10 +15,8 @@ from unsplit.report.kept import Kept
 QUICK = ("--epochs", 1, "--cv", 2, "--device", "cpu", "--seed", 0, "--backbone", "single-layer")
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+# Every test works in a folder of its own.
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def write_photos(folder, n=6, clusters=("a", "b", "c")):

@@ -21,7 +21,6 @@ from tests.cli_cases import (
     snapshot,
     succeeds,
     unsplit,
-    write_data,
 )
 from unsplit.cli.resume import ResumeFile, digest
 from unsplit.merging.loop import MergeRecord
@@ -31,11 +30,8 @@ RETRAIN = ("--strategy", "retrain")
 SAME = ("labels.csv", "merges.csv", "review.csv", "linkage.npy", "tree.npz")
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """Every test works in a folder of its own, with data.csv in it."""
-    monkeypatch.chdir(tmp_path)
-    write_data()
+# Every test works in a folder of its own, with data.csv in it.
+pytestmark = pytest.mark.usefixtures("folder_with_data")
 
 
 def interrupt_after(monkeypatch, n_merges):

@@ -22,9 +22,8 @@ from unsplit.data.readers.cloud_files import is_too_far_out
 TRIANGLE = "0 0 0\n1 0 0\n0 1 0\n"
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+# Every test works in a folder of its own.
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.mark.parametrize("ending", ["off", "ply", "obj", "stl"])

@@ -19,11 +19,8 @@ KINDS = {
 every_kind = pytest.mark.parametrize("what", KINDS)
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """Every test works in a folder of its own, so that sentences hold short names."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+# Every test works in a folder of its own.
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def touch(*names):

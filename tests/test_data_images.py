@@ -16,11 +16,8 @@ from unsplit.errors import InputError
 COLOURS = np.random.default_rng(0).integers(256, size=(13, 9, 3), dtype=np.uint8)
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """Every test works in a folder of its own, so that sentences hold short names."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+# Every test works in a folder of its own.
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def save(image, name, **options):

@@ -18,11 +18,8 @@ quick = settings(
 )
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """Every test works in a folder of its own, so that sentences hold short names."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+# Every test works in a folder of its own.
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 # Labels in a column

@@ -90,7 +90,7 @@ def test_without_matplotlib_there_are_no_figures(tmp_path, monkeypatch):
     asked = []
 
     def stop(folder, task, read, console):
-        asked.append(task.figures)
+        asked.append(task.extra.figures)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("unsplit.cli.demo.merge_into", stop)

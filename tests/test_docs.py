@@ -1,8 +1,6 @@
 """The documentation: its site is built without warnings, its code runs, and nothing is left out."""
 
-import os
 import re
-import subprocess
 import sys
 
 import pytest
@@ -13,6 +11,7 @@ from tests.docs_cases import (
     PAGES_WITH_CODE,
     ROOT,
     Block,
+    built_site,
     check_command,
     commands,
     run_page,
@@ -51,7 +50,8 @@ def few_epochs(monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("path", PAGES_WITH_CODE, ids=lambda path: path.name)
 def test_every_block_of_code_runs(path, workplace, few_epochs):
-    run_page(path)
+    opened = re.findall(r"^ *```+ *(python|sh|console)\b", path.read_text("utf-8"), re.MULTILINE)
+    assert run_page(path)[1] == opened
 
 
 @pytest.mark.slow
@@ -64,7 +64,7 @@ def test_every_block_of_code_runs(path, workplace, few_epochs):
 )
 def test_numbers_in_comments_of_code(page, expression, value, workplace, monkeypatch):
     monkeypatch.setattr("tests.docs_cases.run_commands", lambda block: None)
-    assert eval(expression, run_page(ROOT / "docs" / page)) == value
+    assert eval(expression, run_page(ROOT / "docs" / page)[0]) == value
 
 
 def test_commands_of_a_block_and_what_they_answer():
@@ -112,14 +112,7 @@ def test_every_picture_is_on_a_page():
 def site(tmp_path_factory):
     """The site, built as by `make docs`."""
     pytest.importorskip("mkdocstrings")
-    folder = tmp_path_factory.mktemp("site") / "site"
-    subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        check=True,
-    )
-    return folder
+    return built_site(tmp_path_factory.mktemp("site") / "site")
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 import pickle
 import sys
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -121,6 +123,15 @@ def test_probabilities_sum_to_one_and_agree_with_predict(merger):
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-12)
     assert np.array_equal(found.argmax(axis=1), merger.predict(X))
     assert found[:150].max(axis=1).mean() > found[150:].max(axis=1).mean()
+
+
+def test_where_scores_say_nothing_clusters_count_by_their_size(merger, monkeypatch):
+    sizes = np.array([10, 20, 30, 40, 50, 60])
+    monkeypatch.setattr(merger, "pairwise_", replace(merger.pairwise_, sizes=sizes))
+    tie = SimpleNamespace(log_posterior=lambda X: np.zeros((len(X), 6)))
+    monkeypatch.setattr(merger, "_scorer", tie)
+    expected = np.bincount(merger.tree_.groups, sizes) / sizes.sum()
+    np.testing.assert_allclose(merger.predict_proba([[0.0, 0.0]])[0], expected)
 
 
 @pytest.mark.slow

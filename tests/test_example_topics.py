@@ -1,49 +1,36 @@
 import csv
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+from examples import topics as example
 
 
 @pytest.fixture(scope="module")
-def example():
-    """The example, which is run from its own folder and is no package."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(EXAMPLES)
-        import topics
-
-        yield topics
-        del sys.modules["topics"]
-
-
-@pytest.fixture(scope="module")
-def corpus(example):
+def corpus():
     return example.docstrings()
 
 
-def test_the_corpus_is_that_of_scipy(example, corpus):
+def test_the_corpus_is_that_of_scipy(corpus):
     texts, truth = corpus
     assert len(texts) == len(truth) > 900
     assert set(truth) == set(example.SUBPACKAGES)
     assert not any("scipy" in text for text in texts)
 
 
-def test_prose_has_no_signature_and_no_examples(example):
+def test_prose_has_no_signature_and_no_examples():
     text = "jv(v, z, out=None)\n\nBessel function of scipy.special.\n\nExamples\n--------\n>>> 1\n"
     assert example.prose(text).split() == ["Bessel", "function", "of", "."]
 
 
-def test_lines_of_many_texts_are_left_out(example):
+def test_lines_of_many_texts_are_left_out():
     texts = [f"own {number}\nthe same" for number in range(3)]
     assert example.without_boilerplate(texts, most=2) == ["own 0", "own 1", "own 2"]
     assert example.without_boilerplate(texts, most=3) == texts
 
 
-def test_words_that_tell_two_groups_apart(example):
+def test_words_that_tell_two_groups_apart():
     counts = scipy.sparse.csr_array([[3, 1, 0, 0], [2, 0, 1, 0], [0, 1, 0, 4], [0, 1, 0, 1]])
     words = np.array(["wave", "all", "once", "matrix"])
     here, there = np.array([True, True, False, False]), np.array([False, False, True, True])
@@ -55,7 +42,7 @@ def test_words_that_tell_two_groups_apart(example):
 
 
 @pytest.mark.slow
-def test_merged_topics_are_closer_to_the_subpackages(example, tmp_path, capsys):
+def test_merged_topics_are_closer_to_the_subpackages(tmp_path, capsys):
     verdict = example.main(["--counts", "--topics", "24", "--out", str(tmp_path)])
     said = capsys.readouterr().out
     before = float(next(line for line in said.splitlines() if line[:8] == "k-means ").split()[2])

@@ -143,7 +143,7 @@ def test_labels_keep_noise_and_take_some_of_the_clusters():
 
 def test_unknown_labels_are_refused():
     tree = named_tree([3, 4, 10, 11], 2)
-    sentence = "the tree knows no cluster 5; pass the labels it was made from."
+    sentence = "cluster 5 is not in the tree; pass the labels that the tree was made from."
     with pytest.raises(InputError, match=sentence):
         tree.labels([3, 5, 4])
     with pytest.raises(InputError, match="every label is noise"):

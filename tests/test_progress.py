@@ -25,7 +25,6 @@ from tests.cli_cases import (
     snapshot,
     succeeds,
     unsplit,
-    write_data,
 )
 from unsplit.cli.events import Events
 from unsplit.cli.progress import Console
@@ -36,11 +35,8 @@ from unsplit.networks.training.progress import Bars, TimeLeft, spoken_range
 PHASES = ["reading", "training", "finding neighbours", "merging", "writing"]
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """Every test works in a folder of its own, with data.csv in it."""
-    monkeypatch.chdir(tmp_path)
-    write_data()
+# Every test works in a folder of its own, with data.csv in it.
+pytestmark = pytest.mark.usefixtures("folder_with_data")
 
 
 class Log(library.Reporter):

@@ -17,7 +17,7 @@ from tests.cli_cases import unsplit as command
 from tests.merging_cases import gaussian_estimate
 from unsplit.data.array_files import save_arrays
 from unsplit.data.rows.ragged import Ragged
-from unsplit.report import picture as pictures
+from unsplit.data.rows.sequences import Audio
 from unsplit.report import sections
 from unsplit.report.collect import Source, collect
 from unsplit.report.encode import png
@@ -26,12 +26,6 @@ from unsplit.report.tiles import grid_of
 from unsplit.report.view import view_of
 
 D = [[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]]
-
-
-@pytest.fixture(autouse=True)
-def without_umap(monkeypatch):
-    """Importing UMAP takes longer than all of these tests."""
-    monkeypatch.setattr(pictures, "find_spec", lambda name: None)
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +152,13 @@ def test_pictures_for_few_dimensions_and_for_a_given_one():
         (np.random.default_rng(0).integers(0, 256, (20, 16, 16, 3), np.uint8), "images"),
         (np.random.default_rng(0).normal(size=(20, 64, 3)), "point clouds"),
         (Ragged.of([np.sin(np.arange(50 + i)) for i in range(20)]), "waveforms"),
+        (
+            Audio(
+                Ragged.of([np.sin(np.arange(50 + i)) for i in range(20)]),
+                *(None, np.arange(20), 8000, {}),
+            ),
+            "waveforms above spectrograms",
+        ),
     ],
 )
 def test_exemplars_of_other_data_are_drawn(X, kind):
@@ -192,7 +193,7 @@ def test_labels_are_needed_and_must_be_known():
     tree = unsplit.merge(D, n_clusters=2)
     with pytest.raises(unsplit.InputError, match="labels is required with X"):
         tree.report(X=np.zeros((4, 2)))
-    with pytest.raises(unsplit.InputError, match="the tree knows no cluster 9"):
+    with pytest.raises(unsplit.InputError, match="cluster 9 is not in the tree"):
         tree.report(X=np.zeros((4, 2)), labels=[0, 1, 2, 9])
     with pytest.raises(unsplit.InputError, match="X has 5 observations, but labels has 4; pass"):
         tree.report(X=np.zeros((5, 2)), labels=[0, 1, 2, 0])

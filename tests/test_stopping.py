@@ -356,13 +356,13 @@ def test_what_most_observations_are_in_decides(has_graph):
 def half_and_half():
     """Two lumps split at random in three, and two cut by k-means in three, in one data set."""
     rng = np.random.default_rng(0)
-    lump = np.repeat(np.arange(4), 180)
-    X = rng.standard_normal((720, 2)) + np.array([[0, 0], [9, 0], [0, 9], [9, 9]])[lump]
-    labels = 3 * lump + rng.integers(3, size=720)
+    lump = np.repeat(np.arange(4), 120)
+    X = rng.standard_normal((480, 2)) + np.array([[0, 0], [9, 0], [0, 9], [9, 9]])[lump]
+    labels = 3 * lump + rng.integers(3, size=480)
     for cut in (2, 3):
         cells = KMeans(3, n_init=1, random_state=0).fit_predict(X[lump == cut])
         labels[lump == cut] = 3 * cut + cells
-    merger = ClusterMerger(epochs=40, cv=3, random_state=0, device="cpu")
+    merger = ClusterMerger(epochs=15, cv=2, random_state=0, device="cpu")
     return merger.fit(X, initial_labels=labels), lump
 
 

@@ -47,7 +47,7 @@ def run(trial: Trial, setting: Setting) -> Result:
         return whole(trial["loss"], config, device, setting.quick)
     if trial["part"] == "feeding":
         return feeding(trial["source"], config, device)
-    with private_randomness(SEED, device):
+    with private_randomness(SEED):
         if trial["part"] == "heads":
             return growth(trial["outputs"], config, device)
         return reach(trial["outputs"], trial["precision"], config, device)

@@ -7,8 +7,8 @@ reading and plotting saved results does not wait for torch.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # typing takes a while to load, in which Ctrl-C would be a traceback
 if TYPE_CHECKING:
     from unsplit import anndata, datasets, metrics, overclustering, plots
     from unsplit.data.readers.api import read
@@ -109,7 +109,7 @@ _DEFINED_IN = {
 _MODULES = ("anndata", "datasets", "metrics", "overclustering", "plots")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import a public name when it is first used (PEP 562)."""
     if name in _MODULES:
         return import_module(f"unsplit.{name}")

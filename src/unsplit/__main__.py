@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-from typing import Any
 
 
 def start() -> None:
@@ -29,7 +28,7 @@ def start() -> None:
     main(prog_name="unsplit")
 
 
-def _leave(*_: Any) -> None:
+def _leave(*_: object) -> None:
     # At once and without an exception, which a half-imported library could catch.
     os.write(2, b"\nunsplit: interrupted\n" if os.isatty(2) else b"unsplit: interrupted\n")
     os._exit(130)

@@ -5,6 +5,7 @@
 >>> sc.pl.umap(adata, color=["leiden", "unsplit"])  # doctest: +SKIP
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from unsplit.data.cells import (
 from unsplit.data.readers.tables import listing
 from unsplit.errors import InputError
 from unsplit.estimator import ClusterMerger
+from unsplit.merging.answers import listed_answers
 from unsplit.merging.review import Merge
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.style import COLOURS
@@ -108,8 +110,8 @@ def merge(
     """
     if not hasattr(adata, "obsm") or not hasattr(adata, "obs"):
         raise InputError(
-            f"adata must be an AnnData, got {type(adata).__name__}; for arrays there is "
-            "unsplit.ClusterMerger."
+            f"adata must be an AnnData, got {type(adata).__name__}; use "
+            "unsplit.ClusterMerger for arrays."
         )
     if key_added == groupby:
         raise InputError(
@@ -174,6 +176,8 @@ def tree(adata: Any, key: str = "unsplit") -> MergeTree:
         content[name] = np.array(content[name], kind)
     for name in ("statistic", "strategy", "stopped"):
         content[name] = str(content[name])
+    answers = json.loads(str(content.get("answers", "[]")))  # as text: uns holds no tuples
+    content["answers"] = listed_answers(f"adata.uns[{key!r}]", answers)
     return MergeTree(**content | {"n_forbidden": int(content["n_forbidden"])})
 
 
@@ -325,6 +329,7 @@ def _stored(tree: MergeTree) -> dict[str, Any]:
     for part in ("merges", "apart"):
         rows = [asdict(merge) for merge in getattr(tree, part)]
         content[part] = _frame({name: [row[name] for row in rows] for name in names})
+    content["answers"] = json.dumps([asdict(answer) for answer in tree.answers])
     return content | {"cluster_ids": tree.cluster_ids.astype(str).astype(object)}
 
 

@@ -3,8 +3,8 @@
 import math
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -188,68 +188,69 @@ def check_seed(random_state: object) -> None:
         )
 
 
-class _Own(threading.local):
-    """The generators of the run in this thread, by type of device; None if it has none."""
+class Generators:
+    """One generator for each type of device, made with the same seed when it is needed.
 
-    seed = 0
-    generators: "dict[str, torch.Generator] | None" = None
+    Parameters
+    ----------
+    seed : int
+
+    Examples
+    --------
+    >>> import torch
+    >>> generators = Generators(3)
+    >>> generators.of(torch.device("cpu")).initial_seed()
+    3
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._made: dict[str, torch.Generator] = {}
+
+    def of(self, device: "torch.device") -> "torch.Generator":
+        """Return the generator of a device."""
+        import torch  # here, so that modules without torch can use generator_of
+
+        if device.type not in self._made:
+            self._made[device.type] = torch.Generator(device).manual_seed(self.seed)
+        return self._made[device.type]
+
+    def copy(self) -> "Generators":
+        """Return generators that will draw the same numbers."""
+        other = Generators(self.seed)
+        other._made = {kind: one.clone_state() for kind, one in self._made.items()}
+        return other
+
+
+class _Own(threading.local):
+    """The generators of the run in this thread; None if it has none."""
+
+    generators: Generators | None = None
 
 
 _own = _Own()
 
-# A network of the user may draw from torch's global generator, and torch offers no other for many
-# of its layers, dropout among them.  One such run at a time therefore uses it: a run in another
-# thread waits, and each gets the numbers that it would get alone.
-_global_generator = threading.RLock()
 
-
-def _new_lock() -> None:
-    global _global_generator
-    _global_generator = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    # The thread that held the lock does not exist in a forked process.
-    os.register_at_fork(after_in_child=_new_lock)
+Draws = Callable[[Generators], AbstractContextManager[object]]
 
 
 @contextmanager
-def private_randomness(seed: int, device: "torch.device", foreign: bool = False) -> Iterator[None]:
+def private_randomness(seed: int, draws: Draws = nullcontext) -> Iterator[None]:
     """Let this thread draw from generators of its own, seeded with ``seed``.
 
     Parameters
     ----------
     seed : int
-    device : torch.device
-        Where the run computes.
-    foreign : bool
-        Whether layers that are not ours draw as well.  Then torch's global generator is seeded and
-        afterwards restored, and only one thread at a time is inside such a block.
+    draws : callable
+        :func:`unsplit.randomness.redirected` if modules that are not ours draw as well.
     """
-    before = _own.seed, _own.generators
+    before = _own.generators
+    _own.generators = Generators(seed)
     try:
-        if foreign:
-            _own.generators = None
-            with _global_generator, _seeded_globally(seed, device):
-                yield
-        else:
-            _own.seed, _own.generators = seed, {}
+        with draws(_own.generators):
             yield
     finally:
-        _own.seed, _own.generators = before
-
-
-@contextmanager
-def _seeded_globally(seed: int, device: "torch.device") -> Iterator[None]:
-    import torch  # here, so that modules without torch can use generator_of
-
-    cuda = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda):
-        torch.default_generator.manual_seed(seed)
-        if cuda:
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        yield
+        _own.generators = before
 
 
 def own_generator(device: "torch.device") -> "torch.Generator | None":
@@ -263,15 +264,9 @@ def own_generator(device: "torch.device") -> "torch.Generator | None":
     Examples
     --------
     >>> import torch
-    >>> with private_randomness(3, torch.device("cpu")):
+    >>> with private_randomness(3):
     ...     one = torch.rand(1, generator=own_generator(torch.device("cpu")))
     >>> bool(one == torch.rand(1, generator=torch.Generator().manual_seed(3)))
     True
     """
-    import torch
-
-    if _own.generators is None:
-        return None
-    if device.type not in _own.generators:
-        _own.generators[device.type] = torch.Generator(device).manual_seed(_own.seed)
-    return _own.generators[device.type]
+    return None if _own.generators is None else _own.generators.of(device)

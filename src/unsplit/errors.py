@@ -190,3 +190,22 @@ def numeric_array(name: str, values: Any, n_axes: int) -> np.typing.NDArray[np.f
             "numbers in rows of one length."
         )
     return found.astype(np.float64)
+
+
+def in_one_sentence(error: str) -> str:
+    r"""The first line of an error of scikit-learn, which says what is wrong, and what to do.
+
+    Examples
+    --------
+    >>> in_one_sentence("Input X contains NaN.\nMany more lines.")
+    'Input X contains NaN; remove those rows or fill in the values first.'
+    """
+    lines = error.splitlines()
+    reason, last = lines[0], lines[-1]
+    if "NaN" in reason or "infinity" in reason:
+        return f"{reason.rstrip('.')}; remove those rows or fill in the values first."
+    if "omplex" in reason:
+        return f"{reason}: X must hold real numbers; pass real and imaginary parts as features."
+    if last.startswith("Reshape"):
+        return f"{reason.rstrip(':')}. {last}"
+    return reason

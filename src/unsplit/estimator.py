@@ -20,9 +20,9 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refuse_other_order
 from unsplit.data.rows.base import plain_array
-from unsplit.data.rows.kinds import VectorRows, is_table, numeric_matrix
+from unsplit.data.rows.kinds import VectorRows, feature_matrix, is_table, numeric_matrix
 from unsplit.devices import generator_of, memory_errors
-from unsplit.errors import InputError, check_whole
+from unsplit.errors import InputError, check_whole, in_one_sentence
 from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.neighbours.graph import NeighbourGraph, graph_of_scores, graph_of_vectors
@@ -82,7 +82,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         Answers that the page of an earlier result exported.  See :func:`unsplit.merge`.
     min_clusters, max_clusters : int, optional
         Bounds on the number of clusters.
-    rule : object with a method ``judge``, optional
+    rule : object with a method judge, optional
         A stopping rule of your own.  See :func:`unsplit.merge`.
     overclusterer : scikit-learn clusterer, optional
         Makes the over-clustering when ``fit`` is given none; by default k-means with about √n
@@ -280,12 +280,11 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
         Examples
         --------
-        >>> import numpy as np
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
         >>> merged = unsplit.ClusterMerger(random_state=0).fit_predict(X, initial_labels=labels)
-        >>> np.bincount(merged)
-        array([200, 100])
+        >>> merged[[0, 150, 250]]
+        array([0, 0, 1])
         """
         merger = self.fit(X, initial_labels=initial_labels, batch=batch, features=features)
         return merger.labels_
@@ -298,7 +297,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
         Parameters
         ----------
-        X : same kind of data as in :meth:`fit`
+        X : same kind of data as in fit
             New observations.
 
         Returns
@@ -326,7 +325,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
         Parameters
         ----------
-        X : same kind of data as in :meth:`fit`
+        X : same kind of data as in fit
             New observations.
 
         Returns
@@ -358,7 +357,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
         Parameters
         ----------
-        X : same kind of data as in :meth:`fit`
+        X : same kind of data as in fit
             Observations.
 
         Returns
@@ -437,25 +436,12 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         except ValueError as error:  # scikit-learn's
             if "could not convert" in str(error):
                 numeric_matrix(np.asarray(X, dtype=object))  # says in which row and column
-            raise InputError(_in_one_sentence(str(error))) from None
+            raise InputError(in_one_sentence(str(error))) from None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _in_one_sentence(error: str) -> str:
-    """The first line of scikit-learn's error, which says what is wrong, and what to do."""
-    lines = error.splitlines()
-    reason, last = lines[0], lines[-1]
-    if "NaN" in reason or "infinity" in reason:
-        return f"{reason.rstrip('.')}; remove those rows or fill in the values first."
-    if "omplex" in reason:
-        return f"{reason}: X must hold real numbers; pass real and imaginary parts as features."
-    if last.startswith("Reshape"):
-        return f"{reason.rstrip(':')}. {last}"
-    return reason
 
 
 def merge_overclustering(
@@ -478,7 +464,8 @@ def merge_overclustering(
     """
     encoded = encode_labels(labels)
     merge_options.constraints(encoded.cluster_ids)  # refuses impossible ones before any training
-    features = _checked_features(features, len(encoded.clusters))
+    if features is not None:
+        features = feature_matrix(features, len(encoded.clusters))
     check_memory(len(encoded.cluster_ids), MATRICES_OF_SCORES)
     seeds = generator_of(random_state).integers(2**63, size=4)
     with reporting(progress) as reporter:
@@ -514,22 +501,6 @@ def merge_overclustering(
             done=done,
         )
     return Merged(fitted, blurred, graph, tree)
-
-
-def _checked_features(features: Any, n: int) -> Any:
-    """The features as a matrix of numbers, checked before any training; None if there are none."""
-    if features is None:
-        return None
-    try:
-        matrix = numeric_matrix(features)
-    except InputError as error:
-        raise InputError(str(error).replace("X", "features", 1)) from None
-    if matrix.shape[0] != n:
-        raise InputError(
-            f"features must have one row for each of the {n} observations in X, got shape "
-            f"{matrix.shape}; pass the features of the same observations."
-        )
-    return matrix
 
 
 def _neighbours(

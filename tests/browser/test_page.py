@@ -13,6 +13,7 @@ from tests.browser.cases import HOSTILE, large_page, scored_page
 pytestmark = pytest.mark.slow
 
 AXE = (Path(__file__).parent / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+BOX = ("x", "y", "wide", "high")
 SLIDE = """count => {
   const slider = document.getElementById("slider");
   slider.value = count;
@@ -217,6 +218,27 @@ def test_figures_are_downloaded_as_svg_and_png(forty, opened):
         png = downloaded(page, f"{figure}.png")
         assert png.startswith(b"\x89PNG")
         assert len(png) > 5_000  # not an empty sheet
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_numbers_in_the_picture_do_not_overlap(width, opened):
+    page = opened(large_page(500, n_clusters=60)[1], width=width)
+    for count in (8, 60, 300):
+        page.evaluate(SLIDE, count)
+        numbers = page.evaluate(
+            """() => {
+              const { clientWidth, clientHeight } = document.getElementById("after");
+              const { picture, cut } = unsplitPage;
+              return picture.numbers(clientWidth, clientHeight, cut.group).numbers;
+            }"""
+        )
+        assert 4 <= len(numbers) <= count
+        x, y, wide, high = (np.array([one[key] for one in numbers]) for key in BOX)
+        covers = (2 * np.abs(np.subtract.outer(x, x)) < np.add.outer(wide, wide) - 1e-9) & (
+            2 * np.abs(np.subtract.outer(y, y)) < np.add.outer(high, high) - 1e-9
+        )
+        assert covers.sum() == len(numbers)  # each covers only itself
+        assert len({one["text"] for one in numbers}) == len(numbers)
 
 
 def test_hostile_names_stay_text(opened):

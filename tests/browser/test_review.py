@@ -40,20 +40,17 @@ def exported(page, path):
 def allowed_groups(tree, taken, answers):
     """A slow twin of the page's cut: sets of leaves, and every pair looked at."""
     members = members_of_nodes(tree.merges, tree.n_initial)
+    answers = [(set(left), set(right), answer) for left, right, answer in answers]
     sets = [{leaf} for leaf in range(tree.n_initial)]
 
     def join(leaves):
         touched = [one for one in sets if one & leaves]
         sets[:] = [one for one in sets if not one & leaves] + [set().union(*touched)]
 
-    forbidden = [
-        (set(members[left]), set(members[right]))
-        for left, right, answer in answers
-        if answer == "different"
-    ]
+    forbidden = [(left, right) for left, right, answer in answers if answer == "different"]
     for left, right, answer in answers:
         if answer == "same":
-            join({*members[left], *members[right]})
+            join(left | right)
     made = [True] * tree.n_initial
     for merge, wanted in zip(tree.merges, taken, strict=True):
         both = [one for one in sets if one & {members[merge.left][0], members[merge.right][0]}]
@@ -240,3 +237,52 @@ def test_the_whole_way_from_the_command_line(opened, tmp_path, monkeypatch):
     assert read_csv("first/labels.csv")["new"] != table["new"]
     again = opened(tmp_path / "again" / "report.html")
     assert "--constraints answers.json" in again.locator("#about pre").inner_text()
+
+
+def test_a_second_round_starts_with_the_answers_of_the_first(opened, tmp_path):
+    result, tree, report = scored_page()
+    page = opened(report)
+    # One answer of each kind, against what was done.
+    done = [row.step is not None for row in tree.reviewed]
+    for index, key in ((done.index(True), "d"), (done.index(False), "s")):
+        page.evaluate("index => unsplitPage.review.show(index)", index)
+        page.keyboard.press(key)
+    first = exported(page, tmp_path / "first.json")
+    given = json.loads(first.read_text("utf-8"))["answers"]
+    assert {one["answer"] for one in given} == {"same", "different"}
+
+    again = unsplit.merge(result, max_tvd=0.5, constraints=first)
+    again.save(tmp_path / "tree.npz")  # as a result folder keeps it
+    loaded = unsplit.MergeTree.load(tmp_path / "tree.npz")
+    assert loaded.answers == again.answers
+    page = opened(loaded.report(result))
+    assert groups_on(page) == again.groups.tolist()
+    assert page.locator("#answers li").count() == 2
+    assert "2 answers given before: this result obeys them" in page.locator("#effect").inner_text()
+    second = exported(page, tmp_path / "second.json")
+    assert json.loads(second.read_text("utf-8"))["answers"] == given
+
+    # A new answer is added to them, and survives a reload with them.
+    pairs = page.evaluate("unsplitPage.review.pairs.map(p => [p.done, p.why])")
+    free = next(i for i, (what, why) in enumerate(pairs) if what == "merged" and "link" not in why)
+    page.evaluate("index => unsplitPage.review.show(index)", free)
+    page.keyboard.press("d")
+    page.reload()
+    assert page.locator("#answers li").count() == 3
+    third = exported(page, tmp_path / "third.json")
+    wanted = json.loads(third.read_text("utf-8"))["answers"]
+    assert wanted[:2] == given
+    obeyed(unsplit.merge(result, max_tvd=0.5, constraints=third).mapping, wanted)
+
+    # Undo takes back the new one, then the earlier ones; "same" then joins no longer.
+    for left in (2, 1, 0):
+        page.keyboard.press("u")
+        assert page.locator("#answers li").count() == left
+    new = dict(zip(loaded.cluster_ids.tolist(), groups_on(page), strict=True))
+    same = next(one for one in given if one["answer"] == "same")
+    assert len({new[name] for name in (*same["left"], *same["right"])}) > 1
+    page.reload()
+    assert answers_on(page) == []
+    page.locator("#clear").click()
+    assert page.locator("#clear").inner_text() == "Forget all answers"
+    assert groups_on(page) == again.groups.tolist()

@@ -20,12 +20,8 @@ from unsplit.data.result_folder import MANIFEST, added_file, output_folder, veri
 from unsplit.data.saving import replacing
 from unsplit.errors import InputError
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """Every test works in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+# Every test works in a folder of its own.
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def texts(folder="out"):

@@ -17,6 +17,7 @@ import warnings
 import zipfile
 import zlib
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -45,9 +46,8 @@ X = RNG.normal(size=(6, 3))
 OFF = "OFF\n4 4 0\n0 0 0\n1 0 0\n0 1 0\n0 0 1\n3 0 1 2\n3 0 1 3\n3 0 2 3\n3 1 2 3\n"
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+# Every test works in a folder of its own.
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.fixture(autouse=True)
@@ -307,6 +307,8 @@ def test_long_names_are_shortened():
     refused("d.csv", data="d.csv")
     Path("d.csv").write_text(f"a;{name}\n1;2\n")
     refused("d.csv", data="d.csv")
+    Path("d.csv").write_text("a,b\n1,u\n2,v\n")
+    assert len(refused("d.csv", data="d.csv", labels=name)) < 500
 
 
 def test_a_full_disk_is_told_with_the_folder(monkeypatch):
@@ -382,6 +384,14 @@ def test_an_interrupt_while_loading_is_one_line(wait):
         assert errors.splitlines()[-1] == "unsplit: interrupted"
 
 
+def test_little_is_loaded_before_an_interrupt_can_be_told_in_one_line():
+    program = "import sys, unsplit.__main__; print({'typing', 're', 'click'} & {*sys.modules})"
+    found = subprocess.run(
+        [sys.executable, "-S", "-c", program], env=ENVIRONMENT, capture_output=True, text=True
+    )
+    assert found.stdout == "set()\n", found.stderr
+
+
 # Parsers that crash, hang or take all memory
 
 MISCHIEF = {
@@ -452,7 +462,7 @@ def changed(module, name, does):
     """Lines that let a function do something else if the path has "bad" in it."""
     return (
         f"import unsplit.data.readers.{module} as p; old = p.{name}",
-        f"p.{name} = lambda path: {does} if 'bad' in path else old(path)",
+        f"p.{name} = lambda path: {does} if 'bad' in str(path) else old(path)",
     )
 
 
@@ -488,6 +498,36 @@ def test_a_parser_of_tables_that_misbehaves_is_told_in_one_sentence(ending, faul
     monkeypatch.setattr("unsplit.data.readers.isolated.SECONDS_PER_BYTE", 0)
     told = told if fault != "bombs" else "does not fit into memory"
     refused(f"bad.{ending}", told, data=f"bad.{ending}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["crashes", "hangs"])
+def test_cells_that_crash_or_hang_their_parser_are_told_in_one_sentence(fault, monkeypatch):
+    does, told = FAULTS[fault]
+    h5ad("bad.h5ad")
+    in_workers(monkeypatch, *changed("hdf5_trial", "read_through", does))
+    monkeypatch.setattr("unsplit.data.readers.isolated.SECONDS_PER_FILE", 5)
+    monkeypatch.setattr("unsplit.data.readers.isolated.SECONDS_PER_BYTE", 0)
+    refused("bad.h5ad", told, data="bad.h5ad", labels="leiden")
+
+
+def test_a_trial_reads_all_that_is_wanted_and_leaves_errors_to_the_reader(monkeypatch):
+    from unsplit.data.readers import hdf5_trial
+
+    h5ad("cells.h5ad")
+    read, original = set(), hdf5_trial._read
+
+    def noting(element):
+        read.add(element.name)
+        original(element)
+
+    monkeypatch.setattr(hdf5_trial, "PIECE", 64)
+    monkeypatch.setattr(hdf5_trial, "_read", noting)
+    hdf5_trial.read_through(("cells.h5ad", [["obs"], ["obsm/X_pca", "X"], ["nothing"]]))
+    assert {"/obs/leiden/codes", "/obsm/X_pca"} <= read
+    assert "/X" not in read
+    Path("cells.h5ad").write_bytes(Path("cells.h5ad").read_bytes()[:300])
+    hdf5_trial.read_through(("cells.h5ad", [["obs"]]))
 
 
 # Files that unpack to far more than they are
@@ -795,6 +835,9 @@ def read_damaged_table(ending, n, seed):
         assert len(found) == n > len(broken)
         assert all(found[index].why for index in broken)
         n = 1
+    if ending == "h5ad":
+        read_damaged_cells(whole, rng, n)
+        n = 1
     for _ in range(n):
         Path(name).write_bytes(damaged(whole, rng))
         with contextlib.suppress(InputError):
@@ -803,6 +846,21 @@ def read_damaged_table(ending, n, seed):
         if ending not in ALONE:
             with contextlib.suppress(InputError):
                 read_observations(name)
+
+
+def read_damaged_cells(whole, rng, n):
+    """Try all in one worker, and read here those that did not crash or hang it."""
+    requests = [(f"{i}.h5ad", [["obs"], ["obsm/X_pca", "X"]]) for i in range(n)]
+    for name, _ in requests:
+        Path(name).write_bytes(damaged(whole, rng))
+    parser = "unsplit.data.readers.hdf5_trial:read_through"
+    tried = dict(parse_all(parser, requests, 1, seconds=10))
+    assert len(tried) == n
+    with mock.patch("unsplit.data.readers.h5ad.try_out"):
+        for index in range(n):
+            if tried[index] is None:
+                with contextlib.suppress(InputError):
+                    read(f"{index}.h5ad", "leiden")
 
 
 def read_damaged_folder(ending, n, seed):

@@ -1,7 +1,7 @@
 """The same seed gives the same result, also beside other threads, and bad seeds are refused."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -9,7 +9,8 @@ import scipy.sparse
 import torch
 
 import unsplit
-from unsplit.devices import generator_of, own_generator, private_randomness
+from unsplit.devices import Draws, generator_of, own_generator, private_randomness
+from unsplit.randomness import redirected
 
 CPU = torch.device("cpu")
 
@@ -90,21 +91,15 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_network_of_ours_draws_from_the_global_generator(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_network_of_ours_draws_from_the_global_generator(kind: str) -> None:
     X, y = points()
     before = torch.get_rng_state()
     used = []
     few = slice(None, None, 5)  # enough for networks of images and clouds
 
-    def never(*_: object) -> None:
-        raise AssertionError("the global generator is seeded")
-
     def look(_: object) -> None:
         used.append(not torch.equal(torch.get_rng_state(), before))
 
-    monkeypatch.setattr("unsplit.devices._seeded_globally", never)
     unsplit.pairwise_tvd(
         KINDS[kind](X)[few],
         y[few],
@@ -117,44 +112,21 @@ def test_no_network_of_ours_draws_from_the_global_generator(
     assert used == [False]
 
 
-def test_a_run_does_not_wait_for_a_thread_with_a_network_of_its_own() -> None:
-    with ThreadPoolExecutor(1) as pool, private_randomness(0, CPU, foreign=True):
-        found = pool.submit(CALLS["pairwise_tvd"], *points()).result(timeout=120)
-    np.testing.assert_array_equal(found, CALLS["pairwise_tvd"](*points()))
-
-
-@pytest.mark.parametrize("foreign", [False, True])
-def test_blocks_of_private_randomness_can_be_nested(foreign: bool) -> None:
+@pytest.mark.parametrize("draws", [nullcontext, redirected])
+def test_blocks_of_private_randomness_can_be_nested(draws: Draws) -> None:
     def drawn(n: int) -> torch.Tensor:
         return torch.rand(n, generator=own_generator(CPU))
 
-    with private_randomness(1, CPU, foreign):
+    with private_randomness(1, draws):
         first = drawn(1)
-        with private_randomness(2, CPU, foreign):
+        with private_randomness(2, draws):
             drawn(5)
-        with private_randomness(3, CPU, not foreign):
+        with private_randomness(3, nullcontext if draws is redirected else redirected):
             drawn(5)
         rest = drawn(1)
-    with private_randomness(1, CPU, foreign):
+    with private_randomness(1, draws):
         assert torch.equal(torch.cat([first, rest]), drawn(2))
     assert own_generator(CPU) is None
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="only systems with fork")
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_process_does_not_wait_for_its_parent() -> None:
-    with ThreadPoolExecutor(1) as pool:
-
-        def fork() -> int:
-            child = os.fork()
-            if child == 0:
-                with private_randomness(0, CPU, foreign=True):
-                    os._exit(0)
-            return os.waitpid(child, 0)[1]
-
-        # This thread holds the lock while another one forks.
-        with private_randomness(0, CPU, foreign=True):
-            assert pool.submit(fork).result(timeout=60) == 0
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "0", np.int64(-3), [1, 2]])

@@ -1,11 +1,12 @@
 """The .h5ad file that ``unsplit merge --h5ad`` writes."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+import scipy.sparse
 
 from unsplit.anndata import annotations
 from unsplit.data.cells import groups_in
@@ -13,8 +14,11 @@ from unsplit.data.readers.h5ad import open_cells, write_extended
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.estimator import Merged
 from unsplit.merging.options import MergeOptions
+from unsplit.report.collect import Source
 
 MERGED = "merged.h5ad"
+# Pictures that scanpy writes, and that people already know their cells by.
+PICTURES = ("X_umap", "X_tsne")
 KEY = "unsplit"
 # The old clusters, if they are from another file and so have no column yet.
 INITIAL = "unsplit_initial"
@@ -52,7 +56,7 @@ def write_merged(
     import pandas as pd
 
     colours = f"{labels}_colors"
-    with open_cells(Path(data)) as cells:
+    with open_cells(Path(data), [f"uns/{colours}"]) as cells:
         known = labels in cells.obs
         column = cells.obs[labels] if known else read.labels
         groups = groups_in(column, f"labels of {data}")
@@ -65,6 +69,36 @@ def write_merged(
         names = pd.Index(groups.names, dtype=object)
         columns[INITIAL] = pd.Categorical.from_codes(groups.codes, categories=names)
     write_extended(Path(data), path, columns, found.uns)
+
+
+def with_genes(source: Source, data: str) -> Source:
+    """Add what the page of cells can show: the user's own picture, and genes instead of components.
+
+    Parameters
+    ----------
+    source : Source
+        The cells as they were compared.
+    data : str
+        The .h5ad file that they were read from.
+    """
+    n = len(source.clusters)
+    try:
+        with open_cells(Path(data)) as cells:
+            for name in PICTURES if source.picture is None else ():
+                xy = np.asarray(cells.obsm[name]) if name in cells.obsm else np.zeros(0)
+                if xy.shape == (n, 2) and np.isfinite(xy).all():
+                    source = replace(source, picture=xy, picture_method=f"{name} of {data}")
+                    break
+            X = cells.X
+            if X is None:
+                return source
+            X = scipy.sparse.csr_array(X) if scipy.sparse.issparse(X) else np.asarray(X)
+            values: Any = X.data if scipy.sparse.issparse(X) else X
+            if values.dtype.kind in "biuf" and np.isfinite(values).all():
+                source = replace(source, shown=X, feature_names=cells.var_names)
+    except MemoryError:  # of X, which only the page would show
+        pass
+    return source
 
 
 def chosen(options: MergeOptions) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import click
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.digits import Score, overclustered_digits, scores
 from unsplit.cli.progress import Console
-from unsplit.cli.run import RESULT, Task, interruptible, merge_into
+from unsplit.cli.reading import Input
+from unsplit.cli.run import RESULT, ExtraFiles, Task, interruptible, merge_into
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import output_folder
 from unsplit.data.saving import write_csv
@@ -53,20 +54,13 @@ def demo(out: str, seed: int, report: bool) -> None:
     """
     outputs.require_name(out)
     data = os.path.join(out, DATA)
-    task = Task(
-        data,
-        LABELS,
-        MergeOptions(),
-        Settings(),
-        seed,
-        figures=find_spec("matplotlib") is not None,
-        report=report,
-    )
+    extra = ExtraFiles(find_spec("matplotlib") is not None, report)
+    task = Task(Input(data, LABELS), MergeOptions(), Settings(), seed, extra)
     console = Console()
     results = output_folder(out, outputs.versions())
     with interruptible(out, console), results as folder, console.show_warnings():
         click.echo("Merging 1,797 handwritten digits that k-means cut into 40 clusters …\n")
-        console.plan(["reading", *PHASES, "writing", *(["making the page"] if report else ())])
+        console.plan(["reading", *PHASES, *extra.last_phases])
         with console.stage("reading"):
             digits, truth = overclustered_digits(seed)
         _write_data(folder / DATA, digits)

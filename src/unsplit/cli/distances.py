@@ -7,11 +7,10 @@ import numpy as np
 
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.progress import Console
-from unsplit.cli.reading import observations_named, read_clustered
+from unsplit.cli.reading import Input, observations_named, read_clustered
 from unsplit.cli.run import interruptible
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
-from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.result_folder import output_folder
 from unsplit.data.saving import write_csv
 from unsplit.pairwise.api import Settings, fit
@@ -25,35 +24,17 @@ WRITTEN = ("distances.npz", "pairs.csv", RESULT)
 
 
 @click.command(epilog=EXAMPLE, short_help="Compare all pairs of clusters, without merging.")
-@options.data
-@options.labels
-@options.batch
-@options.vectors
-@options.columns
-@options.cells
+@options.source
 @options.folder
 @options.estimation
 @options.seed
 @options.keep_scores
 @options.as_json
 def distances(
-    data: str,
-    labels: str | None,
-    batch: str | None,
-    vectors: str | None,
-    id: str | None,
-    features: tuple[str, ...],
-    drop: tuple[str, ...],
-    use_rep: str | None,
-    layer: str | None,
-    use_raw: bool,
+    source: Input,
     out: str,
-    backbone: str,
+    settings: Settings,
     select: bool,
-    no_augment: bool,
-    cv: int,
-    epochs: int,
-    device: str,
     seed: int | None,
     keep_scores: bool,
     as_json: bool,
@@ -65,42 +46,23 @@ def distances(
     p-value, closest pair first), distances.npz (read it with unsplit.PairwiseTVD.load),
     distances.json (settings, versions, seed) and manifest.json (checksums).
     """
-    choice = ColumnChoice(id, features or None, drop)
     written = [*WRITTEN, *([CANDIDATES] if select else ())]
     written += [outputs.SCORES] if keep_scores else []
-    outputs.refuse_overwriting(data, [labels, batch, vectors], out, written)
-    settings = Settings(
-        backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
-    )
+    outputs.refuse_overwriting(source.data, source.named, out, written)
     seed = outputs.new_seed() if seed is None else seed
-    info = {"command": "distances", "data": data, "labels": labels or "subfolders"}
-    info |= {} if batch is None else {"batch": batch}
-    info |= {} if vectors is None else {"vectors": vectors}
+    info = {"command": "distances"} | source.described()
     info |= outputs.describe_run(settings, None, seed)
     console = Console(progress, as_json)
     console.plan(["reading", *(["selecting"] if select else ()), "training", "writing"])
     results = output_folder(out, outputs.versions())
     with interruptible(out, console), results as folder, console.show_warnings():
-        with console.stage("reading"):
-            read = read_clustered(
-                data,
-                labels,
-                batch,
-                choice,
-                console.on_progress,
-                vectors,
-                use_rep=use_rep,
-                layer=layer,
-                use_raw=use_raw,
-            )
-        if console.bars is not None:
-            console.say("\n".join(summary.of_data(read)))
+        read = read_clustered(source, console)
         if select:
             settings = selected(folder, read, settings, seed, console)
             info |= outputs.describe_run(settings, None, seed)
         with console.stage("training"):
             labels_read = np.asarray(read.labels)
-            with observations_named(read, data):
+            with observations_named(read, source.data):
                 fitted = fit(read.X, labels_read, settings, seed, console, read.batch)
             result = fitted.result
         with console.stage("writing"):

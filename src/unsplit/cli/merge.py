@@ -7,15 +7,14 @@ from typing import Any
 
 import click
 
-from unsplit.cli import cells, options, outputs, summary
+from unsplit.cli import options, outputs, summary
 from unsplit.cli.checks import merge_options_from, pairs
 from unsplit.cli.progress import Console
-from unsplit.cli.reading import observations_named, read_clustered
+from unsplit.cli.reading import Input, observations_named, read_clustered
 from unsplit.cli.resume import ResumeFile
-from unsplit.cli.run import RESULT, Task, interruptible, merge_into
+from unsplit.cli.run import RESULT, ExtraFiles, Task, interruptible, merge_into
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
-from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import output_folder
 from unsplit.merging.answers import read_answers
@@ -23,7 +22,6 @@ from unsplit.merging.options import LINKAGES, STATISTICS, STRATEGIES
 from unsplit.networks.training.loop import PHASES
 from unsplit.pairwise.api import Settings
 from unsplit.report.folder import PAGE
-from unsplit.report.kept import NAME as KEPT
 
 EXAMPLE = """\b
 Examples:
@@ -33,11 +31,10 @@ Examples:
   unsplit merge photos/ --vectors embedding.npy --out merged
 """
 
-# Files that are always written, and the figures.
+# Files that are always written.
 WRITTEN = (
     "labels.csv", "merges.csv", "review.csv", "distances.npz", "linkage.npy", "tree.npz", RESULT,
 )  # fmt: skip
-FIGURES = ("dendrogram.png", "merge_curve.png", "distances.png")
 
 share = click.FloatRange(0, 1)
 number = click.IntRange(min=1)
@@ -92,63 +89,50 @@ how_to_merge = options.together(
 )
 
 
+what_to_write = options.packed(
+    "extra",
+    ExtraFiles,
+    click.option(
+        "--figures",
+        is_flag=True,
+        help="Also draw the dendrogram, the distances and the merge curve.",
+    ),
+    options.report,
+    click.option(
+        "--picture",
+        type=click.Path(),
+        metavar="FILE",
+        help="Where the page draws the rows of DATA: a file with two coordinates of each, as UMAP "
+        "makes them.",
+    ),
+    options.keep_scores,
+    click.option(
+        "--h5ad",
+        is_flag=True,
+        help="For .h5ad: also write merged.h5ad, a copy of DATA with the merged clusters in "
+        "obs['unsplit'] and the tree in uns['unsplit'].",
+    ),
+)
+
+
 @click.command(epilog=EXAMPLE, short_help="Merge clusters that belong together.")
-@options.data
-@options.labels
-@options.batch
-@options.vectors
-@options.columns
-@options.cells
+@options.source
 @options.folder
 @when_to_stop
 @how_to_merge
 @options.estimation
 @options.seed
-@click.option(
-    "--figures", is_flag=True, help="Also draw the dendrogram, the distances and the merge curve."
-)
-@options.report
-@click.option(
-    "--picture",
-    type=click.Path(),
-    metavar="FILE",
-    help="Where the page draws the rows of DATA: a file with two coordinates of each, as UMAP "
-    "makes them.",
-)
-@options.keep_scores
-@click.option(
-    "--h5ad",
-    is_flag=True,
-    help="For .h5ad: also write merged.h5ad, a copy of DATA with the merged clusters in "
-    "obs['unsplit'] and the tree in uns['unsplit'].",
-)
+@what_to_write
 @click.option("--resume", is_flag=True, help="Continue an interrupted run of --strategy retrain.")
 @options.as_json
 def merge(
-    data: str,
-    labels: str | None,
-    batch: str | None,
-    vectors: str | None,
-    id: str | None,
-    features: tuple[str, ...],
-    drop: tuple[str, ...],
-    use_rep: str | None,
-    layer: str | None,
-    use_raw: bool,
+    source: Input,
     out: str,
-    backbone: str,
+    settings: Settings,
     select: bool,
-    no_augment: bool,
-    cv: int,
-    epochs: int,
-    device: str,
     seed: int | None,
     constraints: str | None,
-    figures: bool,
-    report: bool,
-    picture: str | None,
-    keep_scores: bool,
-    h5ad: bool,
+    extra: ExtraFiles,
     resume: bool,
     as_json: bool,
     progress: bool | None,
@@ -168,56 +152,23 @@ def merge(
     """
     merge_options = merge_options_from(choices | {"resume": resume})
     resume_file = ResumeFile(out) if merge_options.strategy == "retrain" else None
-    choice = ColumnChoice(id, features or None, drop)
-    written = [*WRITTEN, *(FIGURES if figures else ()), *([CANDIDATES] if select else ())]
-    written += [outputs.SCORES] if keep_scores else []
-    written += [cells.MERGED] if h5ad else []
+    written = [*WRITTEN, *extra.names, *([CANDIDATES] if select else ())]
     written += [] if resume_file is None else [resume_file.path.name]
-    written += [KEPT, PAGE] if report else []
-    outputs.refuse_overwriting(data, [labels, batch, vectors, constraints, picture], out, written)
-    if picture is not None and not report:
-        raise click.UsageError("--picture works only with --report; add it or leave --picture out.")
+    named = [*source.named, constraints, extra.picture]
+    outputs.refuse_overwriting(source.data, named, out, written)
+    extra.check(source.data)
     if constraints is not None:
         read_answers(constraints)  # refuses a bad file before any work is done
-    if figures:
-        outputs.require_figures()
-    if h5ad:
-        cells.require_h5ad(data)
     if seed is None and resume_file is not None and resume:
         seed = resume_file.seed()
     seed = outputs.new_seed() if seed is None else seed
-    settings = Settings(
-        backbone, cv, epochs=epochs, device=device, augment=False if no_augment else "auto"
-    )
-    cell_options: dict[str, Any] = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw}
-    reading = {"id": id, "features": list(features), "drop": list(drop)} | cell_options
-    task = Task(
-        data,
-        labels or "subfolders",
-        merge_options,
-        settings,
-        seed,
-        figures=figures,
-        batch=batch,
-        keep_scores=keep_scores,
-        h5ad=h5ad,
-        vectors=vectors,
-        constraints=constraints,
-        report=report,
-        picture=picture,
-        reading={name: value for name, value in reading.items() if value},
-    )
+    task = Task(source, merge_options, settings, seed, extra, constraints)
     console = Console(progress, as_json)
-    last = ["writing", *(["making the page"] if report else ())]
-    console.plan(["reading", *(["selecting"] if select else ()), *PHASES, *last])
+    console.plan(["reading", *(["selecting"] if select else ()), *PHASES, *extra.last_phases])
     results = output_folder(out, outputs.versions())
     with interruptible(out, console, resume_file), results as folder, console.show_warnings():
-        with console.stage("reading"):
-            inputs = (data, labels, batch, choice, console.on_progress, vectors)
-            read = read_clustered(*inputs, **cell_options)
-        if console.bars is not None:
-            console.say("\n".join(summary.of_data(read)))
-        with observations_named(read, data):
+        read = read_clustered(source, console)
+        with observations_named(read, source.data):
             if select:
                 task = replace(task, settings=selected(folder, read, settings, seed, console))
             merged = merge_into(folder, task, read, console, resume_file, resume)
@@ -226,7 +177,7 @@ def merge(
     lines = [] if read.representation is None else [_compared_by(read)]
     lines += summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)
     lines += ["", *summary.of_review(merged.tree), *summary.of_features(read)]
-    if report:
+    if extra.report:
         lines += ["", f"Open {Path(out, PAGE)} in a browser."]
     outputs.print_result(Path(out, RESULT), lines, as_json, console)
 

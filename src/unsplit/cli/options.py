@@ -3,11 +3,13 @@
 import csv
 import io
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
+from inspect import signature
 from typing import Any, TypeVar
 
 import click
 
+from unsplit.cli.reading import Input
 from unsplit.data.readers.columns import ColumnChoice
 from unsplit.networks.registry import RECIPES
 from unsplit.pairwise.api import Settings
@@ -22,6 +24,37 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
         for option in reversed(options):
             command = option(command)
         return command
+
+    return decorate
+
+
+def packed(name: str, make: Callable[..., object], *options: Callable[[F], F]) -> Callable[[F], F]:
+    """Combine several options, and pass their values to the command as one object.
+
+    Parameters
+    ----------
+    name : str
+        The parameter of the command that receives the object.
+    make : callable
+        Makes the object from the values of the options; its parameters are named as they are.
+    *options
+        The options; those that ``make`` does not take reach the command as usual.
+
+    Examples
+    --------
+    >>> box = packed("box", lambda wide, high: (wide, high), click.option("--wide"))
+    >>> box(lambda box, colour: f"{colour} {box}")(wide=2, high=1, colour="red")
+    'red (2, 1)'
+    """
+    taken = list(signature(make).parameters)
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def with_object(**given: Any) -> Any:
+            made = make(**{option: given.pop(option) for option in taken})
+            return command(**{name: made}, **given)
+
+        return together(*options)(with_object)  # type: ignore[arg-type]
 
     return decorate
 
@@ -69,7 +102,15 @@ def names(context: Any, parameter: Any, given: tuple[str, ...]) -> tuple[str, ..
 
 listed = partial(click.option, multiple=True, callback=names)
 
-columns = together(
+
+def column_choice(id: str | None, features: tuple[str, ...], drop: tuple[str, ...]) -> ColumnChoice:
+    """The columns that were named; no features mean all columns of numbers."""
+    return ColumnChoice(id, features or None, drop)
+
+
+columns = packed(
+    "columns",
+    column_choice,
     click.option(
         "--id",
         metavar="COLUMN",
@@ -112,6 +153,8 @@ cells = together(
     ),
 )
 
+source = packed("source", Input, data, labels, batch, vectors, columns, cells)
+
 folder = click.option("--out", required=True, type=click.Path(), help="Folder for the results.")
 
 seed = click.option(
@@ -150,7 +193,16 @@ keep_scores = click.option(
     "observations. Python needs it to merge distances.npz again with other options.",
 )
 
-estimation = together(
+
+def settings_from(backbone: str, no_augment: bool, cv: int, epochs: int, device: str) -> Settings:
+    """The settings of an estimate."""
+    augment = False if no_augment else "auto"
+    return Settings(backbone, cv, epochs=epochs, device=device, augment=augment)
+
+
+estimation = packed(
+    "settings",
+    settings_from,
     click.option(
         "--backbone",
         type=click.Choice(["auto", *RECIPES]),

@@ -236,7 +236,8 @@ def describe_run(
     settings: Settings, merge_options: MergeOptions | None, seed: int
 ) -> dict[str, Any]:
     """Collect what is needed to repeat a run: settings, seed, device and versions."""
-    chosen = {} if merge_options is None else vars(merge_options)
+    chosen = {} if merge_options is None else dict(vars(merge_options))
+    chosen.pop("answers", None)  # the file they came from is named, and the tree has them
     return {
         "settings": chosen | settings_dict(settings),
         "seed": seed,

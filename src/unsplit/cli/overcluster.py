@@ -84,9 +84,7 @@ def overcluster(
     data: str,
     out: str,
     method: str,
-    id: str | None,
-    features: tuple[str, ...],
-    drop: tuple[str, ...],
+    columns: ColumnChoice,
     as_json: bool,
     progress: bool | None,
     **choices: Any,
@@ -94,7 +92,6 @@ def overcluster(
     """Cut DATA into many small clusters."""
     given = {name: value for name, value in choices.items() if value is not None}
     _check(method, given)
-    choice = ColumnChoice(id, features or None, drop)
     if "seed" in OPTIONAL[method]:
         given.setdefault("seed", outputs.new_seed())
     outputs.require_name(out)
@@ -105,7 +102,7 @@ def overcluster(
     console.plan(["reading", "clustering", "writing"])
     with interruptible(out, console), replacing(out) as new, console.show_warnings():
         with console.stage("reading"):
-            read = _read(data, given.get("categories"), choice, console)
+            read = _read(data, given.get("categories"), columns, console)
         with console.stage("clustering"):
             labels = _labels(method, read, given)
         with console.stage("writing"):
@@ -116,7 +113,7 @@ def overcluster(
         click.echo(json.dumps(info | _counts(labels), indent=2))
         return
     command = shlex.join(
-        ["unsplit", "merge", data, "--labels", out, *options.as_typed(choice), "--out", "merged"]
+        ["unsplit", "merge", data, "--labels", out, *options.as_typed(columns), "--out", "merged"]
     )
     seed = f" (seed {given['seed']})" if "seed" in given else ""
     click.echo("\n".join([summary.of_overclustering(labels), *summary.of_features(read)]))
@@ -124,11 +121,11 @@ def overcluster(
 
 
 def _read(
-    data: str, categories: str | None, choice: ColumnChoice, console: Console
+    data: str, categories: str | None, columns: ColumnChoice, console: Console
 ) -> Observations:
     if data.lower().endswith(".h5ad"):
         return read_cells(Path(data), categories)
-    return read_observations(data, categories, None, choice, console.on_progress)
+    return read_observations(data, categories, None, columns, console.on_progress)
 
 
 def _check(method: str, given: dict[str, Any]) -> None:

@@ -1,9 +1,9 @@
 """Reading the input of a command."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,38 +11,82 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
+from unsplit.cli import summary
+from unsplit.cli.progress import Console
 from unsplit.data.cells import clusterings_in
 from unsplit.data.readers.api import read
 from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.readers.h5ad import open_cells
 from unsplit.data.readers.tables import listing, shortened
-from unsplit.data.readers.tables_and_arrays import NO_CHOICE, Observations
+from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.readers.vectors import with_vectors
 from unsplit.errors import InputError
 from unsplit.report.picture import given_picture
 
 
-def read_clustered(
-    data: str,
-    labels: str | None,
-    batch: str | None = None,
-    choice: ColumnChoice = NO_CHOICE,
-    progress: Callable[[int, int], None] | None = None,
-    vectors: str | None = None,
-    **cells: Any,
-) -> Observations:
-    """Read observations with the cluster of each, and the batch and vectors if they are named.
+@dataclass(frozen=True)
+class Input:
+    """What a command reads, by the names of its options; files and columns are named, not read.
 
-    ``cells`` are the options for .h5ad files, under the names that :func:`unsplit.read` has.
+    Examples
+    --------
+    >>> Input("cells.csv", "leiden", columns=ColumnChoice(drop=("age",))).described()
+    {'data': 'cells.csv', 'labels': 'leiden', 'reading': {'drop': ['age']}}
     """
-    observations = read(data, labels, batch, **vars(choice), progress=progress, **cells)
-    if observations.labels is None:
-        raise InputError(
-            f"{data} needs clusters to merge; name a column of it, or another file, with --labels"
-            f"{_clusterings_of(data)}, or make clusters with `unsplit overcluster`."
+
+    data: str
+    labels: str | None = None
+    batch: str | None = None
+    vectors: str | None = None
+    columns: ColumnChoice = field(default_factory=ColumnChoice)
+    use_rep: str | None = None
+    layer: str | None = None
+    use_raw: bool = False
+
+    @property
+    def named(self) -> list[str | None]:
+        """Files, or columns of the data, that are read as well."""
+        return [self.labels, self.batch, self.vectors]
+
+    @property
+    def clusters(self) -> str:
+        """Where the clusters are from."""
+        return self.labels or "subfolders"
+
+    @property
+    def of_cells(self) -> dict[str, Any]:
+        """The options for .h5ad files."""
+        return {"use_rep": self.use_rep, "layer": self.layer, "use_raw": self.use_raw}
+
+    def described(self) -> dict[str, Any]:
+        """What result.json says about it: the options that were used."""
+        columns = self.columns
+        lists = {"features": list(columns.features or ()), "drop": list(columns.drop)}
+        reading = {"id": columns.id} | lists | self.of_cells
+        typed = {name: value for name, value in reading.items() if value}
+        more = {"batch": self.batch, "vectors": self.vectors, "reading": typed}
+        return {"data": self.data, "labels": self.clusters} | {n: v for n, v in more.items() if v}
+
+
+def read_clustered(source: Input, console: Console) -> Observations:
+    """Read observations with the cluster of each, and the batch and vectors if they are named."""
+    data = source.data
+    with console.stage("reading"):
+        columns, progress = vars(source.columns), console.on_progress
+        observations = read(
+            data, source.labels, source.batch, **columns, progress=progress, **source.of_cells
         )
-    observations = replace(observations, labels=np.asarray(observations.labels))
-    return observations if vectors is None else with_vectors(observations, vectors, data)
+        if observations.labels is None:
+            raise InputError(
+                f"{data} needs clusters to merge; name a column of it, or another file, with "
+                f"--labels{_clusterings_of(data)}, or make clusters with `unsplit overcluster`."
+            )
+        observations = replace(observations, labels=np.asarray(observations.labels))
+        if source.vectors is not None:
+            observations = with_vectors(observations, source.vectors, data)
+    if console.bars is not None:
+        console.say("\n".join(summary.of_data(observations)))
+    return observations
 
 
 def _clusterings_of(data: str) -> str:

@@ -45,8 +45,8 @@ def report(folder: str, out: str | None) -> None:
         content = _write_page(folder, out)
     if not len(content.kept.picture_xy):
         click.echo(
-            "The page has no picture of the data, because the folder keeps none; run unsplit merge "
-            "with --report for it."
+            "The page has no picture of the data, because the result was saved without one; run "
+            "unsplit merge with --report to get it."
         )
     click.echo(f"Open {out} in a browser.")
 

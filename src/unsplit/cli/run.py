@@ -6,9 +6,8 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from unsplit.cli import cells, outputs
 from unsplit.cli.program import INTERRUPTED
 from unsplit.cli.progress import Console
-from unsplit.cli.reading import read_picture
+from unsplit.cli.reading import Input, read_picture
 from unsplit.cli.resume import ResumeFile, content_of, digest
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
@@ -28,31 +27,66 @@ from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import LESS_DATA, Settings
 from unsplit.report.collect import Source
+from unsplit.report.folder import PAGE
+from unsplit.report.kept import NAME as KEPT
 
 RESULT = "result.json"
+FIGURES = ("dendrogram.png", "merge_curve.png", "distances.png")
 # The disk is full, or this user's share of it, or a file is larger than the disk allows.
 NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 
 
 @dataclass(frozen=True)
-class Task:
-    """What to merge and how; ``data``, ``labels``, ``batch`` and ``vectors`` are names."""
+class ExtraFiles:
+    """The files to write on request, by the names of the options that request them.
 
-    data: str
-    labels: str
+    Examples
+    --------
+    >>> ExtraFiles(keep_scores=True, h5ad=True).names
+    ['distances.scores.npz', 'merged.h5ad']
+    """
+
+    figures: bool = False
+    report: bool = False
+    picture: str | None = None
+    keep_scores: bool = False
+    h5ad: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The files."""
+        names = [*FIGURES] if self.figures else []
+        names += [outputs.SCORES] if self.keep_scores else []
+        names += [cells.MERGED] if self.h5ad else []
+        return names + ([KEPT, PAGE] if self.report else [])
+
+    @property
+    def last_phases(self) -> list[str]:
+        """What a run does after merging."""
+        return ["writing", *(["making the page"] if self.report else ())]
+
+    def check(self, data: str) -> None:
+        """Raise an error if one of the files cannot be made from the data."""
+        if self.picture is not None and not self.report:
+            raise click.UsageError(
+                "--picture works only with --report; add it or leave --picture out."
+            )
+        if self.figures:
+            outputs.require_figures()
+        if self.h5ad:
+            cells.require_h5ad(data)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to merge, how, and what to write; ``constraints`` is the name of a file."""
+
+    source: Input
     merge_options: MergeOptions
     settings: Settings
     seed: int
-    figures: bool = False
-    batch: str | None = None
-    keep_scores: bool = False
-    h5ad: bool = False
-    vectors: str | None = None
+    extra: ExtraFiles
     constraints: str | None = None
-    report: bool = False
-    picture: str | None = None
-    # Options about columns and cells that were typed, by the names of their parameters.
-    reading: dict[str, Any] = field(default_factory=dict)
 
 
 def merge_into(
@@ -81,8 +115,9 @@ def merge_into(
         Whether to continue from the progress saved in ``resume_file``.
     """
     encoded = encode_labels(np.asarray(read.labels), len(read.row_ids))
+    source, extra = task.source, task.extra
     merge_options = task.merge_options.with_answers(task.constraints, encoded.cluster_ids)
-    picture = None if task.picture is None else read_picture(task.picture, encoded.clusters)
+    picture = None if extra.picture is None else read_picture(extra.picture, encoded.clusters)
     info = outputs.describe_run(task.settings, task.merge_options, task.seed)
     previous = None
     if resume_file is not None:
@@ -101,23 +136,24 @@ def merge_into(
     inputs = (read.X, encoded, merge_options, task.settings, task.seed)
     merged = merge_overclustering(*inputs, console, on_merge, previous, read.batch)
     with console.stage("writing"):
-        outputs.write_merge(folder, read, merged, task.figures, task.keep_scores, console)
-        if task.h5ad:
-            params = {"batch_key": task.batch, "random_state": task.seed}
+        outputs.write_merge(folder, read, merged, extra.figures, extra.keep_scores, console)
+        if extra.h5ad:
+            params = {"batch_key": source.batch, "random_state": task.seed}
             params |= cells.chosen(task.merge_options)
             path = folder / cells.MERGED
-            cells.write_merged(path, task.data, task.labels, read, merged, params)
-    source = {"command": "merge", "data": task.data, "labels": task.labels}
-    more = ("batch", "vectors", "constraints", "picture", "reading")
-    source |= {name: value for name in more if (value := getattr(task, name))}
-    source |= {} if read.representation is None else {"representation": read.representation}
-    info = source | info | outputs.describe_distances(read, merged.fitted.result)
+            cells.write_merged(path, source.data, source.clusters, read, merged, params)
+    typed = {"constraints": task.constraints, "picture": extra.picture}
+    more = typed | {"representation": read.representation}
+    about = {"command": "merge"} | source.described() | {n: v for n, v in more.items() if v}
+    info = about | info | outputs.describe_distances(read, merged.fitted.result)
     info |= outputs.describe_tree(merged.tree)
-    if task.report:
+    if extra.report:
         with console.stage("making the page"):
             run = {"warnings": console.warnings, "seconds": console.seconds}
             k, names = merged.tree.n_initial, read.feature_names
             page_of = Source(read.X, encoded.clusters, k, names, picture, read.shown)
+            if read.representation is not None:
+                page_of = cells.with_genes(page_of, source.data)
             outputs.write_report(folder, page_of, read.row_ids, merged, info | run)
     outputs.write_result(folder / RESULT, info, console)
     return merged

@@ -48,6 +48,16 @@ class Matrix:
         if len(chosen) > 1:
             raise InputError(f"{' and '.join(chosen)} are different matrices; choose one of them.")
 
+    def places(self) -> list[str]:
+        """Where the matrix is in an .h5ad file: at the first of these places that exists."""
+        if self.layer is not None:
+            return [f"layers/{self.layer}"]
+        if self.use_raw:
+            return ["raw/X"]
+        if self.use_rep is None:
+            return [f"obsm/{USUAL}", "X"]
+        return ["X" if self.use_rep == "X" else f"obsm/{self.use_rep}"]
+
     def of(self, cells: Any, where: str) -> tuple[Any, str]:
         """Return the matrix, checked, and its name.
 

@@ -136,15 +136,32 @@ def read_answers(constraints: str | os.PathLike[str] | Mapping[str, Any] | Answe
 def _answers(where: str, content: Any) -> Answers:
     kind = content.get("format") if isinstance(content, Mapping) else None
     if not isinstance(kind, str) or not kind.startswith("unsplit.constraints/"):
-        raise InputError(f"{where} holds no answers of a review; {MAKE_AGAIN}.")
+        raise InputError(f"{where} does not hold answers from a review; {MAKE_AGAIN}.")
     if kind != FORMAT:
         raise InputError(
             f"{where} has format {kind!r}, this version reads {FORMAT!r}; {MAKE_AGAIN}."
         )
-    listed = content.get("answers")
+    return Answers(where, listed_answers(where, content.get("answers")))
+
+
+def listed_answers(where: str, listed: Any) -> tuple[Answer, ...]:
+    """Turn a list of plain mappings into answers.
+
+    Parameters
+    ----------
+    where : str
+        What messages call the place where the list comes from.
+    listed : anything
+        Should be a list of mappings with "answer", "left" and "right".
+
+    Examples
+    --------
+    >>> str(listed_answers("a file", [{"answer": "same", "left": ["a"], "right": ["b"]}])[0])
+    'a and b'
+    """
     if not isinstance(listed, list):
         raise InputError(f"{where} must hold a list of answers; {MAKE_AGAIN}.")
-    return Answers(where, tuple(_answer(where, i, entry) for i, entry in enumerate(listed, 1)))
+    return tuple(_answer(where, i, entry) for i, entry in enumerate(listed, 1))
 
 
 def _answer(where: str, number: int, entry: Any) -> Answer:

@@ -108,7 +108,7 @@ def merge(
         they are added to ``must_link`` and ``cannot_link``.
     min_clusters, max_clusters : int, optional
         Bounds on the number of clusters, whichever rule applies.
-    rule : object with a method ``judge``, optional
+    rule : object with a method judge, optional
         A stopping rule of your own, instead of ``n_clusters``, ``max_tvd`` and ``alpha``: a
         :class:`unsplit.merging.rules.Rule`.
     blurred : PairwiseTVD, optional
@@ -400,6 +400,7 @@ def _tree(
         stopped=record.stopped,
         n_forbidden=len(record.merges) - (record.n_allowed or 0),
         apart=tuple(_renamed(pair, inputs.order) for pair in record.apart),
+        answers=options.answers,
     )
 
 

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from unsplit.errors import InputError, PartitionWarning, check_choice, is_number, is_whole, shown
-from unsplit.merging.answers import Answers, read_answers
+from unsplit.merging.answers import Answer, Answers, read_answers
 from unsplit.merging.evidence import Mixtures
 from unsplit.merging.rules import (
     ALIKE_TVD,
@@ -95,6 +95,8 @@ class MergeOptions:
     min_clusters: int | None = None
     max_clusters: int | None = None
     rule: Rule | None = None
+    # What the links were made from, for the tree to remember; empty if there was no review.
+    answers: tuple[Answer, ...] = ()
 
     def __post_init__(self) -> None:
         for name, known in (
@@ -120,7 +122,7 @@ class MergeOptions:
         if self.rule is not None and not callable(getattr(self.rule, "judge", None)):
             raise InputError(
                 f"rule must be an object with a method judge(pair), got {shown(self.rule)}; see "
-                "unsplit.merging.rules for those that there are."
+                "unsplit.merging.rules for examples."
             )
 
     def _check_combinations(self) -> None:
@@ -175,9 +177,11 @@ class MergeOptions:
         """The same options with the answers of a review added to the links."""
         if constraints is None:
             return self
-        must, cannot = read_answers(constraints).links(cluster_ids.tolist())
+        given = read_answers(constraints)
+        must, cannot = given.links(cluster_ids.tolist())
         return replace(
             self,
+            answers=given.answers,
             must_link=(*self.must_link, *must),
             cannot_link=(*self.cannot_link, *cannot),
         )

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
 from unsplit.data.content_check import ROUNDING, ContentCheck
 from unsplit.merging.review import Merge
 
@@ -96,6 +98,31 @@ def check_tree(
             known, f"clusters {pair.left} and {pair.right} in apart are not two of the tree"
         )
         _check_sizes(check, pair, size_of)
+
+
+def check_saved_tree(
+    check: ContentCheck,
+    plain: dict[str, Any],
+    arrays: dict[str, Any],
+    merges: tuple[Merge, ...],
+    apart: tuple[Merge, ...],
+) -> None:
+    """Refuse saved content that cannot be a tree."""
+    k = len(check.cluster_ids(arrays, at_least=1))
+    check.within("sizes", check.array(arrays, "sizes", np.int64, k), 1, 2**40)
+    taken = check.array(arrays, "taken", np.bool_, k - 1)
+    for name in ("statistic", "strategy", "stopped"):
+        check.text(plain, name)
+    n_forbidden = check.integer(plain, "n_forbidden", 0, k - 1)
+    check.require(len(merges) == k - 1, f"{k} clusters need {k - 1} merges, got {len(merges)}")
+    check_tree(check, merges, apart, k, arrays["sizes"].tolist())
+    check.require(
+        not taken[k - 1 - n_forbidden :].any(), "taken includes merges that cannot_link forbids"
+    )
+    # Not always the first merges: undo takes single ones back, with all that build on them.
+    for step in np.flatnonzero(taken).tolist():
+        below = [node - k for node in (merges[step].left, merges[step].right) if node >= k]
+        check.require(taken[below].all(), f"taken includes merge {step} but not those below it")
 
 
 def _check_sizes(check: ContentCheck, pair: Merge, size_of: dict[int, int]) -> None:

@@ -1,7 +1,7 @@
 """The result of merging: a complete tree and its cut."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from importlib import import_module
@@ -16,8 +16,9 @@ from unsplit.data.content_check import ContentCheck
 from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels, like
 from unsplit.errors import InputError, is_number, is_whole, shown
+from unsplit.merging.answers import Answer, listed_answers
 from unsplit.merging.review import Merge, Row, members_of_nodes, review_table
-from unsplit.merging.saved_merges import check_tree, read_merges
+from unsplit.merging.saved_merges import check_saved_tree, read_merges
 
 FORMAT = "unsplit.MergeTree/4"
 
@@ -42,6 +43,8 @@ class MergeTree:
         How many of the last merges break a ``cannot_link``; they only complete the tree.
     apart : tuple of Merge
         Pairs that were left when merging stopped: each cluster with its ten nearest.
+    answers : tuple of Answer
+        The answers of a review that the merge obeyed, as they were given.
     statistic, strategy, stopped : str
         What ranked the pairs, how they were merged, and why merging stopped.
 
@@ -61,6 +64,7 @@ class MergeTree:
     stopped: str
     n_forbidden: int = 0
     apart: tuple[Merge, ...] = ()
+    answers: tuple[Answer, ...] = ()
 
     def __post_init__(self) -> None:
         for array in (self.cluster_ids, self.sizes, self.taken):
@@ -79,8 +83,7 @@ class MergeTree:
     @cached_property
     def linkage(self) -> NDArray[np.float64]:
         """The whole tree as a SciPy linkage, shape (k − 1, 4): left, right, height, leaves."""
-        k = self.n_initial
-        leaves = np.ones(2 * k - 1)
+        k, leaves = self.n_initial, np.ones(2 * self.n_initial - 1)
         table = np.empty((k - 1, 4))
         for step, merge in enumerate(self.merges):
             leaves[k + step] = leaves[merge.left] + leaves[merge.right]
@@ -97,7 +100,10 @@ class MergeTree:
         # Parents have higher numbers, so a single pass from the top finds all roots.
         for node in range(2 * k - 2, -1, -1):
             parent[node] = parent[parent[node]]
-        return _numbered_by_first(parent[:k])
+        roots, first, groups = np.unique(parent[:k], return_index=True, return_inverse=True)
+        number = np.empty(len(roots), np.int64)
+        number[np.argsort(first)] = np.arange(len(roots))
+        return number[groups]
 
     @property
     def mapping(self) -> dict[Any, int]:
@@ -150,7 +156,8 @@ class MergeTree:
         unknown = np.setdiff1d(encoded.cluster_ids, self.cluster_ids)
         if len(unknown):
             raise InputError(
-                f"the tree knows no cluster {unknown[0]!s}; pass the labels it was made from."
+                f"cluster {unknown[0]!s} is not in the tree; pass the labels that the tree was "
+                "made from."
             )
         order = np.argsort(self.cluster_ids)
         place = order[np.searchsorted(self.cluster_ids, encoded.cluster_ids, sorter=order)]
@@ -181,10 +188,8 @@ class MergeTree:
         if (n_clusters is None) == (height is None):
             raise InputError("cut takes one of n_clusters and height; pass exactly one.")
         if n_clusters is not None:
-            n_taken, stopped = (
-                self._merges_to(n_clusters),
-                f"the tree was cut at {n_clusters} clusters",
-            )
+            n_taken = self._merges_to(n_clusters)
+            stopped = f"the tree was cut at {n_clusters} clusters"
         else:
             assert height is not None
             if not is_number(height):
@@ -248,16 +253,11 @@ class MergeTree:
         >>> table["left"], table["right"], table["merged"]
         (['0', 'step 0'], ['1', '2'], [True, False])
         """
-        columns: dict[str, list[Any]] = {
-            "step": list(range(len(self.merges))),
-            "left": [self.name(merge.left) for merge in self.merges],
-            "right": [self.name(merge.right) for merge in self.merges],
-        }
-        for field in fields(Merge)[2:]:
-            columns[field.name] = [getattr(merge, field.name) for merge in self.merges]
-        columns["verdict"] = [merge.verdict for merge in self.merges]
-        columns["merged"] = self.taken.tolist()
-        return columns
+        names = [field.name for field in fields(Merge)] + ["verdict"]
+        columns = {name: [getattr(merge, name) for merge in self.merges] for name in names}
+        for side in ("left", "right"):
+            columns[side] = [self.name(node) for node in columns[side]]
+        return {"step": [*range(len(self.merges))], **columns, "merged": self.taken.tolist()}
 
     def review(self) -> Any:
         """Pairs that were merged and pairs that were kept apart, those to check first at the top.
@@ -383,6 +383,8 @@ class MergeTree:
         """
         meta: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN}
         meta |= {name: [asdict(merge) for merge in getattr(self, name)] for name in _MERGES}
+        if self.answers:
+            meta["answers"] = [asdict(answer) for answer in self.answers]
         save_arrays(path, FORMAT, meta, {name: getattr(self, name) for name in _ARRAYS})
 
     @classmethod
@@ -409,12 +411,16 @@ class MergeTree:
         """
         meta, arrays = load_arrays(path, FORMAT)
         check = ContentCheck(path, "MergeTree", "make it again")
-        check.names(meta, {*_PLAIN, *_MERGES}, set())
+        check.names(meta, {*_PLAIN, *_MERGES}, {"answers"})
         check.names(arrays, set(_ARRAYS), set())
         merges, apart = (tuple(read_merges(check, meta[name], name)) for name in _MERGES)
         plain = {name: meta[name] for name in _PLAIN}
-        _check_content(check, plain, arrays, merges, apart)
-        return cls(merges=merges, apart=apart, **arrays, **plain)
+        check_saved_tree(check, plain, arrays, merges, apart)
+        answers = listed_answers(str(path), meta.get("answers", []))
+        known = {str(name) for name in arrays["cluster_ids"].tolist()}
+        strangers = {name for one in answers for name in (*one.left, *one.right)} - known
+        check.require(not strangers, "answers must be about clusters of the tree")
+        return cls(merges=merges, apart=apart, answers=answers, **arrays, **plain)
 
     def report(
         self,
@@ -482,33 +488,3 @@ class MergeTree:
 _ARRAYS = ("cluster_ids", "sizes", "taken")
 _MERGES = ("merges", "apart")
 _PLAIN = ("statistic", "strategy", "stopped", "n_forbidden")
-
-
-def _check_content(
-    check: ContentCheck,
-    plain: dict[str, Any],
-    arrays: dict[str, Any],
-    merges: tuple[Merge, ...],
-    apart: tuple[Merge, ...],
-) -> None:
-    """Refuse saved content that cannot be a tree."""
-    k = len(check.cluster_ids(arrays, at_least=1))
-    check.within("sizes", check.array(arrays, "sizes", np.int64, k), 1, 2**40)
-    taken = check.array(arrays, "taken", np.bool_, k - 1)
-    for name in ("statistic", "strategy", "stopped"):
-        check.text(plain, name)
-    n_forbidden = check.integer(plain, "n_forbidden", 0, k - 1)
-    check.require(len(merges) == k - 1, f"{k} clusters need {k - 1} merges, got {len(merges)}")
-    check_tree(check, merges, apart, k, arrays["sizes"].tolist())
-    check.require(
-        not taken[k - 1 - n_forbidden :].any(), "taken includes merges that cannot_link forbids"
-    )
-    # Not always the first merges: undo takes single ones back, with all that build on them.
-    for step in np.flatnonzero(taken).tolist():
-        below = [node - k for node in (merges[step].left, merges[step].right) if node >= k]
-        check.require(taken[below].all(), f"taken includes merge {step} but not those below it")
-
-
-def _numbered_by_first(values: Iterable[int]) -> Index:
-    number: dict[int, int] = {}
-    return np.array([number.setdefault(value, len(number)) for value in values], np.int64)

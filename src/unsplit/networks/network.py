@@ -336,7 +336,7 @@ class OwnNumbers(TorchFunctionMode):
     --------
     >>> from unsplit.devices import private_randomness
     >>> before = torch.get_rng_state()
-    >>> with private_randomness(0, torch.device("cpu")), OwnNumbers():
+    >>> with private_randomness(0), OwnNumbers():
     ...     layer = torch.nn.Linear(2, 3)
     >>> torch.equal(before, torch.get_rng_state())
     True

@@ -1,7 +1,9 @@
 """Networks by name: for which data they are, and how they are built and trained."""
 
 import copy
+import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,8 +12,9 @@ from torch import Tensor, nn
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
-from unsplit.data.rows.kinds import CountRows
+from unsplit.data.rows.kinds import CountRows, VectorRows
 from unsplit.data.rows.sequences import RaggedRows
+from unsplit.devices import Draws, available_memory, require_memory
 from unsplit.errors import InputError, shown
 from unsplit.networks.augmentation import ImageAugmentation, PointAugmentation, for_sequences
 from unsplit.networks.backbones import (
@@ -37,6 +40,7 @@ from unsplit.networks.network import (
 )
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import TrainConfig
+from unsplit.randomness import redirected
 
 Backbone = str | nn.Module | Callable[[], nn.Module]
 
@@ -224,15 +228,18 @@ def check_augment(augment: object) -> None:
         )
 
 
-def is_foreign(backbone: object, augment: object) -> bool:
-    """Return whether a network has parts of the user, which may draw from torch's generator.
+def draws_of(backbone: object, augment: object) -> Draws:
+    """Return what lets a network draw from the generators of a run.
+
+    Ours do so by themselves; parts of the user call functions of torch, which are redirected.
 
     Examples
     --------
-    >>> is_foreign("mlp", "auto"), is_foreign(nn.Dropout(), "auto")
+    >>> draws_of("mlp", "auto") is redirected, draws_of(nn.Dropout(), "auto") is redirected
     (False, True)
     """
-    return not isinstance(backbone, str) or isinstance(augment, nn.Module)
+    ours = isinstance(backbone, str) and not isinstance(augment, nn.Module)
+    return nullcontext if ours else redirected
 
 
 def augmentation_for(augment: Augment, rows: Rows) -> nn.Module | None:
@@ -254,6 +261,32 @@ def augmentation_for(augment: Augment, rows: Rows) -> nn.Module | None:
 
 # Number of observations that small networks are given at a time.
 BIG_BATCH = 4096
+
+
+# Units of the first layer, whose size grows with the number of features.  Each weight is kept seven
+# times: in the network and in the stack of all folds, as gradient, two moments of the optimizer,
+# running mean and best value.
+FIRST_LAYER = {"mlp": 256, "bag-of-words": 256, "single-layer": 1024}
+COPIES = 7
+
+
+def require_room(rows: Rows, backbone: str, n_folds: int) -> None:
+    """Raise an error if there are so many features that networks would not fit into memory."""
+    if backbone not in FIRST_LAYER:
+        return
+    d = rows.n_features if isinstance(rows, VectorRows) else math.prod(rows.shape)
+    layers = n_folds * 4 * d * FIRST_LAYER[backbone] * COPIES
+    # Mean and scale of every feature for each fold, and float64 arrays with which to find them.
+    statistics = n_folds * 2 * 4 * d + 8 * 8 * d
+    advice = "keep fewer features, such as the most variable ones or principal components"
+    what = f"{n_folds} networks for {d:,} features" if n_folds > 1 else f"{d:,} features"
+    require_memory(statistics, available_memory(), what, advice)
+    if rows.device.type == "cuda":
+        require_memory(
+            layers, torch.cuda.mem_get_info(rows.device)[0], f"{what} on the GPU", advice
+        )
+    else:
+        require_memory(layers + statistics, available_memory(), what, advice)
 
 
 def build_network(

@@ -1,7 +1,6 @@
 """From observations and an over-clustering to the distances between all pairs of clusters."""
 
 import logging
-import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,8 +20,8 @@ from unsplit.data.labels import (
     encode_labels,
     refuse_other_order,
 )
-from unsplit.data.rows.base import Rows, scrambled
-from unsplit.data.rows.kinds import VectorRows, observations
+from unsplit.data.rows.base import Rows, canonical_order
+from unsplit.data.rows.kinds import observations
 from unsplit.devices import (
     available_memory,
     check_seed,
@@ -47,8 +46,9 @@ from unsplit.networks.registry import (
     Backbone,
     build_network,
     check_augment,
-    is_foreign,
+    draws_of,
     recipe_for,
+    require_room,
     wanted_kind,
 )
 from unsplit.networks.training.group import Fold
@@ -73,12 +73,6 @@ Progress = Callable[[EpochRecord], None] | Reporter
 BLURRED_STEPS = 300
 # The blurred estimate only ranks pairs and shows valleys; more folds improved neither.
 BLURRED_FOLDS = 3
-
-# Units of the first layer, whose size grows with the number of features.  Each weight is kept seven
-# times: in the network and in the stack of all folds, as gradient, two moments of the optimizer,
-# running mean and best value.
-FIRST_LAYER = {"mlp": 256, "bag-of-words": 256, "single-layer": 1024}
-COPIES = 7
 
 LESS_DATA = "use fewer features, fewer clusters or a smaller backbone"
 
@@ -217,6 +211,11 @@ class Settings:
         """The chosen loss, or the default for this kind of estimate."""
         return self.loss or ("pairwise" if self.blurred else "softmax")
 
+    @property
+    def n_folds(self) -> int:
+        """How many networks are trained."""
+        return self.cv if self.holdout is None else 1
+
     def config(self, usual: TrainConfig) -> TrainConfig:
         """How to train a network that is usually trained so."""
         config = self.training or usual
@@ -263,7 +262,7 @@ def fit(
         if settings.holdout is None:
             require_folds(settings.cv, encoded.clusters)
         recipe = recipe_for(settings.backbone, rows)
-        _check_features(rows, recipe.name, settings)
+        require_room(rows, recipe.name, settings.n_folds)
         config = settings.config(recipe.training)
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
         _check_sizes(encoded, subclusters, rows, settings)
@@ -280,9 +279,9 @@ def fit(
         names = np.zeros(k, np.int64)
         names[clusters[order]] = subclusters.of_rows[order]
         seed = int(rng.integers(2**63))
-        foreign = is_foreign(settings.backbone, settings.augment)
+        draws = draws_of(settings.backbone, settings.augment)
         with (
-            private_randomness(seed, where, foreign),
+            private_randomness(seed, draws),
             reporting(progress, "training") as reporter,
         ):
             networks = [
@@ -356,51 +355,11 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
     return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
 
 
-def canonical_order(keys: np.typing.NDArray[np.uint64], clusters: Index) -> tuple[Index, Index]:
-    """Order rows and number clusters by content, so that neither order nor names matter.
-
-    Returns the clustered rows in order, and for every row the new number of its cluster (−1 for
-    noise).
-    """
-    used = np.flatnonzero(clusters >= 0)
-    order = used[np.argsort(keys[used], kind="stable")]
-    _, first = np.unique(clusters[order], return_index=True)
-    # Clusters with the same first row are ordered by the rest of their content; the one added
-    # makes rows of zeros count, whose key is 0.
-    rest = np.zeros(len(first), np.uint64)
-    np.add.at(rest, clusters[used], scrambled(keys[used]) + np.uint64(1))
-    number = np.empty(len(first), np.int64)
-    number[np.lexsort((rest, keys[order[first]]))] = np.arange(len(first))
-    renamed = np.full(len(clusters), -1, np.int64)
-    renamed[used] = number[clusters[used]]
-    return order[np.argsort(renamed[order], kind="stable")], renamed
-
-
-def _check_features(rows: Rows, backbone: str, settings: Settings) -> None:
-    """Raise an error if there are so many features that networks would not fit into memory."""
-    if backbone not in FIRST_LAYER:
-        return
-    d = rows.n_features if isinstance(rows, VectorRows) else math.prod(rows.shape)
-    n_folds = settings.cv if settings.holdout is None else 1
-    layers = n_folds * 4 * d * FIRST_LAYER[backbone] * COPIES
-    # Mean and scale of every feature for each fold, and float64 arrays with which to find them.
-    statistics = n_folds * 2 * 4 * d + 8 * 8 * d
-    advice = "keep fewer features, such as the most variable ones or principal components"
-    what = f"{n_folds} networks for {d:,} features" if n_folds > 1 else f"{d:,} features"
-    require_memory(statistics, available_memory(), what, advice)
-    if rows.device.type == "cuda":
-        require_memory(
-            layers, torch.cuda.mem_get_info(rows.device)[0], f"{what} on the GPU", advice
-        )
-    else:
-        require_memory(layers + statistics, available_memory(), what, advice)
-
-
 def _check_sizes(
     encoded: EncodedLabels, subclusters: Subclusters, rows: Rows, settings: Settings
 ) -> None:
     n, device = len(rows), rows.device
-    k, n_folds = len(encoded.cluster_ids), settings.cv if settings.holdout is None else 1
+    k, n_folds = len(encoded.cluster_ids), settings.n_folds
     width = 512
     # For every head: weights, gradient, two moments, running mean and best weights, which are kept
     # for every batch.  For every pair: hit rates, distances, errors, p-values and working space.

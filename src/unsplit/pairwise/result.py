@@ -4,7 +4,7 @@ NumPy only; torch is imported when something must be computed from the scores.
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import ModuleType
 from typing import Any
@@ -18,7 +18,7 @@ from unsplit.errors import InputError, check_choice, check_flag, is_number, nume
 from unsplit.networks.training.history import History
 from unsplit.pairwise import batch_effects as batches
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.saved_estimates import HISTORY, OWN, read_estimate, write_estimate
+from unsplit.pairwise.saved_estimates import read_estimate, write_estimate
 from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores, ScoreCounts
 
 
@@ -209,15 +209,13 @@ class PairwiseTVD:
         array([1, 0])
         """
         order = _permutation(order, self.n_clusters)
-        return PairwiseTVD(
+        return replace(
+            self,
             cluster_ids=self.cluster_ids[order],
             sizes=self.sizes[order],
             n_heldout=self.n_heldout[order],
             hit_rate=self.hit_rate[np.ix_(order, order)],
             scores=self.scores.renamed(np.argsort(order)),
-            history=self.history,
-            n_noise=self.n_noise,
-            temperature=self.temperature,
         )
 
     def confidence_interval(self, level: float = 0.95) -> tuple[Matrix, Matrix]:
@@ -352,15 +350,7 @@ class PairwiseTVD:
         (True, 2)
         """
         check_flag("scores", scores)
-        arrays = {name: getattr(self, name) for name in OWN}
-        arrays |= {f"history.{name}": getattr(self.history, name) for name in HISTORY}
-        # What cannot be computed without the scores.
-        arrays |= {"p_value": self.p_value, "counts": self.scores.counts}
-        if self.scores.subclusters is not None:
-            arrays["subclusters"] = self.scores.subclusters
-        meta = {name: getattr(self, name) for name in ("n_noise", "temperature")}
-        meta |= {"n_folds": self.scores.n_folds}
-        write_estimate(path, meta, arrays, self.scores if scores else None)
+        write_estimate(path, self, scores)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PairwiseTVD":
@@ -389,15 +379,9 @@ class PairwiseTVD:
         ...
         unsplit.errors.InputError: these distances were saved without the held-out scores, ...
         """
-        meta, content, scores = read_estimate(path)
-        result = cls(
-            **{name: content[name] for name in OWN},
-            scores=scores,
-            history=History(**{name: content[f"history.{name}"] for name in HISTORY}),
-            n_noise=meta["n_noise"],
-            temperature=meta["temperature"],
-        )
-        result.__dict__["p_value"] = _frozen(content["p_value"])
+        parts, p_value = read_estimate(path)
+        result = cls(**parts)
+        result.__dict__["p_value"] = _frozen(p_value)
         return result
 
     @cached_property

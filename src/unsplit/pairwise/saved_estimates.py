@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from unsplit._typing import Index
+from unsplit._typing import Index, Matrix
 from unsplit.data.array_files import checksum, load_arrays, save_arrays
 from unsplit.data.content_check import ROUNDING, ContentCheck
+from unsplit.networks.training.history import History
 from unsplit.pairwise.scores import HeldoutScores, ScoreCounts
 
 FORMAT = "unsplit.PairwiseTVD/4"
 SCORES_FORMAT = "unsplit.HeldoutScores/1"
 
 OWN = ("cluster_ids", "sizes", "n_heldout", "hit_rate")
+PLAIN = ("n_noise", "temperature")
 HISTORY = ("epoch", "loss", "accuracy", "seconds", "kept_epoch")
 SCORES = ("features", "weights", "bias", "clusters", "folds", "rows")
 
@@ -37,14 +39,17 @@ def scores_path(path: str | os.PathLike[str]) -> Path:
     return Path(path).with_suffix(f".scores{Path(path).suffix}")
 
 
-def write_estimate(
-    path: str | os.PathLike[str],
-    meta: dict[str, Any],
-    arrays: dict[str, Any],
-    scores: HeldoutScores | None,
-) -> None:
-    """Write the distances and, if given, the scores, which name the distances they belong to."""
-    if scores is not None:
+def write_estimate(path: str | os.PathLike[str], result: Any, with_scores: bool) -> None:
+    """Write a PairwiseTVD and, on demand, its scores, which name the distances they belong to."""
+    scores: HeldoutScores = result.scores
+    arrays = {name: getattr(result, name) for name in OWN}
+    arrays |= {f"history.{name}": getattr(result.history, name) for name in HISTORY}
+    # What cannot be computed without the scores.
+    arrays |= {"p_value": result.p_value, "counts": scores.counts}
+    if scores.subclusters is not None:
+        arrays["subclusters"] = scores.subclusters
+    meta = {name: getattr(result, name) for name in PLAIN} | {"n_folds": scores.n_folds}
+    if with_scores:
         parts = {name: getattr(scores, name) for name in (*SCORES, "batches")}
         parts = {name: array for name, array in parts.items() if array is not None}
         about = {"distances": _fingerprint(meta, arrays)}
@@ -52,10 +57,11 @@ def write_estimate(
     save_arrays(path, FORMAT, meta, arrays)
 
 
-def read_estimate(
-    path: str | os.PathLike[str],
-) -> tuple[dict[str, Any], dict[str, Any], HeldoutScores]:
-    """Return the plain values, the arrays and the scores, or what is known of them."""
+def read_estimate(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]:
+    """Return the fields of a PairwiseTVD, and its p-values.
+
+    Where the scores were not saved, ``scores`` is what is known of them.
+    """
     meta, arrays = load_arrays(path, FORMAT)
     _check_result(ContentCheck(path, "PairwiseTVD", "make it again"), meta, arrays)
     scores: HeldoutScores = ScoreCounts(
@@ -70,7 +76,9 @@ def read_estimate(
         if about["distances"] == _fingerprint(meta, arrays):
             _check_scores(check, parts, meta["n_folds"], arrays)
             scores = HeldoutScores(**parts, subclusters=arrays.get("subclusters"))
-    return meta, arrays, scores
+    history = History(**{name: arrays[f"history.{name}"] for name in HISTORY})
+    fields = {name: arrays[name] for name in OWN} | {name: meta[name] for name in PLAIN}
+    return fields | {"scores": scores, "history": history}, arrays["p_value"]
 
 
 def _fingerprint(meta: dict[str, Any], arrays: dict[str, Any]) -> str:
@@ -81,7 +89,7 @@ def _check_result(check: ContentCheck, meta: dict[str, Any], arrays: dict[str, A
     """Refuse saved content that cannot be an estimate."""
     needed = {*OWN, *(f"history.{name}" for name in HISTORY), "p_value", "counts"}
     check.names(arrays, needed, {"subclusters"})
-    check.names(meta, {"n_noise", "temperature", "n_folds"}, set())
+    check.names(meta, {*PLAIN, "n_folds"}, set())
     check.integer(meta, "n_noise", 0, math.inf)
     temperature = check.number(meta, "temperature", 0, sys.float_info.max)
     check.require(temperature > 0, "temperature must be positive")

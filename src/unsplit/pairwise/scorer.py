@@ -9,7 +9,9 @@ from torch import Tensor
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
+from unsplit.devices import Generators
 from unsplit.networks.network import Network
+from unsplit.randomness import redirected
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +42,9 @@ class Scorer:
         total = np.zeros((len(new), int(self.clusters.max()) + 1))
         for network in self.networks:
             features = np.empty((len(new), network.head.in_features), np.float32)
-            network.features_of(new, index, features)
+            # A user's network may draw, which here too must not touch torch's own generator.
+            with redirected(Generators(0)):
+                network.features_of(new, index, features)
             scores = network.head(torch.from_numpy(features).to(new.device)).double()
             scores = scores / self.temperature
             total += self._of_clusters(scores).cpu().numpy()

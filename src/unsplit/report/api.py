@@ -52,8 +52,8 @@ def report(
         Names of the features.  If all end in a row and a column, such as "pixel_0_7", they are
         drawn as images.
     picture : array-like of shape (n, 2), optional
-        Where to draw each observation, for example by UMAP; otherwise UMAP is used if it is
-        installed, and t-SNE or PCA if not.
+        Where to draw each observation, for example ``adata.obsm["X_umap"]``; otherwise t-SNE or
+        PCA place them.
     neighbours : NeighbourGraph, optional
         The neighbour graph, for the number of edges between clusters.
 

@@ -49,7 +49,10 @@ class Source:
     picture : array-like of shape (n, 2), optional
         A picture that the user made.
     shown : any kind of observations, optional
-        What is shown of the observations if X holds vectors that were made from it: images.
+        What is shown of the observations if X holds vectors that were made from it: images, or
+        the expression of genes, which ``feature_names`` then name.
+    picture_method : str
+        How that picture was made.
     """
 
     X: Any
@@ -58,6 +61,7 @@ class Source:
     feature_names: Sequence[str] | None = None
     picture: Any = None
     shown: Any = None
+    picture_method: str = "the picture that was passed"
 
 
 def collect(
@@ -93,7 +97,8 @@ def collect(
         parts |= _picture(source, features, rows, by_scores=matrix is None)
         parts |= _tiles(source, matrix, features, rows)
     if matrix is not None and parts.get("tile_kind") is None:
-        parts |= _differences(source, matrix)
+        genes = _matrix(source.shown)
+        parts |= _differences(source, matrix if genes is None else genes)
     return Kept(**parts)
 
 
@@ -139,6 +144,7 @@ def _picture(
 ) -> dict[str, Any]:
     if source.picture is not None:
         picture = given_picture(source.picture, source.clusters)
+        picture = replace(picture, method=source.picture_method)
     else:
         drawn = drawn_rows(source.clusters[rows])
         picture = picture_of(features[drawn], rows[drawn])
@@ -174,12 +180,15 @@ def _tiles(
     import torch
 
     from unsplit.data.rows.kinds import observations
+    from unsplit.data.rows.sequences import Audio
 
     wrapped = observations(shown, torch.device("cpu"))
     if wrapped.kind not in ("images", "points", "sequences"):
         return {}
     kind = {"points": "point clouds", "sequences": "waveforms"}.get(wrapped.kind, wrapped.kind)
-    return found | {"tiles": tiles_of_rows(wrapped, chosen), "tile_kind": kind}
+    sound = isinstance(shown, Audio)
+    kind = "waveforms above spectrograms" if sound else kind
+    return found | {"tiles": tiles_of_rows(wrapped, chosen, sound), "tile_kind": kind}
 
 
 def _edges(graph: NeighbourGraph) -> dict[str, Any]:

@@ -38,7 +38,9 @@ def content_of_folder(path: str | os.PathLike[str]) -> tuple[Content, dict[str, 
     tree = MergeTree.load(folder / "tree.npz")
     distances = PairwiseTVD.load(folder / "distances.npz")
     if not np.array_equal(tree.cluster_ids, distances.cluster_ids):
-        raise InputError(f"{shown} has a tree and distances of other clusters; merge again.")
+        raise InputError(
+            f"the tree and the distances in {shown} are of different clusters; merge again."
+        )
     kept = Kept.load(folder / KEPT, tree.n_initial) if KEPT in files else Kept()
     ids, clusters = _rows(folder / "labels.csv", tree)
     result = json.loads((folder / RESULT).read_text(encoding="utf-8"))

@@ -1,8 +1,6 @@
 """A two-dimensional picture of the observations."""
 
-import warnings
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -10,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
+from threadpoolctl import threadpool_limits
 
 from unsplit._typing import Index
 from unsplit.errors import InputError
@@ -19,8 +18,11 @@ Floats = NDArray[np.float64]
 
 # More points than this cannot be told apart in a picture, and t-SNE would take minutes.
 MOST_POINTS = 2_000
-# t-SNE and UMAP start from so many principal components.
+# t-SNE starts from so many principal components.
 COMPONENTS = 30
+# Two thirds of the usual time for a picture that looks the same.  UMAP would be no better here, and
+# compiles itself for half a minute each time a command uses it.
+QUICK = {"max_iter": 400, "angle": 0.7}
 # With fewer observations there is nothing that neighbours could show.
 FEWEST_FOR_NEIGHBOURS = 50
 
@@ -101,7 +103,7 @@ def given_picture(picture: Any, clusters: Index) -> Picture:
 
 
 def picture_of(features: Floats, rows: Index, seed: int = 0) -> Picture:
-    """Draw vectors in two dimensions: themselves, UMAP if it is installed, t-SNE or PCA.
+    """Draw vectors in two dimensions: themselves, t-SNE or PCA.
 
     Parameters
     ----------
@@ -129,10 +131,10 @@ def picture_of(features: Floats, rows: Index, seed: int = 0) -> Picture:
     components = PCA(width, random_state=seed).fit_transform(features)
     if m < FEWEST_FOR_NEIGHBOURS or d == 3:
         return Picture(rows, components[:, :2], "two principal components (PCA)")
-    if find_spec("umap") is not None:
-        return Picture(rows, _umap(components, seed), "UMAP")
     start = components[:, :2] / components[:, 0].std() * 1e-4
-    xy = TSNE(init=start, random_state=seed, max_iter=500).fit_transform(components)
+    # Its threads wait for each other at every step: ten times as long on a busy machine.
+    with threadpool_limits(1):
+        xy = TSNE(init=start, random_state=seed, **QUICK).fit_transform(components)
     return Picture(rows, xy.astype(np.float64), "t-SNE")
 
 
@@ -155,13 +157,3 @@ def score_features(scores: HeldoutScores, positions: Index) -> Floats:
         z = scores.features[positions[inside]] @ scores.weights[stratum].T + scores.bias[stratum]
         found[inside] = softmax(z.astype(np.float64), axis=1)
     return np.sqrt(found)
-
-
-def _umap(components: Floats, seed: int) -> Floats:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of UMAP and numba about their own settings
-        import umap
-
-        # Farther apart than by default, so that points of a dense cluster can be told apart.
-        model = umap.UMAP(min_dist=0.4, random_state=seed)
-        return np.asarray(model.fit_transform(components), np.float64)

@@ -82,10 +82,11 @@ def rounded(value: float, digits: int = 4) -> float | None:
 
 
 def fingerprint(view: View) -> str:
-    """What answers belong to: the names, the sizes and the tree, in a few letters."""
+    """What answers belong to: names, sizes, tree and earlier answers, in a few letters."""
     tree = view.tree
     names = "\n".join(repr(name) for name in tree.cluster_ids.tolist())
     digest = hashlib.sha256(names.encode("utf-8", "backslashreplace"))
+    digest.update("".join(map(repr, tree.answers)).encode("utf-8", "backslashreplace"))
     hash_array(digest, tree.sizes)
     hash_array(digest, tree.linkage)
     return digest.hexdigest()[:16]
@@ -183,7 +184,26 @@ def review_section(view: View, kept: Kept) -> dict[str, Any]:
             reach = rounded(float(kept.border_reach[place]))
             entry["border"] = {"reach": reach, "left": left, "right": right}
         entries.append(entry)
-    return {"pairs": entries, "n_pairs": len(view.tree.reviewed)}
+    given = given_answers(view, entries)
+    return {"pairs": entries, "n_pairs": len(view.tree.reviewed), "given": given}
+
+
+def given_answers(view: View, pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The answers that the merge obeyed, as given, with the leaves and the pair of each."""
+    place = {str(name): i for i, name in enumerate(view.tree.cluster_ids.tolist())}
+    inside = members_of_nodes(view.merges, len(view.leaves))
+    known = {
+        frozenset(frozenset(inside[pair[side]]) for side in ("left", "right")): index
+        for index, pair in enumerate(pairs)
+    }
+    found = []
+    for one in view.tree.answers:
+        names = (one.left, one.right)
+        sides = [sorted({int(view.leaf_of[place[name]]) for name in side}) for side in names]
+        pair = known.get(frozenset(map(frozenset, sides)))
+        entry: dict[str, Any] = {"answer": one.answer, "pair": pair, "names": names}
+        found.append(entry | {"left": sides[0], "right": sides[1]})
+    return found
 
 
 def with_borders(kept: Kept, view: View, distances: PairwiseTVD) -> Kept:

@@ -1,4 +1,4 @@
-"""Small pictures of observations: thumbnails, rendered clouds and waveforms."""
+"""Small pictures of observations: thumbnails, rendered clouds, waveforms and spectrograms."""
 
 import re
 from collections.abc import Sequence
@@ -74,12 +74,20 @@ def tiles_of_grid(values: NDArray[Any], shape: tuple[int, int]) -> Bytes:
     return np.repeat(grey[..., None], 3, axis=3)
 
 
-def tiles_of_rows(rows: "Rows", index: Index) -> Bytes:
-    """Draw some observations of any kind but vectors, shape (t, side, side, 3)."""
+def tiles_of_rows(rows: "Rows", index: Index, sound: bool = False) -> Bytes:
+    """Draw some observations of any kind but vectors, shape (t, side, side, 3).
+
+    Parameters
+    ----------
+    rows : Rows
+    index : ndarray of shape (t,)
+    sound : bool
+        Whether sequences are sounds, which have a spectrogram.
+    """
     import torch
 
     side, tiles = side_of(len(index)), []
-    draw = {"images": _image, "points": _cloud}.get(rows.kind, _waveform)
+    draw = {"images": _image, "points": _cloud}.get(rows.kind, _sound if sound else _waveform)
     for row in index.tolist():
         one = rows.take(torch.tensor([row], device=rows.device))[0].float().cpu()
         tiles.append(draw(one, side))
@@ -135,6 +143,46 @@ def _waveform(sequence: Any, side: int) -> Bytes:
             end = (column + 1) * side // min(side, len(level))
             tile[band * height + top : band * height + bottom + 1, start:end] = INK
     return tile
+
+
+def _sound(sequence: Any, side: int) -> Bytes:
+    """The waveform above, and the spectrogram below it: dark is loud, and high is above."""
+    samples = sequence.numpy()[0, sequence.numpy()[-1] > 0].astype(np.float64)
+    upper = side // 3
+    tile = _waveform(sequence, side)
+    loud = spectrogram(samples, side, side - upper)[..., None]
+    tile[:upper] = tile[np.linspace(0, side - 1, upper).astype(np.int64)]
+    tile[upper:] = BACKGROUND + loud * (INK - BACKGROUND)
+    return tile
+
+
+def spectrogram(samples: NDArray[np.float64], width: int, height: int) -> NDArray[np.float64]:
+    """How loud each pitch is over time, from 0 (60 dB below the loudest, or less) to 1.
+
+    Low pitches have more lines than high ones, as they have for the ear.
+
+    Parameters
+    ----------
+    samples : ndarray of shape (n,)
+    width, height : int
+        Columns and lines; the highest pitch comes first.
+
+    Examples
+    --------
+    >>> high, low = np.sin(2.5 * np.arange(900)), np.sin(0.3 * np.arange(900))
+    >>> [int(spectrogram(sound, 4, 8).sum(axis=1).argmax()) for sound in (high, low)]
+    [1, 6]
+    """
+    window = min(256, len(samples))
+    starts = np.linspace(0, len(samples) - window, width).astype(np.int64)
+    parts = samples[starts[:, None] + np.arange(window)] * np.hanning(window + 2)[1:-1]
+    power = np.abs(np.fft.rfft(parts - parts.mean(axis=1, keepdims=True), axis=1)) ** 2
+    edges = np.linspace(0, 1, height + 1) ** 1.6 * power.shape[1]
+    first = np.minimum(edges[:-1].astype(np.int64), power.shape[1] - 1)
+    last = np.maximum(np.ceil(edges[1:]).astype(np.int64), first + 1)
+    lines = np.stack([power[:, a:b].mean(axis=1) for a, b in zip(first, last, strict=True)])
+    decibels = 10 * np.log10(lines[::-1] / (lines.max() or 1.0) + 1e-12)
+    return np.clip(1 + decibels / 60, 0.0, 1.0)
 
 
 def exemplar_rows(

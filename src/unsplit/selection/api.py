@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 
 from unsplit.data.frames import data_frame
 from unsplit.data.labels import Subclusters, encode_labels, refuse_other_order
-from unsplit.data.rows.base import Rows
+from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import check_seed, choose_device, generator_of, memory_errors
 from unsplit.errors import InputError
@@ -27,7 +27,6 @@ from unsplit.networks.training.loop import MAX_EPOCHS
 from unsplit.pairwise.api import (
     LESS_DATA,
     Settings,
-    canonical_order,
     check_progress,
     kind_for,
     subclusters_of,

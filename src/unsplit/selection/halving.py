@@ -23,7 +23,7 @@ from unsplit.data.labels import Subclusters
 from unsplit.data.rows.base import Rows
 from unsplit.devices import is_out_of_memory, private_randomness
 from unsplit.errors import InputError
-from unsplit.networks.registry import build_network, is_foreign, recipe_for
+from unsplit.networks.registry import build_network, draws_of, recipe_for
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import Measure, TrainConfig, Training
@@ -129,8 +129,8 @@ class Run:
         self.backbone, self.config = recipe.name, self.candidate.training(recipe.training)
         clusters, fold, self.seed = problem.subclusters.of_rows, problem.fold, problem.seed
         k, augment = len(problem.subclusters.cluster), self.candidate.augment
-        foreign = is_foreign(self.candidate.backbone, augment)
-        with private_randomness(self.seed, rows.device, foreign):
+        draws = draws_of(self.candidate.backbone, augment)
+        with private_randomness(self.seed, draws):
             network = build_network(rows, fold, recipe, k, problem.loss, augment=augment)
         self.n_parameters = sum(p.numel() for p in network.parameters())
         on_device, rng = (
@@ -151,11 +151,11 @@ class Run:
     def advance(self, epochs: int, tell: Tell) -> None:
         """Train up to this many epochs, or until A stops improving."""
         training = self.training
-        foreign = is_foreign(self.candidate.backbone, self.candidate.augment)
+        draws = draws_of(self.candidate.backbone, self.candidate.augment)
         while self.epochs < epochs and not training.finished:
             # A seed for every epoch: what others do in between changes nothing.
             seed = self.seed + 1 + self.epochs
-            with private_randomness(seed, training.rows.device, foreign):
+            with private_randomness(seed, draws):
                 record = training.epoch()
             self.epochs, self.seconds = len(training.records), record.seconds
             self.accuracy = training.records[training.stopping.kept_epoch[0]].accuracy

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.data.readers.tables import NUMBER, UNNAMED, Columns, listing
-from unsplit.errors import FeatureWarning, InputError, SkippedWarning
+from unsplit.errors import FeatureWarning, InputError, SkippedWarning, shown
 
 # Names of id columns, most important first; none of them is a feature unless it is asked for.
 ID_NAMES = ("id", "row_id", "index", UNNAMED.lower())
@@ -53,8 +53,8 @@ class ColumnChoice:
     def __post_init__(self) -> None:
         if self.features is not None and self.drop:
             raise InputError(
-                "features and drop are two ways to say the same; give the columns to use, or the "
-                "columns to leave out, but not both."
+                "features and drop cannot be combined; name the columns to use, or the columns to "
+                "leave out, but not both."
             )
 
     @property
@@ -160,7 +160,7 @@ def check_choice(
     for option, given in (options | {"features": choice.features or ()}).items():
         unknown = [name for name in given if name not in names]
         if unknown:
-            told = ", ".join(f"{name!r}{_close(name, names)}" for name in unknown)
+            told = ", ".join(f"{shown(name)}{_close(name, names)}" for name in unknown)
             raise InputError(
                 f"{path} has no column {told}, which --{option} names; its columns: "
                 f"{listing(list(names))}."
@@ -186,8 +186,8 @@ def no_column(path: Path, name: str, names: Sequence[str]) -> str:
     """
     which = f"its columns: {listing(list(names))}" if names else "it has no named columns"
     return (
-        f"there is no column {name!r}{_close(name, names)} in {path} ({which}) and no file of that "
-        "name; check the name."
+        f"there is no column {shown(name)}{_close(name, names)} in {path} ({which}) and no file of "
+        "that name; check the name."
     )
 
 

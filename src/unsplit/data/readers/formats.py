@@ -152,8 +152,25 @@ def parsed(path: Path, parser: str) -> Any:
     'cells.h5'
     """
     found = parse_alone(parser, os.fspath(path))
+    refuse_broken(path, found)
+    return found
+
+
+def refuse_broken(path: Path, found: object) -> None:
+    """Raise an error that names the file if what another process found is that it is broken.
+
+    Parameters
+    ----------
+    path : Path
+    found : object
+        What :func:`unsplit.data.readers.isolated.parse_alone` returned.
+
+    Examples
+    --------
+    >>> refuse_broken(Path("data/cells.h5"), "content")
+    """
     if not isinstance(found, Broken):
-        return found
+        return
     if found.why == reason(MemoryError()):
         raise InputError(f"{path} does not fit into memory; {TOO_LARGE}.")
     raise InputError(

@@ -1,7 +1,7 @@
 """Read and extend .h5ad files without loading what is not needed."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 
 from unsplit.data.cells import Matrix, batches_in, groups_in, require_key
 from unsplit.data.readers.formats import reading, refuse_unreadable
+from unsplit.data.readers.hdf5_trial import try_out
 from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds
 from unsplit.data.readers.tables_and_arrays import Observations, values_of_rows
 from unsplit.devices import available_memory
@@ -34,6 +35,11 @@ class CellFile:
     def X(self) -> Any:  # noqa: N802
         """The main matrix; None if there is none."""
         return self._root.get("X")
+
+    @property
+    def var_names(self) -> list[str]:
+        """Names of the genes."""
+        return [str(name) for name in self._root["var"].index]
 
 
 class _Elements(Mapping[str, Any]):
@@ -65,16 +71,20 @@ class _Raw:
 
 
 @contextmanager
-def open_cells(path: Path) -> Iterator[CellFile]:
+def open_cells(path: Path, wanted: Sequence[str] = ()) -> Iterator[CellFile]:
     """Open an .h5ad file; any error of the parser becomes one sentence.
 
     Parameters
     ----------
     path : Path
+    wanted : sequence of str
+        What will be read beside ``obs``: the first of these names that exists.
     """
     refuse_unreadable(path)
     _io()
     import h5py
+
+    try_out(path, [["obs"], wanted])
 
     with reading(path), h5py.File(path, "r") as file:
         if "obs" not in file:
@@ -116,11 +126,12 @@ def read_cells(
     >>> found.X.shape, found.labels.tolist(), found.representation
     ((2, 2), ['0', '1'], 'X_pca')
     """
-    with open_cells(path) as cells:
+    matrix = matrix or Matrix()
+    with open_cells(path, matrix.places()) as cells:
         for name in (labels, batch):
             if name is not None and name not in cells.obs and not Path(name).is_file():
                 require_key("column", name, cells.obs.columns, f"obs of {path}", "columns")
-        X, used = (matrix or Matrix()).of(cells, str(path))
+        X, used = matrix.of(cells, str(path))
         names = cells.obs.index.astype(str).to_numpy().astype(str)
         named = len(np.unique(names)) == len(names)
         rows = RowIds(path, names if named else np.arange(len(names)), named)

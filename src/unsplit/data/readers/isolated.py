@@ -1,6 +1,6 @@
 """Parse files in processes of their own, so that a file that crashes its parser costs only itself.
 
-Images, meshes, sound, parquet and HDF5 files are parsed by libraries that a damaged file can crash,
+Images, meshes, sound and HDF5 files are parsed by libraries that a damaged file can crash,
 or make compute or allocate without end.  Each worker here is a new Python process that imports only
 the parser, not torch.  It has a limit of memory, and of time for each file.  If it dies, its file
 is reported as broken, and another worker continues with the next file.
@@ -107,7 +107,7 @@ def parse_all(
         pool.close()
 
 
-def parse_alone(parser: str, path: str) -> Any:
+def parse_alone(parser: str, path: str, *more: Any) -> Any:
     """Parse one file, which may be large, in a process of its own.
 
     Its time grows with the size of the file, and its memory is half of what is free, because the
@@ -119,6 +119,8 @@ def parse_alone(parser: str, path: str) -> Any:
         As for :func:`parse_all`.
     path : str
         The only argument of the function.
+    *more : object
+        If given, the only argument is a tuple of the path and this.
 
     Returns
     -------
@@ -132,7 +134,8 @@ def parse_alone(parser: str, path: str) -> Any:
     """
     seconds = SECONDS_PER_FILE + SECONDS_PER_BYTE * size_of(path)
     memory = max(FEWEST_BYTES, available_memory() // 2)
-    return dict(parse_all(parser, [path], 1, seconds, memory))[0]
+    request = (path, *more) if more else path
+    return dict(parse_all(parser, [request], 1, seconds, memory))[0]
 
 
 class _Pool:
@@ -206,7 +209,7 @@ class _Pool:
             result = worker.receive()
             worker.deadline = float("inf")
             if isinstance(result, _Dead):
-                late = f"its decoder did not finish within {self.seconds:g} seconds"
+                late = f"its decoder did not finish within {self.seconds:.0f} seconds"
                 self.results.put((index, Broken(late if worker.late else "its decoder crashed")))
                 return waiting[done + 1 :], False
             self.results.put((index, result))

@@ -78,6 +78,26 @@ SHAPES = {
 }
 
 
+def canonical_order(keys: NDArray[np.uint64], clusters: Index) -> tuple[Index, Index]:
+    """Order rows and number clusters by content, so that neither order nor names matter.
+
+    Returns the clustered rows in order, and for every row the new number of its cluster (−1 for
+    noise).
+    """
+    used = np.flatnonzero(clusters >= 0)
+    order = used[np.argsort(keys[used], kind="stable")]
+    _, first = np.unique(clusters[order], return_index=True)
+    # Clusters with the same first row are ordered by the rest of their content; the one added
+    # makes rows of zeros count, whose key is 0.
+    rest = np.zeros(len(first), np.uint64)
+    np.add.at(rest, clusters[used], scrambled(keys[used]) + np.uint64(1))
+    number = np.empty(len(first), np.int64)
+    number[np.lexsort((rest, keys[order[first]]))] = np.arange(len(first))
+    renamed = np.full(len(clusters), -1, np.int64)
+    renamed[used] = number[clusters[used]]
+    return order[np.argsort(renamed[order], kind="stable")], renamed
+
+
 def as_array(X: Any) -> NDArray[Any]:
     """Return X as an array; an array that is mapped from disk stays mapped.
 

@@ -276,6 +276,20 @@ def numeric_matrix(X: ArrayLike) -> Any:
     return values
 
 
+def feature_matrix(features: Any, n: int) -> Any:
+    """Return the features of n observations as :func:`numeric_matrix` does; errors name them."""
+    try:
+        matrix = numeric_matrix(features)
+    except InputError as error:
+        raise InputError(str(error).replace("X", "features", 1)) from None
+    if matrix.shape[0] != n:
+        raise InputError(
+            f"features must have one row for each of the {n} observations in X, got shape "
+            f"{matrix.shape}; pass the features of the same observations."
+        )
+    return matrix
+
+
 def _place_of_largest(values: Any) -> tuple[int, int]:
     """Return row and column of the value that is farthest from zero."""
     if not scipy.sparse.issparse(values):

@@ -18,7 +18,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -30,8 +30,9 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from unsplit._typing import Index
 from unsplit.data.rows.base import plain_array
 from unsplit.data.rows.pixels import GREY_MODES, channels_first, grey_or_rgb
-from unsplit.devices import n_cores
+from unsplit.devices import Generators, n_cores
 from unsplit.errors import InputError
+from unsplit.randomness import redirected
 
 MOST_WORKERS = 8
 # Fewer items than this are decoded faster than workers start.
@@ -233,16 +234,25 @@ class _Stacked(Dataset[Any]):
     def __init__(self, dataset: Any, length: int) -> None:
         self.dataset = dataset
         self.length = length
+        self._generators = Generators(0)
 
     def __getitem__(self, indices: Index) -> tuple[int, Tensor] | _Failure:
         try:
             numbers = indices.tolist()
-            items = [self._item(index) for index in numbers]
+            with self._own_numbers():
+                items = [self._item(index) for index in numbers]
             for index, item in zip(numbers, items, strict=True):
                 _refuse_unlike(index, item, numbers[0], items[0])
             return numbers[0], default_collate(items)
         except Exception as error:
             return _Failure(error if torch.utils.data.get_worker_info() is None else _sent(error))
+
+    def _own_numbers(self) -> AbstractContextManager[None]:
+        """Where somebody else's dataset may draw from torch's generator in this process."""
+        worker = torch.utils.data.get_worker_info()
+        if worker is not None or getattr(self.dataset, "self_contained", False):
+            return nullcontext()
+        return redirected(self._generators)
 
     def _item(self, index: int) -> Tensor:
         try:

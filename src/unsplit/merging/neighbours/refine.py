@@ -5,6 +5,7 @@ observations can still be told apart by their neighbours once the groups are kno
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +23,7 @@ MOST_ROUNDS = 100
 LEAST_GAIN = 1e-9
 
 
-def refine(labels: ArrayLike, neighbours: NeighbourGraph) -> NDArray[np.generic]:
+def refine(labels: ArrayLike, neighbours: NeighbourGraph) -> NDArray[Any]:
     """Move observations to the cluster that most of their neighbours are in, given its size.
 
     An observation moves if the cluster it moves to has more of its neighbours, beyond those

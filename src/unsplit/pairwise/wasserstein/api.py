@@ -35,6 +35,7 @@ from torch import Tensor
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import encode_labels
+from unsplit.data.rows.base import canonical_order
 from unsplit.data.rows.kinds import VectorRows, numeric_matrix
 from unsplit.devices import (
     check_seed,
@@ -46,7 +47,7 @@ from unsplit.devices import (
 from unsplit.errors import check_flag, check_whole
 from unsplit.networks.network import OwnNumbers
 from unsplit.networks.training.group import Fold
-from unsplit.pairwise.api import LESS_DATA, canonical_order
+from unsplit.pairwise.api import LESS_DATA
 from unsplit.pairwise.heldout_scores import crossfit_folds, require_folds
 from unsplit.pairwise.wasserstein.heldout import choose_maps, combine_folds, heldout_sums
 from unsplit.pairwise.wasserstein.maps import LipschitzMaps
@@ -148,7 +149,7 @@ def _heldout(
 ) -> tuple[tuple[Matrix, Matrix, Index], NDArray[np.float64]]:
     """Train the maps; their sums over the held-out rows, and how training went."""
     seed = int(rng.integers(2**63))
-    with memory_errors("comparing the clusters", LESS_DATA), private_randomness(seed, x.device):
+    with memory_errors("comparing the clusters", LESS_DATA), private_randomness(seed):
         with OwnNumbers():
             maps = LipschitzMaps(len(folds), n_maps, x.shape[1])
         maps = maps.to(x.device)

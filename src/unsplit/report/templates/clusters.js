@@ -77,7 +77,8 @@ class Features {
       .sort((one, other) => Math.abs(other.away) - Math.abs(one.away))
       .slice(0, most)
       .flatMap(({ name, away: by }, i) => [
-        i > 0 ? ", " : "", element("bdi", null, short(name)), ` ${by >= 0 ? "+" : "−"}${Math.abs(by).toFixed(1)}`,
+        i > 0 ? ", " : "",
+        element("span", { class: "feature" }, element("bdi", null, short(name)), ` ${by >= 0 ? "+" : "−"}${Math.abs(by).toFixed(1)}`),
       ]);
   }
 }
@@ -87,7 +88,8 @@ class Clusters {
     this.page = page;
     this.all = false;
     const { exemplars, features } = page;
-    byId("shown-title").textContent = exemplars.data ? "exemplars" : features.data ? "what differs (standard deviations)" : "";
+    const kind = exemplars.data && exemplars.data.kind !== "images" ? `: ${exemplars.data.kind}` : "";
+    byId("shown-title").textContent = exemplars.data ? `exemplars${kind}` : features.data ? "what differs (standard deviations)" : "";
     byId("all-clusters").addEventListener("click", () => { this.all = true; this.draw(); });
     byId("old-new").addEventListener("toggle", () => this.drawOld());
     this.body = document.querySelector("#new-clusters tbody");
@@ -118,9 +120,10 @@ class Clusters {
     return element("tr", null,
       element("th", { scope: "row" },
         element("span", { class: "chip", style: { background: hex, color: readableOn(hex) } }, String(number))),
-      element("td", { class: "number" }, whole(size)),
-      element("td", { class: "names" }, ...old,
-        element("span", { class: "bar", "aria-hidden": "true", style: { width: `${(5 * size) / largest}rem`, background: hex } })),
+      element("td", { class: "number" }, whole(size),
+        element("span", { class: "bar", "aria-hidden": "true" },
+          element("span", { style: { width: `${(100 * size) / largest}%`, background: hex } }))),
+      element("td", { class: "names" }, ...old),
       element("td", null, ...(exemplars.data ? [exemplars.of(leaves, 8)] : features.data ? features.list(leaves, null, 4) : [])));
   }
 

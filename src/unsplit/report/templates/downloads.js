@@ -70,9 +70,10 @@ class Downloads {
     picture.points(FIGURE_WIDTH, FIGURE_HEIGHT, (leaf) => colours[cut.group[leaf]], (x, y, r, fill) => {
       parts.push(drawing("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: r.toFixed(1), fill }));
     });
-    for (const [number, x, y] of picture.centres(FIGURE_WIDTH, FIGURE_HEIGHT, cut.group)) {
-      parts.push(drawing("text", { x, y, "text-anchor": "middle", fill: variable("--ink"), stroke: variable("--paper"),
-        "stroke-width": 4, "paint-order": "stroke", "font-weight": "bold" }, number));
+    const { numbers, size } = picture.numbers(FIGURE_WIDTH, FIGURE_HEIGHT, cut.group);
+    for (const { text, x, y } of numbers) {
+      parts.push(drawing("text", { x, y, "font-size": size, "dominant-baseline": "central", "text-anchor": "middle", fill: variable("--ink"), stroke: variable("--paper"),
+        "stroke-width": 4, "paint-order": "stroke", "font-weight": "bold" }, text));
     }
     return parts;
   }

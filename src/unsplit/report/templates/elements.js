@@ -62,7 +62,10 @@ function leafName(tree, leaf) {
 }
 
 function groupName(tree, leaves, most = 3) {
-  const names = leaves.flatMap((leaf) => tree.names[leaf]);
+  return listed(leaves.flatMap((leaf) => tree.names[leaf]), most);
+}
+
+function listed(names, most = 3) {
   const first = names.slice(0, most).map((name) => isolated(short(name)));
   if (names.length > most) first.push(`${names.length - most} more`);
   return first.join(" + ");

@@ -11,8 +11,10 @@ class Page {
     this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     this.exemplars = new Exemplars(this);
     this.features = new Features(this);
-    this.base = constrainedCut(this.tree, this.tree.taken, []);
-    this.recut([]);
+    this.given = data.review.given; // answers that the result obeys
+    this.tree.obeyed = obeyedSteps(this.tree, this.given);
+    this.base = constrainedCut(this.tree, this.tree.taken, this.given);
+    this.recut(this.given);
     this.picture = new Picture(this);
     this.dendrogram = new Dendrogram(this);
     this.matrix = new Matrix(this);
@@ -45,8 +47,9 @@ class Page {
 
   recut(answers) {
     this.taken = this.count === null ? this.tree.taken : cutAt(this.tree, this.count);
-    this.plainCut = constrainedCut(this.tree, this.taken, []);
-    this.cut = answers.length === 0 ? this.plainCut : constrainedCut(this.tree, this.taken, answers);
+    this.plainCut = constrainedCut(this.tree, this.taken, this.given);
+    const unchanged = answers.length === this.given.length && answers.every((one, i) => one === this.given[i]);
+    this.cut = unchanged ? this.plainCut : constrainedCut(this.tree, this.taken, answers);
     this.groups = Array.from({ length: this.cut.count }, () => []);
     this.cut.group.forEach((number, leaf) => this.groups[number].push(leaf));
     this.colours = this.groups.map((leaves) => this.colourNumber(leaves));

@@ -15,19 +15,19 @@ function membersOf(merges, leaves) {
   return members;
 }
 
-/** Sets of leaves that grow together, each with marks that say which answers touch it. */
+/** Sets of leaves that grow together, each with marks that say which answers touch it.  An answer has leaves on both sides. */
 class Groups {
-  constructor(leaves, answers, members) {
+  constructor(leaves, answers) {
     this.parent = Int32Array.from({ length: leaves }, (_, leaf) => leaf);
     this.different = answers.filter((one) => one.answer === "different");
     this.marks = Array.from({ length: leaves }, () => null);
     this.different.forEach((answer, number) => {
-      for (const leaf of members[answer.left]) this.mark(leaf, 2 * number);
-      for (const leaf of members[answer.right]) this.mark(leaf, 2 * number + 1);
+      for (const leaf of answer.left) this.mark(leaf, 2 * number);
+      for (const leaf of answer.right) this.mark(leaf, 2 * number + 1);
     });
     for (const answer of answers) {
       if (answer.answer !== "same") continue;
-      const [first, ...others] = members[answer.left].concat(members[answer.right]);
+      const [first, ...others] = answer.left.concat(answer.right);
       for (const leaf of others) this.unite(first, leaf);
     }
   }
@@ -63,17 +63,19 @@ class Groups {
 
 /**
  * The cut that answers allow: "same" comes first, then the merges of the cut in their order.
- * A merge that would join what was called different is not made, nor what builds on it.
+ * A merge that would join what was called different is not made, nor what builds on it; nor is
+ * one that obeyed an answer which was taken back.
  */
 function constrainedCut(tree, taken, answers) {
   const leaves = tree.names.length;
-  const groups = new Groups(leaves, answers, tree.members);
+  const groups = new Groups(leaves, answers);
   const made = new Array(tree.merges.length).fill(false);
   tree.merges.forEach((merge, step) => {
     const complete = (node) => node < leaves || made[node - leaves];
     if (!taken[step] || !complete(merge.left) || !complete(merge.right)) return;
     const [left, right] = [tree.members[merge.left][0], tree.members[merge.right][0]];
-    if (groups.find(left) !== groups.find(right) && groups.apart(left, right)) return;
+    const apart = groups.find(left) !== groups.find(right);
+    if (apart && (tree.obeyed[step] || groups.apart(left, right))) return;
     groups.unite(left, right);
     made[step] = true;
   });
@@ -86,18 +88,25 @@ function constrainedCut(tree, taken, answers) {
   return { group, made, count: numbers.size };
 }
 
+/** Which merges were made only because answers given before called both sides the same. */
+function obeyedSteps(tree, given) {
+  const groups = new Groups(tree.names.length, given);
+  const joined = ({ left, right }) => groups.find(tree.members[left][0]) === groups.find(tree.members[right][0]);
+  return tree.merges.map((merge) => merge.why.endsWith("must_link") && joined(merge));
+}
+
 /** Answers that make a new one impossible; none if it agrees with all of them. */
 function contradictions(tree, answers, wanted) {
   const others = answers.filter((one) => one.pair !== wanted.pair);
-  const groups = new Groups(tree.names.length, others.concat([wanted]), tree.members);
+  const groups = new Groups(tree.names.length, others.concat([wanted]));
   const joined = (one) => {
-    const roots = new Set(tree.members[one.left].map((leaf) => groups.find(leaf)));
-    return tree.members[one.right].some((leaf) => roots.has(groups.find(leaf)));
+    const roots = new Set(one.left.map((leaf) => groups.find(leaf)));
+    return one.right.some((leaf) => roots.has(groups.find(leaf)));
   };
   if (wanted.answer === "same") return others.filter((one) => one.answer === "different" && joined(one));
   if (!joined(wanted)) return [];
-  const roots = new Set(tree.members[wanted.left].map((leaf) => groups.find(leaf)));
-  return others.filter((one) => one.answer === "same" && roots.has(groups.find(tree.members[one.left][0])));
+  const roots = new Set(wanted.left.map((leaf) => groups.find(leaf)));
+  return others.filter((one) => one.answer === "same" && roots.has(groups.find(one.left[0])));
 }
 
 function cutAt(tree, count) {
@@ -127,12 +136,16 @@ function parentsOf(merges, leaves) {
   return parent;
 }
 
+/** The names on both sides of an answer: as they were given, or those of the leaves. */
+function namesOf(tree, one) {
+  return one.names ?? [one.left, one.right].map((leaves) => leaves.flatMap((leaf) => tree.names[leaf]));
+}
+
 /** What "merge --constraints" reads. */
 function exported(tree, answers) {
-  const names = (node) => tree.members[node].flatMap((leaf) => tree.names[leaf]);
-  return {
-    format: "unsplit.constraints/1",
-    result: tree.fingerprint,
-    answers: answers.map((one) => ({ answer: one.answer, left: names(one.left), right: names(one.right) })),
+  const entry = (one) => {
+    const [left, right] = namesOf(tree, one);
+    return { answer: one.answer, left, right };
   };
+  return { format: "unsplit.constraints/1", result: tree.fingerprint, answers: answers.map(entry) };
 }

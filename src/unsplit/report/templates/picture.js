@@ -15,7 +15,7 @@ class Picture {
     this.leaf = unpack(data.leaf, Uint16Array);
     const drawn = data.n_drawn < data.n_observations ? `${whole(data.n_drawn)} of ` : "";
     byId("picture-note").textContent =
-      `Each point is an observation (${drawn}${whole(data.n_observations)}). Positions: ${data.method}.`;
+      `Each point is an observation (${drawn}${whole(data.n_observations)}). Positions: ${data.method}. Point at one to read its clusters.`;
     for (const id of ["before", "after"]) {
       const canvas = byId(id);
       canvas.addEventListener("pointermove", (event) => this.point(canvas, event));
@@ -53,16 +53,15 @@ class Picture {
     if (group === null) return;
     context.textAlign = "center";
     context.textBaseline = "middle";
-    const centres = this.centres(width, height, group);
-    context.font = `bold ${centres.length > 25 || width < 300 ? 10 : 14}px system-ui, sans-serif`;
+    const { numbers, size } = this.numbers(width, height, group);
+    context.font = `bold ${size}px system-ui, sans-serif`;
     context.lineJoin = "round";
     context.strokeStyle = variable("--card");
     context.lineWidth = 4;
     context.fillStyle = variable("--ink");
-    for (const [number, x, y] of centres) {
-      const above = centres.length > 25 ? y - 10 : y; // many are small, and a number would hide them
-      context.strokeText(number, x, above);
-      context.fillText(number, x, above);
+    for (const { text, x, y } of numbers) {
+      context.strokeText(text, x, y);
+      context.fillText(text, x, y);
     }
   }
 
@@ -74,24 +73,48 @@ class Picture {
     }
   }
 
-  /** The number of each new cluster, at the point of it that is nearest to its middle. */
-  centres(width, height, group) {
+  /**
+   * The numbers of the new clusters: the largest first, each at the point of its cluster that is
+   * nearest to the middle, or beside it.  One that would cover another is left out.
+   */
+  numbers(width, height, group) {
+    const clusters = this.middles(width, height, group);
+    const many = clusters.length > 25; // many are small, and a number would hide them
+    const size = many || width < 300 ? 11 : 14;
+    const placed = [];
+    const free = (box) => placed.every((one) => 2 * Math.abs(one.x - box.x) >= one.wide + box.wide || 2 * Math.abs(one.y - box.y) >= one.high + box.high);
+    for (const { number, x, y } of clusters) {
+      const text = String(number);
+      const [wide, high] = [0.62 * size * text.length + 5, size + 3];
+      const inside = (at, half, most) => Math.min(most - half, Math.max(half, at));
+      const first = [0, many ? -10 : 0];
+      // Among many small clusters on a phone, a number beside its own would seem to be another's.
+      const beside = many && width < 300 ? [first] : [first, [0, -high], [0, high], [-wide, 0], [wide, 0]];
+      const found = beside
+        .map(([right, down]) => ({ text, x: inside(x + right, wide / 2, width), y: inside(y + down, high / 2, height), wide, high }))
+        .find(free);
+      if (found !== undefined) placed.push(found);
+    }
+    return { numbers: placed, size };
+  }
+
+  /** Where each new cluster is, the largest first. */
+  middles(width, height, group) {
     const place = this.places(width, height);
     const sums = new Map();
     for (let i = 0; i < this.x.length; i += 1) {
-      const entry = sums.get(group[this.leaf[i]]) ?? { n: 0, x: 0, y: 0, points: [] };
-      entry.n += 1;
+      const entry = sums.get(group[this.leaf[i]]) ?? { x: 0, y: 0, points: [] };
       entry.x += place.x(i);
       entry.y += place.y(i);
       entry.points.push(i);
       sums.set(group[this.leaf[i]], entry);
     }
-    if (sums.size > 60) return [];
-    return Array.from(sums, ([number, { n, x, y, points }]) => {
+    return Array.from(sums, ([number, { x, y, points }]) => {
+      const n = points.length;
       const away = (i) => (place.x(i) - x / n) ** 2 + (place.y(i) - y / n) ** 2;
       const nearest = points.reduce((best, i) => (away(i) < away(best) ? i : best), points[0]);
-      return [String(number), place.x(nearest), place.y(nearest)];
-    });
+      return { number, n, x: place.x(nearest), y: place.y(nearest) };
+    }).sort((one, other) => other.n - one.n || one.number - other.number);
   }
 
   point(canvas, event) {

@@ -10,7 +10,7 @@ class Review {
     this.store = `unsplit-answers-${page.tree.fingerprint}`;
     this.answers = this.kept();
     byId("export").addEventListener("click", () => this.export());
-    byId("clear").addEventListener("click", () => this.change([]));
+    byId("clear").addEventListener("click", () => this.change(this.answers.length > 0 ? [] : page.given));
     document.addEventListener("keydown", (event) => this.key(event));
     for (const link of document.querySelectorAll("[data-pair]")) {
       link.addEventListener("click", () => this.show(Number(link.dataset.pair), true));
@@ -30,28 +30,35 @@ class Review {
     byId("card").hidden = this.pairs.length === 0;
   }
 
-  // Only pairs and answers are kept; the nodes come from the page.
+  // Only pairs and answers are kept, and the places of those given before; the rest is on the page.
   kept() {
+    const { given } = this.page;
     try {
-      const found = JSON.parse(localStorage.getItem(this.store) ?? "[]");
-      return found.filter((one) => this.pairs[one.pair] !== undefined && one.answer in { same: 1, different: 1 })
-        .map((one) => this.answer(one.pair, one.answer));
+      const found = JSON.parse(localStorage.getItem(this.store));
+      if (found === null) return given;
+      return found.flatMap((one) => {
+        if (one.given !== undefined) return given[one.given] ?? [];
+        return this.pairs[one.pair] !== undefined && one.answer in { same: 1, different: 1 } ? this.answer(one.pair, one.answer) : [];
+      });
     } catch {
-      return [];
+      return given;
     }
   }
 
   keep() {
+    const { given } = this.page;
+    const short = (one) => (given.includes(one) ? { given: given.indexOf(one) } : { pair: one.pair, answer: one.answer });
     try {
-      localStorage.setItem(this.store, JSON.stringify(this.answers.map(({ pair, answer }) => ({ pair, answer }))));
+      localStorage.setItem(this.store, JSON.stringify(this.answers.map(short)));
     } catch {
       byId("review-message").textContent = "This browser keeps no answers for the page; export them before you close it.";
     }
   }
 
   answer(pair, answer) {
+    const { members } = this.page.tree;
     const { left, right } = this.pairs[pair];
-    return { pair, answer, left, right };
+    return { pair, answer, left: members[left], right: members[right] };
   }
 
   give(answer) {
@@ -74,7 +81,7 @@ class Review {
     const last = this.answers.at(-1);
     if (last === undefined) return;
     this.change(this.answers.slice(0, -1));
-    this.show(last.pair, true);
+    this.show(last.pair ?? this.index, true);
     byId("review-message").textContent = `Took back: ${this.sentence(last)}.`;
   }
 
@@ -85,8 +92,8 @@ class Review {
   }
 
   sentence(one) {
-    const { tree } = this.page;
-    return `${nodeName(tree, one.left)} and ${nodeName(tree, one.right)}: ${one.answer}`;
+    const [left, right] = namesOf(this.page.tree, one).map((names) => listed(names));
+    return `${left} and ${right}: ${one.answer}`;
   }
 
   show(index, focus = false) {
@@ -164,9 +171,12 @@ class Review {
 
   draw() {
     this.show(this.index);
-    const { plainCut, cut } = this.page;
+    const { plainCut, cut, given } = this.page;
     const effect = byId("effect");
-    if (this.answers.length === 0) effect.textContent = "None yet. What they change is shown here and in all figures at once.";
+    const unchanged = this.answers.length === given.length && given.every((one) => this.answers.includes(one));
+    if (unchanged && given.length > 0) {
+      effect.textContent = `${counted(given.length, "answer")} given before: this result obeys ${given.length === 1 ? "it" : "them"}. Your new answers are added.`;
+    } else if (this.answers.length === 0 && given.length === 0) effect.textContent = "None yet. What they change is shown here and in all figures at once.";
     else {
       const moved = this.page.movedBy(plainCut, cut);
       effect.textContent = `${counted(this.answers.length, "answer")}: ${whole(plainCut.count)} → ${counted(cut.count, "cluster")}; `
@@ -174,9 +184,12 @@ class Review {
         + " Merge again for the final result.";
     }
     byId("answers").replaceChildren(...this.answers.map((one) => element("li", null, this.sentence(one),
+      given.includes(one) ? element("span", { class: "quiet" }, " (given before)") : null,
       element("button", { type: "button", "aria-label": `Take back: ${this.sentence(one)}`,
         onclick: () => this.change(this.answers.filter((other) => other !== one)) }, "take back"))));
-    byId("export").disabled = byId("clear").disabled = this.answers.length === 0;
+    byId("export").disabled = this.answers.length === 0;
+    byId("clear").disabled = this.answers.length === 0 && given.length === 0;
+    byId("clear").textContent = this.answers.length === 0 && given.length > 0 ? "Bring back the answers given before" : "Forget all answers";
   }
 
   export() {
