@@ -3,15 +3,17 @@
 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python -m benchmarks.spikes [--seeds 10] [--write]
 
 Each line of benchmarks/spikes.jsonl is one recording, split in one way; lines that are there are
-not computed again.  --write puts the tables into docs/spikes.md.  What was chosen (components,
-spikes of a unit, the weakest unit) was chosen on seeds from 100 on.
+not computed again, and those that are computed again are the same but for the seconds.  --write
+puts the tables into docs/spikes.md.  What was chosen (components, spikes of a unit, the weakest
+unit, the test for coincidences) was chosen on seeds from 100 on.
 """
 
 import argparse
 import json
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from spikes import (
     SPLITS,
     dense_analyzer,
     judged,
+    motion_corrected,
     preset_merges,
     simulated,
     split_case,
@@ -37,7 +40,8 @@ RESULTS = Path(__file__).with_suffix(".jsonl")
 PAGE = Path(__file__).parents[1] / "docs" / "spikes.md"
 BEGIN, END = "<!-- table of spikes -->\n", "<!-- end of table -->"
 
-DRIFTS = (0, 40)
+# A probe that stands still, one that moves by 40 µm, and the latter with its motion corrected.
+MOTIONS = {"still": 0, "drift": 40, "corrected": 40}
 UNITS = 16
 METHODS = ("Unsplit", *PRESETS)
 NAMES = {"times": "in time", "amplitudes": "by amplitude", "random": "at random"}
@@ -65,26 +69,28 @@ def main() -> None:
 
 def run(seeds: Iterable[int], path: Path) -> None:
     """Compute what is missing in the file, and add it line by line."""
-    done = {(line["seed"], line["drift"], line["split"]) for line in read(path)}
+    done = {(line["seed"], line["motion"], line["split"]) for line in read(path)}
     for seed in seeds:
-        for drift in DRIFTS:
-            splits = [split for split in SPLITS if (seed, drift, split) not in done]
-            for record in compared(seed, drift, splits) if splits else ():
+        for motion in MOTIONS:
+            splits = [split for split in SPLITS if (seed, motion, split) not in done]
+            for record in compared(seed, motion, splits) if splits else ():
                 with path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(record) + "\n")
                 print(json.dumps(record), flush=True)
 
 
-def compared(seed: int, drift: int, splits: Iterable[str]) -> Iterator[Record]:
+def compared(seed: int, motion: str, splits: Sequence[str]) -> Iterator[Record]:
     """All methods on one recording, split in several ways."""
-    recording, sorting = simulated(seed, drift, SECONDS, UNITS)
-    for number, split in enumerate(splits):
-        case = split_case(recording, sorting, split, seed)
-        if number == 0:
-            preset_merges(case)  # numba compiles at the first call, which is not to be timed
+    recording, sorting = simulated(seed, MOTIONS[motion], SECONDS, UNITS)
+    cases = [split_case(recording, sorting, split, seed) for split in splits]
+    if motion == "corrected":
+        recording = motion_corrected(cases[0]).recording
+        cases = [replace(case, recording=recording) for case in cases]
+    preset_merges(cases[0])  # numba compiles at the first call, which is not to be timed
+    for split, case in zip(splits, cases, strict=True):
         found = {"Unsplit": timed(units_to_merge, dense_analyzer(case))}
         found |= preset_merges(case)
-        record: Record = {"seed": seed, "drift": drift, "split": split, "possible": case.n_split}
+        record: Record = {"seed": seed, "motion": motion, "split": split, "possible": case.n_split}
         yield record | {name: judged(case, *answer) for name, answer in found.items()}
 
 
@@ -97,9 +103,9 @@ def read(path: Path) -> list[Record]:
 
 def tables(records: list[Record]) -> str:
     """Right and wrong merges of all seeds, and the mean seconds of a recording."""
-    ways = [(drift, split) for drift in DRIFTS for split in SPLITS]
+    ways = [(motion, split) for motion in MOTIONS for split in SPLITS]
     ways = [way for way in ways if chosen(records, *way)]
-    header = ["", *(f"{'drift' if drift else 'still'}, {NAMES[split]}" for drift, split in ways)]
+    header = ["", *(f"{motion}, {NAMES[split]}" for motion, split in ways)]
     possible = [sum(r["possible"] for r in chosen(records, *way)) for way in ways]
     numbers = [len(chosen(records, *way)) for way in ways]
     rows: list[list[Any]] = [["recordings", *numbers, ""], ["possible", *possible, ""]]
@@ -110,8 +116,8 @@ def tables(records: list[Record]) -> str:
     return markdown.table([*header, "seconds"], rows)
 
 
-def chosen(records: Iterable[Record], drift: int, split: str) -> list[Record]:
-    return [r for r in records if (r["drift"], r["split"]) == (drift, split)]
+def chosen(records: Iterable[Record], motion: str, split: str) -> list[Record]:
+    return [r for r in records if (r["motion"], r["split"]) == (motion, split)]
 
 
 def merges(records: Iterable[Record], name: str) -> str:

@@ -23,12 +23,14 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import spikeinterface as si
 from numpy.typing import NDArray
+from scipy.stats import poisson
 from spikeinterface.core.generate import inject_some_split_units
 from spikeinterface.curation import compute_merge_unit_groups
 from spikeinterface.generation import (
@@ -113,10 +115,39 @@ def units_to_merge(analyzer: si.SortingAnalyzer, **options: Any) -> Groups:
     Returns
     -------
     list of lists of unit ids
+        An empty list if nothing is merged, which `merge_units` refuses.
     """
     X, units = spike_features(analyzer)
-    merger = unsplit.ClusterMerger(random_state=0).set_params(**options)
-    return merger.fit(X, initial_labels=units).tree_.merged_groups()
+    merger = unsplit.ClusterMerger(random_state=0, cannot_link=different_neurons(analyzer.sorting))
+    return merger.set_params(**options).fit(X, initial_labels=units).tree_.merged_groups()
+
+
+def different_neurons(sorting: si.BaseSorting) -> list[tuple[Any, Any]]:
+    """Pairs of units that often fire within 1.5 ms of each other, as one neuron cannot.
+
+    The number of such coincidences is compared with what the spikes 10 to 60 ms apart make us
+    expect by chance.  Spikes less than 0.3 ms apart may be one spike that was found twice.
+    """
+    ms = sorting.sampling_frequency / 1000
+    pairs = []
+    for a, b in combinations(sorting.unit_ids, 2):
+        within = {lag: n_close(sorting, a, b, lag * ms) for lag in (0.3, 1.5, 10, 60)}
+        by_chance = (within[60] - within[10]) * (1.5 - 0.3) / (60 - 10)
+        # Up to a fifth of a unit's spikes may be another neuron's, as SpikeInterface allows.
+        p = poisson.sf(within[1.5] - within[0.3] - 1, 0.2 * max(by_chance, 1.0))
+        if p < 0.01:
+            pairs.append((a, b))
+    return pairs
+
+
+def n_close(sorting: si.BaseSorting, a: Any, b: Any, most: float) -> int:
+    """How many pairs of spikes of two units are at most so many samples apart."""
+    total = 0
+    for segment in range(sorting.get_num_segments()):
+        first, second = (sorting.get_unit_spike_train(u, segment_index=segment) for u in (a, b))
+        ends = second.searchsorted(first + most, "right") - second.searchsorted(first - most)
+        total += int(ends.sum())
+    return total
 
 
 def spike_features(
@@ -153,6 +184,7 @@ class Case:
     recording: Any
     sorting: Any
     truth: dict[Any, Any]
+    seed: int
 
     @property
     def n_true(self) -> int:
@@ -199,8 +231,7 @@ def simulated(seed: int, drift: float, seconds: float, n_units: int) -> tuple[An
         seed=seed,
     )
     recording = (drifting if drift else still).save(format="memory")
-    analyzer = si.create_sorting_analyzer(sorting, recording, sparse=False, format="memory")
-    analyzer.compute(["random_spikes", "noise_levels", "templates"])
+    analyzer = with_templates(sorting, recording, seed, sparse=False)
     analyzer.compute("quality_metrics", metric_names=["snr"])
     snr = analyzer.get_extension("quality_metrics").get_data()["snr"].to_numpy()
     found = sorting.select_units(sorting.unit_ids[snr >= MIN_SNR])
@@ -217,27 +248,43 @@ def split_case(recording: Any, sorting: Any, split: str, seed: int) -> Case:
         pairs = [(parts[unit][0], parts[unit][1]) for unit in chosen]
     else:
         tool = {"times": split_sorting_by_times, "amplitudes": split_sorting_by_amplitudes}[split]
-        analyzer = si.create_sorting_analyzer(sorting, recording, sparse=False, format="memory")
-        analyzer.compute(["random_spikes", "templates"])
+        analyzer = with_templates(sorting, recording, seed, sparse=False)
         new, pairs = tool(analyzer, splitting_probability=0.5, seed=seed)
     truth = {str(unit): str(unit) for unit in new.unit_ids}
     truth |= {str(part): str(unit) for unit, part in pairs}
-    return Case(recording, new, truth)
+    return Case(recording, new, truth, seed)
+
+
+def with_templates(
+    sorting: Any, recording: Any, seed: int, sparse: bool = True
+) -> si.SortingAnalyzer:
+    """An analyzer whose channels, spikes, noise and templates are the same in every run."""
+    analyzer = si.create_sorting_analyzer(
+        sorting, recording, sparse=sparse, format="memory", seed=seed
+    )
+    analyzer.compute("random_spikes", seed=seed)
+    analyzer.compute("noise_levels", random_slices_kwargs={"seed": seed})
+    analyzer.compute("templates")
+    return analyzer
 
 
 def motion_corrected(case: Case) -> Case:
     """Estimate the motion of the probe and shift the recording back; the spikes stay as sorted."""
+    # The noise, which motion is estimated from, is kept in the recording: drawn with a seed.
+    slices = {"seed": case.seed}
+    si.get_noise_levels(case.recording, return_in_uV=False, random_slices_kwargs=slices)
     return replace(case, recording=correct_motion(case.recording).save(format="memory"))
 
 
 def dense_analyzer(case: Case) -> si.SortingAnalyzer:
-    return si.create_sorting_analyzer(case.sorting, case.recording, sparse=False, format="memory")
+    return si.create_sorting_analyzer(
+        case.sorting, case.recording, sparse=False, format="memory", seed=case.seed
+    )
 
 
 def preset_merges(case: Case) -> dict[str, tuple[Groups, float]]:
     """What each preset merges, on an analyzer as SpikeInterface makes it by default."""
-    analyzer = si.create_sorting_analyzer(case.sorting, case.recording, format="memory")
-    analyzer.compute(["random_spikes", "noise_levels", "templates"])
+    analyzer = with_templates(case.sorting, case.recording, case.seed)
     return {preset: timed(compute_merge_unit_groups, analyzer, preset) for preset in PRESETS}
 
 
@@ -265,8 +312,8 @@ def draw(path: Path, case: Case, groups: Groups) -> None:
     """Draw the depth of every spike over time, coloured by unit before and after merging."""
     from matplotlib.figure import Figure
 
-    analyzer = si.create_sorting_analyzer(case.sorting, case.recording, format="memory")
-    analyzer.compute(["random_spikes", "templates", "spike_locations"])
+    analyzer = with_templates(case.sorting, case.recording, case.seed)
+    analyzer.compute("spike_locations")
     spikes = case.sorting.to_spike_vector()
     seconds = spikes["sample_index"] / case.sorting.sampling_frequency
     depth = analyzer.get_extension("spike_locations").get_data()["y"]

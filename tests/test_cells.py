@@ -317,6 +317,21 @@ def test_bad_input_is_refused_in_a_sentence_and_changes_nothing(how, sentence):
     assert not adata.uns
 
 
+def test_without_a_column_the_line_to_write_is_named():
+    adata = small(phase=["S", "G1"] * 80, mito=0.5, n_genes=range(160))
+    adata.obs["my clusters"] = adata.obs.pop("leiden")
+    with pytest.raises(InputError) as error:
+        unsplit.anndata.merge(adata)
+    assert str(error.value) == (
+        "adata.obs has no column 'leiden', the default of groupby, and these look like "
+        "clusterings: 'my clusters', 'phase'; write unsplit.anndata.merge(adata, "
+        "groupby='my clusters')."
+    )
+    adata.obs = adata.obs[["mito", "n_genes"]]
+    with pytest.raises(InputError, match=r"no column that looks like a clustering; cluster first"):
+        unsplit.anndata.merge(adata)
+
+
 def test_counts_below_zero_seem_to_be_scaled():
     adata = small()
     adata.layers["scaled"] = adata.layers["counts"].toarray() - 1.0

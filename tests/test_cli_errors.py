@@ -273,14 +273,24 @@ def test_unusable_device(refuses):
 def test_what_is_missing_is_named(refuses):
     refuses(
         unsplit("merge", "data.csv", "--out", "out"),
-        "data.csv needs clusters to merge; name a column of it, or another file, with --labels.",
+        "data.csv needs clusters to merge; name a column of it, or another file, with --labels, or "
+        "make clusters with `unsplit overcluster`.",
     )
     refuses(unsplit("merge"), "Missing argument 'DATA'.")
     # The rest of the sentence is up to the version of click.
-    for arguments, start in (("merg", "No such command"), ("--quiet", "No such option")):
-        result = unsplit(arguments)
-        assert result.stderr.startswith(f"unsplit: {start}")
-        refuses(result, result.stderr.removeprefix("unsplit: ").rstrip("\n"))
+    result = unsplit("--quiet")
+    assert result.stderr.startswith("unsplit: No such option")
+    refuses(result, result.stderr.removeprefix("unsplit: ").rstrip("\n"))
+
+
+def test_a_command_that_does_not_exist_is_answered_with_the_one_that_was_meant(refuses):
+    refuses(unsplit("mrge", "data.csv"), "No such command 'mrge'; did you mean `unsplit merge`?")
+    refuses(unsplit("cluster"), "No such command 'cluster'; did you mean `unsplit overcluster`?")
+    refuses(
+        unsplit("data.csv", "--labels", "cluster"),
+        "No such command 'data.csv'; did you mean `unsplit merge data.csv`?",
+    )
+    refuses(unsplit("xyz"), "No such command 'xyz'; see `unsplit --help`.")
 
 
 @pytest.mark.parametrize(

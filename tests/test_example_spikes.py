@@ -45,6 +45,31 @@ def test_units_split_at_random_are_merged_and_no_others(example, case):
     assert len(merged.unit_ids) == case.n_true
 
 
+def test_units_that_fire_together_are_different_neurons_and_parts_of_one_are_not(example):
+    import spikeinterface as si
+
+    rng = np.random.default_rng(0)
+    drawn = (np.sort(rng.choice(600_000, 2400, replace=False)) * 10 for _ in range(2))
+    # A neuron does not fire twice within 4 ms; 25 samples are a millisecond.
+    first, second = (train[np.diff(train, append=10**9) > 100] for train in drawn)
+    half = rng.random(len(first)) < 0.5
+    trains = {"a": first[half], "b": first[~half], "c": second, "c again": second + 2}
+    sorting = si.NumpySorting.from_unit_dict([trains], 25_000)
+    found = {frozenset(pair) for pair in example.different_neurons(sorting)}
+    assert found == {frozenset((x, y)) for x in "ab" for y in ("c", "c again")}
+
+
+def test_the_same_seed_gives_the_same_units_channels_templates_and_noise(example):
+    cases = [example.split_recording(2, "amplitudes", 0, seconds=20, n_units=6) for _ in range(2)]
+    trains = [[c.sorting.get_unit_spike_train(u).tolist() for u in c.truth] for c in cases]
+    assert trains[0] == trains[1]
+    analyzers = [example.with_templates(c.sorting, c.recording, c.seed) for c in cases]
+    np.testing.assert_array_equal(*(analyzer.sparsity.mask for analyzer in analyzers))
+    for name in ("templates", "noise_levels"):
+        first, second = (analyzer.get_extension(name).get_data() for analyzer in analyzers)
+        np.testing.assert_array_equal(first, second)
+
+
 def test_every_spike_has_the_same_channels(example, case):
     X, units = example.spike_features(example.dense_analyzer(case), n_components=4)
     assert X.shape == (len(units), 4)
@@ -89,7 +114,7 @@ def test_motion_correction_changes_the_recording_and_not_the_units(example, case
 
 def test_a_group_of_two_units_is_a_wrong_merge(example):
     truth = {"0": "0", "1": "1", "2": "0", "3": "1", "4": "4"}
-    case = example.Case(None, None, truth)
+    case = example.Case(None, None, truth, 0)
     assert (case.n_true, case.n_split) == (3, 2)
     assert example.judged(case, [["0", "2"]], 1.0) == {"right": 1, "wrong": 0, "seconds": 1.0}
     everything = example.judged(case, [list("01234")], 1.0)
@@ -101,7 +126,8 @@ def test_the_table_adds_up_the_seeds(example):
 
     answer = {name: {"right": 2, "wrong": 1, "seconds": 3.0} for name in benchmark.METHODS}
     records = [
-        {"seed": seed, "drift": 0, "split": "times", "possible": 4} | answer for seed in range(2)
+        {"seed": seed, "motion": "still", "split": "times", "possible": 4} | answer
+        for seed in range(2)
     ]
     lines = benchmark.tables(records).splitlines()
     rows = [["recordings", 2, ""], ["possible", 8, ""], ["Unsplit", "4 / 2", "3.0"]]
@@ -115,17 +141,17 @@ def test_lines_that_are_there_are_not_computed_again(example, tmp_path, monkeypa
 
     asked = []
 
-    def compared(seed, drift, splits):
-        asked.append((seed, drift, tuple(splits)))
-        yield from ({"seed": seed, "drift": drift, "split": split} for split in splits)
+    def compared(seed, motion, splits):
+        asked.append((seed, motion, tuple(splits)))
+        yield from ({"seed": seed, "motion": motion, "split": split} for split in splits)
 
     monkeypatch.setattr(benchmark, "compared", compared)
     path = tmp_path / "spikes.jsonl"
     benchmark.run([3], path)
-    assert asked == [(3, drift, benchmark.SPLITS) for drift in benchmark.DRIFTS]
+    assert asked == [(3, motion, benchmark.SPLITS) for motion in benchmark.MOTIONS]
     lines = path.read_text("utf-8").splitlines(keepends=True)
     path.write_text("".join(lines[1:]), "utf-8")
     asked.clear()
     benchmark.run([3], path)
-    assert asked == [(3, benchmark.DRIFTS[0], benchmark.SPLITS[:1])]
+    assert asked == [(3, "still", benchmark.SPLITS[:1])]
     assert len(benchmark.read(path)) == len(lines)

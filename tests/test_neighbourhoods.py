@@ -1,6 +1,7 @@
 """Whether neighbours connect two clusters as they connect parts of one: known answers."""
 
 import math
+import re
 from dataclasses import astuple
 
 import numpy as np
@@ -142,6 +143,14 @@ def test_few_dimensions_go_by_the_neck_and_many_by_edges():
     assert FEW_DIMENSIONS < between.dimension < MANY_DIMENSIONS
     assert between.least_neck > 0
     assert between.least_times > 0
+
+
+@pytest.mark.parametrize("dimension", [2.0, 3.0, 10.0])
+def test_a_strength_close_to_the_limit_is_not_written_as_the_limit(dimension):
+    close = Connection(50, 0.99996 * 0.5, 0.5, 0.99996 * 0.4, 0.4, dimension)
+    *_, value, limit = re.findall(r"\d\.?\d*", close.why)
+    assert close.strength < 1
+    assert float(value) < float(limit)
 
 
 def test_few_edges_may_be_fewer_by_one_standard_error():

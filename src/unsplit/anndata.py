@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit.data.cells import USUAL, Groups, Matrix, batches_in, groups_in, require_key
+from unsplit.data.cells import (
+    USUAL,
+    Groups,
+    Matrix,
+    batches_in,
+    clusterings_in,
+    groups_in,
+    require_key,
+)
+from unsplit.data.readers.tables import listing
 from unsplit.errors import InputError
 from unsplit.estimator import ClusterMerger
 from unsplit.merging.answers import listed_answers
@@ -23,13 +32,16 @@ from unsplit.plots.style import COLOURS
 
 __all__ = ["merge", "tree"]
 
+# Where scanpy.tl.leiden writes.
+DEFAULT_COLUMN = "leiden"
+
 # A merged group is called after its members; of more than four, only three are named.
 MOST_NAMED = 4
 
 
 def merge(
     adata: Any,
-    groupby: str = "leiden",
+    groupby: str = DEFAULT_COLUMN,
     use_rep: str | None = USUAL,
     batch_key: str | None = None,
     key_added: str = "unsplit",
@@ -106,6 +118,8 @@ def merge(
             f"key_added must differ from groupby, got {groupby!r} for both; otherwise the clusters "
             "that are merged would be lost."
         )
+    if groupby == DEFAULT_COLUMN and groupby not in adata.obs:
+        raise InputError(_which_column(adata.obs))
     groups = groups_in(_column(adata, groupby), f"adata.obs[{groupby!r}]")
     batch = None if batch_key is None else batches_in(_column(adata, batch_key))
     counts = layer is not None or use_raw
@@ -239,6 +253,17 @@ def annotations(
 def _column(adata: Any, name: str) -> Any:
     require_key("column", name, adata.obs.columns, "adata.obs", "columns")
     return adata.obs[name]
+
+
+def _which_column(obs: Any) -> str:
+    """What to write if no column was named and there is none of the default name."""
+    names = clusterings_in(obs)
+    start = f"adata.obs has no column {DEFAULT_COLUMN!r}, the default of groupby, and "
+    if not names:
+        advice = "scanpy.tl.leiden(adata, resolution=3)"
+        return f"{start}no column that looks like a clustering; cluster first: {advice}."
+    line = f"unsplit.anndata.merge(adata, groupby={names[0]!r})"
+    return f"{start}these look like clusterings: {listing(names)}; write {line}."
 
 
 def _numbered(values: NDArray[np.int64]) -> NDArray[np.int64]:

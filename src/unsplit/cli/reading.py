@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from numpy.typing import NDArray
 from unsplit._typing import Index
 from unsplit.cli import summary
 from unsplit.cli.progress import Console
+from unsplit.data.cells import clusterings_in
 from unsplit.data.readers.api import read
 from unsplit.data.readers.columns import ColumnChoice
-from unsplit.data.readers.tables import shortened
+from unsplit.data.readers.h5ad import open_cells
+from unsplit.data.readers.tables import listing, shortened
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.readers.vectors import with_vectors
 from unsplit.errors import InputError
@@ -76,7 +79,7 @@ def read_clustered(source: Input, console: Console) -> Observations:
         if observations.labels is None:
             raise InputError(
                 f"{data} needs clusters to merge; name a column of it, or another file, with "
-                "--labels."
+                f"--labels{_clusterings_of(data)}, or make clusters with `unsplit overcluster`."
             )
         observations = replace(observations, labels=np.asarray(observations.labels))
         if source.vectors is not None:
@@ -84,6 +87,15 @@ def read_clustered(source: Input, console: Console) -> Observations:
     if console.bars is not None:
         console.say("\n".join(summary.of_data(observations)))
     return observations
+
+
+def _clusterings_of(data: str) -> str:
+    """What could be named, if the file is one of cells."""
+    if not data.lower().endswith(".h5ad"):
+        return ""
+    with open_cells(Path(data)) as cells:
+        names = clusterings_in(cells.obs)
+    return f" (these look like clusterings: {listing(names)})" if names else ""
 
 
 def read_picture(path: str, clusters: Index) -> NDArray[np.float64]:

@@ -207,6 +207,27 @@ def require_key(what: str, name: str, known: Iterable[Any], where: str, plural: 
     raise InputError(f"{where} has no {what} {name!r} (its {plural}: {held}); {advice}")
 
 
+def clusterings_in(obs: Any) -> list[str]:
+    """Columns of ``obs`` that look like clusterings, those named like one first.
+
+    Parameters
+    ----------
+    obs : pandas.DataFrame
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> clusterings_in(pd.DataFrame({"x": [0.5, 1.5], "phase": ["S", "G1"], "louvain": [0, 1]}))
+    ['louvain', 'phase']
+    """
+    found = []
+    for name in obs.columns:
+        column = obs[name]
+        if column.dtype.kind in "OSUiub" and 2 <= column.nunique() <= max(2, len(column) // 4):
+            found.append(str(name))
+    return sorted(found, key=lambda name: not re.search("leiden|louvain|cluster", name.lower()))
+
+
 def _shown(layers: Any) -> str:
     names = list(layers.keys())
     return f"its layers: {listing(names)}" if names else "it has no layers"

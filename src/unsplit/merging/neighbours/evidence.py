@@ -94,18 +94,33 @@ class Connection:
         connected, many = self.strength >= 1, weight_of_edges(self.dimension)
         if many == 0:
             kind = "wide contact" if connected else "narrow neck"
+            neck, limit = told_apart(self.neck, self.least_neck, "f")
             return (
-                f"{kind} between them in the neighbour graph: {self.neck:.2f} of the width inside, "
-                f"limit {self.least_neck:.2f}"
+                f"{kind} between them in the neighbour graph: {neck} of the width inside, "
+                f"limit {limit}"
             )
         if many == 1:
+            times, limit = told_apart(self.times_chance, self.least_times)
             return (
                 f"{'many' if connected else 'few'} edges between them in the neighbour graph: "
-                f"{self.times_chance:.2g} times as many as by chance, limit {self.least_times:.2g}"
+                f"{times} times as many as by chance, limit {limit}"
             )
         # Both count, so only their mean can be compared with a limit.
         kind = "strong" if connected else "weak"
-        return f"{kind} connection in the neighbour graph: strength {self.strength:.2g}, limit 1"
+        strength, limit = told_apart(self.strength, 1.0)
+        return f"{kind} connection in the neighbour graph: strength {strength}, limit {limit}"
+
+
+def told_apart(value: float, limit: float, kind: str = "g") -> tuple[str, str]:
+    """Write two numbers with two digits, or with as many as it takes to tell them apart.
+
+    Examples
+    --------
+    >>> told_apart(0.084, 0.541), told_apart(0.9987, 1.0), told_apart(1.0, 1.0)
+    (('0.084', '0.54'), ('0.999', '1'), ('1', '1'))
+    """
+    written = [(f"{value:.{n}{kind}}", f"{limit:.{n}{kind}}") for n in range(2, 16)]
+    return next((texts for texts in written if texts[0] != texts[1]), written[0])
 
 
 def weight_of_edges(dimension: float) -> float:
