@@ -7,8 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# Tests compute with one thread: their arrays are small, and threads that wait cost more.
-TESTS := OMP_NUM_THREADS=1 $(BIN)/pytest
+# Tests compute with one thread: their arrays are small, and threads that wait cost more.  Instead
+# as many test files run side by side as there are cores, up to four.
+TESTS := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
 
 .PHONY: demo test chromium quick lint format docs bench clean
 

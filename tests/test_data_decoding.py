@@ -204,7 +204,9 @@ def test_exceptions_travel_with_a_note_of_where_they_were_raised():
     assert not hasattr(again, "__notes__")
 
 
-def test_workers_are_not_told_which_script_is_run():
+def test_workers_are_not_told_which_script_is_run(monkeypatch):
+    # Where tests run side by side, the main module has no file.
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", __file__, raising=False)
     assert {"init_main_from_name", "init_main_from_path"} & set(get_preparation_data("w"))
     with decoding._main_left_out():
         told = get_preparation_data("w")

@@ -257,7 +257,8 @@ def test_label_that_is_neither_column_nor_file():
         "d.csv", "foo",
     )  # fmt: skip
     np.save("d.npy", X)
-    for name in ("l.csv", "", ".", "x" * 5000):
+    refuses("there is no column 'xxx…xx… in d.npy (it has no named columns) …", "d.npy", "x" * 5000)
+    for name in ("l.csv", "", "."):
         refuses(
             f"there is no column {name!r} in d.npy (it has no named columns) "
             "and no file of that name; check the name.",
