@@ -1,6 +1,7 @@
 import itertools
 import multiprocessing
 import pickle
+import sys
 from multiprocessing.spawn import get_preparation_data
 
 import numpy as np
