@@ -38,18 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     data = made_tracks(chosen)
     frames = data.frames if chosen.raw or chosen.images else levelled(data.frames)
     start = time.perf_counter()
-    result = unsplit.pairwise_tvd(
-        frames,
-        data.track,
+    merger = unsplit.ClusterMerger(
         backbone=lambda: small_network(frames.shape[3]),  # a new network from the seed
         cv=2 if chosen.quick else 3,
         # Frames of a track look alike, so long training would memorise the still images.
         epochs=6 if chosen.quick else 30,
         random_state=chosen.seed,
-    )
+    ).fit(frames, initial_labels=data.track)
     seconds = time.perf_counter() - start
+    result, tree = merger.pairwise_, merger.tree_
     print(f"{result.n_clusters} tracks, {len(frames):,} frames: {seconds:.0f} s.")
-    tree = merged(result)
     verdict = report_distances(result, frames, data)
     verdict |= report_merges(tree, result, frames, data)
     out = Path(chosen.out)
@@ -108,11 +106,6 @@ def small_network(channels: int) -> nn.Module:
     return nn.Sequential(*layers)
 
 
-def merged(result: unsplit.PairwiseTVD, **merge_options: Any) -> unsplit.MergeTree:
-    """Merge tracks until every remaining pair of groups is separated, or as the options say."""
-    return unsplit.merge(result, **merge_options)
-
-
 # ---- evaluation: only this part uses the true categories ---------------------------------------
 
 
@@ -142,7 +135,7 @@ def report_merges(
     trees = {
         "unsplit": tree,
         f"unsplit, given {n}": tree.cut(n_clusters=n),
-        f"by overlap, given {n}": merged(
+        f"by overlap, given {n}": unsplit.merge(
             result, n_clusters=n, strategy="linkage", statistic="overlap"
         ),
         f"by pixels, given {n}": unsplit.merge(

@@ -195,8 +195,8 @@ def test_page_compares_on_the_same_trials(tmp_path):
     )
     assert above_bound(scores) == (1, 1)
     by_data = rows_of(tables.by_problem(scores))
-    assert by_data[CHOSEN] == ["chosen on", "0.900", "", "0.950", "0.940", "", "0.600", ""]
-    assert by_data[HELD] == ["held back", "0.500", "", "", "", "", "0.400", ""]
+    assert by_data[CHOSEN] == ["chosen on", "0.900", "", "0.950", "", "", "0.940", "", "0.600", ""]
+    assert by_data[HELD] == ["held back", "0.500", "", "", "", "", "", "", "0.400", ""]
 
 
 def test_page_says_what_a_setting_changes(tmp_path):

@@ -38,7 +38,7 @@ def redirected(generators: Generators) -> Iterator[None]:
     --------
     >>> before = torch.get_rng_state()
     >>> with redirected(Generators(3)):
-    ...     drawn = F.dropout(torch.ones(5))
+    ...     drawn = torch.nn.functional.dropout(torch.ones(5))
     >>> torch.equal(before, torch.get_rng_state())
     True
     """
