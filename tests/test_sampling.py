@@ -4,8 +4,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unsplit.networks.training.loop import MIN_STEPS, balanced_draws, epoch_minibatches
-from unsplit.pairwise.heldout_scores import FEW_CLUSTERS, crossfit_folds, holdout_fold
+from unsplit.networks.training.loop import (
+    MIN_STEPS,
+    MOST_DRAWS,
+    balanced_draws,
+    epoch_minibatches,
+)
+from unsplit.pairwise.heldout_scores import (
+    FEW_CLUSTERS,
+    LARGE,
+    TESTED,
+    TRAINED,
+    WATCHED,
+    crossfit_folds,
+    folds_by_need,
+    holdout_fold,
+)
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 sizes_of_clusters = st.lists(st.integers(1, 12), min_size=2, max_size=8)
@@ -225,10 +239,10 @@ def test_other_seed_other_draws():
 
 
 def test_epoch_has_enough_batches_for_the_longest_list_of_rows():
-    clusters = np.repeat([0, 1], 500)
-    train = [np.arange(0, 1000, 2), np.arange(1000)]
+    clusters = np.repeat([0, 1], 300)
+    train = [np.arange(0, 600, 2), np.arange(600)]
     batches = epoch_minibatches(train, clusters, 32, np.random.default_rng(0))
-    assert batches.shape == (32, 2, 32)
+    assert batches.shape == (19, 2, 32)
     assert batches.dtype == torch.int64
 
 
@@ -261,3 +275,66 @@ def test_clusters_of_one_do_not_unbalance_the_folds():
     clusters = np.repeat(np.arange(100), [1, 3] * 50)
     folds = crossfit_folds(clusters, 2, np.random.default_rng(0))
     assert [len(fold.test) for fold in folds] == [75, 75]
+
+
+# Folds by need
+
+LARGE_ONES = st.lists(st.integers(LARGE, LARGE + 300), min_size=1, max_size=4)
+SMALL_ONES = st.lists(st.integers(1, 60), min_size=1, max_size=6)
+
+
+@given(LARGE_ONES, st.integers(0, 99))
+def test_large_clusters_are_held_out_once(sizes, seed):
+    clusters = np.repeat(np.arange(len(sizes)), sizes)
+    (fold,) = folds_by_need(clusters, 5, np.random.default_rng(seed))
+    for rows, n_each in ((fold.test, TESTED), (fold.watch, WATCHED), (fold.train, TRAINED)):
+        assert np.bincount(clusters[rows], minlength=len(sizes)).tolist() == [n_each] * len(sizes)
+    assert len(np.unique(np.concatenate([fold.test, fold.watch, fold.train]))) == LARGE * len(sizes)
+
+
+@given(SMALL_ONES, LARGE_ONES, st.integers(0, 99))
+def test_small_clusters_are_tested_in_all_folds_and_large_ones_in_the_first(small, large, seed):
+    sizes = np.array([*small, *large, LARGE, 40, 40, 40])
+    clusters = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    folds = folds_by_need(clusters, 5, np.random.default_rng(seed))
+    assert len(folds) == 5
+    n_tested = [np.bincount(clusters[fold.test], minlength=len(sizes)) for fold in folds]
+    is_large = sizes >= LARGE
+    assert (n_tested[0][is_large] == TESTED).all()
+    assert not np.sum(n_tested[1:], axis=0)[is_large].any()
+    wanted = np.where(sizes > 1, sizes, 0)[~is_large]
+    assert np.sum(n_tested, axis=0)[~is_large].tolist() == wanted.tolist()
+    all_tested = np.concatenate([fold.test for fold in folds])
+    assert len(np.unique(all_tested)) == len(all_tested)
+    for fold in folds:
+        assert not np.isin(fold.test, fold.train).any()
+        assert fold.watches_test
+        # Large clusters are never trained on with what is tested in the first fold.
+        assert not np.isin(folds[0].test[is_large[clusters[folds[0].test]]], fold.train).any()
+
+
+@given(SMALL_ONES, st.integers(0, 99))
+def test_only_small_clusters_are_cross_fitted_as_ever(sizes, seed):
+    clusters = np.repeat(np.arange(len(sizes)), sizes)
+    by_need = folds_by_need(clusters, 3, np.random.default_rng(seed))
+    usual = crossfit_folds(clusters, 3, np.random.default_rng(seed))
+    for one, other in zip(by_need, usual, strict=True):
+        assert one.train.tolist() == other.train.tolist()
+        assert one.test.tolist() == other.test.tolist()
+
+
+def test_with_few_clusters_all_must_be_large():
+    clusters = np.repeat([0, 1], [LARGE, 50])
+    folds = folds_by_need(clusters, 5, np.random.default_rng(0))
+    assert sum(len(fold.test) for fold in folds) == LARGE + 50
+    assert not any(fold.watches_test for fold in folds)
+
+
+def test_an_epoch_of_large_clusters_is_a_part_of_each():
+    clusters = np.repeat([0, 1, 2], MOST_DRAWS + 500)
+    rows = np.arange(len(clusters))
+    batches = epoch_minibatches([rows], clusters, 100, np.random.default_rng(0))
+    assert batches.shape == (3 * MOST_DRAWS // 100, 1, 100)
+    drawn = batches.flatten().numpy()
+    assert np.bincount(clusters[drawn]).tolist() == [MOST_DRAWS] * 3
+    assert len(np.unique(drawn)) == len(drawn)

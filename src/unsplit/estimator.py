@@ -159,7 +159,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         backbone: Backbone = "auto",
         augment: Augment = "auto",
         training: TrainConfig | None = None,
-        cv: int = 5,
+        cv: int | str = "auto",
         holdout: float | None = None,
         loss: str | None = None,
         epochs: int = MAX_EPOCHS,

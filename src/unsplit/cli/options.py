@@ -194,7 +194,20 @@ keep_scores = click.option(
 )
 
 
-def settings_from(backbone: str, no_augment: bool, cv: int, epochs: int, device: str) -> Settings:
+class Folds(click.IntRange):
+    """A number of folds, or the word auto."""
+
+    def __init__(self) -> None:
+        super().__init__(min=2)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Leave the word as it is."""
+        return value if value == "auto" else super().convert(value, param, ctx)
+
+
+def settings_from(
+    backbone: str, no_augment: bool, cv: int | str, epochs: int, device: str
+) -> Settings:
     """The settings of an estimate."""
     augment = False if no_augment else "auto"
     return Settings(backbone, cv, epochs=epochs, device=device, augment=augment)
@@ -219,11 +232,11 @@ estimation = packed(
     click.option("--no-augment", is_flag=True, help="Train without data augmentation."),
     click.option(
         "--cv",
-        type=click.IntRange(min=2),
+        type=Folds(),
         metavar="N",
         default=Settings.cv,
         show_default=True,
-        help="Number of cross-fitting folds.",
+        help="Number of cross-fitting folds; auto holds out large clusters once.",
     ),
     click.option(
         "--epochs",

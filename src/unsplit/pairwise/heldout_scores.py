@@ -8,8 +8,9 @@ the largest likelihood of the held-out labels (temperature scaling: Guo et al. 2
 of modern neural networks").
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -90,6 +91,13 @@ class Fitted:
 # With fewer clusters than this, cross-fitting sets training rows aside to choose the epoch.
 FEW_CLUSTERS = 4
 
+USUAL_FOLDS = 5
+
+# Of a large cluster this many observations are held out, to choose the epoch, and trained on.  With
+# 200 held out of each, the standard error of a TVD is at most 0.05.
+TESTED, WATCHED, TRAINED = 200, 100, 600
+LARGE = TESTED + WATCHED + TRAINED
+
 # So many folds are possible even if every cluster is smaller.
 ALWAYS_POSSIBLE = 10
 
@@ -120,18 +128,50 @@ def crossfit_folds(clusters: Index, n_folds: int, rng: np.random.Generator) -> l
     >>> [fold.test.tolist() for fold in folds]  # one of every cluster in each fold
     [[2, 3, 8, 11], [1, 4, 6, 10], [0, 5, 7, 9]]
     """
-    order = _shuffled_by_cluster(clusters, rng)
-    order = order[np.bincount(clusters)[clusters[order]] > 1]
-    fold_of = np.full(len(clusters), -1)
-    fold_of[order] = np.arange(len(order)) % n_folds
-    folds = []
-    for fold in range(n_folds):
-        train, test = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
-        folds.append(Fold(train=train, watch=test, test=test))
+    folds = [Fold(train, test, test) for train, test in _dealt(clusters, n_folds, rng)]
     sizes = np.bincount(clusters)
     if len(sizes) < FEW_CLUSTERS and sizes.min() >= 2 * n_folds:
         folds = [watch_inside(fold, clusters, rng) for fold in folds]
     return folds
+
+
+def folds_by_need(clusters: Index, n_folds: int, rng: np.random.Generator) -> list[Fold]:
+    """Make as many folds as the sizes of the clusters ask for.
+
+    A large cluster is precise enough if a part of it is held out once, so if all are large there
+    is one fold, and its network is trained on a part of every cluster.  Small clusters need every
+    observation: they are tested once in one of ``n_folds`` folds, as by :func:`crossfit_folds`, and
+    large clusters beside them are tested in the first fold and trained on in all.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> [len(fold.test) for fold in folds_by_need(np.repeat([0, 1], 2000), 5, rng)]
+    [400]
+    >>> [len(fold.test) for fold in folds_by_need(np.repeat(np.arange(4), 50), 5, rng)]
+    [40, 40, 40, 40, 40]
+    """
+    sizes = np.bincount(clusters)
+    large = sizes >= LARGE
+    if not large.any() or (len(sizes) < FEW_CLUSTERS and not large.all()):
+        return crossfit_folds(clusters, n_folds, rng)
+    order = _shuffled_by_cluster(clusters, rng)
+    order = order[large[clusters[order]]]
+    rank = _ranks(sizes[large])
+    ends = (0, TESTED, TESTED + WATCHED, LARGE)
+    test, watch, train = (
+        np.sort(order[(rank >= start) & (rank < end)]) for start, end in pairwise(ends)
+    )
+    if large.all():
+        return [Fold(train, watch, test)]
+    small = np.flatnonzero(~large[clusters])
+    always = np.concatenate([train, watch])
+    folds = [
+        Fold(np.concatenate([small[rows], always]), small[tested], small[tested])
+        for rows, tested in _dealt(clusters[small], n_folds, rng)
+    ]
+    first = np.concatenate([folds[0].test, test])
+    return [Fold(folds[0].train, first, first), *folds[1:]]
 
 
 def require_folds(n_folds: int, clusters: Index) -> None:
@@ -184,14 +224,31 @@ def holdout_fold(clusters: Index, fraction: float, rng: np.random.Generator) -> 
     sizes = np.bincount(clusters)
     n_test = _share(sizes, fraction)
     n_watch = _share(sizes - n_test, fraction)
-    starts = np.cumsum(sizes) - sizes
-    rank = np.arange(len(order)) - np.repeat(starts, sizes)
+    rank = _ranks(sizes)
     bound_test, bound_watch = np.repeat(n_test, sizes), np.repeat(n_test + n_watch, sizes)
     return Fold(
         train=np.sort(order[rank >= bound_watch]),
         watch=np.sort(order[(rank >= bound_test) & (rank < bound_watch)]),
         test=np.sort(order[rank < bound_test]),
     )
+
+
+def _dealt(
+    clusters: Index, n_folds: int, rng: np.random.Generator
+) -> Iterator[tuple[Index, Index]]:
+    """Deal the members of every cluster to the folds; the training and test rows of each fold."""
+    order = _shuffled_by_cluster(clusters, rng)
+    order = order[np.bincount(clusters)[clusters[order]] > 1]
+    fold_of = np.full(len(clusters), -1)
+    fold_of[order] = np.arange(len(order)) % n_folds
+    for fold in range(n_folds):
+        yield np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+
+
+def _ranks(sizes: Index) -> Index:
+    """Position of every row within its cluster, if rows are grouped by cluster."""
+    starts = np.cumsum(sizes) - sizes
+    return np.arange(int(sizes.sum())) - np.repeat(starts, sizes)
 
 
 def _shuffled_by_cluster(clusters: Index, rng: np.random.Generator) -> Index:

@@ -372,6 +372,10 @@ def _groups(
 # Fewer steps than this per epoch are too few for A to change.
 MIN_STEPS = 10
 
+# An epoch has at most this many draws for each cluster, so that with large clusters A is tried as
+# often as the number of clusters asks for, and not only after all observations.
+MOST_DRAWS = 400
+
 
 def balanced_draws(clusters: Index, n_draws: int, rng: np.random.Generator) -> Index:
     """Draw rows so that every cluster is drawn equally often; positions in ``clusters``.
@@ -404,8 +408,12 @@ def balanced_draws(clusters: Index, n_draws: int, rng: np.random.Generator) -> I
 def epoch_minibatches(
     train: Sequence[Index], clusters: Index, batch_size: int, rng: np.random.Generator
 ) -> Tensor:
-    """Draw one epoch for m networks, each from its own rows; row indices (steps, m, b)."""
-    longest = max(len(rows) for rows in train)
+    """Draw one epoch for m networks, each from its own rows; row indices (steps, m, b).
+
+    An epoch is a pass over all rows, or over a part of every cluster where clusters are large.
+    """
+    k = int(clusters.max()) + 1
+    longest = min(max(len(rows) for rows in train), MOST_DRAWS * k)
     batch_size = min(batch_size, longest)
     steps = max(-(-longest // batch_size), MIN_STEPS)
     draws = [rows[balanced_draws(clusters[rows], steps * batch_size, rng)] for rows in train]
