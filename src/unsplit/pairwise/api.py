@@ -132,9 +132,8 @@ def pairwise_tvd(
         :func:`unsplit.select` can choose for you.
     cv : int or "auto"
         Number of folds for cross-fitting.  Each observation is scored by a network that was not
-        trained on it.  "auto" makes five folds for clusters of fewer than 900 observations; of
-        larger ones 200 are held out once and 600 are trained on, which is precise enough (the
-        standard error of a TVD is at most 0.05) and takes a time that does not grow with n.
+        trained on it.  "auto" makes five folds; but of more than 20,000 observations, clusters of
+        at least 300 are held out once, a third of each or 200, and at most 600 are trained on.
     holdout : float, optional
         Share of every cluster to hold out once, as in the paper, instead of cross-fitting.
     loss : {"softmax", "pairwise"}, optional

@@ -375,6 +375,8 @@ MIN_STEPS = 10
 # An epoch has at most this many draws for each cluster, so that with large clusters A is tried as
 # often as the number of clusters asks for, and not only after all observations.
 MOST_DRAWS = 400
+# Not fewer than this in all, because so many take little time.
+ALWAYS_DRAWN = 20_000
 
 
 def balanced_draws(clusters: Index, n_draws: int, rng: np.random.Generator) -> Index:
@@ -413,7 +415,7 @@ def epoch_minibatches(
     An epoch is a pass over all rows, or over a part of every cluster where clusters are large.
     """
     k = int(clusters.max()) + 1
-    longest = min(max(len(rows) for rows in train), MOST_DRAWS * k)
+    longest = min(max(len(rows) for rows in train), max(MOST_DRAWS * k, ALWAYS_DRAWN))
     batch_size = min(batch_size, longest)
     steps = max(-(-longest // batch_size), MIN_STEPS)
     draws = [rows[balanced_draws(clusters[rows], steps * batch_size, rng)] for rows in train]
