@@ -133,7 +133,8 @@ def pairwise_tvd(
     cv : int or "auto"
         Number of folds for cross-fitting.  Each observation is scored by a network that was not
         trained on it.  "auto" makes five folds; but of more than 20,000 observations, clusters of
-        at least 300 are held out once, a third of each or 200, and at most 600 are trained on.
+        at least 300 are held out once, a third of each or 200, and at most 600 are trained on; and
+        so are all clusters if less than a hundredth of the observations is in smaller ones.
     holdout : float, optional
         Share of every cluster to hold out once, as in the paper, instead of cross-fitting.
     loss : {"softmax", "pairwise"}, optional

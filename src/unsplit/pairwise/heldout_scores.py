@@ -99,6 +99,8 @@ MANY = 20_000
 # most these numbers.  With 200 held out of each, the standard error of a TVD is at most 0.05.
 LARGE = 300
 TESTED, WATCHED, TRAINED = 200, 100, 600
+# Small clusters that hold less than this share of all observations are not worth five folds.
+NEGLIGIBLE = 0.01
 
 # So many folds are possible even if every cluster is smaller.
 ALWAYS_POSSIBLE = 10
@@ -141,10 +143,9 @@ def folds_by_need(clusters: Index, n_folds: int, rng: np.random.Generator) -> li
     """Make as many folds as the sizes of the clusters ask for.
 
     Among very many observations, a large cluster is precise enough if a part of it is held out
-    once.  If all are large there is one fold, and its network is trained on a part of every
-    cluster.  Small clusters need every observation: they are tested in ``n_folds`` folds, as by
-    :func:`crossfit_folds`, and large clusters beside them are tested in the first fold and trained
-    on in all.
+    once.  If nearly all observations are in large clusters there is one fold, and its network is
+    trained on a part of every cluster.  Otherwise small clusters are tested in ``n_folds`` folds,
+    as by :func:`crossfit_folds`, and large ones in the first fold alone.
 
     Examples
     --------
@@ -156,6 +157,8 @@ def folds_by_need(clusters: Index, n_folds: int, rng: np.random.Generator) -> li
     """
     sizes = np.bincount(clusters)
     large = sizes >= LARGE
+    if sizes[~large].sum() < NEGLIGIBLE * len(clusters):
+        large[:] = True
     few = len(sizes) < FEW_CLUSTERS and not large.all()
     if len(clusters) <= MANY or few or not large.any():
         return crossfit_folds(clusters, n_folds, rng)
@@ -175,8 +178,11 @@ def folds_by_need(clusters: Index, n_folds: int, rng: np.random.Generator) -> li
 
 
 def _parts(order: Index, sizes: Index) -> list[Index]:
-    """Rows of large clusters to test, to watch and to train on, from rows grouped by cluster."""
-    n_tested = np.minimum(sizes // 3, TESTED)
+    """Rows to test, to watch and to train on, from rows grouped by cluster.
+
+    Of a cluster of two or three observations one is tested; one alone is trained on.
+    """
+    n_tested = np.minimum(np.clip(sizes // 3, 1, TESTED), sizes - 1)
     n_watched = np.minimum(sizes // 6, WATCHED)
     ends = np.cumsum([np.zeros_like(sizes), n_tested, n_watched, np.full_like(sizes, TRAINED)], 0)
     rank = _ranks(sizes)
