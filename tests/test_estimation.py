@@ -13,6 +13,7 @@ import scipy.sparse
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 from torch import nn
 
 import unsplit
@@ -243,6 +244,22 @@ def test_backbone_of_the_wrong_shape_is_refused(three):
 def test_backbone_for_other_features_is_refused(three):
     with pytest.raises(InputError, match=r"cannot take a batch of shape \(2, 2\): mat1 and mat2"):
         quick(three[0], three[1], backbone=nn.Linear(5, 3))
+
+
+@pytest.mark.slow
+def test_large_clusters_held_out_once_have_the_known_distances():
+    means = np.array([[0.0, 0.0], [1.0, 0.0], [2.5, 0.0], [2.5, 0.0]])
+    X, labels = gaussians(means, 6000, random_state=0)
+    result = pairwise_tvd(X, labels, random_state=0)
+    assert (result.n_heldout == 200).all()
+    apart = np.linalg.norm(means[:, None] - means, axis=2)
+    truth = 2 * norm.cdf(apart / 2) - 1
+    pairs = np.triu_indices(4, 1)
+    assert np.abs(result.tvd - truth)[pairs].max() < 0.15  # three standard errors
+    low, high = result.confidence_interval()
+    # The network may be a little worse than the best classifier, never better.
+    assert ((low <= truth) & (truth <= high + 0.05))[pairs].all()
+    assert result.p_value[2, 3] > 0.001
 
 
 def test_more_folds_than_observations():
