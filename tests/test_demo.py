@@ -72,18 +72,22 @@ def test_the_table_holds_the_scores(demo):
     folder, result = demo
     digits, truth = overclustered_digits()
     tree = library.MergeTree.load(folder / "demo-output" / "tree.npz")
-    found = scores(digits, tree, truth)
+    graph = library.neighbour_graph(digits.X.astype(np.float32), digits.labels)
+    found = scores(digits, tree, graph, truth)
     lines = result.stdout.splitlines()
     start = next(i for i, line in enumerate(lines) if "adjusted Rand index" in line)
-    shown = [line.split() for line in lines[start + 1 : start + 6]]
+    shown = [line.split() for line in lines[start + 1 : start + 1 + len(found)]]
     assert [row[-2:] for row in shown] == [
         [str(s.n_clusters), f"{s.rand_index:.2f}"] for s in found
     ]
     initial = digits.labels
-    expected = [initial, tree.labels(initial), tree.cut(n_clusters=10).labels(initial)]
+    merged, ten = tree.labels(initial), tree.cut(n_clusters=10).labels(initial)
+    refined = (library.refine(labels, graph) for labels in (merged, ten))
+    expected = [initial, merged, next(refined), ten, next(refined)]
     for score, labels in zip(found, expected, strict=False):
         assert score.rand_index == adjusted_rand_score(truth, labels)
-    assert [score.n_clusters for score in found] == [40, tree.n_clusters, 10, 10, 10]
+    n = tree.n_clusters
+    assert [score.n_clusters for score in found] == [40, n, n, 10, 10, 10, 10]
 
 
 def test_without_matplotlib_there_are_no_figures(tmp_path, monkeypatch):

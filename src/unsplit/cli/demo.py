@@ -66,7 +66,8 @@ def demo(out: str, seed: int, report: bool) -> None:
         _write_data(folder / DATA, digits)
         merged = merge_into(folder, task, digits, console)
     lines = summary.of_merge(merged.tree, n_noise=0)
-    table = _table(scores(digits, merged.tree, truth, seed))
+    assert merged.neighbours is not None  # digits are vectors
+    table = _table(scores(digits, merged.tree, merged.neighbours, truth, seed))
     outputs.print_result(Path(out, RESULT), [*lines, "", *table], as_json=False)
     if report:
         click.echo(f"\nOpen {os.path.join(out, PAGE)} in a browser.")

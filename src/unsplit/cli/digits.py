@@ -13,6 +13,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from unsplit._typing import Index
 from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.tree import MergeTree
 
 N_PIECES = 40
@@ -42,8 +44,12 @@ def overclustered_digits(seed: int = 0) -> tuple[Observations, Index]:
     return Observations(X, names, np.arange(len(X)), labels.astype(np.int64)), truth
 
 
-def scores(digits: Observations, tree: MergeTree, truth: ArrayLike, seed: int = 0) -> list[Score]:
+def scores(
+    digits: Observations, tree: MergeTree, graph: NeighbourGraph, truth: ArrayLike, seed: int = 0
+) -> list[Score]:
     """Score the clusters before and after merging, Ward and k-means against the true digits.
+
+    Single digits of the merged clusters also move to the cluster of their neighbours ("refined").
 
     Examples
     --------
@@ -51,19 +57,25 @@ def scores(digits: Observations, tree: MergeTree, truth: ArrayLike, seed: int = 
     >>> digits, truth = overclustered_digits()
     >>> centres = np.stack([digits.X[digits.labels == c].mean(axis=0) for c in range(40)])
     >>> D = np.linalg.norm(centres[:, None] - centres, axis=2)
-    >>> for score in scores(digits, unsplit.merge(D, n_clusters=12), truth):
+    >>> graph = unsplit.neighbour_graph(digits.X, digits.labels)
+    >>> for score in scores(digits, unsplit.merge(D, n_clusters=12), graph, truth):
     ...     print(f"{score.name}: {score.n_clusters}")
     k-means, before merging: 40
     merged: 12
+    merged and refined: 12
     merged, given the number 10: 10
+    merged and refined, given the number 10: 10
     Ward, given the number 10: 10
     k-means, given the number 10: 10
     """
     initial, given = np.asarray(digits.labels), f"given the number {N_DIGITS}"
+    merged, ten = tree.labels(initial), tree.cut(n_clusters=N_DIGITS).labels(initial)
     clusterings = {
         "k-means, before merging": initial,
-        "merged": tree.labels(initial),
-        f"merged, {given}": tree.cut(n_clusters=N_DIGITS).labels(initial),
+        "merged": merged,
+        "merged and refined": refine(merged, graph),
+        f"merged, {given}": ten,
+        f"merged and refined, {given}": refine(ten, graph),
         f"Ward, {given}": AgglomerativeClustering(N_DIGITS).fit_predict(digits.X),
         f"k-means, {given}": KMeans(N_DIGITS, n_init=10, random_state=seed).fit_predict(digits.X),
     }
