@@ -83,7 +83,8 @@ def with_genes(source: Source, data: str) -> Source:
     """
     n = len(source.clusters)
     try:
-        with open_cells(Path(data)) as cells:
+        pictures = [f"obsm/{name}" for name in PICTURES]
+        with open_cells(Path(data), pictures, ["X"], ["var"]) as cells:
             for name in PICTURES if source.picture is None else ():
                 xy = np.asarray(cells.obsm[name]) if name in cells.obsm else np.zeros(0)
                 if xy.shape == (n, 2) and np.isfinite(xy).all():

@@ -71,20 +71,20 @@ class _Raw:
 
 
 @contextmanager
-def open_cells(path: Path, wanted: Sequence[str] = ()) -> Iterator[CellFile]:
+def open_cells(path: Path, *wanted: Sequence[str]) -> Iterator[CellFile]:
     """Open an .h5ad file; any error of the parser becomes one sentence.
 
     Parameters
     ----------
     path : Path
-    wanted : sequence of str
-        What will be read beside ``obs``: the first of these names that exists.
+    *wanted : sequences of str
+        What will be read beside ``obs``: of each sequence of names the first that exists.
     """
     refuse_unreadable(path)
     _io()
     import h5py
 
-    try_out(path, [["obs"], wanted])
+    try_out(path, [["obs"], *wanted])
 
     with reading(path), h5py.File(path, "r") as file:
         if "obs" not in file:
