@@ -117,14 +117,15 @@ class Moving:
         """Those of the rows that gain by moving, and the cluster to which each moves."""
         votes = (self.graph.adjacency[rows] @ self._members()).tocoo()
         place, cluster = votes.coords
-        gain = votes.data - self._by_chance(rows[place], cluster)
+        degrees = self._degrees()
+        gain = votes.data - self._by_chance(rows[place], cluster, degrees)
         # The last entry of each row is its best; the first best one if several are.
         order = np.lexsort((-cluster, gain, place))
         last = order[np.flatnonzero(np.diff(place[order], append=-1))]
         best = rows[place[last]]
         stay = cluster == self.clusters[rows[place]]
         edges_inside = np.bincount(place[stay], votes.data[stay], minlength=len(rows))
-        staying = edges_inside[place[last]] - self._by_chance(best, self.clusters[best])
+        staying = edges_inside[place[last]] - self._by_chance(best, self.clusters[best], degrees)
         gains = gain[last] > staying + LEAST_GAIN
         return best[gains], cluster[last][gains]
 
@@ -133,13 +134,21 @@ class Moving:
         entries = np.ones(len(inside)), (inside, self.clusters[inside])
         return sparse.csr_array(entries, (len(self.clusters), self.k))
 
-    def _by_chance(self, rows: Index, clusters: Index) -> NDArray[np.float64]:
-        """Edges from rows to other observations in clusters, in a random graph."""
-        batches = self.graph.batches
+    def _degrees(self) -> NDArray[np.float64]:
+        """Summed degrees by batch and cluster, shape (batches, k)."""
         inside = self.clusters >= 0
-        table = np.zeros((len(self.totals), self.k))
-        np.add.at(table, (batches[inside], self.clusters[inside]), self.degree[inside])
-        others = table[batches[rows], clusters]
+        place = self.graph.batches[inside] * self.k + self.clusters[inside]
+        n_batches = len(self.totals)
+        sums = np.zeros(n_batches * self.k)
+        sums += np.bincount(place, self.degree[inside], minlength=len(sums))
+        return sums.reshape(n_batches, self.k)
+
+    def _by_chance(
+        self, rows: Index, clusters: Index, degrees: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Edges from rows to other observations in clusters, in a random graph."""
+        batches = self.graph.batches[rows]
+        others = degrees[batches, clusters]
         others -= np.where(self.clusters[rows] == clusters, self.degree[rows], 0.0)
-        expected: NDArray[np.float64] = self.degree[rows] * others / self.totals[batches[rows]]
+        expected: NDArray[np.float64] = self.degree[rows] * others / self.totals[batches]
         return expected
