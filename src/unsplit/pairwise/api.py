@@ -67,6 +67,7 @@ from unsplit.pairwise.heldout_scores import (
     summarize,
 )
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 log = logging.getLogger("unsplit")
 
@@ -75,6 +76,16 @@ Progress = Callable[[EpochRecord], None] | Reporter
 BLURRED_STEPS = 300
 # The blurred estimate only ranks pairs and shows valleys; more folds improved neither.
 BLURRED_FOLDS = 3
+
+FORMS = ("auto", "dense", "sparse")
+# Up to this many clusters all pairs are kept if they fit into memory, beyond it only those that are
+# ever confused.
+MANY_CLUSTERS = 10_000
+# Bytes that estimate and merge need for each pair of clusters if all are kept: twenty matrices.
+BYTES_A_PAIR = 8 * 20
+# Bytes for each held-out observation if only confused pairs are kept: some dozen confusions, each
+# with two indices and a number, and once more while they are added up.
+BYTES_OF_CONFUSIONS = 2 * 24 * 16
 
 LESS_DATA = "use fewer features, fewer clusters or a smaller backbone"
 
@@ -95,11 +106,12 @@ def pairwise_tvd(
     holdout: float | None = None,
     loss: str | None = None,
     blurred: bool = False,
+    form: str = "auto",
     epochs: int = MAX_EPOCHS,
     device: str | torch.device = "auto",
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: bool | Progress = False,
-) -> PairwiseTVD:
+) -> Any:
     """Estimate the total variation distance between all pairs of clusters with one network.
 
     Parameters
@@ -146,6 +158,10 @@ def pairwise_tvd(
         network whose scores do not level off.  This shows how clusters that barely touch are
         placed; pass the result as ``blurred`` to :func:`unsplit.merge`.  Do not use it for the
         distances themselves: they come out too small where clusters have fine structure.
+    form : {"auto", "dense", "sparse"}
+        "dense" keeps all pairs in (k, k) arrays, "sparse" only pairs that are ever confused; all
+        others have the TVD 1.  "auto" is "sparse" for more than 10,000 clusters without batches,
+        and where (k, k) arrays would not fit into memory.
     epochs : int
         The most epochs, set only here; training ends earlier when the mean held-out accuracy
         stops improving.
@@ -162,6 +178,7 @@ def pairwise_tvd(
     Returns
     -------
     PairwiseTVD
+        Or a :class:`SparsePairwiseTVD` of very many clusters, with the same methods.
 
     Examples
     --------
@@ -171,7 +188,9 @@ def pairwise_tvd(
     >>> bool(result.tvd[0, 1] < 0.2 and result.tvd[0, 2] > 0.9)
     True
     """
-    settings = Settings(backbone, cv, holdout, loss, blurred, epochs, device, augment, training)
+    settings = Settings(
+        backbone, cv, holdout, loss, blurred, epochs, device, augment, training, form
+    )
     refuse_other_order(X, labels=labels, batch=batch)
     return fit(X, labels, settings, random_state, progress, batch).result
 
@@ -189,9 +208,11 @@ class Settings:
     device: str | torch.device = "auto"
     augment: Augment = "auto"
     training: TrainConfig | None = None
+    form: str = "auto"
 
     def __post_init__(self) -> None:
         holdout = self.holdout
+        check_choice("form", self.form, FORMS)
         if holdout is None and not self.folds_by_need:
             check_whole("cv", self.cv, 2, '5 is usual, and "auto" the default')
         if holdout is not None and not (is_number(holdout) and 0 < holdout < 1):
@@ -226,6 +247,26 @@ class Settings:
         if self.holdout is not None:
             return 1
         return USUAL_FOLDS if self.folds_by_need else int(self.cv)
+
+    def is_sparse(self, n_clusters: int, n_batches: int = 1) -> bool:
+        """Whether only confused pairs of so many clusters are kept."""
+        if n_batches > 1:
+            if self.form == "sparse":
+                raise InputError(
+                    'form="sparse" cannot compare clusters within batches, because a pair that is '
+                    'never confused may share no batch; leave batch out, or use form="dense".'
+                )
+            return False
+        if self.form != "auto":
+            return self.form == "sparse"
+        too_large = BYTES_A_PAIR * n_clusters**2 > available_memory()
+        if n_clusters <= MANY_CLUSTERS and not too_large:
+            return False
+        log.info(
+            "%s clusters: only pairs that are ever confused are kept (a sparse estimate)",
+            f"{n_clusters:,}",
+        )
+        return True
 
     def folds(self, clusters: Index, rng: np.random.Generator) -> list[Fold]:
         """Split the observations of these clusters."""
@@ -283,7 +324,8 @@ def fit(
         require_room(rows, recipe.name, settings.n_folds)
         config = settings.config(recipe.training)
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
-        _check_sizes(encoded, subclusters, rows, settings)
+        is_sparse = settings.is_sparse(len(encoded.cluster_ids), subclusters.n_batches)
+        _check_sizes(encoded, subclusters, rows, settings, is_sparse)
         log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
         order, clusters = canonical_order(rows.keys, subclusters.of_rows)
         rng = generator_of(random_state)
@@ -309,7 +351,7 @@ def fit(
             scores, history = heldout_scores(
                 networks, rows, clusters, folds, config, rng, reporter, names, settings.epochs
             )
-        result = summarize(scores, subclusters, history, encoded)
+        result = summarize(scores, subclusters, history, encoded, is_sparse)
         return Fitted(
             rows, clusters, folds, networks, names, subclusters, result, config, recipe.name
         )
@@ -328,7 +370,7 @@ class Retraining:
     seed: int
     batch: ArrayLike | None = None
 
-    def __call__(self, groups: Index) -> PairwiseTVD:
+    def __call__(self, groups: Index) -> PairwiseTVD | SparsePairwiseTVD:
         """The estimate for groups of the initial clusters, numbered from 0."""
         clusters = np.where(self.clusters < 0, -1, groups[self.clusters])
         labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
@@ -372,7 +414,11 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
 
 
 def _check_sizes(
-    encoded: EncodedLabels, subclusters: Subclusters, rows: Rows, settings: Settings
+    encoded: EncodedLabels,
+    subclusters: Subclusters,
+    rows: Rows,
+    settings: Settings,
+    is_sparse: bool,
 ) -> None:
     n, device = len(rows), rows.device
     k, n_folds = len(encoded.cluster_ids), settings.n_folds
@@ -380,13 +426,15 @@ def _check_sizes(
     # For every head: weights, gradient, two moments, running mean and best weights, which are kept
     # for every batch.  For every pair: hit rates, distances, errors, p-values and working space.
     n_outputs = 5 * len(subclusters.cluster) + subclusters.table.size
-    heads, matrices, features = 4 * n_folds * n_outputs * width, 8 * 8 * k * k, 4 * n * width
+    heads, features = 4 * n_folds * n_outputs * width, 4 * n * width
+    matrices = BYTES_OF_CONFUSIONS * n if is_sparse else 8 * 8 * k * k
     advice = "merge the smallest clusters first, or check that labels are clusters and not row ids"
     what = f"{k:,} clusters of {n:,} observations"
     require_memory(heads + matrices + features, available_memory(), what, advice)
     if device.type == "cuda":
         free = torch.cuda.mem_get_info(device)[0]
-        require_memory(heads + 8 * k * k, free, f"{what} on the GPU", advice)
+        on_gpu = 0 if is_sparse else 8 * k * k
+        require_memory(heads + on_gpu, free, f"{what} on the GPU", advice)
     alone = encoded.cluster_ids[np.bincount(encoded.clusters[encoded.clusters >= 0]) < 2]
     if len(alone) and subclusters.n_batches == 1:
         named = ", ".join(str(name) for name in alone[:5]) + (", …" if len(alone) > 5 else "")
