@@ -55,7 +55,10 @@ def write_estimate(path: str | os.PathLike[str], result: Any, with_scores: bool)
 
 
 def write_scores(
-    path: str | os.PathLike[str], scores: HeldoutScores, meta: dict[str, Any], arrays: dict[str, Any]
+    path: str | os.PathLike[str],
+    scores: HeldoutScores,
+    meta: dict[str, Any],
+    arrays: dict[str, Any],
 ) -> None:
     """Write the scores that belong to a file with this content."""
     parts = {name: getattr(scores, name) for name in (*SCORES, "batches")}

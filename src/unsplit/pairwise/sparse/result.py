@@ -333,6 +333,40 @@ class SparsePairwiseTVD:
 
         return self._matrix(end(0), 0.0), self._matrix(end(1), 0.0)
 
+    def nearest(self, among: NDArray[np.bool_]) -> tuple[Index, Matrix]:
+        """The nearest of some clusters to each of them, and its TVD.
+
+        Parameters
+        ----------
+        among : ndarray of shape (k,)
+            Which clusters count.
+
+        Returns
+        -------
+        nearest, distances : ndarrays of shape (k,)
+            −1 and infinity for clusters that do not count.  A cluster that is confused with none
+            of the others has the distance 1 to all, and −1 as well.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> result.nearest(np.ones(3, bool))[0]
+        array([ 1,  0, -1])
+        """
+        left, right = self.pairs.left, self.pairs.right
+        both = np.flatnonzero(among[left] & among[right])
+        side = np.concatenate([left[both], right[both]])
+        other = np.concatenate([right[both], left[both]])
+        tvd = np.tile(self.tvd.values[both], 2)
+        order = np.lexsort((other, tvd, side))
+        first = order[np.concatenate([[True], np.diff(side[order]) > 0])[: len(order)]]
+        nearest = np.full(self.n_clusters, -1)
+        distances = np.where(among & (among.sum() > 1), 1.0, np.inf)
+        nearest[side[first]], distances[side[first]] = other[first], tvd[first]
+        return nearest, distances
+
     def hits_of(self, i: Index, j: Index, misses: Matrix | None = None) -> tuple[Matrix, Matrix]:
         """Hit rates (p, 2, 2) and numbers of held-out observations (p, 2, 1) of some pairs.
 
@@ -532,9 +566,7 @@ class SparsePairwiseTVD:
         )
 
 
-def interval_of_pairs(
-    hits: Matrix, n: Matrix, level: float, n_folds: int
-) -> tuple[Matrix, Matrix]:
+def interval_of_pairs(hits: Matrix, n: Matrix, level: float, n_folds: int) -> tuple[Matrix, Matrix]:
     """Ends of the confidence interval of the TVD, for hit rates (p, 2, 2) and numbers (p, 2, 1).
 
     Examples
