@@ -308,6 +308,7 @@ def kept_apart(state: MergeState, rule: Rule) -> list[Merge]:
 
 
 def join_linked(state: MergeState) -> None:
+    """Merge the pairs of ``must_link``."""
     for left, right in state.constraints.must:
         a, b = sorted((state.slot_of(left), state.slot_of(right)))
         if a != b:

@@ -111,7 +111,7 @@ def pairwise_tvd(
     device: str | torch.device = "auto",
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: bool | Progress = False,
-) -> Any:
+) -> PairwiseTVD | SparsePairwiseTVD:
     """Estimate the total variation distance between all pairs of clusters with one network.
 
     Parameters
@@ -260,13 +260,7 @@ class Settings:
         if self.form != "auto":
             return self.form == "sparse"
         too_large = BYTES_A_PAIR * n_clusters**2 > available_memory()
-        if n_clusters <= MANY_CLUSTERS and not too_large:
-            return False
-        log.info(
-            "%s clusters: only pairs that are ever confused are kept (a sparse estimate)",
-            f"{n_clusters:,}",
-        )
-        return True
+        return n_clusters > MANY_CLUSTERS or too_large
 
     def folds(self, clusters: Index, rng: np.random.Generator) -> list[Fold]:
         """Split the observations of these clusters."""
@@ -327,6 +321,9 @@ def fit(
         is_sparse = settings.is_sparse(len(encoded.cluster_ids), subclusters.n_batches)
         _check_sizes(encoded, subclusters, rows, settings, is_sparse)
         log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
+        if is_sparse:
+            n_clusters = f"{len(encoded.cluster_ids):,}"
+            log.info("%s clusters: only pairs that are ever confused are kept", n_clusters)
         order, clusters = canonical_order(rows.keys, subclusters.of_rows)
         rng = generator_of(random_state)
         folds = [

@@ -382,7 +382,7 @@ def summarize(
     labels: EncodedLabels,
     is_sparse: bool = False,
 ) -> PairwiseTVD | SparsePairwiseTVD:
-    """Calibrate the scores and compute the hit rates of all pairs, or of those that are confused."""
+    """Calibrate the scores and compute the hit rates of all pairs, or of confused ones only."""
     factor = best_factor(scores)
     scores = within_batches(scaled(scores, factor), subclusters)
     if is_sparse:

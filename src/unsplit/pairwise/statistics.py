@@ -2,8 +2,8 @@
 
 The hit rate at [i, j] is the share of the held-out observations of cluster i that the classifier of
 the pair (i, j) assigns to i.  Their number is n[i], or n[i, j] if it depends on the pair.  Balanced
-accuracy is the mean of the hit rates at [i, j] and [j, i].  Errors and intervals are also computed for
-a stack of pairs: hit rates of shape (p, 2, 2) with numbers of shape (p, 2, 1).
+accuracy is the mean of the hit rates at [i, j] and [j, i].  Errors and
+intervals are also computed for a stack of pairs: hit rates (p, 2, 2) with numbers (p, 2, 1).
 docs/statistics.md explains the choices made here and how they were tested.
 """
 

@@ -16,8 +16,9 @@ from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import MergeOptions, decided_by, ranking_statistic, stopping_rule
 from unsplit.merging.ranking import Ranking
 from unsplit.merging.review import renumbered
-from unsplit.merging.rules import NEIGHBOURS, TESTS, Always
+from unsplit.merging.rules import NEIGHBOURS, Always
 from unsplit.merging.sparse.evidence import ComposedPairs, GroupScores
+from unsplit.merging.sparse.foresight import foreseen_merges
 from unsplit.merging.sparse.neighbourhoods import SparseNeighbourhoods
 from unsplit.merging.sparse.rankings import (
     ConnectedPairs,
@@ -33,6 +34,9 @@ from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.scores import HeldoutScores
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
+# Clusters nearer than this will probably be merged, so their evidence is computed in advance.
+NEAR = 0.5
+
 
 def no_strategy(name: str) -> InputError:
     """The error that a strategy needs all pairs."""
@@ -47,9 +51,9 @@ def first_rows_order(scores: HeldoutScores, n_clusters: int) -> Index:
 
     Examples
     --------
-    >>> scores = HeldoutScores(
-    ...     np.ones((2, 1), np.float32), np.ones((1, 2, 1), np.float32), np.zeros((1, 2), np.float32),
-    ...     clusters=np.array([0, 1]), folds=np.array([0, 0]), rows=np.array([5, 3]))
+    >>> z, bias = np.ones((2, 1), np.float32), np.zeros((1, 2), np.float32)
+    >>> index = np.array([0, 1]), np.array([0, 0]), np.array([5, 3])
+    >>> scores = HeldoutScores(z, z[None], bias, *index)
     >>> first_rows_order(scores, 2)
     array([1, 0])
     """
@@ -91,6 +95,8 @@ def merge_sparse(
     rule = stopping_rule(result, options, by)
     ranking, connections = _ranking(result, options, statistic, blurred, graph, order)
     evidence, searched = _evidence(result, blurred, ranking, graph is not None, order)
+    if isinstance(ranking, LinkedPairs) and isinstance(evidence, GroupScores):
+        evidence.foresee(foreseen_merges(k, ranking.pairs(), options.linkage, NEAR))
     judged = None
     if graph is not None:
         # Without a seed the same graph still gives the same result.
@@ -116,10 +122,12 @@ def merge_sparse(
         unknown=result.too_small[order],
         compare_all=not (
             isinstance(rule, Always)
-            or by == NEIGHBOURS
-            and options.rule is None
-            and options.max_tvd is None
-            and options.alpha is None
+            or (
+                by == NEIGHBOURS
+                and options.rule is None
+                and options.max_tvd is None
+                and options.alpha is None
+            )
         ),
     )
     record = agglomerate_sparse(state, rule)

@@ -7,6 +7,9 @@ from heapq import heapify, heappop, heappush, nsmallest
 from unsplit._typing import Index, Matrix
 from unsplit.merging.sparse.rows import MergedRows
 
+# So many of the nearest clusters of one are looked at for one that was not refused.
+NEAREST = 10
+
 
 class ClosestStoredPairs:
     """Distances of some pairs of clusters, of which some may not be merged.
@@ -114,6 +117,15 @@ class ClosestStoredPairs:
         for entry in seen:
             heappush(self.heap, entry)
         return found
+
+    def nearest(self, a: int) -> tuple[int, int] | None:
+        """The closest pair of a slot that was not refused; None if there is none."""
+        row = self.near[a]
+        for other in sorted(row, key=row.__getitem__)[:NEAREST]:
+            pair = (a, other) if a < other else (other, a)
+            if pair not in self.refused:
+                return pair
+        return None
 
     def stored(self) -> Iterator[tuple[float, int, int]]:
         """All pairs that are left, with their distances, in no order."""

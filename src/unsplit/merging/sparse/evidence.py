@@ -7,6 +7,7 @@ the arithmetic, so the next pairs that will probably be asked for are computed w
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from scipy.special import expit
 
 from unsplit._typing import Index, Matrix
 from unsplit.merging.evidence import LEVEL, Contrast
+from unsplit.merging.sparse.foresight import Foreseen
 from unsplit.merging.sparse.rankings import Ranked, ranked
 from unsplit.pairwise.sparse.pair_scores import MOST_ENTRIES, ragged, rank_sums
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD, interval_of_pairs
@@ -21,6 +23,32 @@ from unsplit.pairwise.statistics import rank_sum_p_value_of_pairs
 
 Pairs = list[tuple[int, int]]
 Floats = NDArray[np.float32]
+
+
+class Group(NamedTuple):
+    """A merged cluster: its held-out observations, its initial clusters, and its size."""
+
+    rows: Index
+    members: Index
+    size: int
+
+    def with_(self, other: "Group") -> "Group":
+        """The two together; in order, so that it does not matter how they came together."""
+        rows = np.sort(np.concatenate([self.rows, other.rows]))
+        members = np.sort(np.concatenate([self.members, other.members]))
+        return Group(rows, members, self.size + other.size)
+
+
+NOBODY = Group(np.zeros(0, np.int64), np.zeros(0, np.int64), 0)
+GroupPairs = list[tuple[Group, Group]]
+
+
+class Compared(NamedTuple):
+    """Two groups compared, with the scores of the observations of each for the other."""
+
+    contrast: Contrast
+    of_a: Floats
+    of_b: Floats
 
 
 class GroupScores:
@@ -35,83 +63,108 @@ class GroupScores:
 
     def __init__(self, result: SparsePairwiseTVD, order: Index) -> None:
         self.result, self.scores = result, result.pair_scores
-        starts, rows = self.scores.starts, self.scores.rows
-        self.rows = [rows[starts[c] : starts[c + 1]] for c in order.tolist()]
-        self.members = list(order[:, None])
-        self.sizes: list[int] = result.sizes[order].tolist()
+        starts, rows, sizes = self.scores.starts, self.scores.rows, result.sizes.tolist()
+        self.groups = [
+            Group(rows[starts[c] : starts[c + 1]], order[slot : slot + 1], sizes[c])
+            for slot, c in enumerate(order.tolist())
+        ]
         self.own = self.scores.own.copy()
         # Slots whose observations still have the scores of their former clusters.
         self.stale: set[int] = set()
         # Which pairs will be asked for next, in the order of their distances.
         self.ahead: Callable[[], Pairs] = list
-        # Pairs that have been compared, with the scores of each side for the other; no slot twice.
-        self.known: dict[tuple[int, int], tuple[Contrast, Floats, Floats]] = {}
-        self.pair_of: dict[int, tuple[int, int]] = {}
+        self.known: dict[tuple[int, int], Compared] = {}
+        self.pairs_of: dict[int, Pairs] = {}
+        self.forecast: Forecast | None = None
+
+    def foresee(self, merges: Foreseen) -> None:
+        """Be ready for these merges: they are compared many at a time when the first is asked for."""
+        self.forecast = Forecast(self.groups, merges)
 
     def merge(self, a: int, b: int) -> Sequence[int]:
         """Merge b into a."""
-        known = self.known.pop((a, b), None)
-        if known is None or {a, b} & self.stale:
+        known = self.known.get((a, b))
+        left, right = self.groups[a], self.groups[b]
+        if known is None or a in self.stale or b in self.stale:
             self.stale.add(a)
         else:
-            n = self.sizes[a] + self.sizes[b]
-            share_a, share_b = (np.float32(np.log(self.sizes[s] / n)) for s in (a, b))
-            _, of_a, of_b = known
-            rows_a, rows_b = self.rows[a], self.rows[b]
-            self.own[rows_a] = np.logaddexp(self.own[rows_a] + share_a, of_a + share_b)
-            self.own[rows_b] = np.logaddexp(of_b + share_a, self.own[rows_b] + share_b)
+            n = left.size + right.size
+            share_a, share_b = (np.float32(np.log(group.size / n)) for group in (left, right))
+            self.own[left.rows] = np.logaddexp(self.own[left.rows] + share_a, known.of_a + share_b)
+            self.own[right.rows] = np.logaddexp(
+                known.of_b + share_a, self.own[right.rows] + share_b
+            )
         self.stale.discard(b)
-        self.rows[a] = np.concatenate([self.rows[a], self.rows[b]])
-        self.members[a] = np.concatenate([self.members[a], self.members[b]])
-        self.sizes[a] += self.sizes[b]
-        self.rows[b], self.members[b] = self.rows[b][:0], self.members[b][:0]
+        self.groups[a], self.groups[b] = left.with_(right), NOBODY
+        if self.forecast is not None:
+            self.forecast.merge(a, b)
         for slot in (a, b):
-            self.known.pop(self.pair_of.pop(slot, (-1, -1)), None)
+            for pair in self.pairs_of.pop(slot, ()):
+                self.known.pop(pair, None)
         return (a,)
 
     def contrast(self, a: int, b: int) -> Contrast:
         """Compare two slots by their scores."""
         if (a, b) not in self.known:
-            self.compare([(a, b), *(pair for pair in self.ahead() if not {a, b} & {*pair})])
-        return self.known[a, b][0]
+            expected = None if self.forecast is None else self.forecast.compared(a, b, self)
+            if expected is not None:
+                self._remember((a, b), expected)
+            else:
+                self.compare([(a, b), *(pair for pair in self.ahead() if pair != (a, b))])
+        return self.known[a, b].contrast
 
     def known_p_value(self, a: int, b: int) -> float | None:
         """Always None: it comes with the contrast."""
         return None
 
     def compare(self, pairs: Pairs) -> None:
-        """Compute the contrasts of pairs without a common slot, and forget all others."""
+        """Compute the contrasts of some pairs that are not known yet."""
         self._refresh(pairs)
+        groups = [(self.groups[a], self.groups[b]) for a, b in pairs]
+        rows = np.concatenate([group.rows for both in groups for group in both])
+        found = self.compared(groups, self.own[rows])
+        for pair, compared in zip(pairs, found, strict=True):
+            self._remember(pair, compared)
+
+    def _remember(self, pair: tuple[int, int], compared: Compared) -> None:
+        self.known[pair] = compared
+        for slot in pair:
+            self.pairs_of.setdefault(slot, []).append(pair)
+
+    def compared(self, pairs: GroupPairs, own: Floats | None = None) -> list[Compared]:
+        """Compare pairs of groups; ``own`` has the scores for their own groups if they are known."""
         sides = [side for a, b in pairs for side in ((a, b), (b, a))]
-        other = self._scores(sides)
-        counts = np.array([len(self.rows[slot]) for slot, _ in sides])
-        index = np.concatenate([self.rows[slot] for slot, _ in sides])
+        if own is None:
+            own = self.scores_of([(x, x) for x, _ in sides])
+        other = self.scores_of(sides)
+        counts = np.array([len(x.rows) for x, _ in sides])
+        index = np.concatenate([x.rows for x, _ in sides])
         side = np.repeat(np.arange(len(sides)), counts)
         of_a = side % 2 == 0
-        margin = (self.own[index] - other).astype(np.float64)
+        margin = (own - other).astype(np.float64)
         values = np.where(of_a, margin, -margin)
         strata = self.result.scores.strata[index]
-        found = _statistics(self.result, side, margin, values, strata, len(pairs))
-        ends = np.cumsum(counts)
-        self.known = {}
-        self.pair_of = {slot: pair for pair in pairs for slot in pair}
-        for n, pair in enumerate(pairs):
-            start, middle, stop = ends[2 * n] - counts[2 * n], ends[2 * n], ends[2 * n + 1]
+        rates, intervals, p_values = _statistics(
+            self.result, side, margin, values, strata, len(pairs)
+        )
+        ends, n_strata, found = [0, *np.cumsum(counts).tolist()], len(self.result.scores.bias), []
+        for n in range(len(pairs)):
+            start, middle, stop = ends[2 * n : 2 * n + 3]
             both = slice(start, stop)
-            contrast = Contrast(
-                values[both], of_a[both], strata[both], len(self.result.scores.bias)
-            )
-            contrast.__dict__.update({name: of_pairs[n] for name, of_pairs in found.items()})
-            self.known[pair] = contrast, other[start:middle], other[middle:stop]
+            contrast = Contrast(values[both], of_a[both], strata[both], n_strata)
+            contrast.__dict__.update(hit_rate=rates[n], interval=intervals[n], p_value=p_values[n])
+            found.append(Compared(contrast, other[start:middle], other[middle:stop]))
+        return found
 
     def soft_distances(self, pairs: Pairs) -> Matrix:
         """2·soft accuracy − 1 of some pairs, every observation counted once."""
         self._refresh(pairs)
-        sides = [side for a, b in pairs for side in ((a, b), (b, a))]
-        counts = np.array([len(self.rows[slot]) for slot, _ in sides])
-        index = np.concatenate([self.rows[slot] for slot, _ in sides])
+        groups = [(self.groups[a], self.groups[b]) for a, b in pairs]
+        sides = [side for a, b in groups for side in ((a, b), (b, a))]
+        counts = np.array([len(x.rows) for x, _ in sides])
+        index = np.concatenate([x.rows for x, _ in sides])
         pair = np.repeat(np.arange(len(sides)), counts) // 2
-        hits = expit((self.own[index] - self._scores(sides)).astype(np.float64))
+        hits = expit((self.own[index] - self.scores_of(sides)).astype(np.float64))
         n = np.bincount(pair, minlength=len(pairs))
         mean = np.bincount(pair, hits, minlength=len(pairs)) / np.maximum(n, 1)
         return np.clip(2 * np.where(n > 0, mean, 1.0) - 1, 0.0, 1.0)
@@ -119,33 +172,89 @@ class GroupScores:
     def _refresh(self, pairs: Pairs) -> None:
         stale = sorted(self.stale & {slot for pair in pairs for slot in pair})
         if stale:
-            index = np.concatenate([self.rows[slot] for slot in stale])
-            self.own[index] = self._scores([(slot, slot) for slot in stale])
+            groups = [self.groups[slot] for slot in stale]
+            index = np.concatenate([group.rows for group in groups])
+            self.own[index] = self.scores_of([(group, group) for group in groups])
             self.stale -= set(stale)
 
-    def _scores(self, sides: Pairs) -> Floats:
-        """For each (x, y), the scores of the observations of x for the mixture y, one after another."""
-        rows = np.concatenate([self.rows[x] for x, _ in sides])
-        n_rows = [len(self.rows[x]) for x, _ in sides]
-        n_members = np.repeat([len(self.members[y]) for _, y in sides], n_rows)
-        members = np.concatenate([self.members[y] for _, y in sides])
-        first = np.cumsum([0, *(len(self.members[y]) for _, y in sides[:-1])])
-        share = self.result.sizes[members] / np.repeat(
-            [self.sizes[y] for _, y in sides], [len(self.members[y]) for _, y in sides]
-        )
-        log_share = np.log(share).astype(np.float32)
-        starts, ends = np.repeat(first, n_rows), np.cumsum(n_members)
+    def scores_of(self, sides: GroupPairs) -> Floats:
+        """Scores of the observations of x for the mixture y, for one (x, y) after another."""
+        rows = np.concatenate([x.rows for x, _ in sides])
+        members = np.concatenate([y.members for _, y in sides])
+        n_rows = np.array([len(x.rows) for x, _ in sides])
+        n_members = np.array([len(y.members) for _, y in sides])
+        whole = np.repeat([y.size for _, y in sides], n_members)
+        log_share = np.log(self.result.sizes[members] / whole).astype(np.float32)
+        starts = np.repeat(np.cumsum(n_members) - n_members, n_rows)
+        lengths = np.repeat(n_members, n_rows)
+        ends = np.cumsum(lengths)
         found = np.empty(len(rows), np.float32)
         start = 0
         while start < len(rows):
             done = ends[start - 1] if start else 0
             stop = max(start + 1, int(np.searchsorted(ends, done + MOST_ENTRIES, side="right")))
             some = slice(start, stop)
-            row, place = ragged(starts[some], n_members[some])
+            row, place = ragged(starts[some], lengths[some])
             z = self.scores.of(rows[some][row], members[place]) + log_share[place]
-            found[some] = log_sums(z, n_members[some])
+            found[some] = log_sums(z, lengths[some])
             start = stop
         return found
+
+
+class Forecast:
+    """Merges that are expected, and their evidence, which is computed for many at a time.
+
+    Parameters
+    ----------
+    groups : list of Group
+        What each slot begins with.
+    merges : Foreseen
+    """
+
+    def __init__(self, groups: list[Group], merges: Foreseen) -> None:
+        rng = np.random.default_rng(0)
+        # A group is recognised by the sum of random numbers of its members.
+        self.identity = rng.integers(2**62, size=len(groups)).tolist()
+        self.nodes = list(groups)
+        self.merges = list(zip(merges.left.tolist(), merges.right.tolist(), strict=True))
+        of_node = list(self.identity)
+        self.place: dict[tuple[int, int], int] = {}
+        for n, (left, right) in enumerate(self.merges):
+            a, b = of_node[left], of_node[right]
+            self.place[min(a, b), max(a, b)] = n
+            of_node.append(a ^ b)
+        self.found: dict[int, Compared] = {}
+        self.n_made = 0
+
+    def merge(self, a: int, b: int) -> None:
+        """Merge slot b into slot a."""
+        self.identity[a] ^= self.identity[b]
+
+    def compared(self, a: int, b: int, scores: GroupScores) -> Compared | None:
+        """The evidence about two slots if it was foreseen."""
+        one, other = self.identity[a], self.identity[b]
+        n = self.place.pop((min(one, other), max(one, other)), None)
+        if n is None:
+            return None
+        while n >= self.n_made:
+            self._make_more(scores)
+        left, right = (self.nodes[node] for node in self.merges[n])
+        found = self.found.pop(n)
+        if len(left.rows) and not np.array_equal(left.rows, scores.groups[a].rows):
+            found = mirrored(found)
+        return found
+
+    def _make_more(self, scores: GroupScores) -> None:
+        """Compare the next merges of the forecast."""
+        pairs, n_entries = [], 0
+        while self.n_made + len(pairs) < len(self.merges) and n_entries < MOST_ENTRIES:
+            left, right = (self.nodes[n] for n in self.merges[self.n_made + len(pairs)])
+            pairs.append((left, right))
+            self.nodes.append(left.with_(right))
+            n_entries += len(self.nodes[-1].rows) * len(self.nodes[-1].members)
+        for compared in scores.compared(pairs):
+            self.found[self.n_made] = compared
+            self.n_made += 1
 
 
 def log_sums(z: Floats, lengths: Index) -> Floats:
@@ -171,8 +280,8 @@ def _statistics(
     values: Matrix,
     strata: Index,
     n_pairs: int,
-) -> dict[str, list[object]]:
-    """What contrasts of many pairs say, under the names of its properties."""
+) -> tuple[Matrix, list[tuple[float, float]], list[float]]:
+    """Hit rates, confidence intervals and p-values of many contrasts."""
     n_strata, n_folds = len(result.scores.bias), result.scores.n_folds
     hits = np.bincount(side, (margin > 0) + (margin == 0) / 2, minlength=2 * n_pairs)
     table = np.bincount(side * n_strata + strata, minlength=2 * n_pairs * n_strata)
@@ -185,11 +294,21 @@ def _statistics(
     pair = side // 2
     U = rank_sums(pair, pair * n_strata + strata, values, side % 2 == 0, n_pairs)
     p = rank_sum_p_value_of_pairs(U, counts[:, 0].T, counts[:, 1].T, n_folds)
-    return {
-        "hit_rate": list(hit_rate),
-        "interval": list(zip(low.tolist(), high.tolist(), strict=True)),
-        "p_value": p.tolist(),
-    }
+    return hit_rate, list(zip(low.tolist(), high.tolist(), strict=True)), p.tolist()
+
+
+def mirrored(compared: Compared) -> Compared:
+    """The same comparison with the two groups exchanged."""
+    of_b, contrast = compared.of_b, compared.contrast
+    n = len(compared.of_a)
+    turned = np.concatenate([np.arange(n, len(contrast.values)), np.arange(n)])
+    other = Contrast(
+        -contrast.values[turned], ~contrast.of_a[turned], contrast.folds[turned], contrast.n_folds
+    )
+    other.__dict__.update(
+        hit_rate=contrast.hit_rate.T, interval=contrast.interval, p_value=contrast.p_value
+    )
+    return Compared(other, of_b, compared.of_a)
 
 
 class ComposedPairs(GroupScores):

@@ -1,5 +1,7 @@
 """Evidence from the neighbour graph about very many clusters."""
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -85,4 +87,4 @@ def _rows_of_clusters(graph: NeighbourGraph) -> list[NDArray[np.int64]]:
     """The observations that count for each cluster."""
     order = np.argsort(graph.clusters, kind="stable")
     starts = np.searchsorted(graph.clusters[order], np.arange(graph.n_clusters + 1))
-    return [order[i:j] for i, j in zip(starts[:-1], starts[1:], strict=True)]
+    return [order[i:j] for i, j in pairwise(starts)]

@@ -1,6 +1,7 @@
 """A symmetric sparse matrix of clusters whose rows can be merged."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class MergedRows:
         starts = np.searchsorted(ends[0][order], np.arange(n_clusters + 1)).tolist()
         self.rows: list[dict[int, float]] = [
             dict(zip(others[i:j].tolist(), data[i:j].tolist(), strict=True))
-            for i, j in zip(starts[:-1], starts[1:], strict=True)
+            for i, j in pairwise(starts)
         ]
         self.combine = combine
 

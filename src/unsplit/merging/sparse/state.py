@@ -69,6 +69,8 @@ class SparseMergeState(MergeState):
         self.unknown = self.unknown.copy()
         self.closest: ClosestStoredPairs | None = None
         self.n_ahead = PAIRS_AHEAD
+        # Slots that were merged since pairs were last compared.
+        self.recent: set[int] = set()
         self.completing = False
         for part in self._compared():
             part.ahead = self._ahead
@@ -161,6 +163,8 @@ class SparseMergeState(MergeState):
     def _unite_pairs(self, a: int, b: int) -> None:
         self._unite_slots(a, b)
         self.unknown[a] |= self.unknown[b]
+        self.recent.add(a)
+        self.recent.discard(b)
         cast(MergedRows, self.tvd).merge(a, b)
 
     def pairs(  # type: ignore[override]
@@ -206,17 +210,30 @@ class SparseMergeState(MergeState):
         self.closest = None
         worth = [pair for pair in zip(*columns[:2], strict=True) if self._worth_comparing(*pair)]
         for part in self._compared():
-            if worth:
-                part.compare(worth)
+            asked = [pair for pair in worth if pair not in part.known]
+            if asked:
+                part.compare(asked)
         return list(zip(*columns, strict=True))
 
     def _ahead(self) -> list[tuple[int, int]]:
         if self.closest is None:
             return []
-        found = self.closest.soon(self.n_ahead, self._worth_comparing)
+        known = [part.known for part in self._compared()]
+
+        def wanted(a: int, b: int) -> bool:
+            return not any((a, b) in one for one in known) and self._worth_comparing(a, b)
+
+        found = self.closest.soon(self.n_ahead, wanted)
         # Where few clusters are in many pairs, looking further ahead finds nothing more.
         better = 2 * self.n_ahead if 16 * len(found) > self.n_ahead else self.n_ahead // 2
         self.n_ahead = min(max(better, FEWEST_AHEAD), PAIRS_AHEAD)
+        used = {slot for pair in found for slot in pair}
+        for slot in self.recent - used:
+            pair = self.closest.nearest(slot)
+            if pair is not None and not used & {*pair} and wanted(*pair):
+                found.append(pair)
+                used |= {*pair}
+        self.recent = set()
         return found
 
 

@@ -67,9 +67,9 @@ def count_confusions(
     Examples
     --------
     >>> z = np.array([[2, 1, 0], [0, 1, 1], [0, 3, 1]], np.float32)  # of an observation of each
-    >>> nothing = np.zeros((1, 3), np.float32)
+    >>> weights, bias = np.eye(3, dtype=np.float32)[None], np.zeros((1, 3), np.float32)
     >>> index = np.arange(3)
-    >>> scores = HeldoutScores(z, np.eye(3, dtype=np.float32)[None], nothing, index, 0 * index, index)
+    >>> scores = HeldoutScores(z, weights, bias, index, 0 * index, index)
     >>> count_confusions(scores).misses.toarray()
     array([[0. , 0. , 0. ],
            [0. , 0. , 0.5],
