@@ -267,7 +267,7 @@ class MergeInputs:
 
 def merge_inputs(
     distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
-    blurred: PairwiseTVD | None = None,
+    blurred: Any = None,
     graph: NeighbourGraph | None = None,
 ) -> MergeInputs:
     """Check the input and put its clusters in order."""

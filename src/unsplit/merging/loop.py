@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit._typing import Index, Matrix
+from unsplit._typing import Index
 from unsplit.errors import InputError
 from unsplit.merging.closest_pairs import ClosestPairs, Refused
 from unsplit.merging.evidence import Evidence
@@ -85,7 +86,7 @@ class MergeState:
     at_random: NDArray[np.bool_]
     small: NDArray[np.bool_]
     assigned: Index
-    tvd: Matrix
+    tvd: Any
     n_pairs: int
     constraints: Constraints
     sizes: Index

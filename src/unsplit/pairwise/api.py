@@ -67,7 +67,6 @@ from unsplit.pairwise.heldout_scores import (
     summarize,
 )
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 log = logging.getLogger("unsplit")
 
@@ -111,7 +110,7 @@ def pairwise_tvd(
     device: str | torch.device = "auto",
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: bool | Progress = False,
-) -> PairwiseTVD | SparsePairwiseTVD:
+) -> Any:
     """Estimate the total variation distance between all pairs of clusters with one network.
 
     Parameters
@@ -367,13 +366,15 @@ class Retraining:
     seed: int
     batch: ArrayLike | None = None
 
-    def __call__(self, groups: Index) -> PairwiseTVD | SparsePairwiseTVD:
+    def __call__(self, groups: Index) -> PairwiseTVD:
         """The estimate for groups of the initial clusters, numbered from 0."""
         clusters = np.where(self.clusters < 0, -1, groups[self.clusters])
         labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
         rng = np.random.default_rng([self.seed, int(groups.max())])
         # What is left may share no batch: such groups are only joined to complete the tree.
-        return fit(self.X, labels, self.settings, rng, batch=self.batch, shared=False).result
+        found = fit(self.X, labels, self.settings, rng, batch=self.batch, shared=False)
+        assert isinstance(found.result, PairwiseTVD)
+        return found.result
 
 
 def subclusters_of(

@@ -11,6 +11,7 @@ of modern neural networks").
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,7 +52,7 @@ class Fitted:
     networks: list[Network]
     names: Index
     subclusters: Subclusters
-    result: PairwiseTVD | SparsePairwiseTVD
+    result: Any  # PairwiseTVD, or SparsePairwiseTVD of very many clusters
     config: TrainConfig
     recipe_name: str
 

@@ -102,7 +102,8 @@ class ClosestStoredPairs:
             Takes a and b; says whether the pair is of interest.
         """
         used: set[int] = set()
-        found, seen = [], []
+        found: list[tuple[int, int]] = []
+        seen: list[tuple[float, int, int]] = []
         while self.heap and len(seen) < most:
             entry = heappop(self.heap)
             distance, a, b = entry

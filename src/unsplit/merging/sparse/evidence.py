@@ -78,7 +78,7 @@ class GroupScores:
         self.forecast: Forecast | None = None
 
     def foresee(self, merges: Foreseen) -> None:
-        """Be ready for these merges: they are compared many at a time when the first is asked for."""
+        """Be ready for these merges; many are compared when the first of them is asked for."""
         self.forecast = Forecast(self.groups, merges)
 
     def merge(self, a: int, b: int) -> Sequence[int]:
@@ -132,7 +132,7 @@ class GroupScores:
             self.pairs_of.setdefault(slot, []).append(pair)
 
     def compared(self, pairs: GroupPairs, own: Floats | None = None) -> list[Compared]:
-        """Compare pairs of groups; ``own`` has the scores for their own groups if they are known."""
+        """Compare pairs of groups; ``own`` has the scores for their own groups, if known."""
         sides = [side for a, b in pairs for side in ((a, b), (b, a))]
         if own is None:
             own = self.scores_of([(x, x) for x, _ in sides])
@@ -238,15 +238,14 @@ class Forecast:
             return None
         while n >= self.n_made:
             self._make_more(scores)
-        left, right = (self.nodes[node] for node in self.merges[n])
         found = self.found.pop(n)
-        if len(left.rows) and not np.array_equal(left.rows, scores.groups[a].rows):
-            found = mirrored(found)
-        return found
+        left = self.nodes[self.merges[n][0]]
+        return found if np.array_equal(left.members, scores.groups[a].members) else mirrored(found)
 
     def _make_more(self, scores: GroupScores) -> None:
         """Compare the next merges of the forecast."""
-        pairs, n_entries = [], 0
+        pairs: GroupPairs = []
+        n_entries = 0
         while self.n_made + len(pairs) < len(self.merges) and n_entries < MOST_ENTRIES:
             left, right = (self.nodes[n] for n in self.merges[self.n_made + len(pairs)])
             pairs.append((left, right))

@@ -5,7 +5,7 @@ They are the counterparts of :mod:`unsplit.merging.ranking` and of
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -41,6 +41,13 @@ class SparseRanking(Protocol):
         """Distances between a and the slots with which it has a stored pair."""
 
 
+COMBINE: dict[str, Callable[[float, float], float]] = {
+    "average": float.__add__,
+    "single": min,
+    "complete": max,
+}
+
+
 class LinkedPairs:
     """Average, single or complete linkage; pairs that are not stored have the distance 1.
 
@@ -61,7 +68,7 @@ class LinkedPairs:
         # Of merged clusters: how much nearer than 1 their stored pairs are, added up; or the
         # smallest or largest distance, and how many pairs of initial clusters are stored.
         values = 1 - pairs.distances if method == "average" else pairs.distances
-        combine = {"average": float.__add__, "single": min, "complete": max}[method]
+        combine = COMBINE[method]
         sides = pairs.left, pairs.right
         self.values = MergedRows(n_clusters, *sides, values, combine)
         self.counts = (

@@ -15,7 +15,7 @@ from scipy import sparse
 from torch import Tensor
 
 from unsplit._typing import Index
-from unsplit.devices import BLOCK_ELEMENTS, device_for_sums
+from unsplit.devices import device_for_sums
 from unsplit.pairwise.scores import HeldoutScores, StratumScores
 
 # Only this many confusions of one observation are kept, those with the highest scores.  A network
@@ -23,9 +23,9 @@ from unsplit.pairwise.scores import HeldoutScores, StratumScores
 MOST_CONFUSIONS = 256
 
 # Fewer rows than this would make the matrix product of a block slow.
-FEWEST_ROWS = {"cpu": 512, "cuda": 4096}
-# On a GPU a block may be larger: one gibibyte.
-BLOCK_ON_GPU = 2**28
+FEWEST_ROWS = {"cpu": 2048, "cuda": 4096}
+# Scores in a block: eight mebibytes, which stay in a processor's cache; one gibibyte on a GPU.
+BLOCKS = {"cpu": 2**21, "cuda": 2**28}
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ def count_confusions(
            [0. , 1. , 0. ]])
     """
     device = device_for_sums() if device is None else device
-    block = (BLOCK_ON_GPU if device.type == "cuda" else BLOCK_ELEMENTS) if block is None else block
+    block = BLOCKS[device.type] if block is None else block
     k = scores.n_clusters
     misses, capped = sparse.csr_array((k, k)), np.zeros(k, np.int64)
     for stratum in scores.on(device):
@@ -96,7 +96,7 @@ def _of_stratum(stratum: StratumScores, most: int, block: int) -> tuple[sparse.c
     capped = torch.zeros(k, dtype=torch.int64, device=stratum.bias.device)
     for start in range(0, n, n_rows):
         rows = slice(start, min(start + n_rows, n))
-        found = _Block(stratum, rows, most)
+        found = _Block(stratum, rows, width, most)
         for first in range(0, k, width):
             found.add(slice(first, min(first + width, k)))
         own = stratum.clusters[rows]
@@ -116,10 +116,10 @@ def _of_stratum(stratum: StratumScores, most: int, block: int) -> tuple[sparse.c
 class _Block:
     """The confusions of a block of rows, gathered over blocks of clusters."""
 
-    def __init__(self, stratum: StratumScores, rows: slice, most: int) -> None:
+    def __init__(self, stratum: StratumScores, rows: slice, width: int, most: int) -> None:
         self.stratum, self.rows, self.most = stratum, rows, most
         self.clusters = stratum.clusters[rows]
-        self.own: Tensor | None = None
+        self.own = self._own_scores(width)
         empty = torch.zeros(0, dtype=torch.int64, device=self.clusters.device)
         # Row within the block, cluster, twice the miss, and score.
         self.parts = [(empty, empty, empty, empty.float())]
@@ -129,7 +129,7 @@ class _Block:
     def add(self, some: slice) -> None:
         """Compare the scores for some clusters with the own scores."""
         z = self.stratum.of(self.rows, some)
-        own = self._own_scores(z, some)
+        own = self.own
         row, column = (z >= own[:, None]).nonzero(as_tuple=True)
         other = column + some.start
         different = other != self.clusters[row]
@@ -146,15 +146,16 @@ class _Block:
         row, other, weight, _ = self.parts[0]
         return row, other, weight, self.too_many
 
-    def _own_scores(self, z: Tensor, some: slice) -> Tensor:
-        if self.own is None and z.shape[1] == len(self.stratum.bias):
-            self.own = z.gather(1, self.clusters[:, None])[:, 0]
-        if self.own is None:
-            present, place = torch.unique_consecutive(self.clusters, return_inverse=True)
-            weights, bias = self.stratum.weights[present], self.stratum.bias[present]
-            z_own = bias.addmm(self.stratum.features[self.rows], weights.T)
-            self.own = z_own.gather(1, place[:, None])[:, 0]
-        return self.own
+    def _own_scores(self, width: int) -> Tensor:
+        """Scores for the own clusters, from the same blocks as all others, so that ties stay."""
+        own = torch.empty(len(self.clusters), device=self.clusters.device)
+        block = self.clusters // width
+        for n in torch.unique_consecutive(block).tolist():
+            some = slice(n * width, min((n + 1) * width, len(self.stratum.bias)))
+            inside = (block == n).nonzero()[:, 0]
+            column = self.clusters[inside] - some.start
+            own[inside] = self.stratum.of(self.rows, some)[inside, column]
+        return own
 
     def _drop_lowest(self) -> None:
         """Keep the confusions with the highest scores of rows that have too many."""

@@ -226,7 +226,8 @@ def rank_sums(
     # Those of earlier groups do not count.
     begins = np.concatenate([[True], np.diff(group[first]) > 0])
     below -= np.maximum.accumulate(np.where(begins, below, 0))
-    return np.bincount(pair[order][first], n_left * (below + n_right / 2), minlength=n_pairs)
+    won = n_left * (below + n_right / 2)
+    return np.bincount(pair[order][first], won, minlength=n_pairs).astype(np.float64, copy=False)
 
 
 def _changes(values: Matrix) -> NDArray[np.bool_]:

@@ -382,7 +382,7 @@ class SparsePairwiseTVD:
         rate = np.where(n > 0, (n - misses.T) / np.maximum(n, 1), 0.5)
         hits = np.full((len(n), 2, 2), 0.5)
         hits[:, 0, 1], hits[:, 1, 0] = rate.T
-        return hits, n[:, :, None]
+        return hits, n[:, :, None].astype(np.float64)
 
     def _matrix(self, statistic: Callable[[Matrix, Matrix], Matrix], diagonal: float) -> PairMatrix:
         """A statistic of hit rates and numbers, of the stored pairs and of all others."""
