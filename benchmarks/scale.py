@@ -76,7 +76,11 @@ def main() -> None:
         "k", "held out", "floor: scores alone, s", "confusions (sparse), s", "hits, s",
         "overlap, s", "p-values, s",
     )  # fmt: skip
-    print_table(f"All pairs on {device.type}, {rate / 1e12:.1f} TFLOP/s float32", head[: len(table[0])], table)
+    print_table(
+        f"All pairs on {device.type}, {rate / 1e12:.1f} TFLOP/s float32",
+        head[: len(table[0])],
+        table,
+    )
 
 
 if __name__ == "__main__":

@@ -39,10 +39,9 @@ from unsplit.merging.ranking import (
     Ranking,
     Reestimated,
 )
-from unsplit.merging.review import renumbered
 from unsplit.merging.rules import Rule, SameGroup, WithinBatches
-from unsplit.merging.sparse.api import first_rows_order, merge_sparse, no_strategy
-from unsplit.merging.tree import MergeTree
+from unsplit.merging.sparse.api import merge_sparse, no_strategy
+from unsplit.merging.tree import MergeTree, renumbered
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
@@ -289,7 +288,7 @@ def merge_inputs(
             "blurred must be an estimate for the same clusters as distances; make both from the "
             "same labels."
         )
-    order = first_rows_order(distances.scores, len(ids))
+    order = distances.scores.order_of_appearance()
     result = distances.reordered(order)
     blurred = result if blurred is None else blurred.reordered(order)
     if graph is not None:

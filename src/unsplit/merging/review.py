@@ -2,10 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-from unsplit._typing import Index
 
 SAME, PROBABLY_SAME, UNCLEAR, DIFFERENT = WORDS = ("same", "probably same", "unclear", "different")
 
@@ -209,20 +207,6 @@ class Merge:
             self.strength,
             min(self.size_left, self.size_right),
         )
-
-
-def renumbered(merge: Merge, order: Index) -> Merge:
-    """The merge with leaves numbered as in ``cluster_ids``.
-
-    Parameters
-    ----------
-    merge : Merge
-    order : ndarray of shape (k,)
-        Number of each leaf, in the order of the loop.
-    """
-    k = len(order)
-    left, right = (int(order[n]) if n < k else n for n in (merge.left, merge.right))
-    return replace(merge, left=left, right=right)
 
 
 def members_of_nodes(merges: Sequence[Merge], n_initial: int) -> list[list[int]]:

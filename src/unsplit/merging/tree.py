@@ -488,6 +488,20 @@ class MergeTree:
         return k - n_clusters
 
 
+def renumbered(merge: Merge, order: Index) -> Merge:
+    """The merge with leaves numbered as in ``cluster_ids``.
+
+    Parameters
+    ----------
+    merge : Merge
+    order : ndarray of shape (k,)
+        Number of each leaf, in the order of the loop.
+    """
+    k = len(order)
+    left, right = (int(order[n]) if n < k else n for n in (merge.left, merge.right))
+    return replace(merge, left=left, right=right)
+
+
 _ARRAYS = ("cluster_ids", "sizes", "taken")
 _MERGES = ("merges", "apart")
 _PLAIN = ("statistic", "strategy", "stopped", "n_forbidden")

@@ -15,7 +15,6 @@ from unsplit.merging.loop import MergeRecord
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import MergeOptions, decided_by, ranking_statistic, stopping_rule
 from unsplit.merging.ranking import Ranking
-from unsplit.merging.review import renumbered
 from unsplit.merging.rules import NEIGHBOURS, Always
 from unsplit.merging.sparse.evidence import ComposedPairs, GroupScores
 from unsplit.merging.sparse.foresight import foreseen_merges
@@ -30,8 +29,7 @@ from unsplit.merging.sparse.rankings import (
 from unsplit.merging.sparse.rows import MergedRows
 from unsplit.merging.sparse.state import SparseMergeState, agglomerate_sparse
 from unsplit.merging.sparse.twins import split_at_random
-from unsplit.merging.tree import MergeTree
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.merging.tree import MergeTree, renumbered
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 # Clusters nearer than this will probably be merged, so their evidence is computed in advance.
@@ -44,29 +42,6 @@ def no_strategy(name: str) -> InputError:
         f'strategy="{name}" needs the distances of all pairs, which a sparse estimate does not '
         'keep; use strategy="linkage", or make the estimate with form="dense".'
     )
-
-
-def first_rows_order(scores: HeldoutScores, n_clusters: int) -> Index:
-    """The clusters in the order in which they first appear in the data.
-
-    Examples
-    --------
-    >>> z, bias = np.ones((2, 1), np.float32), np.zeros((1, 2), np.float32)
-    >>> index = np.array([0, 1]), np.array([0, 0]), np.array([5, 3])
-    >>> scores = HeldoutScores(z, z[None], bias, *index)
-    >>> first_rows_order(scores, 2)
-    array([1, 0])
-    """
-    if len(scores.rows) == 0:
-        raise InputError(
-            "every cluster has only one observation, so none could be held out to compare "
-            "clusters; pass clusters of at least two observations."
-        )
-    first = np.full(n_clusters, np.iinfo(np.int64).max)
-    np.minimum.at(first, scores.clusters, scores.rows)
-    # Clusters without held-out observations have no first row; their weights order them, which do
-    # not depend on names either.
-    return np.lexsort((*scores.bias[::-1], first))
 
 
 def merge_sparse(
@@ -86,7 +61,7 @@ def merge_sparse(
     """
     _check(result, options, blurred, neighbours)
     k = result.n_clusters
-    order = first_rows_order(result.scores, k)
+    order = result.scores.order_of_appearance()
     slot_of = np.argsort(order)
     graph = None if neighbours is None else neighbours.renamed(slot_of)
     at_random = split_at_random(result)
