@@ -375,6 +375,18 @@ class SparsePairwiseTVD:
         i, j : ndarrays of shape (p,)
         misses : ndarray of shape (2, p), optional
             Misses of i against j and of j against i; looked up if None.
+
+        Returns
+        -------
+        hits, n : ndarrays of shape (p, 2, 2) and (p, 2, 1)
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> result.hits_of(np.array([0]), np.array([1]))[1].ravel()
+        array([50., 50.])
         """
         n = np.stack([self.n_heldout[i], self.n_heldout[j]], axis=1)
         if misses is None:
