@@ -13,7 +13,13 @@ from unsplit.errors import InputError, check_type
 from unsplit.merging.evidence import Evidence
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.neighbours.graph import NeighbourGraph
-from unsplit.merging.options import MergeOptions, decided_by, ranking_statistic, stopping_rule
+from unsplit.merging.options import (
+    OVERLAP_AND_EDGES,
+    MergeOptions,
+    decided_by,
+    ranking_statistic,
+    stopping_rule,
+)
 from unsplit.merging.ranking import Ranking
 from unsplit.merging.rules import NEIGHBOURS, Always
 from unsplit.merging.sparse.evidence import ComposedPairs, GroupScores
@@ -34,6 +40,10 @@ from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 # Clusters nearer than this will probably be merged, so their evidence is computed in advance.
 NEAR = 0.5
+
+
+# Overlap needs all pairs.  What ranks pairs instead, where the choice is ours.
+WITHOUT_OVERLAP = {"overlap": "lecam", OVERLAP_AND_EDGES: "edges"}
 
 
 def no_strategy(name: str) -> InputError:
@@ -66,7 +76,9 @@ def merge_sparse(
     graph = None if neighbours is None else neighbours.renamed(slot_of)
     at_random = split_at_random(result)
     by = decided_by(result, at_random, graph is not None)
-    statistic = ranking_statistic(options, result, by)
+    source = None if graph is None else graph.source
+    statistic = ranking_statistic(options, result, by, source)
+    statistic = WITHOUT_OVERLAP.get(statistic, statistic)
     rule = stopping_rule(result, options, by)
     ranking, connections = _ranking(result, options, statistic, blurred, graph, order)
     evidence, searched = _evidence(result, blurred, ranking, graph is not None, order)
@@ -128,10 +140,11 @@ def _check(
 ) -> None:
     if options.strategy in ("retrain", "spectral"):
         raise no_strategy(options.strategy)
-    if options.statistic == "overlap":
+    if options.statistic in WITHOUT_OVERLAP:
         raise InputError(
-            'statistic="overlap" needs the distances of all pairs, which a sparse estimate does '
-            'not keep; use "lecam", or make the estimate with form="dense".'
+            f'statistic="{options.statistic}" needs the distances of all pairs, which a sparse '
+            f'estimate does not keep; use "{WITHOUT_OVERLAP[options.statistic]}", or make the '
+            'estimate with form="dense".'
         )
     if blurred is not None:
         advice = 'make it with pairwise_tvd(blurred=True, form="sparse")'
