@@ -121,9 +121,11 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     linkage_ : ndarray of shape (k − 1, 4)
         The tree as a SciPy linkage matrix.
     pairwise_ : PairwiseTVD
-        Distances between the initial clusters, with their uncertainty.
+        Distances between the initial clusters, with their uncertainty; a
+        :class:`SparsePairwiseTVD` of more than 10,000 clusters.
     tvd_ : ndarray of shape (k, k)
-        Total variation distances between the initial clusters.
+        Total variation distances between the initial clusters; indexed by pairs, ``tvd_[i, j]``,
+        if they are sparse.
     neighbours_ : NeighbourGraph or None
         The neighbour graph that merging used, if any.
     history_ : History

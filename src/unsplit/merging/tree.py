@@ -498,6 +498,8 @@ def renumbered(merge: Merge, order: Index) -> Merge:
         Number of each leaf, in the order of the loop.
     """
     k = len(order)
+    if merge.left >= k and merge.right >= k:
+        return merge
     left, right = (int(order[n]) if n < k else n for n in (merge.left, merge.right))
     return replace(merge, left=left, right=right)
 
