@@ -514,6 +514,6 @@ def _neighbours(
     if features is None:
         if not isinstance(fitted.rows, VectorRows):
             return graph_of_scores(fitted.result)
-        features = fitted.rows.values
+        features = fitted.rows
     with_batches = None if fitted.subclusters.n_batches == 1 else batch
     return graph_of_vectors(features, labels, with_batches, settings.device)

@@ -176,7 +176,8 @@ def merge(
         resume_file.remove()
     lines = [] if read.representation is None else [_compared_by(read)]
     lines += summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)
-    lines += ["", *summary.of_review(merged.tree), *summary.of_features(read)]
+    lines += ["", *summary.of_review(merged.tree), *summary.of_sample(merged.neighbours)]
+    lines += summary.of_features(read)
     if extra.report:
         lines += ["", f"Open {Path(out, PAGE)} in a browser."]
     outputs.print_result(Path(out, RESULT), lines, as_json, console)

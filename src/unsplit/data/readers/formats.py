@@ -33,6 +33,8 @@ from unsplit.errors import InputError
 _TEXT_TABLE = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zip))?$")
 _SPARSE_KEYS = {"format", "shape", "data"}
 TOO_LARGE = "use fewer rows or columns"
+# Matrices in .npy files of at least so many bytes stay on disk.
+MAPPED_FROM = 2**26
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,6 +238,8 @@ def _read_numpy(path: Path) -> dict[str, Any]:
 
 def _arrays_in(path: Path, file: BinaryIO) -> dict[str, Any]:
     _check_headers(path, file)
+    if (mapped := _mapped_matrix(path, file)) is not None:
+        return {"array": mapped}
     try:
         content = np.load(file, allow_pickle=False)
         if isinstance(content, np.ndarray):
@@ -251,6 +255,19 @@ def _arrays_in(path: Path, file: BinaryIO) -> dict[str, Any]:
             f"{path} holds Python objects, which are not read because they could run any code; "
             "save arrays of numbers or strings only."
         ) from None
+
+
+def _mapped_matrix(path: Path, file: BinaryIO) -> NDArray[Any] | None:
+    """Map a large matrix from disk, so that it may be larger than memory; None for others."""
+    if file.read(2) == b"PK" or os.fstat(file.fileno()).st_size < MAPPED_FROM:
+        file.seek(0)
+        return None
+    file.seek(0)
+    try:
+        found = np.load(path, mmap_mode="r")
+    except ValueError:  # it holds Python objects, which is refused elsewhere
+        return None
+    return found if found.ndim == 2 and found.dtype.kind == "f" else None
 
 
 def check_npy_header(file: BinaryIO | IO[bytes], size: int) -> None:

@@ -64,8 +64,9 @@ class _Search:
         rows = torch.arange(len(self.points), device=self.points.device)
         for some in rows.split(max(1, MOST_NEAR // n_near)):
             near = self._near(self.points[some], n_near)
-            sizes = self.sizes[near]
-            visited = sizes.cumsum(dim=1) - sizes < compared
+            sizes = self.sizes.int()[near]
+            visited = sizes.cumsum(dim=1, dtype=torch.int32) - sizes < compared
+            del sizes
             # The nearest region comes first, because few of the others then hold nearer points.
             for columns in (slice(1), slice(1, None)):
                 self._visit(some, near[:, columns], visited[:, columns])
@@ -74,7 +75,8 @@ class _Search:
     def _near(self, points: Tensor, n_near: int) -> Tensor:
         """The nearest regions of each point, nearest first."""
         blocks = (_squares(some, self.centres) for some in _blocks(points, len(self.centres)))
-        return torch.cat([block.topk(n_near, dim=1, largest=False).indices for block in blocks])
+        # Small numbers in half the memory, of which this takes the most.
+        return torch.cat([b.topk(n_near, dim=1, largest=False).indices.int() for b in blocks])
 
     def _visit(self, rows: Tensor, near: Tensor, visited: Tensor) -> None:
         """Compare rows with the members of their nearby regions that are marked as visited."""
