@@ -153,7 +153,15 @@ cells = together(
     ),
 )
 
-source = packed("source", Input, data, labels, batch, vectors, columns, cells)
+cache = click.option(
+    "--cache",
+    type=click.Path(),
+    metavar="FOLDER",
+    help="Where .parquet and Arrow tables too large for memory are kept during the run.  "
+    "[default: the folder for temporary files]",
+)
+
+source = packed("source", Input, data, labels, batch, vectors, columns, cells, cache)
 
 folder = click.option("--out", required=True, type=click.Path(), help="Folder for the results.")
 

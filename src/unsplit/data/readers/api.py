@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.data.cells import Matrix
+from unsplit.data.readers.arrow import parquet_files
 from unsplit.data.readers.cloud_arrays import clouds_in, columns_in, read_hdf5
 from unsplit.data.readers.cloud_files import ENDINGS as CLOUD_ENDINGS
 from unsplit.data.readers.clouds import DEFAULT_POINTS, read_clouds
@@ -56,6 +57,7 @@ def read(
     use_rep: str | None = None,
     layer: str | None = None,
     use_raw: bool = False,
+    cache: str | os.PathLike[str] | None = None,
 ) -> Observations:
     """Read observations of any kind, and the cluster of each.
 
@@ -88,6 +90,9 @@ def read(
         For ``.h5ad``: a layer with raw counts, instead of ``use_rep``.
     use_raw : bool
         For ``.h5ad``: take the raw counts in ``raw``, instead of ``use_rep``.
+    cache : str or path, optional
+        For ``.parquet`` and Arrow: the folder for a temporary file, used for features that take
+        more than a quarter of the free memory; by default that for all temporary files.
 
     Returns
     -------
@@ -105,7 +110,7 @@ def read(
     ((4, 100, 3), [0, 0, 1, 1])
     """
     check_path("path", path)
-    for name, value in (("labels", labels), ("batch", batch)):
+    for name, value in (("labels", labels), ("batch", batch), ("cache", cache)):
         if value is not None:
             check_path(name, value)
     path = Path(path)
@@ -123,6 +128,8 @@ def read(
         raise InputError(
             f"use_rep, layer and use_raw are for .h5ad files, got {path}; leave them out."
         )
+    if parquet_files(path):
+        return read_observations(path, wanted, within, choice, progress, cache)
     if path.is_dir() or _lists_images(path):
         _refuse_choice(path, choice)
         found = _from_folder(path, progress) if path.is_dir() else _images(path, progress)
@@ -135,7 +142,7 @@ def read(
     if ending == ".npy" and (array := _mapped(path)) is not None:
         _refuse_choice(path, choice)
         return _labelled(path, array, {}, wanted, within)
-    return read_observations(path, wanted, within, choice, progress)
+    return read_observations(path, wanted, within, choice, progress, cache)
 
 
 def _check_options(

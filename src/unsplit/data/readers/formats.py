@@ -16,7 +16,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from unsplit.data.readers.arrow import ENDINGS as ARROW_ENDINGS
-from unsplit.data.readers.arrow import Streamed, read_arrow
+from unsplit.data.readers.arrow import Streamed, parquet_files, read_arrow
 from unsplit.data.readers.broken import reason
 from unsplit.data.readers.columns import Assign, all_names
 from unsplit.data.readers.isolated import Broken, parse_alone
@@ -64,9 +64,12 @@ class Contents:
 
 
 def read_file(
-    path: Path, assign: Assign = all_names, progress: Callable[[int, int], None] | None = None
+    path: Path,
+    assign: Assign = all_names,
+    progress: Callable[[int, int], None] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> Contents:
-    r"""Read a file; the ending of its name tells its type.
+    r"""Read a file, or a folder of .parquet files; the ending of its name tells its type.
 
     Parameters
     ----------
@@ -76,6 +79,8 @@ def read_file(
         as measurements.
     progress : callable, optional
         Called with how much of a table has been read so far, and how much there is.
+    cache : str or path, optional
+        Where to keep features that take much of the free memory, of .parquet and Arrow files.
 
     Examples
     --------
@@ -85,15 +90,17 @@ def read_file(
     >>> read_file(path).arrays
     {'labels': array(['b', 'a'], dtype='<U1')}
     """
-    name = path.name.lower()
-    refuse_unreadable(path)
+    parts = parquet_files(path)
+    for part in parts or [path]:
+        refuse_unreadable(part)
+    name = ".parquet" if parts else path.name.lower()
     with reading(path):
         if table := _TEXT_TABLE.search(name):
             separator = "," if table[1] == "csv" else "\t"
             _require_room(path, memory_for_text(path, separator))
             return Contents(read_text_table(path, separator, assign, progress), is_table=True)
         if name.endswith(ARROW_ENDINGS):
-            read = read_arrow(path, assign, progress)
+            read = read_arrow(path, assign, progress, cache)
             return Contents(read.columns, True, read.index, read)
         if name.endswith(".txt"):
             lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")

@@ -88,6 +88,7 @@ def read_observations(
     batch: str | os.PathLike[str] | None = None,
     choice: ColumnChoice = NO_CHOICE,
     progress: Callable[[int, int], None] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> Observations:
     r"""Read a matrix or a table of observations, and the cluster of each row.
 
@@ -113,6 +114,8 @@ def read_observations(
         Which columns are the ids and the features, if not those above.
     progress : callable, optional
         Called with how much of a table has been read so far, and how much there is.
+    cache : str or path, optional
+        Where to keep features that take much of the free memory, of .parquet and Arrow files.
 
     Examples
     --------
@@ -125,7 +128,7 @@ def read_observations(
     """
     path, wanted = Path(path), [None if w is None else os.fspath(w) for w in (labels, batch)]
     contents = read_file(
-        path, lambda names: assign_roles(path, names, wanted, choice), progress=progress
+        path, lambda names: assign_roles(path, names, wanted, choice), progress, cache
     )
     return observations_in(path, contents, wanted[0], wanted[1], choice)
 
