@@ -110,13 +110,8 @@ def _left_of_limits() -> list[int]:
 
 # Where containers and jobs have their limits: version 2 of control groups, then version 1.
 GROUPS = (
-    ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
-    (
-        "/sys/fs/cgroup/memory",
-        "memory.limit_in_bytes",
-        "memory.usage_in_bytes",
-        "total_inactive_file",
-    ),
+    ("/sys/fs/cgroup", "max", "current", "inactive_file"),
+    ("/sys/fs/cgroup/memory", "limit_in_bytes", "usage_in_bytes", "total_inactive_file"),
 )
 
 
@@ -142,12 +137,9 @@ def _groups_below(root: Path) -> list[Path]:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
-    own = [line.split(":", 2)[2] for line in lines if line.split(":", 2)[1] in ("", "memory")]
-    return [
-        root / Path(*parts[:n])
-        for parts in (Path(p.lstrip("/")).parts for p in own)
-        for n in range(len(parts) + 1)
-    ]
+    fields = [line.split(":", 2) for line in lines]
+    own = [Path(path.lstrip("/")) for _, kind, path in fields if kind in ("", "memory")]
+    return [root / folder for path in own for folder in (path, *path.parents)]
 
 
 def memory_size() -> float:
@@ -171,6 +163,27 @@ def require_memory(needed: int, available: int, what: str, advice: str) -> None:
             f"{what} would need about {needed / 2**30:,.1f} GiB of memory, but only "
             f"{available / 2**30:,.1f} GiB are available; {advice}."
         )
+
+
+def most_that_fits(needed: Callable[[int], int], available: int, most: int) -> int:
+    """Return the largest number up to ``most`` for which memory suffices; 0 if none does.
+
+    Parameters
+    ----------
+    needed : callable
+        Bytes that a number of features, clusters or the like needs; not decreasing.
+    available, most : int
+
+    Examples
+    --------
+    >>> most_that_fits(lambda n: 8 * n * n, 1000, 50)
+    11
+    """
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if needed(middle) <= available else (low, middle - 1)
+    return low
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -20,6 +20,7 @@ from unsplit.cli.about import about_run
 from unsplit.cli.progress import Console
 from unsplit.cli.select import settings_dict
 from unsplit.data.readers.folders import find_images
+from unsplit.data.readers.shards import shards_of
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import MANIFEST, earlier_results
 from unsplit.data.saving import write_csv, write_json
@@ -79,7 +80,8 @@ def refuse_overwriting(
                 f"cannot write {name} to {os.path.join(out, '')}: a folder has this name; remove "
                 "it or choose another --out."
             )
-    for path in [data, *(name for name in named if name and os.path.isfile(name))]:
+    read = [data, *map(str, shards_of(data))]
+    for path in [*read, *(name for name in named if name and os.path.isfile(name))]:
         refuse_replacing(path, written)
 
 

@@ -275,18 +275,22 @@ def require_room(rows: Rows, backbone: str, n_folds: int) -> None:
     if backbone not in FIRST_LAYER:
         return
     d = rows.n_features if isinstance(rows, VectorRows) else math.prod(rows.shape)
-    layers = n_folds * 4 * d * FIRST_LAYER[backbone] * COPIES
+    a_layer = n_folds * 4 * FIRST_LAYER[backbone] * COPIES
     # Mean and scale of every feature for each fold, and float64 arrays with which to find them.
-    statistics = n_folds * 2 * 4 * d + 8 * 8 * d
-    advice = "keep fewer features, such as the most variable ones or principal components"
+    statistics = n_folds * 2 * 4 + 8 * 8
     what = f"{n_folds} networks for {d:,} features" if n_folds > 1 else f"{d:,} features"
-    require_memory(statistics, available_memory(), what, advice)
-    if rows.device.type == "cuda":
-        require_memory(
-            layers, torch.cuda.mem_get_info(rows.device)[0], f"{what} on the GPU", advice
-        )
-    else:
-        require_memory(layers + statistics, available_memory(), what, advice)
+    on_gpu = rows.device.type == "cuda"
+    _require_features(d, statistics + (0 if on_gpu else a_layer), available_memory(), what)
+    if on_gpu:
+        free = torch.cuda.mem_get_info(rows.device)[0]
+        _require_features(d, a_layer, free, f"{what} on the GPU")
+
+
+def _require_features(d: int, each: int, available: int, what: str) -> None:
+    """Raise an error if ``d`` features, of so many bytes each, do not fit."""
+    fitting = f"at most {available // each:,} features would fit"
+    advice = f"{fitting}: keep the most variable ones or principal components"
+    require_memory(each * d, available, what, advice)
 
 
 def build_network(

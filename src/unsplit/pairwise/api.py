@@ -23,11 +23,13 @@ from unsplit.data.labels import (
 from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import (
+    BLOCK_ELEMENTS,
     available_memory,
     check_seed,
     choose_device,
     generator_of,
     memory_errors,
+    most_that_fits,
     private_randomness,
     require_memory,
 )
@@ -42,6 +44,7 @@ from unsplit.errors import (
 )
 from unsplit.networks.network import LOSSES
 from unsplit.networks.registry import (
+    BIG_BATCH,
     Augment,
     Backbone,
     build_network,
@@ -283,7 +286,6 @@ def fit(
         require_room(rows, recipe.name, settings.n_folds)
         config = settings.config(recipe.training)
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
-        _check_sizes(encoded, subclusters, rows, settings)
         log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
         order, clusters = canonical_order(rows.keys, subclusters.of_rows)
         rng = generator_of(random_state)
@@ -291,6 +293,8 @@ def fit(
             Fold(order[f.train], order[f.watch], order[f.test])
             for f in settings.folds(clusters[order], rng)
         ]
+        _require_memory(rows, folds, subclusters, len(encoded.cluster_ids))
+        _warn_of_single(encoded, subclusters)
         rows.hold(*(part for fold in folds for part in (fold.train, fold.watch, fold.test)))
         k = len(subclusters.cluster)
         names = np.zeros(k, np.int64)
@@ -372,22 +376,77 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
     return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
 
 
-def _check_sizes(
-    encoded: EncodedLabels, subclusters: Subclusters, rows: Rows, settings: Settings
-) -> None:
-    n, device = len(rows), rows.device
-    k, n_folds = len(encoded.cluster_ids), settings.n_folds
-    width = 512
-    # For every head: weights, gradient, two moments, running mean and best weights, which are kept
-    # for every batch.  For every pair: hit rates, distances, errors, p-values and working space.
-    n_outputs = 5 * len(subclusters.cluster) + subclusters.table.size
-    heads, matrices, features = 4 * n_folds * n_outputs * width, 8 * 8 * k * k, 4 * n * width
-    advice = "merge the smallest clusters first, or check that labels are clusters and not row ids"
-    what = f"{k:,} clusters of {n:,} observations"
-    require_memory(heads + matrices + features, available_memory(), what, advice)
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-        require_memory(heads + 8 * k * k, free, f"{what} on the GPU", advice)
+# Number of features of the networks for vectors; others have 512 at most.
+WIDTH = 256
+# Copies of the output layer: weights, gradient, two moments, running mean, best weights, the stack
+# of all folds and working space.
+HEADS = 8
+# Blocks of scores that are in memory at the same time when pairs are counted.
+SCORE_BLOCKS = 6
+# Distances, errors, and working space of all pairs.
+MATRICES = 4
+
+
+def memory_of_fit(
+    n_clusters: int, n_outputs: int, n_folds: int, n_watched: int, n_tested: int
+) -> int:
+    """Bytes that training and scoring take beside the data and the first layers of networks.
+
+    Parameters
+    ----------
+    n_clusters, n_outputs : int
+        Clusters, and classes of the networks: clusters within batches.
+    n_folds : int
+        Networks that are trained.
+    n_watched, n_tested : int
+        Observations of all folds that choose the epoch, and that are held out.
+
+    Examples
+    --------
+    >>> memory_of_fit(500, 500, 1, 50_000, 100_000) >> 20
+    499
+    """
+    head = 4 * n_folds * n_outputs * WIDTH
+    # Networks of several folds are tried on a block of scores, others on a batch.
+    tried = min(n_watched, BLOCK_ELEMENTS // n_outputs if n_folds > 1 else BIG_BATCH)
+    training = HEADS * head + 4 * tried * (5 * WIDTH + 3 * n_outputs)
+    block = min(n_tested * n_clusters, BLOCK_ELEMENTS)
+    counting = 3 * head + 4 * SCORE_BLOCKS * block + 8 * MATRICES * n_clusters**2
+    return 4 * n_tested * WIDTH + max(training, counting)
+
+
+def _require_memory(rows: Rows, folds: list[Fold], subclusters: Subclusters, k: int) -> None:
+    """Raise an error, before training, if it will not fit into memory; it says what would."""
+    watched = sum(len(fold.watch) for fold in folds)
+    tested = sum(len(fold.test) for fold in folds)
+    per_cluster = len(subclusters.cluster) / k
+
+    def needed(n_clusters: int) -> int:
+        outputs = max(1, round(per_cluster * n_clusters))
+        return memory_of_fit(n_clusters, outputs, len(folds), watched, tested)
+
+    free = available_memory()
+    what = f"{k:,} clusters of {len(rows):,} observations"
+    fitting = most_that_fits(needed, free, k)
+    advice = (
+        f"at most {fitting:,} clusters would fit: merge the smallest first, or check that labels "
+        "are clusters and not row ids"
+    )
+    if fitting < 2:
+        share = free / needed(2)
+        advice = f"at most {int(share * len(rows)):,} observations would fit"
+    require_memory(needed(k), free, what, advice)
+    if rows.device.type == "cuda":
+        head = 4 * len(folds) * WIDTH * HEADS * per_cluster
+        on_gpu = torch.cuda.mem_get_info(rows.device)[0]
+        fitting = most_that_fits(lambda n: int(head * n) + 8 * n * n, on_gpu, k)
+        advice = f"at most {fitting:,} clusters would fit: merge the smallest first"
+        require_memory(int(head * k) + 8 * k * k, on_gpu, f"{what} on the GPU", advice)
+
+
+def _warn_of_single(encoded: EncodedLabels, subclusters: Subclusters) -> None:
+    """Warn of clusters of one observation, unless there are batches."""
+    k = len(encoded.cluster_ids)
     alone = encoded.cluster_ids[np.bincount(encoded.clusters[encoded.clusters >= 0]) < 2]
     if len(alone) and subclusters.n_batches == 1:
         named = ", ".join(str(name) for name in alone[:5]) + (", …" if len(alone) > 5 else "")

@@ -17,11 +17,12 @@ from unsplit.data.readers.cloud_arrays import clouds_in, columns_in, read_hdf5
 from unsplit.data.readers.cloud_files import ENDINGS as CLOUD_ENDINGS
 from unsplit.data.readers.clouds import DEFAULT_POINTS, read_clouds
 from unsplit.data.readers.columns import ColumnChoice
-from unsplit.data.readers.folders import IMAGE_ENDINGS, files_in, find_images
+from unsplit.data.readers.folders import IMAGE_ENDINGS, FileList, files_in, find_images
 from unsplit.data.readers.formats import read_file, refuse_unreadable
 from unsplit.data.readers.h5ad import read_cells
 from unsplit.data.readers.images import ImageFiles, inspect
 from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds, read_labels
+from unsplit.data.readers.shards import find_samples, shards_of
 from unsplit.data.readers.sound import SOUND_ENDINGS, audio_in, read_audio
 from unsplit.data.readers.tables import listing
 from unsplit.data.readers.tables_and_arrays import (
@@ -66,9 +67,11 @@ def read(
     path : str or path
         A folder of images, ``.wav`` files, meshes or point clouds with a subfolder for each
         cluster (see :func:`unsplit.data.readers.folders.clusters_in`); a table of images with the
-        columns ``path`` and ``cluster``; ``.npy`` or ``.npz`` with an array of any shape; ``.npz``
-        with sound in ``audio`` and ``offsets``; ``.h5`` with point clouds; ``.h5ad`` with cells;
-        or a file that :func:`unsplit.data.readers.tables_and_arrays.read_observations` reads.
+        columns ``path`` and ``cluster``; ``.tar`` files of images, as WebDataset writes them, by
+        name, folder or a pattern such as "shards/{000..012}.tar"; ``.npy`` or ``.npz`` with an
+        array of any shape; ``.npz`` with sound in ``audio`` and ``offsets``; ``.h5`` with point
+        clouds; ``.h5ad`` with cells; a folder of ``.parquet`` files; or a file that
+        :func:`unsplit.data.readers.tables_and_arrays.read_observations` reads.
     labels : str or path, optional
         A file with the labels, or the name of a column or array in ``path``.  Without it, the
         subfolders of a folder are the clusters.
@@ -128,6 +131,12 @@ def read(
         raise InputError(
             f"use_rep, layer and use_raw are for .h5ad files, got {path}; leave them out."
         )
+    if shards := shards_of(path):
+        _refuse_choice(path, choice)
+        in_file = wanted is not None and os.path.isfile(wanted)
+        listed = find_samples(shards, None if in_file else wanted, needed=not in_file)
+        found = _decodable(listed, progress)
+        return _relabelled(path, found, wanted if in_file else None, within)
     if parquet_files(path):
         return read_observations(path, wanted, within, choice, progress, cache)
     if path.is_dir() or _lists_images(path):
@@ -189,7 +198,11 @@ def _from_folder(folder: Path, progress: Progress | None) -> Observations:
 
 
 def _images(path: Path, progress: Progress | None) -> Observations:
-    listed = find_images(path)
+    return _decodable(find_images(path), progress)
+
+
+def _decodable(listed: FileList, progress: Progress | None) -> Observations:
+    """The images of a list that can be decoded."""
     seen = inspect(listed, progress=progress)
     kept = listed.only(seen.usable)
     files = ImageFiles(kept.paths, seen.size, seen.channels, seen.depth)

@@ -30,6 +30,7 @@ from unsplit.data.rows.mapped import MappedVectors
 from unsplit.data.rows.ragged import Ragged
 from unsplit.data.rows.sequences import Audio, RaggedRows
 from unsplit.data.rows.tensors import TensorRows
+from unsplit.devices import available_memory, require_memory
 from unsplit.errors import InputError
 
 CHUNK_ELEMENTS = 2**24
@@ -165,6 +166,7 @@ class VectorRows(Rows):
         if is_mapped(values):
             self.on_disk = MappedVectors(values, self.origin, device)
         else:
+            _require_copy(values)
             shifted = (values - self.origin).astype(np.float32, copy=False)
             self.on_device = torch.from_numpy(shifted).to(device)
 
@@ -229,6 +231,19 @@ class VectorRows(Rows):
         """Read rows that are needed again and again into memory, if they are on disk."""
         if self.on_disk is not None:
             self.on_disk.hold(*parts)
+
+
+def _require_copy(values: NDArray[Any]) -> None:
+    """Raise an error if the float32 copy that networks read does not fit into memory."""
+    n, d = values.shape
+    # Differences of float64 values are computed before they are rounded.
+    each = n * (4 if values.dtype == np.float32 else 12)
+    available = available_memory()
+    advice = (
+        f"at most {available // each:,} of its features would fit: reduce them, or save X with "
+        'numpy.save and pass numpy.load(path, mmap_mode="r"), which stays on disk'
+    )
+    require_memory(each * d, available, f"X of shape ({n:,}, {d:,})", advice)
 
 
 class CountRows(VectorRows):
