@@ -25,6 +25,7 @@ from unsplit.merging.loop import MergeRecord, MergeState, agglomerate
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import Connected, NeighbourGraph
 from unsplit.merging.options import (
+    OVERLAP_AND_EDGES,
     Link,
     MergeOptions,
     check_links,
@@ -39,6 +40,7 @@ from unsplit.merging.ranking import (
     Linked,
     Ranking,
     Reestimated,
+    mean_rank,
 )
 from unsplit.merging.review import Merge
 from unsplit.merging.rules import Rule, SameGroup, WithinBatches
@@ -95,10 +97,11 @@ def merge(
         ``ClusterMerger(strategy="retrain")``.
     statistic : str
         What ranks pairs under strategy "linkage": "tv", "lecam", "js", "hellinger", "overlap" or
-        "auc"; or "edges", the edges between clusters in the graph of ``neighbours``.  "auto" is
-        "edges" if there are ``neighbours``, most clusters were not split at random and ``linkage``
-        is left at its default; otherwise "lecam", or "overlap" if ``n_clusters`` is given and at
-        least half of the observations are in no cluster, as after the paper's Algorithm 1.
+        "auc"; "edges", the edges between clusters in the graph of ``neighbours``; or "overlap and
+        edges", the mean rank by both.  "auto" is "edges" if there are ``neighbours``, most clusters
+        were not split at random and ``linkage`` is left at its default; if at least half of the
+        observations are in no cluster, as after the paper's Algorithm 1, "overlap and edges", or
+        "overlap" if these observations are not in the graph either; otherwise "lecam".
         "compose" always uses soft accuracy, "spectral" the TVD, and a plain matrix its own values.
     linkage : {"average", "single", "complete"}
         Distance between merged clusters under strategies "linkage" and "spectral".  "edges" needs
@@ -186,7 +189,7 @@ def merge_with(
     if result is not None:
         at_random = split_at_random(result)
         by = decided_by(result, at_random, inputs.graph is not None)
-        statistic = ranking_statistic(options, result, by)
+        statistic = ranking_statistic(options, result, by, _knows_outside(inputs))
     rule = stopping_rule(result, options, by)
     if result is not None and not result.comparable.all():
         rule = WithinBatches(rule)
@@ -357,9 +360,21 @@ def _ranking(
     if statistic == "edges" and options.strategy == "linkage":
         assert inputs.graph is not None
         return Connected(inputs.graph)
+    if statistic == OVERLAP_AND_EDGES:
+        assert inputs.graph is not None
+        edges = Connected(inputs.graph).distances()
+        matrix = mean_rank(inputs.result.divergence("overlap"), edges)
+        return Linked(matrix, options.linkage, statistic, inputs.result.comparable)
     statistic = "tv" if options.strategy == "spectral" else statistic
     matrix = inputs.result.divergence(statistic)
     return Linked(matrix, options.linkage, statistic, inputs.result.comparable)
+
+
+def _knows_outside(inputs: MergeInputs) -> bool:
+    """Whether the graph connects also the observations that are in no cluster."""
+    if inputs.graph is None or inputs.result is None:
+        return False
+    return len(inputs.graph.rows) > int(inputs.result.sizes.sum())
 
 
 def _evidence(

@@ -33,7 +33,10 @@ from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import DIVERGENCES
 
 STRATEGIES = ("linkage", "compose", "retrain", "spectral")
-STATISTICS = ("auto", "edges", *DIVERGENCES)
+# The mean rank of a pair by overlap and by edges.
+OVERLAP_AND_EDGES = "overlap and edges"
+NEED_NEIGHBOURS = ("edges", OVERLAP_AND_EDGES)
+STATISTICS = ("auto", *NEED_NEIGHBOURS, *DIVERGENCES)
 LINKAGES = ("average", "single", "complete")
 
 # Strategies for which an option has an effect; with the others it is refused, not ignored.
@@ -139,10 +142,10 @@ class MergeOptions:
                     f'{name}="{value}" has no effect with strategy="{strategy}", only with '
                     f"{' and '.join(strategies)}; leave it out."
                 )
-        if statistic == "edges" and strategy != "linkage":
+        if statistic in NEED_NEIGHBOURS and strategy != "linkage":
             raise InputError(
-                f'statistic="edges" needs strategy="linkage", got "{strategy}"; choose another '
-                "statistic or leave strategy out."
+                f'statistic="{statistic}" needs strategy="linkage", got "{strategy}"; choose '
+                "another statistic or leave strategy out."
             )
         if statistic == "edges" and linkage != MergeOptions.linkage:
             raise InputError(
@@ -213,9 +216,9 @@ class MergeOptions:
                 "n_clusters or max_tvd is required for a plain matrix, which has no scores to "
                 "test; pass one of them, or a PairwiseTVD."
             )
-        if self.statistic == "edges" and not has_neighbours:
+        if self.statistic in NEED_NEIGHBOURS and not has_neighbours:
             raise InputError(
-                'statistic="edges" needs neighbours; pass '
+                f'statistic="{self.statistic}" needs neighbours; pass '
                 "neighbours=unsplit.neighbour_graph(X, labels) with a PairwiseTVD."
             )
 
@@ -334,18 +337,23 @@ def stopping_rule(result: PairwiseTVD | None, options: MergeOptions, by: str) ->
     return MaxTVD(options.max_tvd)
 
 
-def ranking_statistic(options: MergeOptions, result: PairwiseTVD, by: str) -> str:
+def ranking_statistic(
+    options: MergeOptions, result: PairwiseTVD, by: str, knows_outside: bool
+) -> str:
     """The statistic that ranks pairs, where "auto" leaves the choice to us.
 
     Clusters cut out of the same features are ranked by their neighbours, clusters split at random
-    by the network.  Cores without neighbours can nearly all be told apart; for these, the scores of
-    the other observations ("overlap") rank better.
+    by the network.  Cores can nearly all be told apart; what the scores of other observations say
+    of them ("overlap") ranks better, and better still together with a graph that
+    ``knows_outside``, which connects also the observations that are in no cluster.
     """
     if options.statistic != "auto":
         return options.statistic
     linked_by_default = options.linkage == MergeOptions.linkage
     if by == NEIGHBOURS and options.strategy == "linkage" and linked_by_default:
-        return "edges"
+        if not are_cores(result):
+            return "edges"
+        return OVERLAP_AND_EDGES if knows_outside else "overlap"
     return "overlap" if options.n_clusters is not None and are_cores(result) else "lecam"
 
 

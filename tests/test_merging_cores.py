@@ -1,0 +1,59 @@
+"""How clusters are ranked if most observations are in none of them."""
+
+import numpy as np
+import pytest
+
+import unsplit
+from unsplit.merging.neighbours.graph import Connected, graph_of_scores
+from unsplit.merging.ranking import mean_rank
+
+
+@pytest.fixture(scope="module")
+def cores():
+    """Four cores of two groups, most of whose observations are outside, and their estimate."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.standard_normal((300, 4)) + shift for shift in (0.0, 6.0)])
+    labels = np.full(600, -1)
+    for core, start in enumerate((0, 40, 300, 340)):
+        labels[start : start + 40] = core
+    return X, labels, unsplit.pairwise_tvd(X, labels, epochs=3, cv=2, random_state=0)
+
+
+def test_cores_split_at_random_are_ranked_by_overlap_alone(cores):
+    X, labels, result = cores
+    tree = unsplit.merge(result, n_clusters=2, neighbours=unsplit.neighbour_graph(X, labels))
+    assert tree.statistic == "overlap"
+    assert tree.mapping[0] == tree.mapping[1] != tree.mapping[2] == tree.mapping[3]
+
+
+def test_both_is_average_linkage_of_the_mean_rank(cores):
+    X, labels, result = cores
+    graph = unsplit.neighbour_graph(X, labels)
+    tree = unsplit.merge(result, n_clusters=1, neighbours=graph, statistic="overlap and edges")
+    both = mean_rank(result.divergence("overlap"), Connected(graph).distances())
+    twin = unsplit.merge(both, n_clusters=1)
+    np.testing.assert_allclose(tree.linkage, twin.linkage)
+    assert tree.statistic == "overlap and edges"
+
+
+def test_what_auto_chooses_depends_on_who_is_in_the_graph():
+    # Pieces of one Gaussian cut by k-means differ from each other, so no tests decide.
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((900, 6))
+    far = np.linalg.norm(X, axis=1)
+    labels = np.where(far > np.quantile(far, 0.4), -1, (X[:, 0] > 0) + 2 * (X[:, 1] > 0))
+    result = unsplit.pairwise_tvd(X, labels, epochs=5, cv=2, random_state=0)
+    chosen = {
+        name: unsplit.merge(result, n_clusters=1, neighbours=graph).statistic
+        for name, graph in {
+            "all": unsplit.neighbour_graph(X, labels),
+            "held out": graph_of_scores(result),
+            "none": None,
+        }.items()
+    }
+    assert chosen == {"all": "overlap and edges", "held out": "overlap", "none": "overlap"}
+
+
+def test_edges_and_overlap_need_a_graph(cores):
+    with pytest.raises(unsplit.InputError, match="needs neighbours"):
+        unsplit.merge(cores[2], n_clusters=2, statistic="overlap and edges")
