@@ -404,13 +404,13 @@ def memory_of_fit(
     Examples
     --------
     >>> memory_of_fit(500, 500, 1, 50_000, 100_000) >> 20
-    499
+    490
     """
     head = 4 * n_folds * n_outputs * WIDTH
     # Networks of several folds are tried on a block of scores, others on a batch.
     tried = min(n_watched, BLOCK_ELEMENTS // n_outputs if n_folds > 1 else BIG_BATCH)
-    training = HEADS * head + 4 * tried * (5 * WIDTH + 3 * n_outputs)
-    block = min(n_tested * n_clusters, BLOCK_ELEMENTS)
+    training = HEADS * head + 4 * tried * (4 * WIDTH + 3 * n_outputs)
+    block = min(n_tested // n_folds * n_clusters, BLOCK_ELEMENTS)
     counting = 3 * head + 4 * SCORE_BLOCKS * block + 8 * MATRICES * n_clusters**2
     return 4 * n_tested * WIDTH + max(training, counting)
 

@@ -203,7 +203,7 @@ def _members(shard: Path, archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]
     """Yield the members of an archive; one that does not end as it should is refused."""
     try:
         while (member := archive.next()) is not None:
-            archive.members.clear()  # millions of them would fill the memory
+            vars(archive)["members"].clear()  # millions of them would fill the memory
             yield member
         file: Any = archive.fileobj
         file.seek(archive.offset)
