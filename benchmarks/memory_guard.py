@@ -24,21 +24,32 @@ CASES: dict[str, tuple[int, int, int, Any, str]] = {
     "five folds": (100_000, 100, 50, 5, "float64"),
     "many clusters": (6_000, 20, 2_000, 2, "float32"),
 }
+# Rows and features of a neighbour graph.
+GRAPHS = {"neighbours": (40_000, 50), "neighbours, many features": (32_000, 300)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--case", choices=CASES)
+    parser.add_argument("--case", choices=[*CASES, *GRAPHS])
     args = parser.parse_args()
     if args.case is not None:
-        print(json.dumps(measured(*CASES[args.case])))
+        graph = args.case in GRAPHS
+        found = of_graph(*GRAPHS[args.case]) if graph else measured(*CASES[args.case])
+        print(json.dumps(found))
         return
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for name, (n, d, k, cv, dtype) in CASES.items():
         expected, taken = run(name)
         what = f"{n:,} x {d:,} of {dtype}, k = {k:,}, cv = {cv}"
         rows.append((name, what, expected >> 20, taken >> 20, expected / taken))
-    print_table("memory of an estimate", ("", "data", "expected, MiB", "taken, MiB", "ratio"), rows)
+    for name, (n, d) in GRAPHS.items():
+        expected, taken = run(name)
+        rows.append((name, f"{n:,} x {d:,}", expected >> 20, taken >> 20, expected / taken))
+    print_table(
+        "memory of an estimate and of a graph",
+        ("", "data", "expected, MiB", "taken, MiB", "ratio"),
+        rows,
+    )
 
 
 def run(name: str) -> tuple[int, int]:
@@ -72,6 +83,21 @@ def measured(n: int, d: int, k: int, cv: Any, dtype: str) -> tuple[int, int]:
     with PeakMemory() as memory:
         before = memory.anonymous
         unsplit.pairwise_tvd(X, labels, cv=cv, **once)
+    return sum(expected), memory.anonymous - before
+
+
+def of_graph(n: int, d: int) -> tuple[int, int]:
+    """Bytes that the guard expects of a neighbour graph and that are taken, in this process."""
+    import unsplit
+    from unsplit.merging.neighbours import graph
+
+    X = np.random.default_rng(0).standard_normal((n, d), np.float32)
+    unsplit.neighbour_graph(X[:100], np.arange(100) % 50, device="cpu")
+    expected = []
+    vars(graph)["require_memory"] = lambda needed, *_: expected.append(needed)
+    with PeakMemory() as memory:
+        before = memory.anonymous
+        unsplit.neighbour_graph(X, np.arange(n) % 50, device="cpu")
     return sum(expected), memory.anonymous - before
 
 

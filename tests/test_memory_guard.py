@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 
 import unsplit
-from benchmarks.memory_guard import CASES, run
+from benchmarks.memory_guard import CASES, GRAPHS, run
 from unsplit import devices
 from unsplit.data.rows.base import is_mapped
 from unsplit.devices import available_memory, most_that_fits
 from unsplit.errors import InputError
 from unsplit.merging.api import MATRICES, check_memory
+from unsplit.merging.neighbours import graph
 from unsplit.pairwise.api import memory_of_fit
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*CASES, *GRAPHS])
 def test_what_is_expected_is_about_what_is_taken(case):
     expected, taken = run(case)
     assert taken / 1.5 < expected < 1.5 * taken
@@ -76,6 +77,17 @@ def test_observations_that_do_not_fit_are_refused_with_a_number(monkeypatch):
     monkeypatch.setattr("unsplit.pairwise.api.available_memory", lambda: 1000)
     call = lambda: unsplit.pairwise_tvd(X, labels, epochs=1, cv=2)  # noqa: E731
     assert refused(call, r"at most (\d+) observations would fit") < 180
+
+
+def test_neighbours_that_do_not_fit_are_refused_with_a_number_that_does(monkeypatch):
+    X, labels = data()
+    call = lambda d, n=180: unsplit.neighbour_graph(X[:n, np.arange(d) % 2], labels[:n])  # noqa: E731
+    monkeypatch.setattr(graph, "available_memory", lambda: 180 * (5_000 + 48 * 10))
+    assert refused(lambda: call(99), r"with 99 features .* at most (\d+) features") == 10
+    assert call(10).n_clusters == 3
+    monkeypatch.setattr(graph, "available_memory", lambda: 150 * (5_000 + 48 * 2))
+    assert refused(lambda: call(2), r"at most (\d+) observations would fit") == 150
+    assert call(2, n=150).n_clusters == 3
 
 
 def test_merging_that_does_not_fit_is_refused_with_a_number_that_does(monkeypatch):

@@ -20,7 +20,13 @@ from sklearn.neighbors import NearestNeighbors
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import EncodedLabels, encode_batches, encode_labels, refuse_other_order
-from unsplit.devices import choose_device, memory_errors, n_cores
+from unsplit.devices import (
+    available_memory,
+    choose_device,
+    memory_errors,
+    n_cores,
+    require_memory,
+)
 from unsplit.errors import InputError, check_flag, numeric_array, shown
 from unsplit.merging.neighbours import sample
 from unsplit.pairwise.result import PairwiseTVD
@@ -45,6 +51,12 @@ ROWS_AT_ONCE = 10_000
 # as fast as any other method.
 DIMENSIONS_FOR_TREES = 8
 MOST_FOR_EXACT = 30_000
+
+
+# Memory that a graph takes for each observation and each of its features, measured with
+# benchmarks/memory_guard.py.
+BYTES_A_ROW = 5_000
+BYTES_A_FEATURE = 48
 
 
 # Pairs without an edge have this distance or a larger one.
@@ -226,7 +238,12 @@ def graph_of_vectors(
     everything: bool = False,
 ) -> NeighbourGraph:
     """The graph of :func:`neighbour_graph`, also of VectorRows and for labels that are encoded."""
-    from unsplit.data.rows.kinds import VectorRows, components_of_counts, numeric_matrix
+    from unsplit.data.rows.kinds import (
+        COMPONENTS,
+        VectorRows,
+        components_of_counts,
+        numeric_matrix,
+    )
     from unsplit.data.rows.mapped import gathered
 
     rows = X if isinstance(X, VectorRows) else VectorRows(numeric_matrix(X), choose_device("cpu"))
@@ -239,10 +256,21 @@ def graph_of_vectors(
         chosen, n_used = sample.sample_of(clusters, with_noise=_spreads(clusters))
         order = order[chosen]
     batches = None if batch is None else _batches(batch, encoded)[order]
+    _require_memory(len(order), COMPONENTS if rows.sparse else rows.n_features)
     values = rows.values[order] if rows.on_disk is None else gathered(rows.values, order)
     features = components_of_counts(values) if rows.sparse else values
     found = connect(features, encoded.clusters[order], batches, choose_device(device), k)
     return replace(found, rows=order[found.rows], sampled_from=n_used)
+
+
+def _require_memory(n: int, d: int) -> None:
+    """Raise an error if the neighbours of n observations with d features would not fit."""
+    available, each = available_memory(), BYTES_A_ROW + BYTES_A_FEATURE * d
+    fewer = (available // n - BYTES_A_ROW) // BYTES_A_FEATURE
+    number = f"{fewer:,} features" if fewer > 0 else f"{available // each:,} observations"
+    advice = f"at most {number} would fit: use principal components, or a part of the data"
+    what = f"finding the neighbours of {n:,} observations with {d:,} features"
+    require_memory(n * each, available, what, advice)
 
 
 def graph_of_scores(result: PairwiseTVD) -> NeighbourGraph | None:

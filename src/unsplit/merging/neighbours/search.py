@@ -19,6 +19,8 @@ STEPS = 5
 # memory at a time.
 MOST_DISTANCES = 2**22
 MOST_NEAR = 2**25
+# Numbers in the differences of points that are measured at a time.
+MOST_MEASURED = 2**18
 
 
 def by_regions(
@@ -108,10 +110,14 @@ class _Search:
 
     def _sorted(self) -> tuple[Tensor, Tensor]:
         """The neighbours in the order of the data, sorted by exact distances."""
-        width = self.found.shape[1] * self.points.shape[1]
-        blocks = zip(_blocks(self.points, width), _blocks(self.found, width), strict=True)
-        lengths = [(self.points[others] - some[:, None]).norm(dim=2) for some, others in blocks]
-        distances, best = torch.cat(lengths).sort(dim=1, stable=True)
+        lengths = torch.empty(self.found.shape, dtype=self.points.dtype, device=self.found.device)
+        # Small parts, because freed large ones were not reused for the next.
+        step = max(1, MOST_MEASURED // (self.found.shape[1] * self.points.shape[1]))
+        for start in range(0, len(lengths), step):
+            some = slice(start, start + step)
+            apart = self.points[self.found[some]] - self.points[some, None]
+            lengths[some] = apart.norm(dim=2)
+        distances, best = lengths.sort(dim=1, stable=True)
         back = self.order.argsort()
         return self.order[self.found.gather(1, best)][back], distances[back]
 
