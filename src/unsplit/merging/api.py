@@ -99,9 +99,10 @@ def merge(
         What ranks pairs under strategy "linkage": "tv", "lecam", "js", "hellinger", "overlap" or
         "auc"; "edges", the edges between clusters in the graph of ``neighbours``; or "overlap and
         edges", the mean rank by both.  "auto" is "edges" if there are ``neighbours``, most clusters
-        were not split at random and ``linkage`` is left at its default; if at least half of the
-        observations are in no cluster, as after the paper's Algorithm 1, "overlap and edges", or
-        "overlap" if these observations are not in the graph either; otherwise "lecam".
+        were not split at random and ``linkage`` is left at its default; otherwise "lecam", or
+        "overlap" if ``n_clusters`` is given and at least half of the observations are in no
+        cluster, as after the paper's Algorithm 1.  :class:`unsplit.ClusterMerger` ranks such cores
+        by "overlap and edges" if ``features`` are passed that the network does not see.
         "compose" always uses soft accuracy, "spectral" the TVD, and a plain matrix its own values.
     linkage : {"average", "single", "complete"}
         Distance between merged clusters under strategies "linkage" and "spectral".  "edges" needs
@@ -189,7 +190,9 @@ def merge_with(
     if result is not None:
         at_random = split_at_random(result)
         by = decided_by(result, at_random, inputs.graph is not None)
-        statistic = ranking_statistic(options, result, by, _knows_outside(inputs))
+        statistic = ranking_statistic(
+            options, result, by, None if inputs.graph is None else inputs.graph.source
+        )
     rule = stopping_rule(result, options, by)
     if result is not None and not result.comparable.all():
         rule = WithinBatches(rule)
@@ -368,13 +371,6 @@ def _ranking(
     statistic = "tv" if options.strategy == "spectral" else statistic
     matrix = inputs.result.divergence(statistic)
     return Linked(matrix, options.linkage, statistic, inputs.result.comparable)
-
-
-def _knows_outside(inputs: MergeInputs) -> bool:
-    """Whether the graph connects also the observations that are in no cluster."""
-    if inputs.graph is None or inputs.result is None:
-        return False
-    return len(inputs.graph.rows) > int(inputs.result.sizes.sum())
 
 
 def _evidence(

@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import connected_components
 from unsplit.errors import InputError, PartitionWarning, check_choice, is_number, is_whole, shown
 from unsplit.merging.answers import Answer, Answers, read_answers
 from unsplit.merging.evidence import Mixtures
+from unsplit.merging.neighbours.graph import OBSERVATIONS, OTHER_FEATURES, SCORES
 from unsplit.merging.rules import (
     ALIKE_TVD,
     NEIGHBOURS,
@@ -338,23 +339,30 @@ def stopping_rule(result: PairwiseTVD | None, options: MergeOptions, by: str) ->
 
 
 def ranking_statistic(
-    options: MergeOptions, result: PairwiseTVD, by: str, knows_outside: bool
+    options: MergeOptions, result: PairwiseTVD, by: str, source: str | None
 ) -> str:
     """The statistic that ranks pairs, where "auto" leaves the choice to us.
 
     Clusters cut out of the same features are ranked by their neighbours, clusters split at random
     by the network.  Cores can nearly all be told apart; what the scores of other observations say
-    of them ("overlap") ranks better, and better still together with a graph that
-    ``knows_outside``, which connects also the observations that are in no cluster.
+    of them ("overlap") ranks better.  A graph of features that the network does not see knows
+    something else again, so both rank together.  ``source`` is that of the graph, if there is one.
     """
     if options.statistic != "auto":
         return options.statistic
+    cores = are_cores(result)
     linked_by_default = options.linkage == MergeOptions.linkage
     if by == NEIGHBOURS and options.strategy == "linkage" and linked_by_default:
-        if not are_cores(result):
-            return "edges"
-        return OVERLAP_AND_EDGES if knows_outside else "overlap"
-    return "overlap" if options.n_clusters is not None and are_cores(result) else "lecam"
+        return BY_SOURCE_OF_CORES[source] if cores and source is not None else "edges"
+    return "overlap" if options.n_clusters is not None and cores else "lecam"
+
+
+# How cores are ranked, by what the neighbours of the graph were found in.
+BY_SOURCE_OF_CORES = {
+    OBSERVATIONS: "edges",
+    OTHER_FEATURES: OVERLAP_AND_EDGES,
+    SCORES: "overlap",
+}
 
 
 def split_at_random(result: PairwiseTVD, level: float = 0.05) -> NDArray[np.bool_]:
