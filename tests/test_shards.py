@@ -70,6 +70,7 @@ def test_what_a_name_stands_for(two, tmp_path, monkeypatch):
     assert shards_of(f"{{{both[1]},{both[0]}}}") == both[::-1]
     assert [p.name for p in shards_of("s-{9..11}.tar")] == ["s-9.tar", "s-10.tar", "s-11.tar"]
     assert shards_of("{a,b}-{0..1}.tar") == [Path(f"{a}-{i}.tar") for a in "ab" for i in range(2)]
+    assert shards_of(f"{two}/set-*.tar") == both
     monkeypatch.chdir(tmp_path)
     assert shards_of("shards/*.tar") == [path.relative_to(tmp_path) for path in both]
     for other in ("cells.csv", tmp_path, "{0..3}.csv", "tar"):

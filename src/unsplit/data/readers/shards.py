@@ -11,6 +11,7 @@ import tarfile
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def shards_of(path: str | os.PathLike[str]) -> list[Path]:
         return [path] if path.is_file() and _is_shard(path.name) else []
     names = list(_expanded(text))
     if any(sign in text for sign in "*?["):
-        names = sorted(str(found) for name in names for found in Path().glob(name)) or names
+        names = sorted(found for name in names for found in glob(name)) or names
     return [Path(name) for name in names if _is_shard(name)]
 
 
