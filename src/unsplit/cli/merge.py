@@ -140,11 +140,11 @@ def merge(
 ) -> None:
     """Merge the clusters of DATA that belong together.
 
-    DATA is a table with one row per observation (.csv, .tsv, .parquet, .arrow, .feather,
-    .npy, .npz, also SciPy sparse; or a folder of .parquet), cells (.h5ad, where --labels is a column
-    of obs), a folder of images, sounds, meshes or point clouds with one subfolder per cluster, or
-    .tar files of images as WebDataset writes them. In a table every column of numbers is a
-    feature, except those named by --labels, --batch, --id and --drop.
+    DATA is a table with one row per observation (.csv, .tsv, .parquet or a folder of them, .arrow,
+    .feather, .npy, .npz, also SciPy sparse), cells (.h5ad, where --labels is a column of obs), a
+    folder of images, sounds, meshes or point clouds with one subfolder per cluster, or .tar files
+    of images as WebDataset writes them. In a table every column of numbers is a feature, except
+    those named by --labels, --batch, --id and --drop.
 
     The command writes labels.csv (old and new cluster of every row), review.csv (which pairs to
     check, unclear ones first), merges.csv (every merge and the reason), result.json (settings,
