@@ -70,6 +70,8 @@ class Recipe:
         Default settings of training.
     image_side : int or None
         Images whose shorter side has more pixels than this are reduced to it first.
+    more_augmentation : bool
+        Whether photographs are changed more than a little in training.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Recipe:
     build: Callable[[Rows, Index, bool], nn.Module]
     training: TrainConfig = field(default_factory=TrainConfig)
     image_side: int | None = None
+    more_augmentation: bool = False
 
 
 def _mlp(rows: Rows, train: Index, blurred: bool) -> nn.Module:
@@ -129,7 +132,7 @@ RECIPES = {
     for recipe in (
         Recipe("mlp", "vectors", _mlp),
         Recipe("bag-of-words", "counts", _bag),
-        Recipe("resnet18", "images", _resnet18, DEEP),
+        Recipe("resnet18", "images", _resnet18, DEEP, more_augmentation=True),
         Recipe("convnet", "images", _convnet, ON_CPU, CPU_SIDE),
         Recipe("pointnet++", "points", _pointnet, CLOUDS),
         Recipe("resnet1d", "sequences", _resnet1d, DEEP),
@@ -251,10 +254,10 @@ def draws_of(backbone: object, augment: object) -> Draws:
     return nullcontext if ours else redirected
 
 
-def augmentation_for(augment: Augment, rows: Rows) -> nn.Module | None:
+def augmentation_for(augment: Augment, rows: Rows, more: bool = False) -> nn.Module | None:
     """Return the module that changes batches in training; None for no changes.
 
-    "auto" chooses changes that are safe for this kind of data.
+    "auto" chooses changes that are safe for this kind of data; ``more`` is for photographs.
     """
     if isinstance(augment, nn.Module):
         return copy.deepcopy(augment)
@@ -262,7 +265,7 @@ def augmentation_for(augment: Augment, rows: Rows) -> nn.Module | None:
     if augment is False:
         return None
     if rows.kind == "images":
-        return ImageAugmentation.for_images(rows.shape[0])
+        return ImageAugmentation.for_images(rows.shape[0], more)
     if rows.kind == "points":
         return PointAugmentation.for_points()
     return for_sequences() if rows.kind == "sequences" else None
@@ -351,7 +354,7 @@ def _built(
     if blurred:
         _refuse_blur(rows)
         parts.append(Blur())
-    augmentation = augmentation_for(augment, rows)
+    augmentation = augmentation_for(augment, rows, recipe.more_augmentation)
     if augmentation is not None:
         parts.append(augmentation)
     parts.append(recipe.build(rows, fold.train, blurred))

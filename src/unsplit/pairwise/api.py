@@ -128,8 +128,8 @@ def pairwise_tvd(
         used without their classifier.  Inputs are standardised.
     augment : "auto", False or torch.nn.Module
         Random changes to the observations during training.  "auto": small shifts of images, and
-        flips and changes of colour for photographs; jitter and dropout of points; shifts and
-        noise in sequences; no change to vectors.
+        flips and changes of colour for photographs, with zooms for "resnet18"; jitter and dropout
+        of points; shifts and noise in sequences; no change to vectors.
     training : TrainConfig, optional
         How to train: learning rate, batch size and so on.  None uses what suits the backbone;
         :func:`unsplit.select` can choose for you.
