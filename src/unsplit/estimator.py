@@ -57,6 +57,7 @@ from unsplit.pairwise.api import (
 )
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,7 @@ class Merged:
     """The trained networks, the neighbour graph or the blurred estimate if any, and the tree."""
 
     fitted: Fitted
-    blurred: PairwiseTVD | None
+    blurred: PairwiseTVD | SparsePairwiseTVD | None
     neighbours: NeighbourGraph | None
     tree: MergeTree
 
@@ -120,9 +121,11 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     linkage_ : ndarray of shape (k − 1, 4)
         The tree as a SciPy linkage matrix.
     pairwise_ : PairwiseTVD
-        Distances between the initial clusters, with their uncertainty.
+        Distances between the initial clusters, with their uncertainty; a
+        :class:`SparsePairwiseTVD` of more than 10,000 clusters.
     tvd_ : ndarray of shape (k, k)
-        Total variation distances between the initial clusters.
+        Total variation distances between the initial clusters; indexed by pairs, ``tvd_[i, j]``,
+        if they are sparse.
     neighbours_ : NeighbourGraph or None
         The neighbour graph that merging used, if any.
     history_ : History
@@ -471,7 +474,9 @@ def merge_overclustering(
     merge_options.constraints(encoded.cluster_ids)  # refuses impossible ones before any training
     if features is not None:
         features = feature_matrix(features, len(encoded.clusters))
-    check_memory(len(encoded.cluster_ids), MATRICES_OF_SCORES)
+    k = len(encoded.cluster_ids)
+    if batch is not None or not settings.is_sparse(k):
+        check_memory(k, MATRICES_OF_SCORES)
     seeds = generator_of(random_state).integers(2**63, size=4)
     with reporting(progress) as reporter:
         reporter.on_phase(TRAINING)
@@ -492,7 +497,7 @@ def merge_overclustering(
         def merged(record: MergeRecord) -> None:
             if on_merge is not None:
                 on_merge(record)
-            reporter.on_progress(len(record.merges), len(encoded.cluster_ids) - 1)
+            reporter.on_progress(len(record.merges), k - 1)
 
         tree = merge_with(
             fitted.result,

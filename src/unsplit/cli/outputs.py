@@ -35,6 +35,7 @@ from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.saved_estimates import scores_path
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.report.api import Content, make_page
 from unsplit.report.collect import Source, collect
 from unsplit.report.folder import PAGE
@@ -210,7 +211,9 @@ def write_merge(
     if figures:
         from unsplit.plots import save_figures
 
-        tasks.append(lambda: save_figures(folder, tree, distances))
+        # A picture of all pairs of very many clusters would show nothing.
+        all_pairs = distances if isinstance(distances, PairwiseTVD) else None
+        tasks.append(lambda: save_figures(folder, tree, all_pairs))
     for done, task in enumerate(tasks, start=1):
         task()
         console.on_progress(done, len(tasks))
@@ -221,7 +224,11 @@ def write_report(
 ) -> None:
     """Write the page, and the file that keeps what it shows of the observations."""
     tree, distances = merged.tree, merged.fitted.result
-    kept = with_borders(collect(source, distances, merged.neighbours), view_of(tree), distances)
+    if not isinstance(distances, PairwiseTVD):
+        distances = None
+    kept = collect(source, distances, merged.neighbours)
+    if distances is not None:
+        kept = with_borders(kept, view_of(tree), distances)
     kept.save(folder / KEPT)
     content = Content(tree, distances, kept, source.clusters, row_ids, about_run(info))
     make_page(content).save(folder / PAGE)
@@ -258,7 +265,9 @@ def versions() -> dict[str, str]:
     return own | {name: version(name) for name in ("numpy", "torch", "scikit-learn")}
 
 
-def describe_distances(read: Observations, distances: PairwiseTVD) -> dict[str, Any]:
+def describe_distances(
+    read: Observations, distances: PairwiseTVD | SparsePairwiseTVD
+) -> dict[str, Any]:
     """Collect the numbers of an estimate."""
     return {
         "n_observations": len(read.row_ids),

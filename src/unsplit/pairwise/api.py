@@ -79,6 +79,16 @@ BLURRED_STEPS = 300
 # The blurred estimate only ranks pairs and shows valleys; more folds improved neither.
 BLURRED_FOLDS = 3
 
+FORMS = ("auto", "dense", "sparse")
+# Up to this many clusters all pairs are kept if they fit into memory, beyond it only those that are
+# ever confused.
+MANY_CLUSTERS = 10_000
+# Bytes that estimate and merge need for each pair of clusters if all are kept: twenty matrices.
+BYTES_A_PAIR = 8 * 20
+# Bytes for each held-out observation if only confused pairs are kept: some dozen confusions, each
+# with two indices and a number, and once more while they are added up.
+BYTES_OF_CONFUSIONS = 2 * 24 * 16
+
 LESS_DATA = "use fewer features, fewer clusters or a smaller backbone"
 
 NOTHING_KNOWN = (
@@ -98,11 +108,12 @@ def pairwise_tvd(
     holdout: float | None = None,
     loss: str | None = None,
     blurred: bool = False,
+    form: str = "auto",
     epochs: int = MAX_EPOCHS,
     device: str | torch.device = "auto",
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: bool | Progress = False,
-) -> PairwiseTVD:
+) -> Any:
     """Estimate the total variation distance between all pairs of clusters with one network.
 
     Parameters
@@ -149,6 +160,10 @@ def pairwise_tvd(
         network whose scores do not level off.  This shows how clusters that barely touch are
         placed; pass the result as ``blurred`` to :func:`unsplit.merge`.  Do not use it for the
         distances themselves: they come out too small where clusters have fine structure.
+    form : {"auto", "dense", "sparse"}
+        "dense" keeps all pairs in (k, k) arrays, "sparse" only pairs that are ever confused; all
+        others have the TVD 1.  "auto" is "sparse" for more than 10,000 clusters without batches,
+        and where (k, k) arrays would not fit into memory.
     epochs : int
         The most epochs, set only here; training ends earlier when the mean held-out accuracy
         stops improving.
@@ -165,6 +180,7 @@ def pairwise_tvd(
     Returns
     -------
     PairwiseTVD
+        Or a :class:`SparsePairwiseTVD` of very many clusters, with the same methods.
 
     Examples
     --------
@@ -174,7 +190,9 @@ def pairwise_tvd(
     >>> bool(result.tvd[0, 1] < 0.2 and result.tvd[0, 2] > 0.9)
     True
     """
-    settings = Settings(backbone, cv, holdout, loss, blurred, epochs, device, augment, training)
+    settings = Settings(
+        backbone, cv, holdout, loss, blurred, epochs, device, augment, training, form
+    )
     refuse_other_order(X, labels=labels, batch=batch)
     return fit(X, labels, settings, random_state, progress, batch).result
 
@@ -192,9 +210,11 @@ class Settings:
     device: str | torch.device = "auto"
     augment: Augment = "auto"
     training: TrainConfig | None = None
+    form: str = "auto"
 
     def __post_init__(self) -> None:
         holdout = self.holdout
+        check_choice("form", self.form, FORMS)
         if holdout is None and not self.folds_by_need:
             check_whole("cv", self.cv, 2, '5 is usual, and "auto" the default')
         if holdout is not None and not (is_number(holdout) and 0 < holdout < 1):
@@ -229,6 +249,20 @@ class Settings:
         if self.holdout is not None:
             return 1
         return USUAL_FOLDS if self.folds_by_need else int(self.cv)
+
+    def is_sparse(self, n_clusters: int, n_batches: int = 1) -> bool:
+        """Whether only confused pairs of so many clusters are kept."""
+        if n_batches > 1:
+            if self.form == "sparse":
+                raise InputError(
+                    'form="sparse" cannot compare clusters within batches, because a pair that is '
+                    'never confused may share no batch; leave batch out, or use form="dense".'
+                )
+            return False
+        if self.form != "auto":
+            return self.form == "sparse"
+        too_large = BYTES_A_PAIR * n_clusters**2 > available_memory()
+        return n_clusters > MANY_CLUSTERS or too_large
 
     def folds(self, clusters: Index, rng: np.random.Generator) -> list[Fold]:
         """Split the observations of these clusters."""
@@ -286,14 +320,18 @@ def fit(
         require_room(rows, recipe.name, settings.n_folds)
         config = settings.config(recipe.training)
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
+        is_sparse = settings.is_sparse(len(encoded.cluster_ids), subclusters.n_batches)
         log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
+        if is_sparse:
+            n_clusters = f"{len(encoded.cluster_ids):,}"
+            log.info("%s clusters: only pairs that are ever confused are kept", n_clusters)
         order, clusters = canonical_order(rows.keys, subclusters.of_rows)
         rng = generator_of(random_state)
         folds = [
             Fold(order[f.train], order[f.watch], order[f.test])
             for f in settings.folds(clusters[order], rng)
         ]
-        _require_memory(rows, folds, subclusters, len(encoded.cluster_ids))
+        _require_memory(rows, folds, subclusters, len(encoded.cluster_ids), is_sparse)
         _warn_of_single(encoded, subclusters)
         rows.hold(*(part for fold in folds for part in (fold.train, fold.watch, fold.test)))
         k = len(subclusters.cluster)
@@ -314,7 +352,7 @@ def fit(
             scores, history = heldout_scores(
                 networks, rows, clusters, folds, config, rng, reporter, names, settings.epochs
             )
-        result = summarize(scores, subclusters, history, encoded)
+        result = summarize(scores, subclusters, history, encoded, is_sparse)
         return Fitted(
             rows, clusters, folds, networks, names, subclusters, result, config, recipe.name
         )
@@ -339,7 +377,9 @@ class Retraining:
         labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
         rng = np.random.default_rng([self.seed, int(groups.max())])
         # What is left may share no batch: such groups are only joined to complete the tree.
-        return fit(self.X, labels, self.settings, rng, batch=self.batch, shared=False).result
+        found = fit(self.X, labels, self.settings, rng, batch=self.batch, shared=False)
+        assert isinstance(found.result, PairwiseTVD)
+        return found.result
 
 
 def subclusters_of(
@@ -388,7 +428,12 @@ MATRICES = 4
 
 
 def memory_of_fit(
-    n_clusters: int, n_outputs: int, n_folds: int, n_watched: int, n_tested: int
+    n_clusters: int,
+    n_outputs: int,
+    n_folds: int,
+    n_watched: int,
+    n_tested: int,
+    is_sparse: bool = False,
 ) -> int:
     """Bytes that training and scoring take beside the data and the first layers of networks.
 
@@ -400,6 +445,8 @@ def memory_of_fit(
         Networks that are trained.
     n_watched, n_tested : int
         Observations of all folds that choose the epoch, and that are held out.
+    is_sparse : bool
+        Whether only confused pairs are kept.
 
     Examples
     --------
@@ -411,11 +458,14 @@ def memory_of_fit(
     tried = min(n_watched, BLOCK_ELEMENTS // n_outputs if n_folds > 1 else BIG_BATCH)
     training = HEADS * head + 4 * tried * (4 * WIDTH + 3 * n_outputs)
     block = min(n_tested // n_folds * n_clusters, BLOCK_ELEMENTS)
-    counting = 3 * head + 4 * SCORE_BLOCKS * block + 8 * MATRICES * n_clusters**2
+    pairs = BYTES_OF_CONFUSIONS * n_tested if is_sparse else 8 * MATRICES * n_clusters**2
+    counting = 3 * head + 4 * SCORE_BLOCKS * block + pairs
     return 4 * n_tested * WIDTH + max(training, counting)
 
 
-def _require_memory(rows: Rows, folds: list[Fold], subclusters: Subclusters, k: int) -> None:
+def _require_memory(
+    rows: Rows, folds: list[Fold], subclusters: Subclusters, k: int, is_sparse: bool
+) -> None:
     """Raise an error, before training, if it will not fit into memory; it says what would."""
     watched = sum(len(fold.watch) for fold in folds)
     tested = sum(len(fold.test) for fold in folds)
@@ -423,7 +473,7 @@ def _require_memory(rows: Rows, folds: list[Fold], subclusters: Subclusters, k: 
 
     def needed(n_clusters: int) -> int:
         outputs = max(1, round(per_cluster * n_clusters))
-        return memory_of_fit(n_clusters, outputs, len(folds), watched, tested)
+        return memory_of_fit(n_clusters, outputs, len(folds), watched, tested, is_sparse)
 
     free = available_memory()
     what = f"{k:,} clusters of {len(rows):,} observations"
@@ -439,9 +489,14 @@ def _require_memory(rows: Rows, folds: list[Fold], subclusters: Subclusters, k: 
     if rows.device.type == "cuda":
         head = 4 * len(folds) * WIDTH * HEADS * per_cluster
         on_gpu = torch.cuda.mem_get_info(rows.device)[0]
-        fitting = most_that_fits(lambda n: int(head * n) + 8 * n * n, on_gpu, k)
+        pairs = 0 if is_sparse else 8
+
+        def needed_there(n: int) -> int:
+            return int(head * n) + pairs * n * n
+
+        fitting = most_that_fits(needed_there, on_gpu, k)
         advice = f"at most {fitting:,} clusters would fit: merge the smallest first"
-        require_memory(int(head * k) + 8 * k * k, on_gpu, f"{what} on the GPU", advice)
+        require_memory(needed_there(k), on_gpu, f"{what} on the GPU", advice)
 
 
 def _warn_of_single(encoded: EncodedLabels, subclusters: Subclusters) -> None:

@@ -11,6 +11,7 @@ of modern neural networks").
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,6 +33,8 @@ from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scorer import Scorer
 from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.sparse.estimate import sparse_estimate
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +52,7 @@ class Fitted:
     networks: list[Network]
     names: Index
     subclusters: Subclusters
-    result: PairwiseTVD
+    result: Any  # PairwiseTVD, or SparsePairwiseTVD of very many clusters
     config: TrainConfig
     recipe_name: str
 
@@ -374,11 +377,17 @@ def accuracy_within_batches(
 
 
 def summarize(
-    scores: HeldoutScores, subclusters: Subclusters, history: History, labels: EncodedLabels
-) -> PairwiseTVD:
-    """Calibrate the scores and compute the hit rates of all pairs."""
+    scores: HeldoutScores,
+    subclusters: Subclusters,
+    history: History,
+    labels: EncodedLabels,
+    is_sparse: bool = False,
+) -> PairwiseTVD | SparsePairwiseTVD:
+    """Calibrate the scores and compute the hit rates of all pairs, or of confused ones only."""
     factor = best_factor(scores)
     scores = within_batches(scaled(scores, factor), subclusters)
+    if is_sparse:
+        return sparse_estimate(scores, labels, history, 1 / factor)
     return PairwiseTVD(
         cluster_ids=labels.cluster_ids,
         sizes=np.bincount(labels.clusters[labels.clusters >= 0]),

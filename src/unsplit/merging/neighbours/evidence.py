@@ -161,6 +161,7 @@ class Neighbourhoods:
             Lumps(graph.features, self.slot, self.n_left) if self._few_dimensions() else None
         )
         self.curve: NDArray[np.float64] | None = None
+        self.n_simulated = len(self.slot)
 
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
@@ -179,7 +180,7 @@ class Neighbourhoods:
         dimension = self.judged.dimension(a, b)
         many = weight_of_edges(dimension)
         return Connection(
-            edges=int(self.n_edges[a, b]),
+            edges=self.edges(a, b),
             times_chance=self.judged.times_chance(a, b),
             least_times=self._least_times(a, b) if many > 0 else math.nan,
             neck=self._neck(a, b) if many < 1 else math.nan,
@@ -187,6 +188,10 @@ class Neighbourhoods:
             dimension=dimension,
             graph=self.named,
         )
+
+    def edges(self, a: int, b: int) -> int:
+        """Number of edges between two slots."""
+        return int(self.n_edges[a, b])
 
     def _least_times(self, a: int, b: int) -> float:
         limit = min(1.0, EDGES_SHARE * self._structureless())
@@ -217,9 +222,11 @@ class Neighbourhoods:
 
     def _structureless(self) -> float:
         """``times_chance`` of the closest pair in structureless data with as many clusters left."""
+        if self.n_left > MOST_PIECES:
+            return math.inf
         if self.curve is None:
             self.curve = chance_curve(
-                self.spectrum, len(self.slot), len(self.judged.sizes), self.rng
+                self.spectrum, self.n_simulated, len(self.judged.sizes), self.rng
             )
         return float(self.curve[self.n_left]) if self.n_left < len(self.curve) else math.inf
 

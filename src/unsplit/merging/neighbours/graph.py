@@ -458,7 +458,7 @@ class Connections:
 
     def __init__(self, graph: NeighbourGraph) -> None:
         members, weights = graph.members, graph.weights
-        self.edges = (members.T @ weights @ members).toarray()
+        self._store(members.T @ weights @ members)
         batch = sparse.csr_array(
             (np.ones(len(graph.batches)), (graph.batches, np.arange(len(graph.batches))))
         )
@@ -474,17 +474,27 @@ class Connections:
             self.n_known.sum() < FEW_DIMENSIONS * self.inverse_dimensions.sum()
         )
 
+    def _store(self, edges: sparse.csr_array) -> None:
+        self.edges = edges.toarray()
+
+    def weight(self, a: int, b: int) -> float:
+        """Summed weight of the edges between two clusters."""
+        return float(self.edges[a, b])
+
     def merge(self, a: int, b: int) -> None:
         """Merge b into a."""
-        row = self.edges[a] + self.edges[b]
-        row[a] += row[b]
-        self.edges[a] = self.edges[:, a] = row
-        self.edges[b] = self.edges[:, b] = 0
+        self._add_up(a, b)
         self.degrees[:, a] += self.degrees[:, b]
         self.degrees[:, b] = 0
         for sums in (self.inverse_dimensions, self.n_known, self.sizes):
             sums[a] += sums[b]
             sums[b] = 0
+
+    def _add_up(self, a: int, b: int) -> None:
+        row = self.edges[a] + self.edges[b]
+        row[a] += row[b]
+        self.edges[a] = self.edges[:, a] = row
+        self.edges[b] = self.edges[:, b] = 0
 
     def expected(self, rows: Index | slice) -> Matrix:
         """Expected edges in a random graph with the same degrees, summed over batches."""
@@ -500,21 +510,25 @@ class Connections:
         # First for pairs without an edge, which are the most.  The logarithm keeps trees readable.
         distances = 1 - (1 - UNLINKED) / (1 + np.log1p(chance))
         linked = found > 0
+        distances[linked] = self.linked_distances(found[linked], chance[linked])
+        return distances
+
+    def linked_distances(self, found: Matrix, chance: Matrix) -> Matrix:
+        """Distances of pairs with edges, given their weight and the weight expected by chance."""
         # In edges of usual weight, so that the distance of a pair does not depend on the density.
-        found, chance = found[linked] / self.usual_weight, chance[linked] / self.usual_weight
+        found, chance = found / self.usual_weight, chance / self.usual_weight
         near = _share(found, chance) if self.few_dimensions else _doubt(found, chance)
         far = UNLINKED - (UNLINKED - 0.5) * near
-        distances[linked] = np.where(found > chance, 0.5 * near, far)
-        return distances
+        return np.where(found > chance, 0.5 * near, far)
 
     def times_chance(self, a: int, b: int) -> float:
         """Edges between two clusters divided by the edges expected by chance."""
         chance = float((self.degrees[:, a] / self.totals) @ self.degrees[:, b])
-        return float(self.edges[a, b]) / chance if chance > 0 else 0.0
+        return self.weight(a, b) / chance if chance > 0 else 0.0
 
     def usual_edges(self, a: int, b: int) -> float:
         """Number of edges of usual weight that weigh as much as those between two clusters."""
-        return float(self.edges[a, b]) / self.usual_weight if self.usual_weight > 0 else 0.0
+        return self.weight(a, b) / self.usual_weight if self.usual_weight > 0 else 0.0
 
     def dimension(self, a: int, b: int) -> float:
         """Local dimension of the data in two clusters."""
