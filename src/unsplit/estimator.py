@@ -524,7 +524,7 @@ def _neighbours(
     if features is None:
         if not isinstance(fitted.rows, VectorRows):
             return graph_of_scores(fitted.result)
-        features = fitted.rows.values
+        features = fitted.rows
     with_batches = None if fitted.subclusters.n_batches == 1 else batch
     graph = graph_of_vectors(features, labels, with_batches, settings.device)
     same = fitted.rows.kind in ("vectors", "counts")

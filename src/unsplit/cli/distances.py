@@ -14,12 +14,14 @@ from unsplit.cli.select import selected
 from unsplit.data.result_folder import output_folder
 from unsplit.data.saving import write_csv
 from unsplit.pairwise.api import Settings, fit
+from unsplit.pairwise.blocks import write_tvd
 
 EXAMPLE = """\b
 Example:
   unsplit distances cells.csv --labels leiden --out compared
 """
 RESULT = "distances.json"
+MATRIX = "tvd.npy"
 WRITTEN = ("distances.npz", "pairs.csv", RESULT)
 
 
@@ -29,6 +31,11 @@ WRITTEN = ("distances.npz", "pairs.csv", RESULT)
 @options.estimation
 @options.seed
 @options.keep_scores
+@click.option(
+    "--matrix",
+    is_flag=True,
+    help="Also write tvd.npy, the distances of all pairs as a (k, k) matrix, block by block.",
+)
 @options.as_json
 def distances(
     source: Input,
@@ -37,6 +44,7 @@ def distances(
     select: bool,
     seed: int | None,
     keep_scores: bool,
+    matrix: bool,
     as_json: bool,
     progress: bool | None,
 ) -> None:
@@ -48,6 +56,7 @@ def distances(
     """
     written = [*WRITTEN, *([CANDIDATES] if select else ())]
     written += [outputs.SCORES] if keep_scores else []
+    written += [MATRIX] if matrix else []
     outputs.refuse_overwriting(source.data, source.named, out, written)
     seed = outputs.new_seed() if seed is None else seed
     info = {"command": "distances"} | source.described()
@@ -68,6 +77,8 @@ def distances(
         with console.stage("writing"):
             result.save(folder / outputs.DISTANCES, scores=keep_scores)
             write_csv(folder / "pairs.csv", result.table())
+            if matrix:
+                write_tvd(folder / MATRIX, result)
         info |= outputs.describe_distances(read, result)
         info |= {} if read.representation is None else {"representation": read.representation}
         outputs.write_result(folder / RESULT, info, console)

@@ -20,12 +20,14 @@ from unsplit.cli.about import about_run
 from unsplit.cli.progress import Console
 from unsplit.cli.select import settings_dict
 from unsplit.data.readers.folders import find_images
+from unsplit.data.readers.shards import shards_of
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import MANIFEST, earlier_results
 from unsplit.data.saving import write_csv, write_json
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
 from unsplit.estimator import Merged
+from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import UNCLEAR
@@ -79,7 +81,8 @@ def refuse_overwriting(
                 f"cannot write {name} to {os.path.join(out, '')}: a folder has this name; remove "
                 "it or choose another --out."
             )
-    for path in [data, *(name for name in named if name and os.path.isfile(name))]:
+    read = [data, *map(str, shards_of(data))]
+    for path in [*read, *(name for name in named if name and os.path.isfile(name))]:
         refuse_replacing(path, written)
 
 
@@ -232,11 +235,14 @@ def write_report(
 
 
 def write_labels(path: Path, read: Observations, merged: Merged) -> None:
-    """Write the old, new and refined cluster of every row."""
+    """Write the old, new and, if all neighbours are known, refined cluster of every row."""
     assert read.labels is not None
     new = merged.tree.labels(read.labels)
-    refined = new if merged.neighbours is None else refine(new, merged.neighbours)
-    write_csv(path, {"id": read.row_ids, "old": read.labels, "new": new, "refined": refined})
+    columns = {"id": read.row_ids, "old": read.labels, "new": new}
+    graph = merged.neighbours
+    if graph is None or graph.sampled_from is None:
+        columns["refined"] = new if graph is None else refine(new, graph)
+    write_csv(path, columns)
 
 
 def describe_run(
@@ -278,6 +284,13 @@ def describe_columns(read: Observations) -> dict[str, Any]:
     if read.feature_names is None:
         return {}
     return {"id": read.id_name, "features": read.feature_names, "left_out": list(read.left_out)}
+
+
+def describe_neighbours(graph: NeighbourGraph | None) -> dict[str, Any]:
+    """Say how many observations the neighbour graph connects, if it is a sample."""
+    if graph is None or graph.sampled_from is None:
+        return {}
+    return {"n_connected": len(graph.rows), "n_connected_from": graph.sampled_from}
 
 
 def describe_tree(tree: MergeTree) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from unsplit._typing import Index
 from unsplit.data.labels import is_missing
 from unsplit.data.readers.tables import listing
 from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import BEYOND, UNCLEAR, Merge, members_of_nodes
 from unsplit.merging.tree import MergeTree
@@ -82,6 +83,22 @@ def of_review(tree: MergeTree) -> list[str]:
     return lines + [f"  {row.done:10}  {_pair(tree, row.pair)}" for row in unclear[:N_UNCLEAR]]
 
 
+def of_sample(graph: NeighbourGraph | None) -> list[str]:
+    """Say that edges were counted on a sample, and what is left out because of it.
+
+    Examples
+    --------
+    >>> of_sample(None)
+    []
+    """
+    if graph is None or graph.sampled_from is None:
+        return []
+    return [
+        f"Neighbours were found in a sample of {graph.counted} observations, so labels.csv has no "
+        "column of refined labels."
+    ]
+
+
 def of_data(read: Observations) -> list[str]:
     """Say what was read, before the work begins.
 
@@ -90,7 +107,10 @@ def of_data(read: Observations) -> list[str]:
     >>> of_data(Observations(np.eye(3), ["x", "y", "z"], np.arange(3), np.array([1, 1, 2])))[0]
     'Read 3 observations in 2 clusters.'
     """
-    n_clusters = len(set(map(str, np.asarray(read.labels)[~is_missing(np.asarray(read.labels))])))
+    labels = np.asarray(read.labels)
+    if labels.dtype.kind in "iu":
+        labels = np.unique(labels)
+    n_clusters = len(set(map(str, labels[~is_missing(labels)])))
     counts = f"{count(len(read.row_ids), 'observation')} in {count(n_clusters, 'cluster')}"
     return [f"Read {counts}.", *of_features(read, "Using")]
 

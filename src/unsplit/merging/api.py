@@ -1,5 +1,6 @@
 """Merging: distances and options in, a merge tree out."""
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -54,7 +55,8 @@ MATRICES = 8
 MATRICES_OF_SCORES = 20
 
 FEWER_CLUSTERS = (
-    "merge the smallest clusters first, or check that labels are clusters and not row ids"
+    "at most {fitting:,} would fit: merge the smallest clusters first, or check that labels are "
+    "clusters and not row ids"
 )
 
 
@@ -249,8 +251,9 @@ def check_memory(n_clusters: int, matrices: int) -> None:
     Traceback (most recent call last):
     unsplit.errors.InputError: merging 10,000,000 clusters would need about 5,960,464.5 GiB ...
     """
-    needed = 8 * matrices * n_clusters**2
-    require_memory(needed, available_memory(), f"merging {n_clusters:,} clusters", FEWER_CLUSTERS)
+    needed, available = 8 * matrices * n_clusters**2, available_memory()
+    advice = FEWER_CLUSTERS.format(fitting=math.isqrt(available // (8 * matrices)))
+    require_memory(needed, available, f"merging {n_clusters:,} clusters", advice)
 
 
 @dataclass(frozen=True, eq=False)

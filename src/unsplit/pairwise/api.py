@@ -23,11 +23,13 @@ from unsplit.data.labels import (
 from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import (
+    BLOCK_ELEMENTS,
     available_memory,
     check_seed,
     choose_device,
     generator_of,
     memory_errors,
+    most_that_fits,
     private_randomness,
     require_memory,
 )
@@ -42,6 +44,7 @@ from unsplit.errors import (
 )
 from unsplit.networks.network import LOSSES
 from unsplit.networks.registry import (
+    BIG_BATCH,
     Augment,
     Backbone,
     build_network,
@@ -136,8 +139,8 @@ def pairwise_tvd(
         used without their classifier.  Inputs are standardised.
     augment : "auto", False or torch.nn.Module
         Random changes to the observations during training.  "auto": small shifts of images, and
-        flips and changes of colour for photographs; jitter and dropout of points; shifts and
-        noise in sequences; no change to vectors.
+        flips and changes of colour for photographs, with zooms for "resnet18"; jitter and dropout
+        of points; shifts and noise in sequences; no change to vectors.
     training : TrainConfig, optional
         How to train: learning rate, batch size and so on.  None uses what suits the backbone;
         :func:`unsplit.select` can choose for you.
@@ -318,7 +321,6 @@ def fit(
         config = settings.config(recipe.training)
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
         is_sparse = settings.is_sparse(len(encoded.cluster_ids), subclusters.n_batches)
-        _check_sizes(encoded, subclusters, rows, settings, is_sparse)
         log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
         if is_sparse:
             n_clusters = f"{len(encoded.cluster_ids):,}"
@@ -329,6 +331,9 @@ def fit(
             Fold(order[f.train], order[f.watch], order[f.test])
             for f in settings.folds(clusters[order], rng)
         ]
+        _require_memory(rows, folds, subclusters, len(encoded.cluster_ids), is_sparse)
+        _warn_of_single(encoded, subclusters)
+        rows.hold(*(part for fold in folds for part in (fold.train, fold.watch, fold.test)))
         k = len(subclusters.cluster)
         names = np.zeros(k, np.int64)
         names[clusters[order]] = subclusters.of_rows[order]
@@ -411,28 +416,92 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
     return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
 
 
-def _check_sizes(
-    encoded: EncodedLabels,
-    subclusters: Subclusters,
-    rows: Rows,
-    settings: Settings,
-    is_sparse: bool,
+# Number of features of the networks for vectors; others have 512 at most.
+WIDTH = 256
+# Copies of the output layer: weights, gradient, two moments, running mean, best weights, the stack
+# of all folds and working space.
+HEADS = 8
+# Blocks of scores that are in memory at the same time when pairs are counted.
+SCORE_BLOCKS = 6
+# Distances, errors, and working space of all pairs.
+MATRICES = 4
+
+
+def memory_of_fit(
+    n_clusters: int,
+    n_outputs: int,
+    n_folds: int,
+    n_watched: int,
+    n_tested: int,
+    is_sparse: bool = False,
+) -> int:
+    """Bytes that training and scoring take beside the data and the first layers of networks.
+
+    Parameters
+    ----------
+    n_clusters, n_outputs : int
+        Clusters, and classes of the networks: clusters within batches.
+    n_folds : int
+        Networks that are trained.
+    n_watched, n_tested : int
+        Observations of all folds that choose the epoch, and that are held out.
+    is_sparse : bool
+        Whether only confused pairs are kept.
+
+    Examples
+    --------
+    >>> memory_of_fit(500, 500, 1, 50_000, 100_000) >> 20
+    490
+    """
+    head = 4 * n_folds * n_outputs * WIDTH
+    # Networks of several folds are tried on a block of scores, others on a batch.
+    tried = min(n_watched, BLOCK_ELEMENTS // n_outputs if n_folds > 1 else BIG_BATCH)
+    training = HEADS * head + 4 * tried * (4 * WIDTH + 3 * n_outputs)
+    block = min(n_tested // n_folds * n_clusters, BLOCK_ELEMENTS)
+    pairs = BYTES_OF_CONFUSIONS * n_tested if is_sparse else 8 * MATRICES * n_clusters**2
+    counting = 3 * head + 4 * SCORE_BLOCKS * block + pairs
+    return 4 * n_tested * WIDTH + max(training, counting)
+
+
+def _require_memory(
+    rows: Rows, folds: list[Fold], subclusters: Subclusters, k: int, is_sparse: bool
 ) -> None:
-    n, device = len(rows), rows.device
-    k, n_folds = len(encoded.cluster_ids), settings.n_folds
-    width = 512
-    # For every head: weights, gradient, two moments, running mean and best weights, which are kept
-    # for every batch.  For every pair: hit rates, distances, errors, p-values and working space.
-    n_outputs = 5 * len(subclusters.cluster) + subclusters.table.size
-    heads, features = 4 * n_folds * n_outputs * width, 4 * n * width
-    matrices = BYTES_OF_CONFUSIONS * n if is_sparse else 8 * 8 * k * k
-    advice = "merge the smallest clusters first, or check that labels are clusters and not row ids"
-    what = f"{k:,} clusters of {n:,} observations"
-    require_memory(heads + matrices + features, available_memory(), what, advice)
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-        on_gpu = 0 if is_sparse else 8 * k * k
-        require_memory(heads + on_gpu, free, f"{what} on the GPU", advice)
+    """Raise an error, before training, if it will not fit into memory; it says what would."""
+    watched = sum(len(fold.watch) for fold in folds)
+    tested = sum(len(fold.test) for fold in folds)
+    per_cluster = len(subclusters.cluster) / k
+
+    def needed(n_clusters: int) -> int:
+        outputs = max(1, round(per_cluster * n_clusters))
+        return memory_of_fit(n_clusters, outputs, len(folds), watched, tested, is_sparse)
+
+    free = available_memory()
+    what = f"{k:,} clusters of {len(rows):,} observations"
+    fitting = most_that_fits(needed, free, k)
+    advice = (
+        f"at most {fitting:,} clusters would fit: merge the smallest first, or check that labels "
+        "are clusters and not row ids"
+    )
+    if fitting < 2:
+        share = free / needed(2)
+        advice = f"at most {int(share * len(rows)):,} observations would fit"
+    require_memory(needed(k), free, what, advice)
+    if rows.device.type == "cuda":
+        head = 4 * len(folds) * WIDTH * HEADS * per_cluster
+        on_gpu = torch.cuda.mem_get_info(rows.device)[0]
+        pairs = 0 if is_sparse else 8
+
+        def needed_there(n: int) -> int:
+            return int(head * n) + pairs * n * n
+
+        fitting = most_that_fits(needed_there, on_gpu, k)
+        advice = f"at most {fitting:,} clusters would fit: merge the smallest first"
+        require_memory(needed_there(k), on_gpu, f"{what} on the GPU", advice)
+
+
+def _warn_of_single(encoded: EncodedLabels, subclusters: Subclusters) -> None:
+    """Warn of clusters of one observation, unless there are batches."""
+    k = len(encoded.cluster_ids)
     alone = encoded.cluster_ids[np.bincount(encoded.clusters[encoded.clusters >= 0]) < 2]
     if len(alone) and subclusters.n_batches == 1:
         named = ", ".join(str(name) for name in alone[:5]) + (", …" if len(alone) > 5 else "")

@@ -189,7 +189,7 @@ def _parts(order: Index, sizes: Index) -> list[Index]:
     n_watched = np.minimum(sizes // 6, WATCHED)
     ends = np.cumsum([np.zeros_like(sizes), n_tested, n_watched, np.full_like(sizes, TRAINED)], 0)
     rank = _ranks(sizes)
-    each = [np.repeat(end, sizes) for end in ends]
+    each = (np.repeat(end, sizes) for end in ends)
     return [np.sort(order[(rank >= start) & (rank < end)]) for start, end in pairwise(each)]
 
 
