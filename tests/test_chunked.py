@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import triton_twin
 from unsplit.networks import chunked
 from unsplit.networks.chunked import (
     Blocks,
@@ -188,7 +189,7 @@ class Threads(Exchange):
         return self.all(values).logsumexp(0)
 
 
-def in_shards(parts, clusters, loss, ends):
+def in_shards(parts, clusters, loss, ends, kernel=False):
     """Loss and gradients of every shard; shard i has the clusters up to ends[i]."""
     features, weight, bias = parts
     exchange, found = Threads(len(ends)), [None] * len(ends)
@@ -199,7 +200,8 @@ def in_shards(parts, clusters, loss, ends):
         own.append(bias[start:end].detach().requires_grad_())
         here = (clusters >= start) & (clusters < end)
         columns = torch.where(here, clusters - start, -1)
-        value = sharded_loss(*own, columns, len(weight), loss, exchange, Blocks(3))
+        blocks = Blocks(3, kernel=kernel)
+        value = sharded_loss(*own, columns, len(weight), loss, exchange, blocks)
         found[rank] = [value.detach(), *torch.autograd.grad(value, own)]
 
     starts = [0, *ends[:-1]]
@@ -239,3 +241,35 @@ def test_products_are_at_least_float32_on_a_cpu():
     half, full = torch.ones(1, 1, dtype=torch.float16), torch.ones(1, 1, dtype=torch.float64)
     assert product_type(half, half) == torch.float32
     assert product_type(half, full) == torch.float64
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    """Kernels with tiles of 4 × 8 that run on a CPU."""
+    module = triton_twin.kernel_module(monkeypatch)
+    module.ROWS, module.COLUMNS = 4, 8
+    monkeypatch.setattr(chunked, "KernelSums", module.KernelSums)
+    monkeypatch.setattr(chunked, "KernelLogSumExp", module.KernelLogSumExp)
+
+
+@BOTH
+@pytest.mark.parametrize(("b", "h", "k", "size", "splits"), SHAPES)
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+@pytest.mark.usefixtures("kernels")
+def test_kernels_do_what_plain_torch_does(loss, b, h, k, size, splits, scale):
+    parts, clusters = problem(b, h, k, torch.float32, scale)
+    found = in_blocks(parts, clusters, loss, Blocks(size, splits, kernel=True))
+    expected = in_blocks(parts, clusters, loss, Blocks(size, splits))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@BOTH
+@pytest.mark.usefixtures("kernels")
+def test_kernels_take_shards_without_the_own_cluster(loss):
+    parts, clusters = problem(6, 3, 11, torch.float32)
+    plain = in_shards(parts, clusters, loss, [1, 9, 11])
+    torch.testing.assert_close(in_shards(parts, clusters, loss, [1, 9, 11], True), plain)
+
+
+def test_kernels_are_for_cuda_only():
+    assert not blocks_for(9, torch.float32, torch.device("cpu")).kernel

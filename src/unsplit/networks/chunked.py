@@ -18,6 +18,7 @@ per observation, and the gradient of the features.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+
+from unsplit.networks.chunked_kernel import KernelLogSumExp, KernelSums, usable
 
 # Elements of a block of scores: it should stay in the cache of the processor.
 CPU_BLOCK = 2**20
@@ -44,11 +47,14 @@ class Blocks:
         processors than this small result has tiles.
     kernel : bool
         Turn scores into slopes with one kernel of Triton.
+    beside : bool
+        Compute the gradients of features and of weights at the same time, in two streams.
     """
 
     size: int
     splits: int = 1
     kernel: bool = False
+    beside: bool = False
 
 
 class Exchange:
@@ -265,7 +271,9 @@ def blocks_for(n_rows: int, kind: torch.dtype, device: torch.device) -> Blocks:
     """
     if device.type != "cuda":
         return Blocks(_clusters(CPU_BLOCK, n_rows))
-    return Blocks(_clusters(GPU_BLOCK, n_rows), splits=2 if kind == torch.bfloat16 else 1)
+    half = kind == torch.bfloat16
+    kernel = kind != torch.float64 and usable(device)
+    return Blocks(_clusters(GPU_BLOCK, n_rows), splits=2 if half else 1, kernel=kernel)
 
 
 def _clusters(elements: int, n_rows: int) -> int:
@@ -326,12 +334,11 @@ def log_sum_exp(
     tensor([3., 4.])
     """
     wide = _wide(features.dtype)
-    found = torch.full((len(features),), -torch.inf, dtype=wide, device=features.device)
+    size = min(blocks.size, len(weight))
+    sums = (KernelLogSumExp if blocks.kernel else _LogSumExp)(columns, size)
     for start, _, scores in _scores(features, weight, blocks):
-        end = start + scores.shape[1]
-        scores = _without_own(scores.to(wide).add_(bias[start:end]), columns - start)
-        found = torch.logaddexp(found, scores.logsumexp(1))
-    return found
+        sums.add(scores, bias[start : start + scores.shape[1]], start)
+    return sums.value.to(wide)
 
 
 def over_blocks(
@@ -364,38 +371,45 @@ def over_blocks(
     tensor([1.5000, 2.0000])
     """
     wide, device = _wide(features.dtype), features.device
-    sums = _Sums(columns, shift, loss, len(features), wide, device)
+    size = min(blocks.size, len(weight))
+    sums = (KernelSums if blocks.kernel else _Sums)(columns, shift, loss, size)
     d_weight, d_bias = torch.empty_like(weight), torch.empty(len(weight), dtype=wide, device=device)
     d_features = torch.zeros((blocks.splits, *features.shape), dtype=wide, device=device)
+    beside = torch.cuda.Stream(device) if blocks.beside else None
     for start, rows, scores in _scores(features, weight, blocks):
-        end = start + scores.shape[1]
-        d_bias[start:end] = sums.turn(scores, bias[start:end], start)
-        _product(d_weight[start:end], scores.T, features, factor)
-        _add_products(d_features, scores, rows)
+        here = slice(start, start + scores.shape[1])
+        sums.turn(scores, bias[here], start, d_bias[here])
+        with _in_stream(beside):
+            _add_products(d_features, scores, rows)
+        _product(d_weight[here], scores.T, features, factor)
+        if beside is not None:
+            torch.cuda.current_stream(device).wait_stream(beside)
     return Shard(
         sums.values, sums.slopes, factor * d_features.sum(0), d_weight, d_bias.mul_(factor)
     )
 
 
+@contextmanager
+def _in_stream(stream: torch.cuda.Stream | None) -> Iterator[None]:
+    """Compute in another stream what comes after the work of this one; here if it is None."""
+    if stream is None:
+        yield
+        return
+    stream.wait_stream(torch.cuda.current_stream(stream.device))
+    with torch.cuda.stream(stream):
+        yield
+
+
 class _Sums:
     """Turns scores into slopes in place, and sums them by observation."""
 
-    def __init__(
-        self,
-        columns: Tensor,
-        shift: Tensor,
-        loss: str,
-        n_rows: int,
-        wide: torch.dtype,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, columns: Tensor, shift: Tensor, loss: str, size: int) -> None:
         self.columns, self.shift, self.loss = columns, shift[:, None], loss
-        self.values = torch.zeros(n_rows, dtype=wide, device=device)
-        self.slopes = torch.zeros_like(self.values)
+        self.values, self.slopes = torch.zeros_like(shift), torch.zeros_like(shift)
 
-    def turn(self, scores: Tensor, bias: Tensor, start: int) -> Tensor:
-        """Replace scores by slopes; the sum of the slopes of every cluster."""
-        margins = scores.to(self.values.dtype).add_(bias).sub_(self.shift)
+    def turn(self, scores: Tensor, bias: Tensor, start: int, of_bias: Tensor) -> None:
+        """Replace scores by slopes, and write the sum of the slopes of every cluster."""
+        margins = scores.to(self.shift.dtype).add_(bias).sub_(self.shift)
         margins = _without_own(margins, self.columns - start)
         if self.loss == "softmax":
             slopes = margins.exp_()
@@ -403,9 +417,23 @@ class _Sums:
             self.values -= F.logsigmoid(-margins).sum(1)
             slopes = margins.sigmoid_()
         self.slopes += slopes.sum(1)
+        torch.sum(slopes, 0, out=of_bias)
         if slopes is not scores:
             scores.copy_(slopes)
-        return slopes.sum(0)
+
+
+class _LogSumExp:
+    """Logarithm of the sum of exp(score) over all blocks, for every observation."""
+
+    def __init__(self, columns: Tensor, size: int) -> None:
+        self.columns = columns
+        self.value = torch.tensor(-torch.inf, device=columns.device).expand(len(columns))
+
+    def add(self, scores: Tensor, bias: Tensor, start: int) -> None:
+        """Add a block of scores."""
+        scores = scores.to(_wide(scores.dtype)).add_(bias)
+        scores = _without_own(scores, self.columns - start)
+        self.value = torch.logaddexp(self.value, scores.logsumexp(1))
 
 
 def _scores(
