@@ -178,6 +178,40 @@ def sharded_loss(
     return value
 
 
+@torch.no_grad()
+def mean_hits(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    clusters: Tensor,
+    blocks: Blocks | None = None,
+) -> Tensor:
+    """Share of the other clusters that score lower than the own cluster; ties count half.
+
+    Parameters
+    ----------
+    features, weight, bias, clusters, blocks
+        As for :func:`chunked_loss`.
+
+    Returns
+    -------
+    Tensor of shape (b,)
+
+    Examples
+    --------
+    >>> weight = torch.tensor([[3.0], [1.0], [2.0], [2.0]])
+    >>> mean_hits(torch.ones(1, 1), weight, torch.zeros(4), torch.tensor([2]))
+    tensor([0.5000])
+    """
+    kind = product_type(features, weight)
+    with torch.autocast(features.device.type, enabled=False):
+        blocks = blocks or blocks_for(len(features), kind, features.device)
+        features = features.to(kind)
+        own = own_scores(features, weight, bias, clusters)
+        found = hits_over_blocks(features, weight, bias, clusters, own, blocks)
+    return found / (2 * max(len(weight) - 1, 1))
+
+
 class _ChunkedLoss(torch.autograd.Function):
     """The loss, with gradients that are computed together with it."""
 
@@ -339,6 +373,40 @@ def log_sum_exp(
     for start, _, scores in _scores(features, weight, blocks):
         sums.add(scores, bias[start : start + scores.shape[1]], start)
     return sums.value.to(wide)
+
+
+def hits_over_blocks(
+    features: Tensor, weight: Tensor, bias: Tensor, columns: Tensor, own: Tensor, blocks: Blocks
+) -> Tensor:
+    """Twice the number of clusters that score lower than the own cluster; ties count one.
+
+    Parameters
+    ----------
+    features, weight, bias, columns
+        As for :func:`own_scores`.
+    own : Tensor of shape (b,)
+        Scores for the own clusters, also where another process holds them.
+    blocks : Blocks
+
+    Returns
+    -------
+    integer Tensor of shape (b,)
+
+    Examples
+    --------
+    >>> weight, columns = torch.tensor([[3.0], [1.0], [2.0], [2.0]]), torch.tensor([-1])
+    >>> own = torch.tensor([2.0])
+    >>> hits_over_blocks(torch.ones(1, 1), weight, torch.zeros(4), columns, own, Blocks(3))
+    tensor([4])
+    """
+    found = torch.zeros(len(features), dtype=torch.long, device=features.device)
+    own = own[:, None]
+    for start, _, scores in _scores(features, weight, blocks):
+        scores = scores.to(own.dtype).add_(bias[start : start + scores.shape[1]])
+        scores = _without_own(scores, columns - start)
+        found += 2 * (scores < own).sum(1) + (scores == own).sum(1)
+    # The score of the own cluster was made the lowest of all.
+    return found - 2 * (columns >= 0).long()
 
 
 def over_blocks(
