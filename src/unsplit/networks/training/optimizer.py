@@ -75,15 +75,15 @@ class LargeHeadAdamW(torch.optim.AdamW):
         of_first, of_second = options["betas"]
         corrections = 1 - of_first**done, 1 - of_second**done
         shrink = 1 - options["lr"] * options["weight_decay"]
-        moments = state["exp_avg"], state["row_avg_sq"]
+        first, second = state["exp_avg"], state["row_avg_sq"]
         numbers = options["betas"], corrections, options["lr"], shrink, options["eps"]
         if self.kernel:
-            move_rows(weight, gradient.contiguous(), *moments, *numbers)
+            move_rows(weight, gradient.contiguous(), first, second, *numbers)
             return
         n = max(1, AT_ONCE // weight.shape[1])
-        parts = (x.split(n) for x in (weight, gradient, *moments))
-        for w, g, first, second in zip(*parts, strict=True):
-            _move_rows(w, g, first, second, *numbers)
+        parts = (x.split(n) for x in (weight, gradient, first, second))
+        for w, g, m, v in zip(*parts, strict=True):
+            _move_rows(w, g, m, v, *numbers)
 
 
 def _move_rows(
