@@ -9,6 +9,7 @@ Every program of a kernel has sums of its own in memory, which are added up at t
 one place from many programs would make the last digits depend on which comes first.
 """
 
+import functools
 from typing import Any
 
 import torch
@@ -35,7 +36,35 @@ def usable(device: torch.device) -> bool:
     >>> usable(torch.device("cpu"))
     False
     """
-    return triton is not None and device.type == "cuda"
+    return reason_against(device) is None
+
+
+@functools.cache
+def reason_against(device: torch.device) -> str | None:
+    """Why the kernels cannot run on a device; None if they can, which is tried once.
+
+    Examples
+    --------
+    >>> reason_against(torch.device("cpu"))
+    'kernels are for CUDA'
+    """
+    if device.type != "cuda":
+        return "kernels are for CUDA"
+    if triton is None:
+        return "Triton is not installed"
+    try:
+        _try_out(device)
+    except Exception as error:  # an old GPU, no compiler, or anything else that Triton needs
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _try_out(device: torch.device) -> None:
+    columns, ones = torch.zeros(2, dtype=torch.long, device=device), torch.ones(4, device=device)
+    sums = KernelSums(columns, ones[:2], "pairwise", 2)
+    sums.turn(torch.ones(2, 2, device=device), ones[:2], 0, ones[2:])
+    if not torch.allclose(sums.slopes, torch.full_like(sums.slopes, 0.7310586)):
+        raise RuntimeError(f"a kernel computed {sums.slopes.tolist()} instead of 0.731")
 
 
 class KernelSums:
