@@ -36,6 +36,10 @@ class FeatureWarning(UserWarning):
     """A column that is used as a feature may not be a measurement."""
 
 
+class OutOfMemoryWarning(UserWarning):
+    """Memory ran out in training, which goes on in smaller parts."""
+
+
 # Characters of a value that a message shows.
 _MOST = 200
 

@@ -13,6 +13,7 @@ from unsplit.cli.events import Events
 from unsplit.errors import (
     BatchWarning,
     FeatureWarning,
+    OutOfMemoryWarning,
     PartitionWarning,
     SkippedWarning,
     SmallClusterWarning,
@@ -23,7 +24,7 @@ from unsplit.networks.training.progress import Bars, TimeLeft, spoken_range
 
 # Every new estimate raises these warnings again.
 REPEATED = (SmallClusterWarning, BatchWarning, PartitionWarning)
-OURS = (*REPEATED, SkippedWarning, FeatureWarning)
+OURS = (*REPEATED, SkippedWarning, FeatureWarning, OutOfMemoryWarning)
 
 
 class Console(Reporter):
