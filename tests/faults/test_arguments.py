@@ -199,8 +199,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         {},
     ),
     "SparsePairwiseTVD.p_value_of": (SPARSE.p_value_of, {"left": [0], "right": [1]}, {}),
-    "SparsePairwiseTVD.nearest": (SPARSE.nearest, {"among": [True, True]}, {}),
-    "SparsePairwiseTVD.hits_of": (SPARSE.hits_of, {"i": [0], "j": [1]}, {"misses": "None"}),
     "PairwiseWasserstein.save": (WASSERSTEIN.save, {"path": "new.npz"}, PATH),
     "PairwiseWasserstein.load": (unsplit.PairwiseWasserstein.load, {"path": "w1.npz"}, {}),
     "NeighbourGraph.renamed": (GRAPH.renamed, {"new_index": [1, 0]}, {}),
@@ -299,10 +297,13 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
 # Classes whose objects the library makes; users only read them.
 MADE = {
     "EpochRecord", "History", "Merge", "MergeTree", "NeighbourGraph", "PairwiseTVD",
-    "SparsePairwiseTVD", "PairwiseWasserstein", "Selection", "StepRecord", "Dendrogram", "Distances", "MergeCurve",
+    "SparsePairwiseTVD", "PairwiseWasserstein", "Selection", "StepRecord", "Dendrogram",
+    "Distances", "MergeCurve",
 }  # fmt: skip
 # Called by the library alone.
 WITHIN = {
+    "SparsePairwiseTVD.hits_of",
+    "SparsePairwiseTVD.nearest",
     "Candidate.training",
     "History.of",
     "ClusterMerger.set_fit_request",

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from unsplit._typing import Index, Matrix
@@ -154,12 +154,13 @@ class SparsePairwiseTVD:
         left, right = self.pairs.left, self.pairs.right
         return PairMatrix(self.pairs, self.p_value_of(left, right), self._least_p_value, 1.0)
 
-    def p_value_of(self, left: Index, right: Index) -> Matrix:
+    def p_value_of(self, left: ArrayLike, right: ArrayLike) -> Matrix:
         """p-values of some pairs, without computing those of all.
 
         Parameters
         ----------
-        left, right : ndarrays of shape (p,)
+        left, right : array-likes of shape (p,)
+            Positions of the clusters of each pair in ``cluster_ids``.
 
         Returns
         -------
@@ -173,7 +174,23 @@ class SparsePairwiseTVD:
         >>> bool(result.p_value_of(np.array([0]), np.array([1]))[0] < 1e-6)
         True
         """
+        left, right = self._positions(left, right)
         return self._p_value(self.pair_scores.rank_sums(left, right), left, right)
+
+    def _positions(self, left: ArrayLike, right: ArrayLike) -> tuple[Index, Index]:
+        """Both as arrays of whole numbers, or an error that says what they must be."""
+        try:
+            sides = np.asarray(left), np.asarray(right)
+        except ValueError:  # lists of different lengths
+            sides = np.empty(0), np.empty(0)
+        for name, given, side in zip(("left", "right"), (left, right), sides, strict=True):
+            fits = side.dtype.kind in "iu" and side.ndim == 1 and len(side) == len(sides[0])
+            if not fits or (len(side) and not 0 <= side.min() <= side.max() < self.n_clusters):
+                raise InputError(
+                    f"{name} must be a list of positions of clusters, from 0 to "
+                    f"{self.n_clusters - 1}, one for each pair, got {shown(given)}."
+                )
+        return sides[0].astype(np.int64), sides[1].astype(np.int64)
 
     def _p_value(self, U: Matrix, left: Index, right: Index) -> Matrix:
         counts = self.scores.counts
@@ -256,13 +273,14 @@ class SparsePairwiseTVD:
             computed[name] = PairMatrix(self.pairs, values, self._farthest(name), 0.0)
         return computed[name]
 
-    def divergence_of(self, name: str, left: Index, right: Index) -> Matrix:
+    def divergence_of(self, name: str, left: ArrayLike, right: ArrayLike) -> Matrix:
         """A divergence of some pairs, without computing those of all.
 
         Parameters
         ----------
         name : {"lecam", "js", "hellinger", "auc"}
-        left, right : ndarrays of shape (p,)
+        left, right : array-likes of shape (p,)
+            Positions of the clusters of each pair in ``cluster_ids``.
 
         Returns
         -------
@@ -276,6 +294,8 @@ class SparsePairwiseTVD:
         >>> bool(result.divergence_of("js", np.array([0]), np.array([1]))[0] > 0.5)
         True
         """
+        check_choice("name", name, (*OF_MARGINS, "auc"))
+        left, right = self._positions(left, right)
         if name == "auc":
             n = self._compared(left, right)
             U = self.pair_scores.rank_sums(left, right)
