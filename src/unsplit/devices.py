@@ -3,7 +3,7 @@
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, cast
 
@@ -221,6 +221,17 @@ class Generators:
         other._made = {kind: one.clone_state() for kind, one in self._made.items()}
         return other
 
+    def states(self) -> "dict[str, torch.Tensor]":
+        """Return the states of all generators that were made, by type of device."""
+        return {kind: one.get_state() for kind, one in self._made.items()}
+
+    def continue_from(self, states: "Mapping[str, torch.Tensor]") -> None:
+        """Draw from now on what would have been drawn after these states."""
+        import torch
+
+        for kind, state in states.items():
+            self.of(torch.device(kind)).set_state(state)
+
 
 class _Own(threading.local):
     """The generators of the run in this thread; None if it has none."""
@@ -251,6 +262,19 @@ def private_randomness(seed: int, draws: Draws = nullcontext) -> Iterator[None]:
             yield
     finally:
         _own.generators = before
+
+
+def own_generators() -> Generators:
+    """Return the generators from which this thread draws.
+
+    Examples
+    --------
+    >>> with private_randomness(3):
+    ...     own_generators().seed
+    3
+    """
+    assert _own.generators is not None, "only within private_randomness"
+    return _own.generators
 
 
 def own_generator(device: "torch.device") -> "torch.Generator | None":

@@ -1,7 +1,7 @@
 """Merging as a scikit-learn clusterer, and the run behind it: from observations to a merge tree."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -18,19 +18,22 @@ from sklearn.base import (
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from unsplit._typing import Index, Matrix
+from unsplit.data.array_files import digest
 from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refuse_other_order
 from unsplit.data.rows.base import plain_array
 from unsplit.data.rows.kinds import VectorRows, feature_matrix, is_table, numeric_matrix
-from unsplit.devices import generator_of, memory_errors
+from unsplit.devices import check_seed, generator_of, memory_errors
 from unsplit.errors import InputError, check_whole, in_one_sentence
 from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.neighbours.graph import NeighbourGraph, graph_of_scores, graph_of_vectors
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions, looks_like_partition
+from unsplit.merging.resume import ResumeFile
 from unsplit.merging.rules import Rule
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.registry import Augment, Backbone
+from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.loop import (
     MAX_EPOCHS,
     MERGING,
@@ -43,6 +46,7 @@ from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.overclustering.clusterers import check_clusterer
 from unsplit.pairwise.api import (
     LESS_DATA,
+    RETRAINING,
     Progress,
     Retraining,
     Settings,
@@ -95,6 +99,9 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         True shows a progress bar for each phase, and about how long training will take.  A
         callable receives an :class:`EpochRecord` after every epoch.  A :class:`Reporter` is told
         of every phase, step and merge.
+    checkpoint : str or path, optional
+        A folder in which a long run keeps from time to time what it has done.  If the program is
+        killed, the same call continues from there; the folder is removed when the run is done.
 
     Attributes
     ----------
@@ -166,6 +173,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         device: str | torch.device = "auto",
         random_state: Any = None,
         progress: bool | Progress = False,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.max_tvd = max_tvd
@@ -190,6 +198,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.device = device
         self.random_state = random_state
         self.progress = progress
+        self.checkpoint = checkpoint
 
     def fit(
         self,
@@ -234,7 +243,9 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         options, settings = self._options_of(MergeOptions), self._options_of(Settings)
         if self.overclusterer is not None:
             check_clusterer("overclusterer", self.overclusterer)
-        rng = generator_of(self.random_state)
+        check_seed(self.random_state)
+        kept = None if self.checkpoint is None else Checkpoint(self.checkpoint)
+        rng = generator_of(self.random_state if kept is None else kept.seeded(self.random_state))
         if initial_labels is None:
             initial_labels = self._overclustered(X, rng)
         if self.constraints is not None:
@@ -243,7 +254,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         given = X, initial_labels, options, settings, rng, self.progress
         check_progress(self.progress)
         with memory_errors("merging the clusters", LESS_DATA):
-            merged = merge_overclustering(*given, batch=batch, features=features)
+            merged = merge_overclustering(*given, batch, features, kept)
         self.initial_labels_ = label_array(initial_labels)
         self.pairwise_ = merged.fitted.result
         self.tvd_ = self.pairwise_.tvd
@@ -255,6 +266,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.n_clusters_ = self.tree_.n_clusters
         self.labels_ = self.tree_.labels(self.initial_labels_)
         self._scorer = merged.fitted.scorer
+        if kept is not None:
+            kept.remove()
         return self
 
     def fit_predict(
@@ -451,16 +464,16 @@ def merge_overclustering(
     settings: Settings,
     random_state: object = None,
     progress: bool | Progress = False,
-    on_merge: Callable[[MergeRecord], None] | None = None,
-    done: MergeRecord | None = None,
     batch: ArrayLike | None = None,
     features: Any = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Merged:
     """Estimate all distances, find neighbours, and merge.
 
     The neighbour graph is made from ``features``, or from X if X holds vectors or counts.  A
     second estimate, of blurred densities, is made only if the result depends on it.  ``progress``
-    is told of the phases, steps and merges.
+    is told of the phases, steps and merges.  ``checkpoint`` keeps every training, and after every
+    merge of the strategy "retrain" the merges.
     """
     encoded = encode_labels(labels)
     merge_options.constraints(encoded.cluster_ids)  # refuses impossible ones before any training
@@ -470,7 +483,9 @@ def merge_overclustering(
     seeds = generator_of(random_state).integers(2**63, size=4)
     with reporting(progress) as reporter:
         reporter.on_phase(TRAINING)
-        fitted = fit(X, encoded, settings, seeds[0], reporter, batch)
+        retrain = merge_options.strategy == "retrain"
+        file = None if checkpoint is None else checkpoint.training("training", always=retrain)
+        fitted = fit(X, encoded, settings, seeds[0], reporter, batch, checkpoint=file)
         reporter.on_phase(NEIGHBOURS)
         graph = _neighbours(features, encoded, fitted, settings, batch)
         blurred = None
@@ -478,15 +493,22 @@ def merge_overclustering(
             changed = settings.for_blurred(fitted.rows.kind)
             if changed is not None:
                 reporter.on_phase(TRAINING_BLURRED)
-                blurred = fit(X, encoded, changed, seeds[1], reporter, batch).result
-        retraining = None
-        if merge_options.strategy == "retrain":
-            retraining = Retraining(X, encoded.clusters, settings, int(seeds[2]), batch)
+                again = None if checkpoint is None else checkpoint.training("blurred")
+                second = fit(X, encoded, changed, seeds[1], reporter, batch, checkpoint=again)
+                blurred = second.result
+        retraining, merges = None, None
+        if retrain:
+            retraining = Retraining(X, encoded.clusters, settings, int(seeds[2]), batch, checkpoint)
+        if retrain and checkpoint is not None and file is not None:
+            names = [digest(encoded.clusters), digest(encoded.cluster_ids.astype(str))]
+            run = file.identity | {"labels": names, "options": merge_options.described()}
+            merges = ResumeFile(checkpoint.folder, run)
         reporter.on_phase(MERGING)
 
         def merged(record: MergeRecord) -> None:
-            if on_merge is not None:
-                on_merge(record)
+            if merges is not None and checkpoint is not None:
+                merges.save(record)
+                checkpoint.forget(RETRAINING)
             reporter.on_progress(len(record.merges), len(encoded.cluster_ids) - 1)
 
         tree = merge_with(
@@ -498,7 +520,7 @@ def merge_overclustering(
             assigned=None if isinstance(fitted.rows, VectorRows) else fitted.assigned(),
             estimate=retraining,
             on_merge=merged,
-            done=done,
+            done=None if merges is None else merges.record(len(encoded.cluster_ids)),
         )
     return Merged(fitted, blurred, graph, tree)
 

@@ -8,7 +8,7 @@ import numpy as np
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.progress import Console
 from unsplit.cli.reading import Input, observations_named, read_clustered
-from unsplit.cli.run import interruptible
+from unsplit.cli.run import checkpoint_beside, interruptible
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
 from unsplit.data.result_folder import output_folder
@@ -29,6 +29,7 @@ WRITTEN = ("distances.npz", "pairs.csv", RESULT)
 @options.estimation
 @options.seed
 @options.keep_scores
+@options.checkpoint
 @options.as_json
 def distances(
     source: Input,
@@ -37,6 +38,7 @@ def distances(
     select: bool,
     seed: int | None,
     keep_scores: bool,
+    checkpoint: str | None,
     as_json: bool,
     progress: bool | None,
 ) -> None:
@@ -49,13 +51,15 @@ def distances(
     written = [*WRITTEN, *([CANDIDATES] if select else ())]
     written += [outputs.SCORES] if keep_scores else []
     outputs.refuse_overwriting(source.data, source.named, out, written)
-    seed = outputs.new_seed() if seed is None else seed
+    kept = checkpoint_beside(out, checkpoint)
+    seed = outputs.seed_for(seed, kept)
+    kept.seeded(seed)
     info = {"command": "distances"} | source.described()
     info |= outputs.describe_run(settings, None, seed)
     console = Console(progress, as_json)
     console.plan(["reading", *(["selecting"] if select else ()), "training", "writing"])
     results = output_folder(out, outputs.versions())
-    with interruptible(out, console), results as folder, console.show_warnings():
+    with interruptible(out, console, kept), results as folder, console.show_warnings():
         read = read_clustered(source, console)
         if select:
             settings = selected(folder, read, settings, seed, console)
@@ -63,7 +67,8 @@ def distances(
         with console.stage("training"):
             labels_read = np.asarray(read.labels)
             with observations_named(read, source.data):
-                fitted = fit(read.X, labels_read, settings, seed, console, read.batch)
+                given = (read.X, labels_read, settings, seed, console, read.batch)
+                fitted = fit(*given, checkpoint=kept.training("training"))
             result = fitted.result
         with console.stage("writing"):
             result.save(folder / outputs.DISTANCES, scores=keep_scores)
@@ -71,5 +76,6 @@ def distances(
         info |= outputs.describe_distances(read, result)
         info |= {} if read.representation is None else {"representation": read.representation}
         outputs.write_result(folder / RESULT, info, console)
+    kept.remove()
     lines = [*summary.of_distances(result), "", *summary.of_features(read)]
     outputs.print_result(Path(out, RESULT), lines, as_json, console)

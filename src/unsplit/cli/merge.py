@@ -11,8 +11,14 @@ from unsplit.cli import options, outputs, summary
 from unsplit.cli.checks import merge_options_from, pairs
 from unsplit.cli.progress import Console
 from unsplit.cli.reading import Input, observations_named, read_clustered
-from unsplit.cli.resume import ResumeFile
-from unsplit.cli.run import RESULT, ExtraFiles, Task, interruptible, merge_into
+from unsplit.cli.run import (
+    RESULT,
+    ExtraFiles,
+    Task,
+    checkpoint_beside,
+    interruptible,
+    merge_into,
+)
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
 from unsplit.data.readers.tables_and_arrays import Observations
@@ -123,7 +129,7 @@ what_to_write = options.packed(
 @options.estimation
 @options.seed
 @what_to_write
-@click.option("--resume", is_flag=True, help="Continue an interrupted run of --strategy retrain.")
+@options.checkpoint
 @options.as_json
 def merge(
     source: Input,
@@ -133,7 +139,7 @@ def merge(
     seed: int | None,
     constraints: str | None,
     extra: ExtraFiles,
-    resume: bool,
+    checkpoint: str | None,
     as_json: bool,
     progress: bool | None,
     **choices: Any,
@@ -150,30 +156,26 @@ def merge(
     versions, seed, numbers), distances.npz, tree.npz, linkage.npy and manifest.json (checksums).
     With --report it also writes report.html, the page to look at.
     """
-    merge_options = merge_options_from(choices | {"resume": resume})
-    resume_file = ResumeFile(out) if merge_options.strategy == "retrain" else None
+    merge_options = merge_options_from(choices)
+    kept = checkpoint_beside(out, checkpoint)
     written = [*WRITTEN, *extra.names, *([CANDIDATES] if select else ())]
-    written += [] if resume_file is None else [resume_file.path.name]
     named = [*source.named, constraints, extra.picture]
     outputs.refuse_overwriting(source.data, named, out, written)
     extra.check(source.data)
     if constraints is not None:
         read_answers(constraints)  # refuses a bad file before any work is done
-    if seed is None and resume_file is not None and resume:
-        seed = resume_file.seed()
-    seed = outputs.new_seed() if seed is None else seed
+    seed = outputs.seed_for(seed, kept)
     task = Task(source, merge_options, settings, seed, extra, constraints)
     console = Console(progress, as_json)
     console.plan(["reading", *(["selecting"] if select else ()), *PHASES, *extra.last_phases])
     results = output_folder(out, outputs.versions())
-    with interruptible(out, console, resume_file), results as folder, console.show_warnings():
+    with interruptible(out, console, kept), results as folder, console.show_warnings():
         read = read_clustered(source, console)
         with observations_named(read, source.data):
             if select:
                 task = replace(task, settings=selected(folder, read, settings, seed, console))
-            merged = merge_into(folder, task, read, console, resume_file, resume)
-    if resume_file is not None:
-        resume_file.remove()
+            merged = merge_into(folder, task, read, console, kept)
+    kept.remove()
     lines = [] if read.representation is None else [_compared_by(read)]
     lines += summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)
     lines += ["", *summary.of_review(merged.tree), *summary.of_features(read)]

@@ -30,6 +30,7 @@ from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import UNCLEAR
 from unsplit.merging.tree import MergeTree
+from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.saved_estimates import scores_path
@@ -157,6 +158,14 @@ def _files_of(path: str) -> Iterator[str]:
 def new_seed() -> int:
     """Draw a seed that is short enough to copy."""
     return secrets.randbelow(2**32)
+
+
+def seed_for(typed: int | None, checkpoint: Checkpoint) -> int:
+    """The seed that was typed, or that of the interrupted run, or a new one."""
+    if typed is not None:
+        return typed
+    found = checkpoint.seed()
+    return new_seed() if found is None else found
 
 
 def write_result(path: Path, content: dict[str, Any], console: Console) -> None:

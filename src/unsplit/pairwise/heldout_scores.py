@@ -23,6 +23,7 @@ from unsplit.data.rows.base import Rows
 from unsplit.devices import device_for_sums
 from unsplit.errors import InputError
 from unsplit.networks.network import Network
+from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.history import History
 from unsplit.networks.training.loop import MAX_EPOCHS, Reporter, TrainConfig, train
@@ -288,13 +289,14 @@ def heldout_scores(
     reporter: Reporter | None = None,
     names: Index | None = None,
     epochs: int = MAX_EPOCHS,
+    checkpoint: TrainingFile | None = None,
 ) -> tuple[HeldoutScores, History]:
     """Train one network per fold and use it to score the ``test`` rows of its fold.
 
     In the scores, output c of the networks is cluster ``names[c]``; by default, cluster c.
     """
     on_device = torch.from_numpy(clusters).to(next(networks[0].parameters()).device)
-    history = train(networks, rows, on_device, folds, config, rng, reporter, epochs)
+    history = train(networks, rows, on_device, folds, config, rng, reporter, epochs, checkpoint)
     names = np.arange(networks[0].head.n_clusters) if names is None else names
     return scores_of(networks, rows, clusters, [fold.test for fold in folds], names), history
 
