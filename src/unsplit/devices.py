@@ -86,6 +86,22 @@ def available_memory() -> int:
     return 2**63 - 1
 
 
+def free_memory(device: "torch.device") -> int:
+    """Bytes of free memory of a device.
+
+    Examples
+    --------
+    >>> import torch
+    >>> free_memory(torch.device("cpu")) > 0
+    True
+    """
+    import torch
+
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return available_memory()
+
+
 def memory_size() -> float:
     """Return the size of this computer's memory in bytes; infinity if it is not known.
 

@@ -36,6 +36,10 @@ class CheckpointWarning(UserWarning):
     """A checkpoint could not be written; the run goes on, and cannot continue from there."""
 
 
+class OutOfMemoryWarning(UserWarning):
+    """Memory ran out in training, which goes on in smaller parts."""
+
+
 # Characters of a value that a message shows.
 _MOST = 200
 

@@ -14,6 +14,7 @@ from unsplit.errors import (
     BatchWarning,
     CheckpointWarning,
     FeatureWarning,
+    OutOfMemoryWarning,
     PartitionWarning,
     SkippedWarning,
     SmallClusterWarning,
@@ -24,7 +25,7 @@ from unsplit.networks.training.progress import Bars, TimeLeft, spoken_range
 
 # Every new estimate raises these warnings again.
 REPEATED = (SmallClusterWarning, BatchWarning, PartitionWarning, CheckpointWarning)
-OURS = (*REPEATED, SkippedWarning, FeatureWarning)
+OURS = (*REPEATED, SkippedWarning, FeatureWarning, OutOfMemoryWarning)
 
 
 class Console(Reporter):

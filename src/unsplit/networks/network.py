@@ -14,6 +14,7 @@ from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
 from unsplit.devices import own_generator
 from unsplit.errors import InputError
+from unsplit.networks.chunked import chunked_loss, mean_hits
 
 
 class MLP(nn.Module):
@@ -193,6 +194,10 @@ LOSSES = {"pairwise": pairwise_logistic_loss, "softmax": softmax_loss}
 """Losses for k scores, by name."""
 
 
+# Weights of a head that is so large that copies of it count (256 MiB in float32).
+LARGE_HEAD = 2**26
+
+
 class ScoreHead(nn.Linear):
     """Computes k scores from h features: k·h parameters for all k(k−1)/2 pairs.
 
@@ -221,6 +226,19 @@ class ScoreHead(nn.Linear):
         self.loss_function = LOSSES[loss]
         nn.init.zeros_(self.weight)
         nn.init.zeros_(self.bias)
+
+    def reset_parameters(self) -> None:
+        """Draw weights, unless there are very many: they start at zero in any case."""
+        if self.weight.numel() <= LARGE_HEAD:
+            super().reset_parameters()
+
+    def loss_of_features(self, features: Tensor, clusters: Tensor) -> Tensor:
+        """The same as :meth:`loss` of the scores, which are never held at once."""
+        return chunked_loss(features, self.weight, self.bias, clusters, self.loss_name)
+
+    def mean_hits(self, features: Tensor, clusters: Tensor) -> Tensor:
+        """Share of the other clusters that score lower than the own one, over blocks of them."""
+        return mean_hits(features, self.weight, self.bias, clusters)
 
     def loss(self, scores: Tensor, clusters: Tensor) -> Tensor:
         """Mean loss of observations drawn evenly from the clusters."""

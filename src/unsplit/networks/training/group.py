@@ -1,6 +1,7 @@
 """Networks of several folds that are trained together."""
 
 import copy
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,10 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
-from unsplit.devices import BLOCK_ELEMENTS, mixed_precision
-from unsplit.errors import InputError
-from unsplit.networks.network import Network, refuse_gaps
+from unsplit.devices import BLOCK_ELEMENTS, free_memory, is_out_of_memory, mixed_precision
+from unsplit.errors import InputError, OutOfMemoryWarning
+from unsplit.networks.network import LARGE_HEAD, Network, refuse_gaps
+from unsplit.networks.training.optimizer import LargeHeadAdamW
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Group(ABC):
         self.steps_taken = 0
         # Sum of the losses in the present epoch.
         self.total = torch.zeros((), device=self.device)
+        # Batches are computed in so many parts, more than one after memory ran out.
+        self.parts = 1
         self.optimizer: torch.optim.Optimizer
 
     @abstractmethod
@@ -113,17 +117,13 @@ class Group(ABC):
         batches = batches.to(self.device)
         shaped = [self.shaped(index) for index in batches]
         for index, x in zip(shaped[first:], rows.stream(shaped[first:]), strict=True):
-            with mixed_precision(self.device):
-                scores = self.scores(x)
-            loss = self.head.loss(scores, clusters[index]).sum()
-            self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()
+            loss = self.gradients(index, x, rows, clusters)
             self.optimizer.step()
             self.steps_taken += 1
             # Forget quickly at first, because the first weights are poor.
             decay = min(averaging, self.steps_taken / (self.steps_taken + 9))
             self.average(1 - decay)
-            self.total += loss.detach()
+            self.total += loss
             if on_step is not None:
                 on_step()
         self.settle(shaped, rows)
@@ -135,6 +135,56 @@ class Group(ABC):
             )
         return mean
 
+    def loss(self, x: Tensor, own: Tensor) -> Tensor:
+        """Sum over networks of the loss of a batch."""
+        with mixed_precision(self.device):
+            scores = self.scores(x)
+        return self.head.loss(scores, own).sum()
+
+    def gradients(self, index: Tensor, x: Tensor, rows: Rows, clusters: Tensor) -> Tensor:
+        """Compute the gradients of a batch; its loss.
+
+        If memory runs out, the batch is computed again in half as large parts, whose gradients
+        are added up, and so are all that follow.
+        """
+        while True:
+            self.optimizer.zero_grad(set_to_none=True)
+            try:
+                if self.parts == 1:
+                    return _backward(self.loss(x, clusters[index]))
+                return self._gradients_of_parts(index, rows, clusters)
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error) or index.shape[-1] < 4 * self.parts:
+                    raise
+                reason = (str(error).splitlines() or [type(error).__name__])[0]
+            self._halve(index.shape[-1], reason)
+
+    def _gradients_of_parts(self, index: Tensor, rows: Rows, clusters: Tensor) -> Tensor:
+        total, n = torch.zeros((), device=self.device), index.shape[-1]
+        for part in index.tensor_split(self.parts, dim=-1):
+            loss = self.loss(rows.take(part), clusters[part])
+            total += _backward(loss * (part.shape[-1] / n))
+        return total
+
+    def _halve(self, n: int, reason: str) -> None:
+        self.parts *= 2
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        warnings.warn(
+            f"memory ran out in training ({reason.rstrip('. ')}), so batches of {n:,} observations "
+            f"are now computed in {self.parts} parts; a smaller batch_size avoids that.",
+            OutOfMemoryWarning,
+            stacklevel=2,
+        )
+
+    def hits(self, x: Tensor, own: Tensor, index: Tensor) -> Tensor:
+        """For each observation, the share of other clusters that score lower than its own."""
+        with mixed_precision(self.device):
+            scores = self.scores(x, of_mean=True)
+        refuse_gaps(scores, index)
+        return mean_hit(self.head.margins(scores, own))
+
     @torch.no_grad()
     def watched_accuracy(self, rows: Rows, clusters: Tensor) -> NDArray[np.float64]:
         """Compute A of each network, with averaged weights, on the ``watch`` rows of its fold.
@@ -145,16 +195,13 @@ class Group(ABC):
         k = self.head.n_clusters
         hits = torch.zeros(len(self.networks), k, dtype=torch.float64)
         counts = torch.zeros_like(hits)
-        watch = [fold.watch for fold in self.folds]
-        most = max(1, min(self.at_once(), BLOCK_ELEMENTS // (k * len(watch))))
+        watch = [watched_part(fold.watch, clusters, k) for fold in self.folds]
+        most = self.at_once()
         chunks = list(padded_chunks(watch, most))
         shaped = [self.shaped(index.to(self.device)) for index, _ in chunks]
         for (_, valid), index, x in zip(chunks, shaped, rows.stream(shaped), strict=True):
             own = clusters[index].clamp(min=0)  # padding may point at noise
-            with mixed_precision(self.device):
-                scores = self.scores(x, of_mean=True)
-            refuse_gaps(scores, index)
-            found = mean_hit(self.head.margins(scores, own)).cpu().double().reshape(valid.shape)
+            found = self.hits(x, own, index).cpu().double().reshape(valid.shape)
             own = own.cpu().reshape(valid.shape)
             hits.scatter_add_(1, own, found * valid)
             counts.scatter_add_(1, own, valid)
@@ -207,6 +254,29 @@ def adam(
     return torch.optim.AdamW(params, lr=learning_rate, weight_decay=weight_decay, fused=fused)
 
 
+def _backward(loss: Tensor) -> Tensor:
+    loss.backward()
+    return loss.detach()
+
+
+# Scores that A is measured from after an epoch, at most: 2¹⁸ observations and 2²⁰ clusters.
+MOST_WATCHED = 2**38
+
+
+def watched_part(watch: Index, clusters: Tensor, k: int) -> Index:
+    """The rows that A is measured from: all, unless that would take as long as the epoch.
+
+    A part has rows of as many clusters as possible, the same after every epoch.  A quarter of a
+    million of them is enough: they are compared with themselves, and the standard error of A is
+    below 0.001 even if every hit rate were a coin toss.
+    """
+    step = -(-len(watch) * k // MOST_WATCHED)
+    if step <= 1:
+        return watch
+    by_cluster = np.argsort(clusters.cpu().numpy()[watch], kind="stable")
+    return watch[by_cluster[::step]]
+
+
 def mean_hit(margins: Tensor) -> Tensor:
     """Share of the other clusters that score lower than the own cluster; ties count half."""
     k = margins.shape[-1]
@@ -249,6 +319,11 @@ SETTLING = 1024
 MOST_SETTLING = 8
 
 
+# With more clusters, A is counted over blocks of them: their scores of 256 observations would not
+# fit into one block.
+MANY_CLUSTERS = BLOCK_ELEMENTS // 256
+
+
 class Single(Group):
     """One network of any kind and size."""
 
@@ -264,9 +339,17 @@ class Single(Group):
         if self.device.type in ("cpu", "cuda") and _has_convolutions(self.network):
             self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.mean = copy.deepcopy(self.network)
-        self.kept = {name: v.clone() for name, v in self.mean.state_dict().items()}
+        large = self.head.weight.numel() > LARGE_HEAD
+        # They are needed once an epoch, so a large head is kept where there is more memory.
+        place = torch.device("cpu") if large else self.device
+        self.kept = {n: v.to(place, copy=True) for n, v in self.mean.state_dict().items()}
         params = [p for p in self.network.parameters() if p.requires_grad]
-        self.optimizer = adam(params, learning_rate, weight_decay, self.device)
+        rates = learning_rate, weight_decay, self.device
+        self.optimizer = (
+            LargeHeadAdamW(params, [self.head.weight], *rates) if large else adam(params, *rates)
+        )
+        # A quarter of the free memory: scores, their logarithms and gradients take 20 bytes each.
+        self.most_scores = min(BLOCK_ELEMENTS, free_memory(self.device) // 80)
         self._pairs = (
             [p.detach() for p in self.mean.parameters()],
             [p.detach() for p in self.network.parameters()],
@@ -279,8 +362,11 @@ class Single(Group):
         self.mean.eval()
 
     def at_once(self) -> int:
-        """The limit of the network itself."""
-        return self.network.most_at_once
+        """The limit of the network itself; fewer if the scores would not fit into a block."""
+        most = self.network.most_at_once
+        if self.head.n_clusters > MANY_CLUSTERS:
+            return most
+        return max(1, min(most, BLOCK_ELEMENTS // self.head.n_clusters))
 
     def shaped(self, index: Tensor) -> Tensor:
         """Reshape row indices (1, b) to (b,)."""
@@ -289,6 +375,22 @@ class Single(Group):
     def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
         """Compute the scores (n, ...) of observations x (n, ...)."""
         return self.mean(x) if of_mean else self.network(x)
+
+    def loss(self, x: Tensor, own: Tensor) -> Tensor:
+        """Loss of a batch, over blocks of clusters if its scores are many."""
+        if len(own) * self.head.n_clusters <= self.most_scores:
+            return super().loss(x, own)
+        with mixed_precision(self.device):
+            return self.head.loss_of_features(self.network.backbone(x), own)
+
+    def hits(self, x: Tensor, own: Tensor, index: Tensor) -> Tensor:
+        """For each observation, the share of other clusters that score lower than its own."""
+        if self.head.n_clusters <= MANY_CLUSTERS:
+            return super().hits(x, own, index)
+        with mixed_precision(self.device):
+            features = self.mean.backbone(x)
+            refuse_gaps(features, index)
+            return self.mean.head.mean_hits(features, own)
 
     @torch.no_grad()
     def keep(self, mask: NDArray[np.bool_]) -> None:
@@ -410,7 +512,7 @@ class Stacked(Group):
 
     def at_once(self) -> int:
         """As many as fit into a block of scores."""
-        return BLOCK_ELEMENTS
+        return max(1, BLOCK_ELEMENTS // (self.head.n_clusters * len(self.networks)))
 
     def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
         """Nothing to do: networks with batch normalisation are not stacked."""

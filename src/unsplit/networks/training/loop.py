@@ -343,6 +343,7 @@ class Training:
         return {
             "networks": [state for group in self.groups for state in group.state()],
             "steps_taken": [group.steps_taken for group in self.groups],
+            "parts": [group.parts for group in self.groups],
             "total": [group.total for group in self.groups],
             "stopping": self.stopping.state(),
             "records": [list(vars(record).values()) for record in self.records],
@@ -354,11 +355,10 @@ class Training:
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a state, as if nothing had happened since."""
         networks = iter(state["networks"])
-        for group, n_steps, total in zip(
-            self.groups, state["steps_taken"], state["total"], strict=True
-        ):
+        of_groups = (state[name] for name in ("steps_taken", "parts", "total"))
+        for group, n_steps, parts, total in zip(self.groups, *of_groups, strict=True):
             group.load([next(networks) for _ in group.networks])
-            group.steps_taken = n_steps
+            group.steps_taken, group.parts = n_steps, parts
             group.total.copy_(total)
         self.stopping.load(state["stopping"])
         self.records = [EpochRecord(*values) for values in state["records"]]

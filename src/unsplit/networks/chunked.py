@@ -1,0 +1,579 @@
+"""The losses over blocks of clusters: the scores (b, k) of a batch are never held at once.
+
+With a million clusters, the scores of 4,096 observations and their gradient would take 30 GiB.
+Here the scores of one block of clusters are computed, turned into their gradient in place, and
+multiplied with the features and the weights before the next block begins.  So the gradients are
+known when the loss is, and the backward pass only hands them over.
+
+Both losses are sums over the *other* clusters j of an observation with own score z_own, and what
+must be known of them before the gradient is one number per observation, the shift s:
+
+- pairwise: the loss is Σ softplus(z_j − s), the slope of z_j is sigmoid(z_j − s), s = z_own;
+- softmax: the slope of z_j is exp(z_j − s), s = log Σ exp(z) over all clusters, and the loss is
+  s − z_own.  This takes one more product of features and weights, to find s.
+
+The slope of the own score is minus the sum of the others.  The clusters may be divided between
+processes: each computes the blocks of its own, and an :class:`Exchange` adds up what has one number
+per observation, and the gradient of the features.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from unsplit.networks.chunked_kernel import KernelLogSumExp, KernelSums, usable
+
+# Elements of a block of scores: it should stay in the cache of the processor.
+CPU_BLOCK = 2**20
+GPU_BLOCK = 2**24
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How the blocks are computed; what suits the device is chosen by :func:`blocks_for`.
+
+    Parameters
+    ----------
+    size : int
+        Clusters in a block.
+    splits : int
+        Parts of a block whose gradients of the features are summed side by side: a GPU has more
+        processors than this small result has tiles.
+    kernel : bool
+        Turn scores into slopes with one kernel of Triton.
+    beside : bool
+        Compute the gradients of features and of weights at the same time, in two streams.
+    """
+
+    size: int
+    splits: int = 1
+    kernel: bool = False
+    beside: bool = False
+
+
+class Exchange:
+    """What processes that hold different clusters tell each other; here there is only one."""
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Add up the tensors of all processes."""
+        return values
+
+    def log_sum_exp(self, values: Tensor) -> Tensor:
+        """Return the logarithm of the sum of the exponentials of all processes."""
+        return values
+
+
+ALONE = Exchange()
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What the clusters of one process add to the loss and its gradients.
+
+    Parameters
+    ----------
+    values : Tensor of shape (b,)
+        Sum of softplus(z_j − shift) over the other clusters; zero for the softmax loss.
+    slopes : Tensor of shape (b,)
+        Sum of the slopes of the other clusters.
+    features : Tensor of shape (b, h)
+        Gradient of the features.
+    weight : Tensor of shape (k, h)
+        Gradient of the weights, without the part of the own clusters.
+    bias : Tensor of shape (k,)
+        The same of the bias.
+    """
+
+    values: Tensor
+    slopes: Tensor
+    features: Tensor
+    weight: Tensor
+    bias: Tensor
+
+
+def chunked_loss(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    clusters: Tensor,
+    loss: str = "softmax",
+    blocks: Blocks | None = None,
+) -> Tensor:
+    """Mean loss of observations drawn evenly from the clusters, over blocks of clusters.
+
+    It equals the loss of :data:`unsplit.networks.network.LOSSES` of the scores
+    ``features @ weight.T + bias``.
+
+    Parameters
+    ----------
+    features : Tensor of shape (b, h)
+    weight : Tensor of shape (k, h)
+    bias : Tensor of shape (k,)
+    clusters : integer Tensor of shape (b,)
+    loss : {"softmax", "pairwise"}
+    blocks : Blocks, optional
+
+    Returns
+    -------
+    Tensor of shape ()
+
+    Examples
+    --------
+    >>> features, weight = torch.zeros(2, 3), torch.zeros(4, 3)
+    >>> chunked_loss(features, weight, torch.zeros(4), torch.tensor([0, 3])).item()  # log(4)
+    1.386294...
+    """
+    value: Tensor = _ChunkedLoss.apply(
+        features, weight, bias, clusters, len(weight), loss, ALONE, blocks
+    )
+    return value
+
+
+def sharded_loss(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    columns: Tensor,
+    n_clusters: int,
+    loss: str,
+    exchange: Exchange,
+    blocks: Blocks | None = None,
+) -> Tensor:
+    """The loss of :func:`chunked_loss` if each process holds some of the clusters.
+
+    All processes pass the same features, and all get the same loss and the whole gradient of the
+    features; each gets the gradient of its own weights.
+
+    Parameters
+    ----------
+    features, loss, blocks
+        As for :func:`chunked_loss`.
+    weight, bias : Tensor of shape (clusters of this process, h) and (clusters of this process,)
+    columns : integer Tensor of shape (b,)
+        Place of the own cluster in ``weight``; −1 if another process holds it.
+    n_clusters : int
+        Number of clusters of all processes, k.
+    exchange : Exchange
+
+    Returns
+    -------
+    Tensor of shape ()
+
+    Examples
+    --------
+    >>> features, weight = torch.ones(2, 3), torch.zeros(4, 3)
+    >>> columns = torch.tensor([0, 3])
+    >>> sharded_loss(features, weight, torch.zeros(4), columns, 4, "pairwise", ALONE).item()
+    0.693147...
+    """
+    value: Tensor = _ChunkedLoss.apply(
+        features, weight, bias, columns, n_clusters, loss, exchange, blocks
+    )
+    return value
+
+
+@torch.no_grad()
+def mean_hits(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    clusters: Tensor,
+    blocks: Blocks | None = None,
+) -> Tensor:
+    """Share of the other clusters that score lower than the own cluster; ties count half.
+
+    Parameters
+    ----------
+    features, weight, bias, clusters, blocks
+        As for :func:`chunked_loss`.
+
+    Returns
+    -------
+    Tensor of shape (b,)
+
+    Examples
+    --------
+    >>> weight = torch.tensor([[3.0], [1.0], [2.0], [2.0]])
+    >>> mean_hits(torch.ones(1, 1), weight, torch.zeros(4), torch.tensor([2]))
+    tensor([0.5000])
+    """
+    kind = product_type(features, weight)
+    with torch.autocast(features.device.type, enabled=False):
+        blocks = blocks or blocks_for(len(features), kind, features.device)
+        features = features.to(kind)
+        own = own_scores(features, weight, bias, clusters)
+        found = hits_over_blocks(features, weight, bias, clusters, own, blocks)
+    return found / (2 * max(len(weight) - 1, 1))
+
+
+class _ChunkedLoss(torch.autograd.Function):
+    """The loss, with gradients that are computed together with it."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, *others: Any) -> Tensor:
+        kind = product_type(features, weight)
+        with torch.autocast(features.device.type, enabled=False):
+            value, *gradients = _loss_and_gradients(kind, features, weight, bias, *others)
+        inputs = (features, weight, bias)
+        pairs = zip(gradients, inputs, strict=True)
+        ctx.save_for_backward(*(gradient.to(x.dtype) for gradient, x in pairs))
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        (slope,) = slopes
+        gradients = ctx.saved_tensors
+        # Usually the loss is not scaled, and a product would copy the largest tensors there are.
+        if float(slope) != 1:
+            gradients = [slope.to(gradient.dtype) * gradient for gradient in gradients]
+        return (*gradients, None, None, None, None, None)
+
+
+def _loss_and_gradients(
+    kind: torch.dtype,
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    columns: Tensor,
+    n_clusters: int,
+    loss: str,
+    exchange: Exchange,
+    blocks: Blocks | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Mean loss, and its gradients by features, weight and bias."""
+    blocks = blocks or blocks_for(len(features), kind, features.device)
+    features = features.to(kind)
+    own = exchange.sum(own_scores(features, weight, bias, columns))
+    if loss == "softmax":
+        others = exchange.log_sum_exp(log_sum_exp(features, weight, bias, columns, blocks))
+        shift, factor = torch.logaddexp(own, others), 1 / len(features)
+    else:
+        shift, factor = own, 1 / (len(features) * max(n_clusters - 1, 1))
+    shard = over_blocks(features, weight, bias, columns, shift, loss, factor, blocks)
+    if loss == "softmax":
+        values, slopes = shift - own, -torch.expm1(own - shift)
+    else:
+        values, slopes = exchange.sum(shard.values), exchange.sum(shard.slopes)
+    _add_own(shard, features, weight, columns, -factor * slopes)
+    return factor * values.sum(), exchange.sum(shard.features), shard.weight, shard.bias
+
+
+def product_type(features: Tensor, weight: Tensor) -> torch.dtype:
+    """Choose the type of the numbers that are multiplied.
+
+    bfloat16 on CUDA, where autocast or the features ask for it; otherwise at least float32, because
+    a CPU gains nothing from less, and the slopes of many clusters are too small for float16.
+
+    Examples
+    --------
+    >>> product_type(torch.ones(2, 3, dtype=torch.bfloat16), torch.ones(4, 3))
+    torch.float32
+    """
+    asked = torch.promote_types(features.dtype, weight.dtype)
+    if features.device.type == "cuda":
+        if torch.is_autocast_enabled("cuda"):
+            asked = torch.get_autocast_dtype("cuda")
+        elif torch.bfloat16 in (features.dtype, weight.dtype):
+            asked = torch.bfloat16
+        if asked == torch.bfloat16:
+            return asked
+    return torch.promote_types(asked, torch.float32)
+
+
+def blocks_for(n_rows: int, kind: torch.dtype, device: torch.device) -> Blocks:
+    """Choose how the blocks of a batch are computed.
+
+    Parameters
+    ----------
+    n_rows : int
+        Observations in the batch, b.
+    kind : torch.dtype
+        Of the products.
+    device : torch.device
+
+    Examples
+    --------
+    >>> blocks_for(256, torch.float32, torch.device("cpu")).size
+    4096
+    """
+    if device.type != "cuda":
+        return Blocks(_clusters(CPU_BLOCK, n_rows))
+    half = kind == torch.bfloat16
+    kernel = kind != torch.float64 and usable(device)
+    return Blocks(_clusters(GPU_BLOCK, n_rows), splits=2 if half else 1, kernel=kernel)
+
+
+def _clusters(elements: int, n_rows: int) -> int:
+    """Clusters in a block of so many elements: a multiple of 256, as tiles of products are."""
+    return max(256, elements // max(n_rows, 1) // 256 * 256)
+
+
+def own_scores(features: Tensor, weight: Tensor, bias: Tensor, columns: Tensor) -> Tensor:
+    """Score of every observation for its own cluster; zero where ``columns`` is −1.
+
+    Parameters
+    ----------
+    features : Tensor of shape (b, h)
+    weight : Tensor of shape (k, h)
+    bias : Tensor of shape (k,)
+    columns : integer Tensor of shape (b,)
+
+    Returns
+    -------
+    Tensor of shape (b,)
+        At least float32.
+
+    Examples
+    --------
+    >>> own_scores(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4), torch.tensor([2, -1]))
+    tensor([4., 0.])
+    """
+    wide = _wide(features.dtype)
+    if not len(weight):
+        return torch.zeros(len(features), dtype=wide, device=features.device)
+    at = columns.clamp(min=0)
+    rows = weight[at].to(features.dtype).to(wide)
+    scores = (features.to(wide) * rows).sum(1) + bias[at].to(wide)
+    return scores.where(columns >= 0, 0.0)
+
+
+def log_sum_exp(
+    features: Tensor, weight: Tensor, bias: Tensor, columns: Tensor, blocks: Blocks
+) -> Tensor:
+    """Logarithm of the sum of exp(score) over all clusters but the own.
+
+    Parameters
+    ----------
+    features, weight, bias, columns
+        As for :func:`own_scores`.
+    blocks : Blocks
+
+    Returns
+    -------
+    Tensor of shape (b,)
+        −∞ if there are no other clusters.
+
+    Examples
+    --------
+    >>> columns = torch.tensor([2, -1])
+    >>> zeros = torch.zeros(4, 3), torch.zeros(4)
+    >>> log_sum_exp(torch.ones(2, 3), *zeros, columns, Blocks(2)).exp().round()
+    tensor([3., 4.])
+    """
+    wide = _wide(features.dtype)
+    size = min(blocks.size, len(weight))
+    sums = (KernelLogSumExp if blocks.kernel else _LogSumExp)(columns, size)
+    for start, _, scores in _scores(features, weight, blocks):
+        sums.add(scores, bias[start : start + scores.shape[1]], start)
+    return sums.value.to(wide)
+
+
+def hits_over_blocks(
+    features: Tensor, weight: Tensor, bias: Tensor, columns: Tensor, own: Tensor, blocks: Blocks
+) -> Tensor:
+    """Twice the number of clusters that score lower than the own cluster; ties count one.
+
+    Parameters
+    ----------
+    features, weight, bias, columns
+        As for :func:`own_scores`.
+    own : Tensor of shape (b,)
+        Scores for the own clusters, also where another process holds them.
+    blocks : Blocks
+
+    Returns
+    -------
+    integer Tensor of shape (b,)
+
+    Examples
+    --------
+    >>> weight, columns = torch.tensor([[3.0], [1.0], [2.0], [2.0]]), torch.tensor([-1])
+    >>> own = torch.tensor([2.0])
+    >>> hits_over_blocks(torch.ones(1, 1), weight, torch.zeros(4), columns, own, Blocks(3))
+    tensor([4])
+    """
+    found = torch.zeros(len(features), dtype=torch.long, device=features.device)
+    own = own[:, None]
+    for start, _, scores in _scores(features, weight, blocks):
+        scores = scores.to(own.dtype).add_(bias[start : start + scores.shape[1]])
+        scores = _without_own(scores, columns - start)
+        found += 2 * (scores < own).sum(1) + (scores == own).sum(1)
+    # The score of the own cluster was made the lowest of all.
+    return found - 2 * (columns >= 0).long()
+
+
+def over_blocks(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    columns: Tensor,
+    shift: Tensor,
+    loss: str,
+    factor: float,
+    blocks: Blocks,
+) -> Shard:
+    """Sum the loss and its gradients over blocks of clusters, without the own clusters.
+
+    Parameters
+    ----------
+    features, weight, bias, columns
+        As for :func:`own_scores`.
+    shift : Tensor of shape (b,)
+        The own scores (pairwise), or the log-sum-exp of the scores of all clusters (softmax).
+    loss : {"softmax", "pairwise"}
+    factor : float
+        What gradients are multiplied with.
+    blocks : Blocks
+
+    Examples
+    --------
+    >>> zeros = torch.zeros(4, 3), torch.zeros(4), torch.tensor([2, -1]), torch.zeros(2)
+    >>> over_blocks(torch.ones(2, 3), *zeros, "pairwise", 1.0, Blocks(3)).slopes
+    tensor([1.5000, 2.0000])
+    """
+    wide, device = _wide(features.dtype), features.device
+    size = min(blocks.size, len(weight))
+    sums = (KernelSums if blocks.kernel else _Sums)(columns, shift, loss, size)
+    d_weight, d_bias = torch.empty_like(weight), torch.empty(len(weight), dtype=wide, device=device)
+    d_features = torch.zeros((blocks.splits, *features.shape), dtype=wide, device=device)
+    beside = torch.cuda.Stream(device) if blocks.beside else None
+    for start, rows, scores in _scores(features, weight, blocks):
+        here = slice(start, start + scores.shape[1])
+        sums.turn(scores, bias[here], start, d_bias[here])
+        with _in_stream(beside):
+            _add_products(d_features, scores, rows)
+        _product(d_weight[here], scores.T, features, factor)
+        if beside is not None:
+            torch.cuda.current_stream(device).wait_stream(beside)
+    return Shard(
+        sums.values, sums.slopes, factor * d_features.sum(0), d_weight, d_bias.mul_(factor)
+    )
+
+
+@contextmanager
+def _in_stream(stream: torch.cuda.Stream | None) -> Iterator[None]:
+    """Compute in another stream what comes after the work of this one; here if it is None."""
+    if stream is None:
+        yield
+        return
+    stream.wait_stream(torch.cuda.current_stream(stream.device))
+    with torch.cuda.stream(stream):
+        yield
+
+
+class _Sums:
+    """Turns scores into slopes in place, and sums them by observation."""
+
+    def __init__(self, columns: Tensor, shift: Tensor, loss: str, size: int) -> None:
+        self.columns, self.shift, self.loss = columns, shift[:, None], loss
+        self.values, self.slopes = torch.zeros_like(shift), torch.zeros_like(shift)
+
+    def turn(self, scores: Tensor, bias: Tensor, start: int, of_bias: Tensor) -> None:
+        """Replace scores by slopes, and write the sum of the slopes of every cluster."""
+        margins = scores.to(self.shift.dtype).add_(bias).sub_(self.shift)
+        margins = _without_own(margins, self.columns - start)
+        if self.loss == "softmax":
+            slopes = margins.exp_()
+        else:
+            self.values -= F.logsigmoid(-margins).sum(1)
+            slopes = margins.sigmoid_()
+        self.slopes += slopes.sum(1)
+        torch.sum(slopes, 0, out=of_bias)
+        if slopes is not scores:
+            scores.copy_(slopes)
+
+
+class _LogSumExp:
+    """Logarithm of the sum of exp(score) over all blocks, for every observation."""
+
+    def __init__(self, columns: Tensor, size: int) -> None:
+        self.columns = columns
+        self.value = torch.tensor(-torch.inf, device=columns.device).expand(len(columns))
+
+    def add(self, scores: Tensor, bias: Tensor, start: int) -> None:
+        """Add a block of scores."""
+        scores = scores.to(_wide(scores.dtype)).add_(bias)
+        scores = _without_own(scores, self.columns - start)
+        self.value = torch.logaddexp(self.value, scores.logsumexp(1))
+
+
+def _scores(
+    features: Tensor, weight: Tensor, blocks: Blocks
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """First cluster, weights and scores without bias of each block; the next overwrites them."""
+    kind, (n, h) = features.dtype, features.shape
+    size = min(blocks.size, len(weight))
+    scores = torch.empty(n * size, dtype=kind, device=features.device)
+    copied = torch.empty(0 if weight.dtype == kind else size * h, dtype=kind, device=weight.device)
+    for start in range(0, len(weight), max(size, 1)):
+        rows = weight[start : start + size]
+        if weight.dtype != kind:
+            rows = copied[: rows.numel()].view(rows.shape).copy_(rows)
+        out = scores[: n * len(rows)].view(n, len(rows))
+        yield start, rows, torch.mm(features, rows.T, out=out)
+
+
+def _without_own(scores: Tensor, places: Tensor) -> Tensor:
+    """Write −∞ over the scores for the own clusters that are in this block."""
+    n = scores.shape[1]
+    inside = ((places >= 0) & (places < n))[:, None]
+    at = places.clamp(0, n - 1)[:, None]
+    return scores.scatter_(1, at, scores.gather(1, at).masked_fill_(inside, -torch.inf))
+
+
+def _product(out: Tensor, one: Tensor, other: Tensor, factor: float) -> None:
+    """Write the product of two matrices, times a factor, straight into the gradient."""
+    if out.dtype == one.dtype:
+        torch.addmm(out, one, other, beta=0, alpha=factor, out=out)
+    elif _WIDENS and out.is_cuda and out.dtype == torch.float32:
+        torch.ops.aten.addmm.dtype_out(
+            out, one, other, torch.float32, beta=0, alpha=factor, out=out
+        )
+    else:
+        out.copy_(torch.mm(one, other).mul_(factor))
+
+
+def _add_products(sums: Tensor, slopes: Tensor, rows: Tensor) -> None:
+    """Add slopes @ rows to ``sums`` (splits, b, h), in as many parts if they can be divided."""
+    splits, (b, n) = len(sums), slopes.shape
+    if n % splits:
+        sums, splits = sums[:1], 1
+    parts = slopes.view(b, splits, n // splits).transpose(0, 1)
+    rows = rows.view(splits, n // splits, -1)
+    if sums.dtype == slopes.dtype:
+        torch.baddbmm(sums, parts, rows, out=sums)
+    elif _WIDENS and sums.is_cuda:
+        torch.ops.aten.baddbmm.dtype_out(sums, parts, rows, torch.float32, out=sums)
+    else:
+        sums += torch.bmm(parts, rows)
+
+
+# Newer versions of torch write products of bfloat16 as float32.
+_WIDENS = hasattr(torch.ops.aten.baddbmm, "dtype_out")
+
+
+def _add_own(
+    shard: Shard, features: Tensor, weight: Tensor, columns: Tensor, slopes: Tensor
+) -> None:
+    """Add what the own scores, with these slopes, give to the gradients."""
+    if not len(weight):
+        return
+    at, wide = columns.clamp(min=0), shard.features.dtype
+    slopes = slopes.where(columns >= 0, 0.0)
+    of_weight = slopes[:, None] * features.to(wide)
+    # index_put_ adds in a fixed order on a GPU, and index_add_ does not.
+    shard.weight.index_put_((at,), of_weight.to(weight.dtype), accumulate=True)
+    shard.bias.index_put_((at,), slopes, accumulate=True)
+    shard.features.addcmul_(slopes[:, None], weight[at].to(features.dtype).to(wide))
+
+
+def _wide(kind: torch.dtype) -> torch.dtype:
+    """Type of sums: at least float32."""
+    return torch.promote_types(kind, torch.float32)

@@ -1,0 +1,194 @@
+"""Scores into slopes with kernels of Triton: one pass over a block instead of six.
+
+The products before and after stay with the libraries of the GPU.  Without Triton, which is part of
+torch for CUDA on Linux, :mod:`unsplit.networks.chunked` does the same in plain torch.
+
+Every program of a kernel has sums of its own in memory, which are added up at the end: adding to
+one place from many programs would make the last digits depend on which comes first.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+try:
+    import triton
+    from triton import language as tl
+except ImportError:
+    triton = None
+
+# Observations and clusters of one program.
+ROWS, COLUMNS, WARPS = 32, 256, 4
+
+
+def usable(device: torch.device) -> bool:
+    """Whether the kernels can run on a device.
+
+    Examples
+    --------
+    >>> usable(torch.device("cpu"))
+    False
+    """
+    return triton is not None and device.type == "cuda"
+
+
+class KernelSums:
+    """Turns scores into slopes in place, and sums them by observation.
+
+    Parameters
+    ----------
+    columns : integer Tensor of shape (b,)
+        Own cluster of each observation, −1 if it is not in this process.
+    shift : Tensor of shape (b,)
+    loss : {"softmax", "pairwise"}
+    size : int
+        The most clusters in a block.
+    """
+
+    def __init__(self, columns: Tensor, shift: Tensor, loss: str, size: int) -> None:
+        self.columns, self.shift, self.pairwise = columns, shift.float(), loss == "pairwise"
+        self.grid = _grid(len(columns), size)
+        shape = self.grid[1], len(columns)
+        self._values = torch.zeros(shape, dtype=torch.float32, device=shift.device)
+        self._slopes = torch.zeros_like(self._values)
+        self._of_bias = torch.empty((self.grid[0], size), dtype=torch.float32, device=shift.device)
+
+    @property
+    def values(self) -> Tensor:
+        """Sum of softplus over the blocks so far, for every observation."""
+        return self._values.sum(0)
+
+    @property
+    def slopes(self) -> Tensor:
+        """Sum of the slopes so far, for every observation."""
+        return self._slopes.sum(0)
+
+    def turn(self, scores: Tensor, bias: Tensor, start: int, of_bias: Tensor) -> None:
+        """Replace scores by slopes, and write the sum of the slopes of every cluster."""
+        n_rows, n_columns = scores.shape
+        parts = self._of_bias[:, :n_columns]
+        tensors = scores, bias, self.shift, self.columns, self._values, self._slopes, parts
+        numbers = start, n_rows, n_columns, parts.stride(0)
+        _kernel("slopes")[_grid(n_rows, n_columns)](
+            *tensors, *numbers, self.pairwise, ROWS, COLUMNS, num_warps=WARPS
+        )
+        torch.sum(parts, 0, out=of_bias)
+
+
+class KernelLogSumExp:
+    """Logarithm of the sum of exp(score) over all blocks, for every observation.
+
+    Parameters
+    ----------
+    columns : integer Tensor of shape (b,)
+    size : int
+        The most clusters in a block.
+    """
+
+    def __init__(self, columns: Tensor, size: int) -> None:
+        self.columns = columns
+        shape = _grid(len(columns), size)[1], len(columns)
+        self._most = torch.full(shape, -torch.inf, dtype=torch.float32, device=columns.device)
+        self._sums = torch.zeros_like(self._most)
+
+    def add(self, scores: Tensor, bias: Tensor, start: int) -> None:
+        """Add a block of scores."""
+        n_rows, n_columns = scores.shape
+        _kernel("log_sum_exp")[_grid(n_rows, n_columns)](
+            *(scores, bias, self.columns, self._most, self._sums),
+            *(start, n_rows, n_columns, ROWS, COLUMNS),
+            num_warps=WARPS,
+        )
+
+    @property
+    def value(self) -> Tensor:
+        """The result of the blocks so far."""
+        return (self._most + self._sums.log()).logsumexp(0)
+
+
+def _grid(n_rows: int, n_columns: int) -> tuple[int, int]:
+    return -(-n_rows // ROWS), -(-n_columns // COLUMNS)
+
+
+def _kernel(name: str) -> Any:
+    return {"slopes": _slopes_kernel, "log_sum_exp": _log_sum_exp_kernel}[name]
+
+
+if triton is not None:
+
+    @triton.jit
+    def _slopes_kernel(
+        scores,
+        bias,
+        shift,
+        own,
+        values,
+        slopes,
+        of_bias,
+        start,
+        n_rows,
+        n_columns,
+        stride,
+        PAIRWISE: tl.constexpr,
+        N_ROWS: tl.constexpr,
+        N_COLUMNS: tl.constexpr,
+    ):
+        row_tile, column_tile = tl.program_id(0), tl.program_id(1)
+        rows = row_tile * N_ROWS + tl.arange(0, N_ROWS)
+        columns = column_tile * N_COLUMNS + tl.arange(0, N_COLUMNS)
+        there, wanted = rows < n_rows, columns < n_columns
+        inside = there[:, None] & wanted[None, :]
+        at = scores + rows[:, None].to(tl.int64) * n_columns + columns[None, :]
+        margins = tl.load(at, mask=inside, other=0.0).to(tl.float32)
+        margins += tl.load(bias + columns, mask=wanted, other=0.0).to(tl.float32)[None, :]
+        margins -= tl.load(shift + rows, mask=there, other=0.0)[:, None]
+        place = tl.load(own + rows, mask=there, other=-1) - start
+        others = inside & (columns[None, :] != place[:, None])
+        sums = slopes + column_tile * n_rows + rows
+        if PAIRWISE:
+            small = tl.exp(-tl.abs(margins))
+            slope = tl.where(margins > 0, 1.0, small) / (1.0 + small)
+            value = tl.where(others, tl.maximum(margins, 0.0) + tl.log(1.0 + small), 0.0)
+            totals = values + column_tile * n_rows + rows
+            before = tl.load(totals, mask=there, other=0.0)
+            tl.store(totals, before + tl.sum(value, axis=1), mask=there)
+        else:
+            slope = tl.exp(margins)
+        slope = tl.where(others, slope, 0.0)
+        tl.store(at, slope.to(scores.dtype.element_ty), mask=inside)
+        before = tl.load(sums, mask=there, other=0.0)
+        tl.store(sums, before + tl.sum(slope, axis=1), mask=there)
+        tl.store(of_bias + row_tile * stride + columns, tl.sum(slope, axis=0), mask=wanted)
+
+    @triton.jit
+    def _log_sum_exp_kernel(
+        scores,
+        bias,
+        own,
+        most,
+        sums,
+        start,
+        n_rows,
+        n_columns,
+        N_ROWS: tl.constexpr,
+        N_COLUMNS: tl.constexpr,
+    ):
+        column_tile = tl.program_id(1)
+        rows = tl.program_id(0) * N_ROWS + tl.arange(0, N_ROWS)
+        columns = column_tile * N_COLUMNS + tl.arange(0, N_COLUMNS)
+        there, wanted = rows < n_rows, columns < n_columns
+        at = scores + rows[:, None].to(tl.int64) * n_columns + columns[None, :]
+        found = tl.load(at, mask=there[:, None] & wanted[None, :], other=0.0).to(tl.float32)
+        found += tl.load(bias + columns, mask=wanted, other=0.0).to(tl.float32)[None, :]
+        place = tl.load(own + rows, mask=there, other=-1) - start
+        others = wanted[None, :] & (columns[None, :] != place[:, None])
+        found = tl.where(others, found, float("-inf"))
+        places = column_tile * n_rows + rows
+        before = tl.load(most + places, mask=there, other=float("-inf"))
+        now = tl.maximum(before, tl.max(found, axis=1))
+        safe = tl.where(now == float("-inf"), 0.0, now)
+        total = tl.load(sums + places, mask=there, other=0.0) * tl.exp(before - safe)
+        total += tl.sum(tl.exp(found - safe[:, None]), axis=1)
+        tl.store(most + places, now, mask=there)
+        tl.store(sums + places, total, mask=there)

@@ -1,0 +1,212 @@
+"""Training with very many clusters: blocks of scores, fewer moments, and what happens when memory
+runs out."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.test_training import networks_for, small_problem
+from unsplit import OutOfMemoryWarning, TrainConfig
+from unsplit.networks import network as network_module
+from unsplit.networks.network import Network, ScoreHead
+from unsplit.networks.training import group as group_module
+from unsplit.networks.training.group import Single, Stacked, watched_part
+from unsplit.networks.training.loop import Training, epoch_minibatches, train
+from unsplit.networks.training.optimizer import LargeHeadAdamW
+
+CPU = torch.device("cpu")
+
+
+def trained(epochs=3):
+    rows, y, folds = small_problem(n_folds=2)
+    networks = networks_for(rows, folds)
+    config = TrainConfig(batch_folds=False)
+    rng = np.random.default_rng(0)
+    history = train(networks, rows, torch.from_numpy(y), folds, config, rng, epochs=epochs)
+    return networks, history
+
+
+def test_training_over_blocks_gives_the_same_networks(monkeypatch):
+    plain, usual = trained()
+    called = []
+    loss_of_features = ScoreHead.loss_of_features
+    monkeypatch.setattr(
+        ScoreHead,
+        "loss_of_features",
+        lambda *a: called.append(1) or loss_of_features(*a),
+    )
+    trained(epochs=1)
+    assert not called  # few scores are held at once, as ever
+    monkeypatch.setattr(group_module, "BLOCK_ELEMENTS", 100)
+    monkeypatch.setattr(group_module, "MANY_CLUSTERS", 3)
+    in_blocks, history = trained()
+    assert called
+    np.testing.assert_allclose(history.loss, usual.loss, rtol=1e-4)
+    np.testing.assert_allclose(history.accuracy, usual.accuracy, atol=1e-3)
+    for one, other in zip(plain, in_blocks, strict=True):
+        torch.testing.assert_close(one.head.weight, other.head.weight, rtol=0.01, atol=1e-3)
+
+
+def test_little_free_memory_is_a_reason_for_blocks(monkeypatch):
+    rows, _, folds = small_problem(n_folds=2)
+    monkeypatch.setattr(group_module, "free_memory", lambda device: 8000)
+    (network, _) = networks_for(rows, folds)
+    assert Single([network], folds[:1], 1e-3, 0.0).most_scores == 100
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_accuracy_over_blocks_is_that_of_all_scores(monkeypatch, seed):
+    rows, y, folds = small_problem(n_folds=2, seed=seed)
+    config, clusters = TrainConfig(batch_folds=False), torch.from_numpy(y)
+    rng = np.random.default_rng(seed)
+    training = Training(networks_for(rows, folds), rows, clusters, folds, config, rng)
+    training.epoch()
+    expected = [group.watched_accuracy(rows, clusters) for group in training.groups]
+    monkeypatch.setattr(group_module, "MANY_CLUSTERS", 3)
+    found = [group.watched_accuracy(rows, clusters) for group in training.groups]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_of_very_many_scores_an_even_part_is_watched(monkeypatch):
+    clusters = torch.tensor([2, 0, 1, 2, 0, 1, 2, 0, 1])
+    watch = np.arange(9)
+    assert watched_part(watch, clusters, 3) is watch
+    monkeypatch.setattr(group_module, "MOST_WATCHED", 9)
+    assert clusters[watched_part(watch, clusters, 3)].tolist() == [0, 1, 2]
+    assert watched_part(np.arange(0), clusters, 3).tolist() == []
+
+
+def test_a_large_head_is_not_drawn_and_starts_at_zero(monkeypatch):
+    monkeypatch.setattr(network_module, "LARGE_HEAD", 10)
+    before = torch.get_rng_state()
+    head = ScoreHead(4, 3)
+    assert torch.equal(before, torch.get_rng_state())
+    assert (head.weight == 0).all()
+    assert (head.bias == 0).all()
+
+
+# The optimizer
+
+
+def moved(gradients, weight, rate=0.01, decay=0.5, betas=(0.9, 0.999), eps=1e-8):
+    """The update of the docstring, written as loops over steps, in float64."""
+    first, second = np.zeros_like(weight), np.zeros(len(weight))
+    for t, g in enumerate(gradients, 1):
+        first = betas[0] * first + (1 - betas[0]) * g
+        second = betas[1] * second + (1 - betas[1]) * (g**2).mean(1)
+        scale = np.sqrt(second / (1 - betas[1] ** t)) + eps
+        weight = weight * (1 - rate * decay) - rate * first / (1 - betas[0] ** t) / scale[:, None]
+    return weight
+
+
+@pytest.mark.parametrize("at_once", [6, 2**24])
+def test_large_matrices_move_by_the_mean_square_of_their_rows(monkeypatch, at_once):
+    monkeypatch.setattr("unsplit.networks.training.optimizer.AT_ONCE", at_once)
+    rng = np.random.default_rng(0)
+    start = rng.standard_normal((5, 3))
+    gradients = [rng.standard_normal((5, 3)) * np.arange(1, 6)[:, None] for _ in range(20)]
+    weight = nn.Parameter(torch.tensor(start))
+    bias, usual = (nn.Parameter(torch.ones(4)) for _ in range(2))
+    optimizer = LargeHeadAdamW([weight, bias], [weight], 0.01, 0.5, CPU)
+    other = torch.optim.AdamW([usual], lr=0.01, weight_decay=0.5)
+    for g in gradients:
+        weight.grad, bias.grad, usual.grad = torch.tensor(g), bias.detach() ** 2, usual.data**2
+        optimizer.step()
+        other.step()
+        assert weight.grad is not None
+    # The first moment is stored with eight bits.
+    np.testing.assert_allclose(weight.detach().numpy(), moved(gradients, start), atol=3e-3)
+    torch.testing.assert_close(bias, usual)  # everything else as by AdamW
+    state = optimizer.state[weight]
+    assert state["exp_avg"].dtype == torch.bfloat16
+    assert state["row_avg_sq"].shape == (5, 1)
+
+
+def test_a_matrix_without_gradient_stays():
+    weight = nn.Parameter(torch.ones(2, 2))
+    optimizer = LargeHeadAdamW([weight], [weight], 0.1, 0.5, CPU)
+    optimizer.step()
+    assert (weight == 1).all()
+
+
+def test_large_heads_are_trained_with_fewer_moments(monkeypatch):
+    monkeypatch.setattr(group_module, "LARGE_HEAD", 10)
+    networks, history = trained(epochs=8)
+    assert history.accuracy.max() > 0.9
+    folds = small_problem(n_folds=2)[2]
+    group = Single(networks[:1], folds[:1], 1e-3, 0.0)
+    assert isinstance(group.optimizer, LargeHeadAdamW)
+
+
+# Memory runs out
+
+
+class Short(nn.Module):
+    """A backbone for which more than ``most`` observations are too many."""
+
+    def __init__(self, most, error):
+        super().__init__()
+        self.layer, self.most, self.error = nn.Linear(2, 8), most, error
+        self.out_features = 8
+
+    def forward(self, x):
+        if self.training and x.shape[-2] > self.most:
+            raise self.error
+        return self.layer(x).relu()
+
+
+def group_of(most, error, kind=Single):
+    rows, y, folds = small_problem(n_folds=2)
+    n = 1 if kind is Single else 2
+    torch.manual_seed(0)
+    networks = [Network(Short(most, error), ScoreHead(8, 4)) for _ in range(n)]
+    batches = epoch_minibatches([fold.train for fold in folds[:n]], y, 30, np.random.default_rng(0))
+    group = kind(networks, folds[:n], 1e-3, 0.0)
+    return group, batches, rows, torch.from_numpy(y)
+
+
+ERRORS = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory"
+    ),
+    MemoryError(),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("most", [29, 8])
+def test_when_memory_runs_out_the_batch_is_computed_in_parts(error, most):
+    group, *rest = group_of(1000, error)
+    expected = group.run(*rest, 0.99)
+    short, *rest = group_of(most, error)
+    with pytest.warns(OutOfMemoryWarning, match="batches of 30 observations are now computed in"):
+        loss = short.run(*rest, 0.99)
+    assert short.parts == (2 if most == 29 else 4)
+    assert short.steps_taken == group.steps_taken
+    assert loss == pytest.approx(expected, rel=1e-5)
+    for one, other in zip(group.network.parameters(), short.network.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+
+
+def test_stacked_networks_are_computed_in_parts_too():
+    group, *rest = group_of(1000, MemoryError(), Stacked)
+    expected = group.run(*rest, 0.99)
+    short, *rest = group_of(20, MemoryError(), Stacked)
+    with pytest.warns(OutOfMemoryWarning, match=r"ran out in training \(MemoryError\)"):
+        assert short.run(*rest, 0.99) == pytest.approx(expected, rel=1e-5)
+
+
+def test_memory_that_not_even_a_few_observations_fit_into_is_an_error():
+    group, *rest = group_of(1, MemoryError())
+    with pytest.warns(OutOfMemoryWarning), pytest.raises(MemoryError):
+        group.run(*rest, 0.99)
+    assert group.steps_taken == 0
+
+
+def test_other_errors_are_not_taken_for_lack_of_memory():
+    group, *rest = group_of(1, RuntimeError("shapes differ"))
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        group.run(*rest, 0.99)
+    assert group.parts == 1
