@@ -42,6 +42,7 @@ from unsplit.networks.training.loop import (
     TRAINING_BLURRED,
     TrainConfig,
 )
+from unsplit.networks.training.ranks import DONE, current
 from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.overclustering.clusterers import check_clusterer
 from unsplit.pairwise.api import (
@@ -56,6 +57,9 @@ from unsplit.pairwise.api import (
 )
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import PairwiseTVD
+
+# The second training of a run, in a checkpoint and for other processes.
+BLURRED = "blurred"
 
 
 @dataclass(frozen=True, eq=False)
@@ -493,7 +497,8 @@ def merge_overclustering(
             changed = settings.for_blurred(fitted.rows.kind)
             if changed is not None:
                 reporter.on_phase(TRAINING_BLURRED)
-                again = None if checkpoint is None else checkpoint.training("blurred")
+                current().order(BLURRED)
+                again = None if checkpoint is None else checkpoint.training(BLURRED)
                 second = fit(X, encoded, changed, seeds[1], reporter, batch, checkpoint=again)
                 blurred = second.result
         retraining, merges = None, None
@@ -522,7 +527,34 @@ def merge_overclustering(
             on_merge=merged,
             done=None if merges is None else merges.record(len(encoded.cluster_ids)),
         )
+    current().order(DONE)
     return Merged(fitted, blurred, graph, tree)
+
+
+def help_to_merge(
+    X: Any,
+    labels: ArrayLike | EncodedLabels,
+    merge_options: MergeOptions,
+    settings: Settings,
+    random_state: object,
+    batch: ArrayLike | None,
+    checkpoint: Checkpoint,
+) -> None:
+    """Do the part of another process in :func:`merge_overclustering`: train whenever it trains."""
+    encoded = encode_labels(labels)
+    seeds = generator_of(random_state).integers(2**63, size=4)
+    retrain = merge_options.strategy == "retrain"
+    file = checkpoint.training("training", always=retrain)
+    fitted = fit(X, encoded, settings, seeds[0], batch=batch, checkpoint=file)
+    retraining = Retraining(X, encoded.clusters, settings, int(seeds[2]), batch, checkpoint)
+    for order in current().orders():
+        if order["what"] == BLURRED:
+            changed = settings.for_blurred(fitted.rows.kind)
+            assert changed is not None
+            again = checkpoint.training(BLURRED)
+            fit(X, encoded, changed, seeds[1], batch=batch, checkpoint=again)
+        else:
+            retraining(np.array(order["groups"]))
 
 
 def _neighbours(

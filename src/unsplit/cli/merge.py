@@ -16,6 +16,7 @@ from unsplit.cli.run import (
     ExtraFiles,
     Task,
     checkpoint_beside,
+    help_to_merge_into,
     interruptible,
     merge_into,
 )
@@ -26,6 +27,7 @@ from unsplit.data.result_folder import output_folder
 from unsplit.merging.answers import read_answers
 from unsplit.merging.options import LINKAGES, STATISTICS, STRATEGIES
 from unsplit.networks.training.loop import PHASES
+from unsplit.networks.training.ranks import together
 from unsplit.pairwise.api import Settings
 from unsplit.report.folder import PAGE
 
@@ -164,18 +166,23 @@ def merge(
     extra.check(source.data)
     if constraints is not None:
         read_answers(constraints)  # refuses a bad file before any work is done
-    seed = outputs.seed_for(seed, kept)
-    task = Task(source, merge_options, settings, seed, extra, constraints)
-    console = Console(progress, as_json)
-    console.plan(["reading", *(["selecting"] if select else ()), *PHASES, *extra.last_phases])
-    results = output_folder(out, outputs.versions())
-    with interruptible(out, console, kept), results as folder, console.show_warnings():
-        read = read_clustered(source, console)
-        with observations_named(read, source.data):
-            if select:
-                task = replace(task, settings=selected(folder, read, settings, seed, console))
-            merged = merge_into(folder, task, read, console, kept)
-    kept.remove()
+    with together(settings.device, lambda: outputs.kept_by(kept)) as ranks:
+        seed = ranks.share(outputs.seed_for(seed, kept))
+        task = Task(source, merge_options, settings, seed, extra, constraints)
+        if ranks.rank:
+            help_to_merge_into(task, select, kept)
+            return
+        console = Console(progress, as_json)
+        console.plan(["reading", *(["selecting"] if select else ()), *PHASES, *extra.last_phases])
+        results = output_folder(out, outputs.versions())
+        with interruptible(out, console, kept), results as folder, console.show_warnings():
+            read = read_clustered(source, console)
+            with observations_named(read, source.data):
+                if select:
+                    task = replace(task, settings=selected(folder, read, settings, seed, console))
+                    ranks.share(task.settings)
+                merged = merge_into(folder, task, read, console, kept)
+        kept.remove()
     lines = [] if read.representation is None else [_compared_by(read)]
     lines += summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)
     lines += ["", *summary.of_review(merged.tree), *summary.of_features(read)]

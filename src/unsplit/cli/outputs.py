@@ -168,6 +168,16 @@ def seed_for(typed: int | None, checkpoint: Checkpoint) -> int:
     return new_seed() if found is None else found
 
 
+def kept_by(checkpoint: Checkpoint) -> str:
+    """Say what a run leaves behind whose processes have ended."""
+    if not checkpoint.files():
+        return "nothing of this run is kept."
+    return (
+        f"{checkpoint.folder} keeps what was done so far, and the same command goes on from there, "
+        "with any number of processes."
+    )
+
+
 def write_result(path: Path, content: dict[str, Any], console: Console) -> None:
     """Write ``content`` to ``path``, with the warnings, times and files of the run."""
     files = sorted(file.name for file in path.parent.iterdir())

@@ -14,15 +14,16 @@ import numpy as np
 from unsplit.cli import cells, outputs
 from unsplit.cli.program import INTERRUPTED
 from unsplit.cli.progress import Console
-from unsplit.cli.reading import Input, read_picture
+from unsplit.cli.reading import Input, read_clustered, read_picture
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import MANIFEST
 from unsplit.devices import memory_errors
 from unsplit.errors import InputError
-from unsplit.estimator import Merged, merge_overclustering
+from unsplit.estimator import Merged, help_to_merge, merge_overclustering
 from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.checkpoint import Checkpoint
+from unsplit.networks.training.ranks import current
 from unsplit.pairwise.api import LESS_DATA, Settings
 from unsplit.report.collect import Source
 from unsplit.report.folder import PAGE
@@ -138,6 +139,18 @@ def merge_into(
             outputs.write_report(folder, page_of, read.row_ids, merged, info | run)
     outputs.write_result(folder / RESULT, info, console)
     return merged
+
+
+def help_to_merge_into(task: Task, select: bool, checkpoint: Checkpoint) -> None:
+    """Do the part of another process in :func:`merge_into`; nothing is printed or written."""
+    console = Console(progress=False)
+    with console.show_warnings():
+        read = read_clustered(task.source, console)
+        encoded = encode_labels(np.asarray(read.labels), len(read.row_ids))
+        options = task.merge_options.with_answers(task.constraints, encoded.cluster_ids)
+        settings = current().share(None) if select else task.settings
+        seed = checkpoint.seeded(task.seed)
+        help_to_merge(read.X, encoded, options, settings, seed, read.batch, checkpoint)
 
 
 class Interrupted(click.ClickException):

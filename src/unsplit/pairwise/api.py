@@ -59,6 +59,7 @@ from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS, TRAINING, Reporter, TrainConfig
 from unsplit.networks.training.progress import Bars
+from unsplit.networks.training.ranks import current
 from unsplit.pairwise.batch_effects import check_overlap
 from unsplit.pairwise.heldout_scores import (
     USUAL_FOLDS,
@@ -373,6 +374,8 @@ class Retraining:
 
     def __call__(self, groups: Index) -> PairwiseTVD:
         """The estimate for groups of the initial clusters, numbered from 0."""
+        if current().rank == 0:
+            current().order(RETRAINING, groups=groups.tolist())
         clusters = np.where(self.clusters < 0, -1, groups[self.clusters])
         labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
         rng = np.random.default_rng([self.seed, int(groups.max())])

@@ -25,6 +25,7 @@ from unsplit.errors import (
     is_whole,
     refuse_other_run,
 )
+from unsplit.networks.training.ranks import current
 
 FORMAT = "unsplit.training/1"
 ENDING = ".safetensors"
@@ -35,6 +36,8 @@ _OURS = re.compile(rf"(training|blurred|retraining-\d+){re.escape(ENDING)}|merge
 EVERY = 30.0
 # Writing takes at most about one part in this many of the time.
 AT_MOST_ONE_IN = 20
+# Steps between two questions of several processes whether it is time.
+ASKED_EVERY = 16
 
 
 class TrainingFile:
@@ -69,7 +72,8 @@ class TrainingFile:
     ) -> None:
         self.path, self.seed, self.always, self._clock = path, seed, always, clock
         self.identity: dict[str, Any] = {}
-        self._next = clock() + EVERY
+        self.ranks = current()
+        self._next, self._n_asked = clock() + EVERY, 0
 
     @property
     def advice(self) -> str:
@@ -82,11 +86,19 @@ class TrainingFile:
         self.identity = {"versions": versions, **identity}
 
     def due(self) -> bool:
-        """Whether it is time for the next checkpoint."""
+        """Whether it is time for the next checkpoint; several processes ask rank 0 now and then."""
+        if self.ranks.size == 1:
+            return self._is_time()
+        self._n_asked += 1
+        return self._n_asked % ASKED_EVERY == 0 and self.ranks.agree(self._is_time())
+
+    def _is_time(self) -> bool:
         return self._clock() >= self._next
 
     def save(self, state: Any) -> None:
         """Write the state; if that is impossible, warn, and let the run go on."""
+        if self.ranks.rank:
+            return
         start = self._clock()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,13 +117,17 @@ class TrainingFile:
 
     def save_last(self, state: Callable[[], Any]) -> None:
         """Write the state at the end of training, unless repeating it takes little time."""
-        if self.always or self.due() or self.path.exists():
+        if self.ranks.agree(self.always or self._is_time() or self.path.exists()):
             self.save(state())
 
     def load(self) -> Any:
         """Return the state that was written last; None if there is none."""
-        if not self.path.exists():
+        if not self.ranks.agree(self.path.exists()):
             return None
+        if not self.path.exists():
+            raise InputError(
+                f"{self.path} cannot be seen by all processes; choose a folder that all share."
+            )
         content = load_state(self.path, FORMAT, self.advice)
         refuse_other_run(self.path, content["identity"], self.identity, self.advice)
         return content["training"]

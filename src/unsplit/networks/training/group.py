@@ -94,6 +94,10 @@ class Group(ABC):
         """Reshape row indices (m, b) as the networks need them."""
         return index
 
+    def taken(self, index: Tensor) -> Tensor:
+        """Which of these rows this process needs."""
+        return index
+
     @abstractmethod
     def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
         """Prepare the averaged weights for evaluation, with batches of the last epoch."""
@@ -116,7 +120,8 @@ class Group(ABC):
             self.total.zero_()
         batches = batches.to(self.device)
         shaped = [self.shaped(index) for index in batches]
-        for index, x in zip(shaped[first:], rows.stream(shaped[first:]), strict=True):
+        taken = [self.taken(index) for index in shaped[first:]]
+        for index, x in zip(shaped[first:], rows.stream(taken), strict=True):
             loss = self.gradients(index, x, rows, clusters)
             self.optimizer.step()
             self.steps_taken += 1
@@ -199,7 +204,8 @@ class Group(ABC):
         most = self.at_once()
         chunks = list(padded_chunks(watch, most))
         shaped = [self.shaped(index.to(self.device)) for index, _ in chunks]
-        for (_, valid), index, x in zip(chunks, shaped, rows.stream(shaped), strict=True):
+        taken = [self.taken(index) for index in shaped]
+        for (_, valid), index, x in zip(chunks, shaped, rows.stream(taken), strict=True):
             own = clusters[index].clamp(min=0)  # padding may point at noise
             found = self.hits(x, own, index).cpu().double().reshape(valid.shape)
             own = own.cpu().reshape(valid.shape)
@@ -319,6 +325,11 @@ SETTLING = 1024
 MOST_SETTLING = 8
 
 
+def settling(n: int) -> int:
+    """How many batches of n observations batch normalisation measures activations from."""
+    return min(MOST_SETTLING, -(-SETTLING // n))
+
+
 # With more clusters, A is counted over blocks of them: their scores of 256 observations would not
 # fit into one block.
 MANY_CLUSTERS = BLOCK_ELEMENTS // 256
@@ -333,13 +344,15 @@ class Single(Group):
         folds: Sequence[Fold],
         learning_rate: float,
         weight_decay: float,
+        large: bool | None = None,
     ) -> None:
         super().__init__(networks, folds)
         (self.network,) = networks
         if self.device.type in ("cpu", "cuda") and _has_convolutions(self.network):
             self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.mean = copy.deepcopy(self.network)
-        large = self.head.weight.numel() > LARGE_HEAD
+        if large is None:  # otherwise the head is a part of a larger one
+            large = self.head.weight.numel() > LARGE_HEAD
         # They are needed once an epoch, so a large head is kept where there is more memory.
         place = torch.device("cpu") if large else self.device
         self.kept = {n: v.to(place, copy=True) for n, v in self.mean.state_dict().items()}
@@ -449,8 +462,7 @@ class Single(Group):
         # A batch normalisation that its network keeps frozen is left alone.
         norms = [norm for norm in self._norms if norm.training]
         if norms:
-            enough = min(MOST_SETTLING, -(-SETTLING // len(batches[0])))
-            self._measure(norms, rows.stream(batches[-enough:]))
+            self._measure(norms, rows.stream(batches[-settling(len(batches[0])) :]))
         self.mean.eval()
 
     def _measure(self, norms: Sequence[Any], batches: Iterable[Tensor]) -> None:

@@ -30,6 +30,8 @@ from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.networks.training.group import Fold, Group, Single, Stacked, can_be_stacked
 from unsplit.networks.training.history import EpochRecord, History, StepRecord
+from unsplit.networks.training.ranks import ALONE, Ranks, current
+from unsplit.networks.training.sharded import Sharded
 
 # A smaller rise of A than this does not count as an improvement.
 TOLERANCE = 1e-4
@@ -213,8 +215,9 @@ def train(
     """
     reporter = reporter or Reporter()
     training = Training(
-        networks, rows, clusters, folds, config, rng, None, epochs, reporter.on_step, checkpoint
-    )
+        networks, rows, clusters, folds, config, rng, None, epochs, reporter.on_step, checkpoint,
+        current(),
+    )  # fmt: skip
     if training.resumed:
         reporter.on_resume(len(training.records))
     while not training.finished:
@@ -246,6 +249,8 @@ class Training:
         Receives a :class:`unsplit.networks.training.history.StepRecord` after every step.
     checkpoint : TrainingFile, optional
         Keeps the state from time to time; if it has one, training continues from there.
+    ranks : Ranks
+        The processes that train together.
     """
 
     def __init__(
@@ -260,10 +265,11 @@ class Training:
         epochs: int = MAX_EPOCHS,
         on_step: Callable[[StepRecord], None] | None = None,
         checkpoint: TrainingFile | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.on_step, self.checkpoint = on_step, checkpoint
         self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
-        self.groups = _groups(networks, folds, rows, config)
+        self.groups = _groups(networks, folds, rows, config, ranks)
         self.stopping = Stopping(len(folds), config.patience, _judge(folds, config))
         self.max_epochs = epochs
         self.records: list[EpochRecord] = []
@@ -433,13 +439,21 @@ def mean_of_others(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _groups(
-    networks: Sequence[Network], folds: Sequence[Fold], rows: Rows, config: TrainConfig
+    networks: Sequence[Network],
+    folds: Sequence[Fold],
+    rows: Rows,
+    config: TrainConfig,
+    ranks: Ranks,
 ) -> list[Group]:
     """Put all folds into one stacked group, or each into its own group."""
     stack = config.batch_folds
     if stack is None:
         stack = can_be_stacked(networks, rows)
     rates = config.learning_rate, config.weight_decay
+    if ranks.size > 1:
+        one_by_one = [([n], [f]) for n, f in zip(networks, folds, strict=True)]
+        # The same batches are drawn as in one process.
+        return [Sharded(*g, *rates, ranks) for g in ([(networks, folds)] if stack else one_by_one)]
     if stack:
         return [Stacked(networks, folds, *rates)]
     return [Single([n], [f], *rates) for n, f in zip(networks, folds, strict=True)]

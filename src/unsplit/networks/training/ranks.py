@@ -1,0 +1,302 @@
+"""Several processes that train together, as torchrun starts them.
+
+Each has a number, its rank.  Rank 0 alone prints, writes and merges; the others train with it and
+wait for what it asks next.  If one of them ends, all end, and one of them says so.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from unsplit.devices import choose_device
+from unsplit.errors import InputError
+
+# How long a process waits for another that is alive but does nothing.
+PATIENCE = timedelta(minutes=30)
+# Seconds between two looks for the next order.
+PAUSE = 0.05
+
+LOST = 1  # the exit code after another process has ended
+
+
+class Ranks:
+    """The processes of a run, seen from one of them; by default there is only one.
+
+    Parameters
+    ----------
+    rank, size : int
+        Number of this process, and how many there are.
+    store : torch.distributed.Store, optional
+        Where they leave each other messages.
+
+    Examples
+    --------
+    >>> Ranks().share("the same for all")
+    'the same for all'
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1, store: Any = None) -> None:
+        self.rank, self.size, self._store = rank, size, store
+        self._n_orders = 0
+
+    def share(self, value: Any) -> Any:
+        """Return the value that rank 0 passes."""
+        if self.size == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def agree(self, choice: bool) -> bool:
+        """Return what rank 0 chooses."""
+        if self.size == 1:
+            return choice
+        box = torch.tensor([int(choice)])
+        dist.broadcast(box, src=0)
+        return bool(box.item())
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Add up the tensors of all processes, in place where possible."""
+        if self.size == 1:
+            return values
+        values = values.contiguous()
+        dist.all_reduce(values)
+        return values
+
+    def most(self, values: Tensor) -> Tensor:
+        """Return the largest values of all processes."""
+        if self.size == 1:
+            return values
+        values = values.clone()
+        dist.all_reduce(values, op=dist.ReduceOp.MAX)
+        return values
+
+    def part(self, n: int, rank: int | None = None) -> slice:
+        """Return which of n rows are those of a rank; parts differ by at most one row.
+
+        Examples
+        --------
+        >>> [Ranks(rank, 3).part(5) for rank in range(3)]
+        [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+        """
+        rank = self.rank if rank is None else rank
+        size, more = divmod(n, self.size)
+        start = rank * size + min(rank, more)
+        return slice(start, start + size + (rank < more))
+
+    def joined(self, part: Tensor, n: int) -> Tensor:
+        """Put the parts of all processes together, n rows in all."""
+        if self.size == 1:
+            return part
+        longest = self.part(n, 0).stop
+        padded = part.new_zeros((longest, *part.shape[1:]))
+        padded[: len(part)] = part
+        found = [torch.empty_like(padded) for _ in range(self.size)]
+        dist.all_gather(found, padded)
+        spans = [self.part(n, rank) for rank in range(self.size)]
+        return torch.cat([x[: s.stop - s.start] for x, s in zip(found, spans, strict=True)])
+
+    def order(self, what: str, **details: Any) -> None:
+        """Tell the others what comes next; only rank 0 does."""
+        if self.size > 1:
+            self._n_orders += 1
+            text = json.dumps({"what": what, **details})
+            self._store.set(f"unsplit/order/{self._n_orders}", text)
+
+    def orders(self) -> Iterator[Mapping[str, Any]]:
+        """Yield what rank 0 tells, until it is done."""
+        while True:
+            self._n_orders += 1
+            key = f"unsplit/order/{self._n_orders}"
+            # Not a collective operation: merging may take longer than any patience.
+            while not self._store.check([key]):
+                time.sleep(PAUSE)
+            order = json.loads(self._store.get(key))
+            if order["what"] == DONE:
+                return
+            yield order
+
+
+DONE = "done"
+ALONE = Ranks()
+_current = [ALONE]
+
+
+def current() -> Ranks:
+    """Return the processes of this run.
+
+    Examples
+    --------
+    >>> current().size
+    1
+    """
+    return _current[-1]
+
+
+def started_together() -> bool:
+    """Return whether torchrun has started this process and others with it."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
+
+
+@contextlib.contextmanager
+def together(device: str | torch.device, kept: Callable[[], str]) -> Iterator[Ranks]:
+    """Join the processes that torchrun started; without it, be alone.
+
+    Parameters
+    ----------
+    device : str or torch.device
+        Where they will compute; on CUDA each has a GPU of its own.
+    kept : callable
+        Says what an interrupted run leaves behind.
+    """
+    if not started_together():
+        yield ALONE
+        return
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    ranks = Ranks(rank, size, _join(device, rank, size))
+
+    def sentence() -> str:
+        return (
+            f"one of the {size} processes of this run has ended, and the others cannot go on "
+            f"without it; {kept()}"
+        )
+
+    with _quiet(rank) as screen, _told_of_the_end(screen, sentence):
+        _current.append(ranks)
+        try:
+            yield ranks
+        except BaseException as error:
+            _leave(error, rank, screen, sentence)
+        finally:
+            _current.pop()
+        dist.barrier()
+    dist.destroy_process_group()
+
+
+def _join(device: str | torch.device, rank: int, size: int) -> Any:
+    where = choose_device(device)
+    if where.type == "cuda":
+        place, n = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+        if place >= n:
+            raise InputError(
+                f"torchrun started more than {n} processes on a machine with {n} GPUs; use "
+                f"--nproc-per-node {n}, or --device cpu."
+            )
+        torch.cuda.set_device(place)
+    # For tensors of the CPU there is always gloo, beside what the GPUs use.
+    backend = "cpu:gloo,cuda:nccl" if where.type == "cuda" else "gloo"
+    dist.init_process_group(backend, rank=rank, world_size=size, timeout=PATIENCE)
+    return dist.distributed_c10d._get_default_store()
+
+
+@contextlib.contextmanager
+def _quiet(rank: int) -> Iterator[Any]:
+    """Let only rank 0 print; yield where any may say that the run is over."""
+    screen = sys.stderr
+    if rank == 0:
+        yield screen
+        return
+    # Rank 0 says that it was interrupted, and when it ends so do the others.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.ExitStack() as stack:
+        nowhere = stack.enter_context(open(os.devnull, "w"))
+        stack.enter_context(contextlib.redirect_stdout(nowhere))
+        stack.enter_context(contextlib.redirect_stderr(nowhere))
+        yield screen
+    signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _told_of_the_end(screen: Any, sentence: Callable[[], str]) -> Iterator[None]:
+    """End this process, with a sentence, when torchrun asks for it because another has ended.
+
+    A thread waits for the signal: the program itself may be waiting for the other process.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    here, there = socket.socketpair()
+    there.setblocking(False)
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    wakeup = signal.set_wakeup_fd(there.fileno(), warn_on_full_buffer=False)
+
+    def wait() -> None:
+        for received in iter(lambda: here.recv(1), b""):
+            if received[0] == signal.SIGTERM:
+                if _is_first():
+                    _say(screen, sentence())
+                os._exit(LOST)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGTERM, before)
+        there.close()
+        thread.join()
+        here.close()
+
+
+def _leave(error: BaseException, rank: int, screen: Any, sentence: Callable[[], str]) -> NoReturn:
+    """End after an error: the first process that has one says what it was."""
+    lost = is_lost(error)
+    code = LOST if lost else getattr(error, "exit_code", 2)
+    first = _is_first()
+    known = lost or isinstance(error, (ValueError, OSError)) or hasattr(error, "exit_code")
+    if not known or isinstance(error, (SystemExit, KeyboardInterrupt)):
+        raise error
+    if first and (lost or rank):
+        _say(screen, sentence() if lost else str(getattr(error, "message", error)))
+    if not first or lost or rank:
+        # Without waiting for the others, who will not come.
+        screen.flush()
+        os._exit(code)
+    raise error
+
+
+def is_lost(error: BaseException) -> bool:
+    """Return whether an error says that another process has ended or no longer answers.
+
+    Examples
+    --------
+    >>> is_lost(RuntimeError("[/pytorch/third_party/gloo/pair.cc:1] Connection closed by peer"))
+    True
+    >>> is_lost(ValueError("x"))
+    False
+    """
+    if isinstance(error, dist.DistError):
+        return True
+    signs = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer")
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
+
+
+def _is_first() -> bool:
+    """Return whether this process is the first to say why the run is over."""
+    try:
+        place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        # A connection of its own: the other may be busy waiting.
+        store = dist.TCPStore(*place, is_master=False, timeout=timedelta(seconds=5))
+        turn = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        return bool(store.add(f"unsplit/told/{turn}", 1) == 1)
+    except Exception:  # whoever held the messages has ended too
+        return True
+
+
+def _say(screen: Any, sentence: str) -> None:
+    with contextlib.suppress(OSError):
+        screen.write(f"unsplit: {' '.join(sentence.split())}\n")
+        screen.flush()

@@ -1,0 +1,226 @@
+"""Several processes train together, to the result of one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import unsplit
+from tests.cli_cases import read_csv
+from unsplit.devices import private_randomness
+from unsplit.networks.network import drawing_a_part, integers, normal_like, uniform, uniform_like
+from unsplit.networks.training.ranks import ALONE, Ranks, current, is_lost, together
+from unsplit.networks.training.sharded import Between, with_shared_statistics
+
+PROGRAM = Path(__file__).with_name("ranks_program.py")
+QUICK = ["--seed", "1", "--device", "cpu", "--epochs", "4", "--cv", "3"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Every test works in a folder of its own with data: each Gaussian is cut in two."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    groups, noise = np.repeat(np.arange(5), 80), rng.standard_normal((400, 4))
+    X = 4 * rng.standard_normal((5, 4))[groups] + noise
+    np.savez("x.npz", X=X, c=2 * groups + (noise[:, 0] > 0), random=rng.integers(7, size=400))
+    pictures = (
+        rng.integers(0, 100, (120, 12, 12, 3)) + 60 * (np.arange(120) % 2)[:, None, None, None]
+    )
+    np.savez("pictures.npz", X=pictures.astype(np.uint8), c=np.arange(120) % 4)
+
+
+def run(*cases, timeout=150):
+    """Run cases, each a dict; the exit codes of their processes."""
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM)],
+        input=json.dumps(cases),
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def case(name, size, *typed, data="x.npz", command="merge", **more):
+    out = ["--labels", "c", "--out", name, *QUICK]
+    return {"name": name, "size": size, "typed": [command, data, *out, *typed], **more}
+
+
+def said(name, rank=0):
+    return Path(f"{name}-{rank}.txt").read_text()
+
+
+def assert_same(one, other, tolerance=0.02):
+    """The same labels, and distances that differ by no more than a few observations."""
+    assert read_csv(f"{one}/labels.csv") == read_csv(f"{other}/labels.csv")
+    assert_same_distances(one, other, tolerance)
+
+
+def assert_same_distances(one, other, tolerance=0.02):
+    a, b = (unsplit.PairwiseTVD.load(f"{name}/distances.npz") for name in (one, other))
+    assert np.allclose(a.tvd, b.tvd, atol=tolerance)
+    assert np.allclose(a.history.loss, b.history.loss, rtol=1e-3)
+    assert np.allclose(a.history.accuracy, b.history.accuracy, atol=1e-3)
+
+
+# Without other processes
+
+
+def test_parts_cover_everything_once():
+    for n in (0, 1, 5, 12):
+        for size in (1, 2, 3, 5):
+            parts = [Ranks(rank, size).part(n) for rank in range(size)]
+            assert [i for part in parts for i in range(n)[part]] == list(range(n))
+
+
+def test_alone_nothing_is_exchanged():
+    assert current() is ALONE
+    assert ALONE.agree(True)
+    assert ALONE.share(3) == 3
+    x = torch.arange(3.0)
+    assert ALONE.sum(x) is x
+    assert torch.equal(ALONE.joined(x, 3), x)
+    ALONE.order("nothing to nobody")
+    with together("cpu", lambda: "") as ranks:
+        assert ranks is ALONE
+    values = torch.tensor([0.5, -torch.inf])
+    assert torch.allclose(Between(ALONE).log_sum_exp(values), values)
+
+
+def test_parts_of_a_batch_are_drawn_as_in_the_whole():
+    cpu, x = torch.device("cpu"), torch.zeros(7, 3)
+
+    def draws(x):
+        return [
+            uniform((len(x), 2), cpu),
+            uniform_like(x),
+            normal_like(x),
+            integers(0, 9, len(x), cpu),
+        ]
+
+    with private_randomness(0):
+        whole = draws(x)
+    for span in (slice(0, 3), slice(3, 7)):
+        with private_randomness(0), drawing_a_part(span.start, span.stop, 7):
+            part = draws(x[span])
+        for one, all_of_it in zip(part, whole, strict=True):
+            assert torch.equal(one, all_of_it[span])
+
+
+def test_batch_normalisation_keeps_names_and_weights():
+    network = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.BatchNorm1d(3)))
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    shared = with_shared_statistics(network, Ranks(0, 2))
+    assert shared.state_dict().keys() == before.keys()
+    x = torch.randn(8, 2, generator=torch.Generator().manual_seed(0))
+    assert shared.eval()(x).shape == (8, 3)
+
+
+def test_lost_processes_are_told_from_other_errors():
+    assert is_lost(torch.distributed.DistNetworkError("gone"))
+    assert is_lost(RuntimeError("Connection closed by peer [127.0.0.1]:80"))
+    assert not is_lost(RuntimeError("shapes do not match"))
+    assert not is_lost(KeyboardInterrupt())
+
+
+# Two and three processes
+
+
+@pytest.mark.slow
+def test_two_and_three_processes_give_the_result_of_one():
+    pictures = {"data": "pictures.npz"}
+    found = run(
+        *(case(f"plain{size}", size) for size in (1, 2, 3)),
+        *(case(f"blurred{size}", size, "--strategy", "compose") for size in (1, 2)),
+        *(case(f"pictures{size}", size, **pictures) for size in (1, 2)),
+        *(case(f"distances{size}", size, command="distances") for size in (1, 3)),
+    )
+    assert set(map(tuple, found.values())) == {(0,), (0, 0), (0, 0, 0)}, said("plain2")
+    for name in ("plain2", "plain3"):
+        assert_same("plain1", name)
+    assert_same("blurred1", "blurred2")
+    assert_same("pictures1", "pictures2", tolerance=0.1)
+    assert_same_distances("distances1", "distances3")
+    # Rank 0 prints what one process prints, and the others nothing.
+    assert said("plain2").replace("plain2", "plain1") == said("plain1")
+    assert said("plain3", 1) == said("plain3", 2) == ""
+    assert not list(Path().glob("*.checkpoint"))
+
+
+@pytest.mark.slow
+def test_training_after_every_merge_is_shared_too():
+    found = run(*(case(f"again{size}", size, "--strategy", "retrain") for size in (1, 2)))
+    assert found == {"again1": [0], "again2": [0, 0]}, said("again2")
+    assert_same("again1", "again2", tolerance=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_process_ends_all_and_another_number_of_them_goes_on(victim):
+    found = run(
+        case("whole", 1),
+        case("out", 3, kill=[victim, 30]) | {"name": "killed"},
+        case("out", 2, kill=[1 - victim, 20]) | {"name": "again"},
+        case("out", 1),
+    )
+    others = [found["killed"][rank] for rank in range(3) if rank != victim]
+    assert found["killed"][victim] == -signal.SIGKILL
+    assert others == [1, 1]
+    sentence = (
+        "unsplit: one of the 3 processes of this run has ended, and the others cannot go on "
+        "without it; out.checkpoint keeps what was done so far, and the same command goes on from "
+        "there, with any number of processes.\n"
+    )
+    told = [said("killed", rank) for rank in range(3)]
+    assert sentence in told
+    assert set(told) <= {sentence, ""}
+    assert 1 in found["again"]
+    assert found["out"] == [0], said("out")
+    assert_same("whole", "out")
+    assert not Path("out.checkpoint").exists()
+
+
+@pytest.mark.slow
+def test_what_is_wrong_is_said_once():
+    found = run(
+        case("column", 2, "--labels", "d"),
+        case("usage", 2, "--epochs", "0"),
+        case("links", 3, "--must-link", "0,x"),
+    )
+    assert found == {"column": [2, 2], "usage": [2, 2], "links": [2, 2, 2]}
+    for name, size in (("column", 2), ("usage", 2), ("links", 3)):
+        told = [said(name, rank) for rank in range(size)]
+        assert sum(map(len, told)) == max(map(len, told)) > 0
+        assert max(told).startswith("unsplit: ")
+        assert max(told).count("\n") == 1
+
+
+@pytest.mark.slow
+def test_torchrun():
+    def torchrun(size, out):
+        line = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(size)]
+        return subprocess.run(
+            [*line, "-m", "unsplit", *case(out, size)["typed"]],
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+
+    assert run(case("one", 1)) == {"one": [0]}
+    done = torchrun(2, "two")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.replace("two/", "one/") == said("one")
+    assert_same("one", "two")
