@@ -13,11 +13,17 @@ import torch
 from torch import nn
 
 import unsplit
+from benchmarks import plan
 from tests.cli_cases import read_csv
+from unsplit.data import observations
 from unsplit.devices import private_randomness
 from unsplit.networks.network import drawing_a_part, integers, normal_like, uniform, uniform_like
+from unsplit.networks.registry import RECIPES, build_network
+from unsplit.networks.training.group import Fold, tensors_of
 from unsplit.networks.training.ranks import ALONE, Ranks, current, is_lost, together
-from unsplit.networks.training.sharded import Between, with_shared_statistics
+from unsplit.networks.training.sharded import Between, Sharded, with_shared_statistics
+
+CPU = torch.device("cpu")
 
 PROGRAM = Path(__file__).with_name("ranks_program.py")
 QUICK = ["--seed", "1", "--device", "cpu", "--epochs", "2", "--cv", "2"]
@@ -60,17 +66,21 @@ def said(name, rank=0):
     return Path(f"{name}-{rank}.txt").read_text()
 
 
-def assert_same(one, other, tolerance=0.02):
-    """The same labels, and distances that differ by no more than a few observations."""
+def assert_same(one, other):
+    """The same labels, the same loss but for rounding, and distances nearly so.
+
+    A cluster has about twenty observations, and rounding may turn the hit of one of them.
+    """
     assert read_csv(f"{one}/labels.csv") == read_csv(f"{other}/labels.csv")
-    assert_same_distances(one, other, tolerance)
+    assert_same_distances(one, other)
 
 
-def assert_same_distances(one, other, tolerance=0.02):
+def assert_same_distances(one, other):
     a, b = (unsplit.PairwiseTVD.load(f"{name}/distances.npz") for name in (one, other))
-    assert np.allclose(a.tvd, b.tvd, atol=tolerance)
     assert np.allclose(a.history.loss, b.history.loss, rtol=1e-3)
-    assert np.allclose(a.history.accuracy, b.history.accuracy, atol=1e-3)
+    assert np.allclose(a.history.accuracy, b.history.accuracy, atol=0.01)
+    assert np.allclose(a.tvd, b.tvd, atol=0.11)
+    assert abs(a.tvd - b.tvd).mean() < 0.01
 
 
 # Without other processes
@@ -133,6 +143,47 @@ def test_lost_processes_are_told_from_other_errors():
     assert not is_lost(KeyboardInterrupt())
 
 
+def test_a_step_sends_what_the_plan_says(monkeypatch):
+    sent = {"gathered": 0, "summed": 0}
+
+    def all_reduce(values, op=None):
+        sent["summed"] += values.numel() * values.element_size()
+
+    def all_gather(found, own):
+        sent["gathered"] += len(found) * own.numel() * own.element_size()
+        for part in found:
+            part.copy_(own)
+
+    monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
+    monkeypatch.setattr("torch.distributed.all_gather", all_gather)
+    rng, index = np.random.default_rng(0), np.arange(40)
+    rows, fold = observations(rng.standard_normal((40, 3)), CPU), Fold(index, index, index)
+    clusters = torch.arange(40) % 6
+    network = build_network(rows, fold, RECIPES["mlp"], 6, "softmax")
+    group = Sharded([network], [fold], 1e-3, 0.0, Ranks(0, 2))
+    batch = torch.arange(32)
+    before = {name: value.clone() for name, value in tensors_of(group.members[0].network).items()}
+    group.gradients(batch, rows.take(group.taken(batch)), rows, clusters)
+    n_parameters = sum(p.numel() for p in network.backbone.parameters())
+    run = plan.Run(6, 40, 2, 32, network.head.in_features, parameters=n_parameters)
+    assert sent == {"gathered": plan.gathered(run, size=4), "summed": plan.summed(run)}
+    group.optimizer.step()
+    after = tensors_of(group.members[0].network)
+    assert after["head.weight"].shape == (3, network.head.in_features)
+    assert not torch.equal(before["head.weight"], after["head.weight"])
+
+
+def test_the_plan_grows_as_it_should():
+    one = plan.Run(10**6, 10**9)
+    shared = plan.Run(10**6, 10**9, ranks=8)
+    device = plan.Device(780e12, 0.6, 4e12, 400e9, 20e-6)
+    assert plan.step_operations(one) == 8 * plan.step_operations(shared)
+    assert plan.received(one) == 0 < plan.received(shared)
+    assert 4 < plan.hours(one, device) / plan.hours(shared, device) < 8
+    more = plan.Run(10**7, 10**9)
+    assert 9.9 < plan.memory(more) / plan.memory(one) < 10.1
+
+
 # Two and three processes
 
 
@@ -170,7 +221,7 @@ def test_other_networks_and_commands_are_shared_too(kind):
 def test_training_after_every_merge_is_shared_too():
     found = run(*(case(f"again{size}", size, "--strategy", "retrain") for size in (1, 2)))
     assert found == {"again1": [0], "again2": [0, 0]}, said("again2")
-    assert_same("again1", "again2", tolerance=0.05)
+    assert_same("again1", "again2")
 
 
 @pytest.mark.slow

@@ -289,7 +289,9 @@ def _is_first() -> bool:
     try:
         place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         # A connection of its own: the other may be busy waiting.
-        store = dist.TCPStore(*place, is_master=False, timeout=timedelta(seconds=5))
+        store = dist.TCPStore(  # type: ignore[attr-defined]
+            *place, is_master=False, timeout=timedelta(seconds=5)
+        )
         turn = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         return bool(store.add(f"unsplit/told/{turn}", 1) == 1)
     except Exception:  # whoever held the messages has ended too
