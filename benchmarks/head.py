@@ -23,7 +23,7 @@ from torch import Tensor
 from benchmarks.common import print_table
 from unsplit.devices import choose_device
 from unsplit.networks.chunked import Blocks, blocks_for, chunked_loss, product_type
-from unsplit.networks.chunked_kernel import usable
+from unsplit.networks.chunked_kernel import reason_against, usable
 from unsplit.networks.network import LOSSES
 
 Loss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -229,6 +229,7 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
     device = choose_device(given.device)
     rate = ceiling(device, given.side, given.repeats)
     problem = Problem(given.clusters, given.features, given.batch, device)
+    print("kernels:", reason_against(device) or "usable", flush=True)
     tried = variants(given.losses, given.blocks, given.splits, given.batch, device)
     records = list(compared(problem, tried, rate, given.repeats))
     if given.write:

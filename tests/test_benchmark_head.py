@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from benchmarks import head
+from benchmarks import head, large_head
+from unsplit.networks import network as network_module
+from unsplit.networks.training import group as group_module
 
 SMALL = "--device cpu --clusters 700 --features 8 --batch 16 --blocks 256 --splits 1 2 --side 32"
 
@@ -38,3 +40,16 @@ def test_a_way_that_fails_is_reported_and_the_rest_goes_on(monkeypatch, capsys):
         "RuntimeError: no such kernel"
     ]
     assert "no such kernel" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_large_heads_are_compared_with_usual_ones(tmp_path, capsys):
+    path = tmp_path / "large.json"
+    usual, large = large_head.main(["--clusters", "20", "--seeds", "1", "--write", str(path)])
+    assert json.loads(path.read_text("utf-8")) == [usual, large]
+    assert [usual["bytes per weight"], large["bytes per weight"]] == pytest.approx([8, 2], abs=0.1)
+    assert large["A"] == pytest.approx(usual["A"], abs=0.03)
+    # What is treated as large is so only inside.
+    assert group_module.LARGE_HEAD == network_module.LARGE_HEAD
+    large_head.main(["--draws", "100", "7"])
+    assert "round by round" in capsys.readouterr().out

@@ -273,3 +273,13 @@ def test_kernels_take_shards_without_the_own_cluster(loss):
 
 def test_kernels_are_for_cuda_only():
     assert not blocks_for(9, torch.float32, torch.device("cpu")).kernel
+
+
+def test_kernels_are_tried_once_and_left_out_if_they_fail(monkeypatch):
+    module = triton_twin.kernel_module(monkeypatch)
+    module._try_out(torch.device("cpu"))  # the twin computes what it should
+    nowhere = torch.device("cuda", 99)
+    assert "Error" in module.reason_against(nowhere)
+    assert not module.usable(nowhere)
+    module.triton = None
+    assert module.reason_against(torch.device("cuda", 98)) == "Triton is not installed"

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests import triton_twin
 from tests.test_training import networks_for, small_problem
 from unsplit import OutOfMemoryWarning, TrainConfig
 from unsplit.networks import network as network_module
@@ -121,6 +122,23 @@ def test_large_matrices_move_by_the_mean_square_of_their_rows(monkeypatch, at_on
     state = optimizer.state[weight]
     assert state["exp_avg"].dtype == torch.bfloat16
     assert state["row_avg_sq"].shape == (5, 1)
+
+
+def test_the_kernel_moves_weights_as_plain_torch_does(monkeypatch):
+    module = triton_twin.kernel_module(monkeypatch)
+    monkeypatch.setattr("unsplit.networks.training.optimizer.move_rows", module.move_rows)
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(7, 5, generator=generator)
+    weights = [nn.Parameter(start.clone()) for _ in range(2)]
+    optimizers = [LargeHeadAdamW([w], [w], 0.01, 0.5, CPU) for w in weights]
+    optimizers[1].kernel = True
+    for _ in range(5):
+        slope = torch.randn(7, 5, generator=generator) * torch.arange(7)[:, None]
+        for weight, optimizer in zip(weights, optimizers, strict=True):
+            weight.grad = slope.clone()
+            optimizer.step()
+    assert not torch.equal(weights[0], start)
+    torch.testing.assert_close(weights[0], weights[1], rtol=1e-4, atol=1e-5)
 
 
 def test_a_matrix_without_gradient_stays():

@@ -69,6 +69,7 @@ def modules():
         load=load,
         store=store,
         exp=torch.exp,
+        sqrt=torch.sqrt,
         log=torch.log,
         abs=torch.abs,
         where=torch.where,

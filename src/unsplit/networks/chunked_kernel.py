@@ -1,12 +1,15 @@
-"""Scores into slopes with kernels of Triton: one pass over a block instead of six.
+"""Kernels of Triton for very many clusters: one pass over memory instead of many.
 
-The products before and after stay with the libraries of the GPU.  Without Triton, which is part of
-torch for CUDA on Linux, :mod:`unsplit.networks.chunked` does the same in plain torch.
+They turn scores into slopes, where the products before and after stay with the libraries of the
+GPU, and move the weights of a large head.  Without Triton, which is part of torch for CUDA on
+Linux, :mod:`unsplit.networks.chunked` and :mod:`unsplit.networks.training.optimizer` do the same
+in plain torch.
 
 Every program of a kernel has sums of its own in memory, which are added up at the end: adding to
 one place from many programs would make the last digits depend on which comes first.
 """
 
+import functools
 from typing import Any
 
 import torch
@@ -21,6 +24,9 @@ except ImportError:
 # Observations and clusters of one program.
 ROWS, COLUMNS, WARPS = 32, 256, 4
 
+# Clusters of a head that one program moves.
+MOVED_ROWS = 4
+
 
 def usable(device: torch.device) -> bool:
     """Whether the kernels can run on a device.
@@ -30,7 +36,35 @@ def usable(device: torch.device) -> bool:
     >>> usable(torch.device("cpu"))
     False
     """
-    return triton is not None and device.type == "cuda"
+    return reason_against(device) is None
+
+
+@functools.cache
+def reason_against(device: torch.device) -> str | None:
+    """Why the kernels cannot run on a device; None if they can, which is tried once.
+
+    Examples
+    --------
+    >>> reason_against(torch.device("cpu"))
+    'kernels are for CUDA'
+    """
+    if device.type != "cuda":
+        return "kernels are for CUDA"
+    if triton is None:
+        return "Triton is not installed"
+    try:
+        _try_out(device)
+    except Exception as error:  # an old GPU, no compiler, or anything else that Triton needs
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _try_out(device: torch.device) -> None:
+    columns, ones = torch.zeros(2, dtype=torch.long, device=device), torch.ones(4, device=device)
+    sums = KernelSums(columns, ones[:2], "pairwise", 2)
+    sums.turn(torch.ones(2, 2, device=device), ones[:2], 0, ones[2:])
+    if not torch.allclose(sums.slopes, torch.full_like(sums.slopes, 0.7310586)):
+        raise RuntimeError(f"a kernel computed {sums.slopes.tolist()} instead of 0.731")
 
 
 class KernelSums:
@@ -107,12 +141,41 @@ class KernelLogSumExp:
         return (self._most + self._sums.log()).logsumexp(0)
 
 
+def move_rows(
+    weight: Tensor,
+    gradient: Tensor,
+    first: Tensor,
+    second: Tensor,
+    betas: tuple[float, float],
+    corrections: tuple[float, float],
+    rate: float,
+    shrink: float,
+    eps: float,
+) -> None:
+    """Move weights (k, h) by one step of :class:`LargeHeadAdamW`; all tensors are contiguous.
+
+    ``corrections`` divide the moments, which start at zero.
+    """
+    n_rows, width = weight.shape
+    _kernel("move")[(-(-n_rows // MOVED_ROWS),)](
+        *(weight, gradient, first, second),
+        *(*betas, *corrections, rate, shrink, eps),
+        *(n_rows, width, MOVED_ROWS, 1 << (width - 1).bit_length()),
+        num_warps=WARPS,
+    )
+
+
 def _grid(n_rows: int, n_columns: int) -> tuple[int, int]:
     return -(-n_rows // ROWS), -(-n_columns // COLUMNS)
 
 
 def _kernel(name: str) -> Any:
-    return {"slopes": _slopes_kernel, "log_sum_exp": _log_sum_exp_kernel}[name]
+    kernels = {
+        "slopes": _slopes_kernel,
+        "log_sum_exp": _log_sum_exp_kernel,
+        "move": _move_kernel,
+    }
+    return kernels[name]
 
 
 if triton is not None:
@@ -192,3 +255,39 @@ if triton is not None:
         total += tl.sum(tl.exp(found - safe[:, None]), axis=1)
         tl.store(most + places, now, mask=there)
         tl.store(sums + places, total, mask=there)
+
+    @triton.jit
+    def _move_kernel(
+        weight,
+        gradient,
+        first,
+        second,
+        of_first,
+        of_second,
+        first_correction,
+        second_correction,
+        rate,
+        shrink,
+        eps,
+        n_rows,
+        width,
+        N_ROWS: tl.constexpr,
+        N_COLUMNS: tl.constexpr,
+    ):
+        rows = tl.program_id(0) * N_ROWS + tl.arange(0, N_ROWS)
+        columns = tl.arange(0, N_COLUMNS)
+        there = rows < n_rows
+        inside = there[:, None] & (columns < width)[None, :]
+        at = rows[:, None].to(tl.int64) * width + columns[None, :]
+        slope = tl.load(gradient + at, mask=inside, other=0.0).to(tl.float32)
+        square = tl.sum(slope * slope, axis=1) / width
+        before = tl.load(second + rows, mask=there, other=0.0)
+        mean_square = of_second * before + (1.0 - of_second) * square
+        tl.store(second + rows, mean_square, mask=there)
+        mean = tl.load(first + at, mask=inside, other=0.0).to(tl.float32)
+        mean = of_first * mean + (1.0 - of_first) * slope
+        tl.store(first + at, mean.to(first.dtype.element_ty), mask=inside)
+        scale = tl.sqrt(mean_square / second_correction) + eps
+        step = (rate / first_correction) * mean / scale[:, None]
+        moved = tl.load(weight + at, mask=inside, other=0.0).to(tl.float32) * shrink - step
+        tl.store(weight + at, moved.to(weight.dtype.element_ty), mask=inside)

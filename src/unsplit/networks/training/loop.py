@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -478,6 +479,8 @@ def balanced_draws(clusters: Index, n_draws: int, rng: np.random.Generator) -> I
     """
     sizes = np.bincount(clusters)
     present = np.flatnonzero(sizes)
+    if n_draws > MANY_DRAWS:
+        return _drawn_by_rounds(clusters, sizes, present, n_draws, rng)
     rounds = -(-n_draws // len(present))
     visits = rng.permuted(np.tile(present, (rounds, 1)), axis=1).ravel()[:n_draws]
     wanted = np.bincount(visits, minlength=len(sizes))
@@ -494,6 +497,29 @@ def balanced_draws(clusters: Index, n_draws: int, rng: np.random.Generator) -> I
     visit_rank = np.arange(n_draws) - np.repeat(np.cumsum(wanted) - wanted, wanted)
     drawn = np.empty(n_draws, np.int64)
     drawn[by_cluster] = members[starts[visits[by_cluster]] + visit_rank]
+    return drawn
+
+
+# Above this, sorting takes too long and rounds are drawn one by one.
+MANY_DRAWS = 2**23
+
+
+def _drawn_by_rounds(
+    clusters: Index, sizes: Index, present: Index, n_draws: int, rng: np.random.Generator
+) -> Index:
+    """Draw as :func:`balanced_draws` does, in linear time and with other random numbers.
+
+    If members come several times, they come in the same order.
+    """
+    order = rng.permutation(len(clusters))
+    # Counting sort: the members of every cluster in their random order.
+    shape = len(clusters), len(sizes)
+    lists = scipy.sparse.csr_array((order, clusters[order], np.arange(len(order) + 1)), shape)
+    members, starts = lists.tocsc().data, np.cumsum(sizes) - sizes
+    drawn = np.empty(n_draws, np.int64)
+    for turn, start in enumerate(range(0, n_draws, len(present))):
+        now = rng.permutation(present)[: n_draws - start]
+        drawn[start : start + len(now)] = members[starts[now] + turn % sizes[now]]
     return drawn
 
 

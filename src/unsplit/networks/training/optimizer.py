@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from unsplit.networks.chunked_kernel import move_rows, usable
+
 # Numbers of a matrix that are updated at a time.
 AT_ONCE = 2**24
 
@@ -48,7 +50,7 @@ class LargeHeadAdamW(torch.optim.AdamW):
     ) -> None:
         fused = device.type in ("cpu", "cuda")
         super().__init__(params, lr=learning_rate, weight_decay=weight_decay, fused=fused)
-        self.large = large
+        self.large, self.kernel = large, usable(device)
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
@@ -69,15 +71,36 @@ class LargeHeadAdamW(torch.optim.AdamW):
             state["exp_avg"] = torch.zeros_like(weight, dtype=torch.bfloat16)
             state["row_avg_sq"] = weight.new_zeros((len(weight), 1))
         state["step"] += 1
-        (of_first, of_second), done = options["betas"], float(state["step"])
-        rate = options["lr"] / (1 - of_first**done)
+        done = float(state["step"])
+        of_first, of_second = options["betas"]
+        corrections = 1 - of_first**done, 1 - of_second**done
         shrink = 1 - options["lr"] * options["weight_decay"]
+        first, second = state["exp_avg"], state["row_avg_sq"]
+        numbers = options["betas"], corrections, options["lr"], shrink, options["eps"]
+        if self.kernel:
+            move_rows(weight, gradient.contiguous(), first, second, *numbers)
+            return
         n = max(1, AT_ONCE // weight.shape[1])
-        parts = (x.split(n) for x in (weight, gradient, state["exp_avg"], state["row_avg_sq"]))
-        for w, g, first, second in zip(*parts, strict=True):
-            squares = torch.linalg.vector_norm(g, dim=1, keepdim=True).square_() / g.shape[1]
-            second.lerp_(squares, 1 - of_second)
-            mean = first.to(w.dtype).lerp_(g, 1 - of_first)
-            first.copy_(mean)
-            scale = (second / (1 - of_second**done)).sqrt_().add_(options["eps"])
-            w.mul_(shrink).sub_(mean.mul_(rate / scale))
+        parts = (x.split(n) for x in (weight, gradient, first, second))
+        for w, g, m, v in zip(*parts, strict=True):
+            _move_rows(w, g, m, v, *numbers)
+
+
+def _move_rows(
+    weight: Tensor,
+    gradient: Tensor,
+    first: Tensor,
+    second: Tensor,
+    betas: tuple[float, float],
+    corrections: tuple[float, float],
+    rate: float,
+    shrink: float,
+    eps: float,
+) -> None:
+    """What the kernel :func:`move_rows` does, in plain torch."""
+    norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+    second.lerp_(norms.square_() / gradient.shape[1], 1 - betas[1])
+    mean = first.to(weight.dtype).lerp_(gradient, 1 - betas[0])
+    first.copy_(mean)
+    scale = (second / corrections[1]).sqrt_().add_(eps)
+    weight.mul_(shrink).sub_(mean.mul_(rate / corrections[0] / scale))

@@ -7,6 +7,7 @@ wait for what it asks next.  If one of them ends, all end, and one of them says 
 import contextlib
 import json
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -49,15 +50,25 @@ class Ranks:
 
     def __init__(self, rank: int = 0, size: int = 1, store: Any = None) -> None:
         self.rank, self.size, self._store = rank, size, store
-        self._n_orders = 0
+        self._n_orders = self._n_shared = 0
 
     def share(self, value: Any) -> Any:
-        """Return the value that rank 0 passes."""
+        """Return the value that rank 0 passes, however long that takes."""
         if self.size == 1:
             return value
-        box = [value]
-        dist.broadcast_object_list(box, src=0)
-        return box[0]
+        self._n_shared += 1
+        key = f"unsplit/shared/{self._n_shared}"
+        if self.rank == 0:
+            self._store.set(key, pickle.dumps(value))
+            return value
+        return pickle.loads(self._awaited(key))
+
+    def _awaited(self, key: str) -> bytes:
+        # Not a collective operation: rank 0 may take longer than any patience.
+        while not self._store.check([key]):
+            time.sleep(PAUSE)
+        found: bytes = self._store.get(key)
+        return found
 
     def agree(self, choice: bool) -> bool:
         """Return what rank 0 chooses."""
@@ -119,11 +130,7 @@ class Ranks:
         """Yield what rank 0 tells, until it is done."""
         while True:
             self._n_orders += 1
-            key = f"unsplit/order/{self._n_orders}"
-            # Not a collective operation: merging may take longer than any patience.
-            while not self._store.check([key]):
-                time.sleep(PAUSE)
-            order = json.loads(self._store.get(key))
+            order = json.loads(self._awaited(f"unsplit/order/{self._n_orders}"))
             if order["what"] == DONE:
                 return
             yield order
@@ -181,12 +188,15 @@ def together(device: str | torch.device, kept: Callable[[], str]) -> Iterator[Ra
             _leave(error, rank, screen, sentence)
         finally:
             _current.pop()
-        dist.barrier()
     dist.destroy_process_group()
 
 
 def _join(device: str | torch.device, rank: int, size: int) -> Any:
     where = choose_device(device)
+    if where.type not in ("cpu", "cuda"):
+        raise InputError(
+            f"several processes compute on a CPU or on CUDA, got {where.type}; use --device cpu."
+        )
     if where.type == "cuda":
         place, n = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
         if place >= n:

@@ -323,17 +323,17 @@ class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
         ranks = current()
         if not self.training or ranks.size == 1:
             return super().forward(x)
-        axes = [0, *range(2, x.ndim)]
+        axes, shape = [0, *range(2, x.ndim)], (1, -1, *[1] * (x.ndim - 2))
         wide = x.float()
         n = torch.tensor([wide.numel() / wide.shape[1]], device=x.device)
-        sums = torch.cat([wide.sum(axes), wide.square().sum(axes), n])
-        sums = _Summed.apply(sums, ranks)
-        first, second, count = sums.split([wide.shape[1], wide.shape[1], 1])
-        mean = first / count
-        variance = (second / count - mean.square()).clamp(min=0)
+        sums: Tensor = _Summed.apply(torch.cat([wide.sum(axes), n]), ranks)
+        count = sums[-1:]
+        mean = sums[:-1] / count
+        centred = wide - mean.view(shape)
+        squares: Tensor = _Summed.apply(centred.square().sum(axes), ranks)
+        variance = squares / count
         self._remember(mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
-        shape = (1, -1, *[1] * (x.ndim - 2))
-        normal = (wide - mean.view(shape)) * (variance + self.eps).rsqrt().view(shape)
+        normal = centred * (variance + self.eps).rsqrt().view(shape)
         if self.affine:
             normal = normal * self.weight.view(shape) + self.bias.view(shape)
         return normal.to(x.dtype)
