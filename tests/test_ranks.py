@@ -16,11 +16,12 @@ import unsplit
 from benchmarks import plan
 from tests.cli_cases import read_csv
 from unsplit.data import observations
-from unsplit.devices import private_randomness
+from unsplit.devices import ALONE, Ranks, computing_with, current, private_randomness
 from unsplit.networks.network import drawing_a_part, integers, normal_like, uniform, uniform_like
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold, tensors_of
-from unsplit.networks.training.ranks import ALONE, Ranks, current, is_lost, together
+from unsplit.networks.training.optimizer import LargeHeadAdamW
+from unsplit.networks.training.ranks import is_lost, together
 from unsplit.networks.training.sharded import Between, Sharded, with_shared_statistics
 
 CPU = torch.device("cpu")
@@ -143,19 +144,53 @@ def test_lost_processes_are_told_from_other_errors():
     assert not is_lost(KeyboardInterrupt())
 
 
-def test_a_step_sends_what_the_plan_says(monkeypatch):
-    sent = {"gathered": 0, "summed": 0}
+@pytest.fixture
+def sent(monkeypatch):
+    """Pretend that another process answers with the same; bytes that would be sent."""
+    found = {"gathered": 0, "summed": 0}
 
     def all_reduce(values, op=None):
-        sent["summed"] += values.numel() * values.element_size()
+        found["summed"] += values.numel() * values.element_size()
 
-    def all_gather(found, own):
-        sent["gathered"] += len(found) * own.numel() * own.element_size()
-        for part in found:
+    def all_gather(parts, own):
+        found["gathered"] += len(parts) * own.numel() * own.element_size()
+        for part in parts:
             part.copy_(own)
 
     monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
     monkeypatch.setattr("torch.distributed.all_gather", all_gather)
+    return found
+
+
+def test_a_very_large_head_is_never_made_as_a_whole_before_the_end(sent, monkeypatch):
+    for module in ("registry", "training.sharded"):
+        monkeypatch.setattr(f"unsplit.networks.{module}.LARGE_HEAD", 100)
+    index = np.arange(40)
+    rows = observations(np.random.default_rng(0).standard_normal((40, 3)), CPU)
+    fold, ranks, batch = Fold(index, index, index), Ranks(0, 2), torch.arange(32)
+    with computing_with(ranks):
+        network = build_network(rows, fold, RECIPES["mlp"], 6, "pairwise")
+        assert network.head.weight.is_meta
+        group = Sharded([network], [fold], 1e-3, 0.0, ranks)
+        assert isinstance(group.members[0].optimizer, LargeHeadAdamW)
+        loss = group.run(batch.view(1, 1, 32), rows, torch.arange(40) % 6, 0.9)
+        # All scores are zero at first, and the other half of the clusters adds nothing here.
+        assert loss == pytest.approx(np.log(2) / 2, rel=0.05)
+        group.keep(np.array([True]))
+        (state,) = group.state()
+        assert state["moments"]["head.weight"]["exp_avg"].shape == (6, 256)
+        assert state["moments"]["head.weight"]["row_avg_sq"].shape == (6, 1)
+        again = Sharded([network], [fold], 1e-3, 0.0, ranks)
+        again.load([state])
+        assert torch.equal(
+            again.state()[0]["weights"]["head.weight"], state["weights"]["head.weight"]
+        )
+        group.restore()
+    assert network.head.weight.shape == (6, 256)
+    assert torch.equal(network.head.weight, state["kept"]["head.weight"])
+
+
+def test_a_step_sends_what_the_plan_says(sent):
     rng, index = np.random.default_rng(0), np.arange(40)
     rows, fold = observations(rng.standard_normal((40, 3)), CPU), Fold(index, index, index)
     clusters = torch.arange(40) % 6

@@ -22,7 +22,7 @@ from unsplit.data.array_files import digest
 from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refuse_other_order
 from unsplit.data.rows.base import plain_array
 from unsplit.data.rows.kinds import VectorRows, feature_matrix, is_table, numeric_matrix
-from unsplit.devices import check_seed, generator_of, memory_errors
+from unsplit.devices import DONE, check_seed, current, generator_of, memory_errors
 from unsplit.errors import InputError, check_whole, in_one_sentence
 from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
 from unsplit.merging.loop import MergeRecord
@@ -42,7 +42,6 @@ from unsplit.networks.training.loop import (
     TRAINING_BLURRED,
     TrainConfig,
 )
-from unsplit.networks.training.ranks import DONE, current
 from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.overclustering.clusterers import check_clusterer
 from unsplit.pairwise.api import (

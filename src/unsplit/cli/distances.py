@@ -14,8 +14,9 @@ from unsplit.cli.select import selected
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import output_folder
 from unsplit.data.saving import write_csv
+from unsplit.devices import current
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.ranks import current, together
+from unsplit.networks.training.ranks import together
 from unsplit.pairwise.api import Settings, fit
 from unsplit.pairwise.heldout_scores import Fitted
 

@@ -18,12 +18,11 @@ from unsplit.cli.reading import Input, read_clustered, read_picture
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import MANIFEST
-from unsplit.devices import memory_errors
+from unsplit.devices import current, memory_errors
 from unsplit.errors import InputError
 from unsplit.estimator import Merged, help_to_merge, merge_overclustering
 from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.ranks import current
 from unsplit.pairwise.api import LESS_DATA, Settings
 from unsplit.report.collect import Source
 from unsplit.report.folder import PAGE

@@ -14,7 +14,7 @@ from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import CountRows, VectorRows
 from unsplit.data.rows.sequences import RaggedRows
-from unsplit.devices import Draws, available_memory, require_memory
+from unsplit.devices import Draws, available_memory, current, require_memory
 from unsplit.errors import InputError, shown
 from unsplit.networks.augmentation import ImageAugmentation, PointAugmentation, for_sequences
 from unsplit.networks.backbones import (
@@ -41,7 +41,6 @@ from unsplit.networks.network import (
 )
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import TrainConfig
-from unsplit.networks.training.ranks import current
 from unsplit.randomness import redirected
 
 Backbone = str | nn.Module | Callable[[], nn.Module]

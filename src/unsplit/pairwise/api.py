@@ -29,6 +29,7 @@ from unsplit.devices import (
     available_memory,
     check_seed,
     choose_device,
+    current,
     generator_of,
     memory_errors,
     private_randomness,
@@ -59,7 +60,6 @@ from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS, TRAINING, Reporter, TrainConfig
 from unsplit.networks.training.progress import Bars
-from unsplit.networks.training.ranks import current
 from unsplit.pairwise.batch_effects import check_overlap
 from unsplit.pairwise.heldout_scores import (
     USUAL_FOLDS,
@@ -430,6 +430,7 @@ def _check_sizes(
     # for every batch.  For every pair: hit rates, distances, errors, p-values and working space.
     n_outputs = 5 * len(subclusters.cluster) + subclusters.table.size
     heads, matrices, features = 4 * n_folds * n_outputs * width, 8 * 8 * k * k, 4 * n * width
+    heads //= current().size  # each of several processes has a part of every head
     advice = "merge the smallest clusters first, or check that labels are clusters and not row ids"
     what = f"{k:,} clusters of {n:,} observations"
     require_memory(heads + matrices + features, available_memory(), what, advice)

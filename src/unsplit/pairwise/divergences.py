@@ -23,9 +23,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from unsplit._typing import Index, Matrix
-from unsplit.devices import BLOCK_ELEMENTS, device_for_sums
+from unsplit.devices import ALONE, BLOCK_ELEMENTS, Ranks, device_for_sums
 from unsplit.errors import InputError
-from unsplit.networks.training.ranks import ALONE, Ranks
 from unsplit.pairwise.batch_effects import pair_weights
 from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores, StratumScores
 

@@ -20,14 +20,13 @@ from scipy.optimize import minimize_scalar
 from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels, Subclusters
 from unsplit.data.rows.base import Rows
-from unsplit.devices import device_for_sums
+from unsplit.devices import ALONE, Ranks, current, device_for_sums
 from unsplit.errors import InputError
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.history import History
 from unsplit.networks.training.loop import MAX_EPOCHS, Reporter, TrainConfig, train
-from unsplit.networks.training.ranks import ALONE, Ranks, current
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.batch_effects import comparable_pairs
 from unsplit.pairwise.divergences import directed_means, hit

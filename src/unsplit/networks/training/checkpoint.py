@@ -18,6 +18,7 @@ from typing import Any
 from unsplit.data.saving import reason_of
 from unsplit.data.swap import remove_abandoned
 from unsplit.data.tensor_files import load_state, plain_state, save_state
+from unsplit.devices import current
 from unsplit.errors import (
     CheckpointWarning,
     InputError,
@@ -25,7 +26,6 @@ from unsplit.errors import (
     is_whole,
     refuse_other_run,
 )
-from unsplit.networks.training.ranks import current
 
 FORMAT = "unsplit.training/1"
 ENDING = ".safetensors"

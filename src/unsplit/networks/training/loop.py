@@ -25,13 +25,12 @@ from torch import Tensor
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
-from unsplit.devices import own_generators
+from unsplit.devices import ALONE, Ranks, current, own_generators
 from unsplit.errors import InputError, check_flag, check_whole, is_number, shown
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.networks.training.group import Fold, Group, Single, Stacked, can_be_stacked
 from unsplit.networks.training.history import EpochRecord, History, StepRecord
-from unsplit.networks.training.ranks import ALONE, Ranks, current
 from unsplit.networks.training.sharded import Sharded
 
 # A smaller rise of A than this does not count as an improvement.

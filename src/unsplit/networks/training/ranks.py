@@ -5,151 +5,24 @@ wait for what it asks next.  If one of them ends, all end, and one of them says 
 """
 
 import contextlib
-import json
 import os
-import pickle
 import signal
 import socket
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
-from unsplit.devices import choose_device
+from unsplit.devices import ALONE, Ranks, choose_device, computing_with
 from unsplit.errors import InputError
 
 # How long a process waits for another that is alive but does nothing.
 PATIENCE = timedelta(minutes=30)
-# Seconds between two looks for the next order.
-PAUSE = 0.05
-
 LOST = 1  # the exit code after another process has ended
-
-
-class Ranks:
-    """The processes of a run, seen from one of them; by default there is only one.
-
-    Parameters
-    ----------
-    rank, size : int
-        Number of this process, and how many there are.
-    store : torch.distributed.Store, optional
-        Where they leave each other messages.
-
-    Examples
-    --------
-    >>> Ranks().share("the same for all")
-    'the same for all'
-    """
-
-    def __init__(self, rank: int = 0, size: int = 1, store: Any = None) -> None:
-        self.rank, self.size, self._store = rank, size, store
-        self._n_orders = self._n_shared = 0
-
-    def share(self, value: Any) -> Any:
-        """Return the value that rank 0 passes, however long that takes."""
-        if self.size == 1:
-            return value
-        self._n_shared += 1
-        key = f"unsplit/shared/{self._n_shared}"
-        if self.rank == 0:
-            self._store.set(key, pickle.dumps(value))
-            return value
-        return pickle.loads(self._awaited(key))
-
-    def _awaited(self, key: str) -> bytes:
-        # Not a collective operation: rank 0 may take longer than any patience.
-        while not self._store.check([key]):
-            time.sleep(PAUSE)
-        found: bytes = self._store.get(key)
-        return found
-
-    def agree(self, choice: bool) -> bool:
-        """Return what rank 0 chooses."""
-        if self.size == 1:
-            return choice
-        box = torch.tensor([int(choice)])
-        dist.broadcast(box, src=0)
-        return bool(box.item())
-
-    def sum(self, values: Tensor) -> Tensor:
-        """Add up the tensors of all processes, in place where possible."""
-        if self.size == 1:
-            return values
-        values = values.contiguous()
-        dist.all_reduce(values)
-        return values
-
-    def most(self, values: Tensor) -> Tensor:
-        """Return the largest values of all processes."""
-        if self.size == 1:
-            return values
-        values = values.clone()
-        dist.all_reduce(values, op=dist.ReduceOp.MAX)
-        return values
-
-    def part(self, n: int, rank: int | None = None) -> slice:
-        """Return which of n rows are those of a rank; parts differ by at most one row.
-
-        Examples
-        --------
-        >>> [Ranks(rank, 3).part(5) for rank in range(3)]
-        [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
-        """
-        rank = self.rank if rank is None else rank
-        size, more = divmod(n, self.size)
-        start = rank * size + min(rank, more)
-        return slice(start, start + size + (rank < more))
-
-    def joined(self, part: Tensor, n: int) -> Tensor:
-        """Put the parts of all processes together, n rows in all."""
-        if self.size == 1:
-            return part
-        longest = self.part(n, 0).stop
-        padded = part.new_zeros((longest, *part.shape[1:]))
-        padded[: len(part)] = part
-        found = [torch.empty_like(padded) for _ in range(self.size)]
-        dist.all_gather(found, padded)
-        spans = [self.part(n, rank) for rank in range(self.size)]
-        return torch.cat([x[: s.stop - s.start] for x, s in zip(found, spans, strict=True)])
-
-    def order(self, what: str, **details: Any) -> None:
-        """Tell the others what comes next; only rank 0 does."""
-        if self.size > 1:
-            self._n_orders += 1
-            text = json.dumps({"what": what, **details})
-            self._store.set(f"unsplit/order/{self._n_orders}", text)
-
-    def orders(self) -> Iterator[Mapping[str, Any]]:
-        """Yield what rank 0 tells, until it is done."""
-        while True:
-            self._n_orders += 1
-            order = json.loads(self._awaited(f"unsplit/order/{self._n_orders}"))
-            if order["what"] == DONE:
-                return
-            yield order
-
-
-DONE = "done"
-ALONE = Ranks()
-_current = [ALONE]
-
-
-def current() -> Ranks:
-    """Return the processes of this run.
-
-    Examples
-    --------
-    >>> current().size
-    1
-    """
-    return _current[-1]
 
 
 def started_together() -> bool:
@@ -181,13 +54,11 @@ def together(device: str | torch.device, kept: Callable[[], str]) -> Iterator[Ra
         )
 
     with _quiet(rank) as screen, _told_of_the_end(screen, sentence):
-        _current.append(ranks)
         try:
-            yield ranks
+            with computing_with(ranks):
+                yield ranks
         except BaseException as error:
             _leave(error, rank, screen, sentence)
-        finally:
-            _current.pop()
     dist.destroy_process_group()
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unsplit.data.rows.base import Rows
-from unsplit.devices import mixed_precision
+from unsplit.devices import Ranks, current, mixed_precision
 from unsplit.networks.chunked import (
     Exchange,
     blocks_for,
@@ -48,7 +48,6 @@ from unsplit.networks.training.group import (
     is_batch_norm,
     settling,
 )
-from unsplit.networks.training.ranks import Ranks, current
 
 
 class Between(Exchange):
