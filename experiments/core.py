@@ -23,6 +23,7 @@ HERE = Path(__file__).parent
 NAMES = (
     "imagenet-artificial",
     "imagenet-realistic",
+    "imagenette",
     "modelnet40",
     "scaling",
     "discussion",

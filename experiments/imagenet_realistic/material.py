@@ -1,6 +1,7 @@
 """Photographs, and what is known of them without their labels."""
 
 import hashlib
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -65,18 +66,23 @@ def _stored(setting: Setting) -> Features:
     if setting.quick and setting.data is None:
         return frequencies(X)
     assert setting.data is not None
-    for name in STORED:
-        path = _folder(setting.data) / name
+    return stored_features(setting.data, STORED, len(categories))
+
+
+def stored_features(data: Path, names: Sequence[str], n_images: int) -> Features:
+    """The first of these files beside the images, a row for each of them."""
+    for name in names:
+        path = _folder(data) / name
         if path.is_file():
             found = np.load(path).astype(np.float32)
-            if len(found) != len(categories):
+            if len(found) != n_images:
                 raise InputError(
-                    f"{path} has {len(found):,} rows for {len(categories):,} images; it must have "
+                    f"{path} has {len(found):,} rows for {n_images:,} images; it must have "
                     "one for each, in their order."
                 )
             return found
     raise InputError(
-        f"there is no {' or '.join(STORED)} in {_folder(setting.data)}; put features of the images "
+        f"there is no {' or '.join(names)} in {_folder(data)}; put features of the images "
         "there, a row for each in their order."
     )
 
@@ -97,20 +103,25 @@ def published(setting: Setting) -> Path | None:
 
 @lru_cache(maxsize=1)
 def learned(setting: Setting) -> Learned:
-    """DeepCluster trained here, or as it was kept; the quick form keeps nothing."""
+    """DeepCluster trained on all of the images."""
     X, categories = photographs(setting)
     plan = (QUICK if setting.quick else FULL).plan
     small = np.concatenate([pictures(X, rows, TRAINED_AT) for rows in _batches(len(categories))])
+    return learned_once(small, plan, setting, CACHE)
+
+
+def learned_once(some: NDArray[np.uint8], plan: Plan, setting: Setting, cache: Path) -> Learned:
+    """DeepCluster trained on these images, or as it was kept; the quick form keeps nothing."""
     if setting.quick:
-        return learn(small, plan, setting.device, SEED)
-    path = CACHE / f"deepcluster-{_key(small, plan)}.npz"
+        return learn(some, plan, setting.device, SEED)
+    path = cache / f"deepcluster-{_key(some, plan)}.npz"
     if path.is_file():
         with np.load(path) as kept:
             float32 = kept["features"].astype(np.float32)
             columns = kept["loss"].tolist(), kept["stability"].tolist()
             return Learned(float32, *columns, float(kept["seconds"]))
-    new = learn(small, plan, setting.device, SEED)
-    CACHE.mkdir(exist_ok=True)
+    new = learn(some, plan, setting.device, SEED)
+    cache.mkdir(exist_ok=True)
     unfinished = path.with_suffix(".part.npz")
     np.savez(unfinished, **new._replace(features=new.features.astype(np.float16))._asdict())
     unfinished.replace(path)

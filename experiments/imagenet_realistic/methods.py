@@ -14,7 +14,8 @@ from benchmarks.baselines import euclidean
 from experiments.artificial import DIVERGENCES, PAPER
 from experiments.core import Result
 from experiments.imagenet_realistic.overclustering import Overclustering
-from unsplit import PairwiseTVD, PartitionWarning
+from unsplit import NeighbourGraph, PairwiseTVD, PartitionWarning
+from unsplit.merging.neighbours.graph import Connected, graph_of_scores
 
 FOLDS = 5
 
@@ -29,17 +30,21 @@ def linked(case: Overclustering, distances: NDArray[np.float64]) -> list[int]:
     return case.right(unsplit.merge(distances, n_clusters=1).linkage)
 
 
-def trained_once(case: Overclustering, X: Any, **choices: Any) -> Result:
+def trained_once(
+    case: Overclustering, X: Any, features: NDArray[np.float32], **choices: Any
+) -> Result:
     """Cross-fitted once; CM for every way to rank pairs by what came out.
 
-    ``X`` are all images of the subset, as :meth:`Overclustering.with_outside` has them.
+    ``X`` are all images of the subset, as :meth:`Overclustering.with_outside` has them, and
+    ``features`` their rows of the representation.
     """
     _, labels = case.with_outside()
     start = time.monotonic()
     result = unsplit.pairwise_tvd(X, labels, cv=FOLDS, **choices)
     seconds = time.monotonic() - start
+    graph = unsplit.neighbour_graph(features, labels)
     return {
-        "CM": ranked(case, result),
+        "CM": ranked(case, result) | with_graph(case, result, graph),
         "A": float(result.mean_accuracy),
         "auto": _found(result),
         "networks": FOLDS,
@@ -67,6 +72,35 @@ def ranked(case: Overclustering, result: PairwiseTVD) -> dict[str, list[int]]:
         both = (ranks(result.divergence(name)) + far) / 2
         right[f"average {name} + euclidean"] = linked(case, both)
     return right
+
+
+def with_graph(
+    case: Overclustering, result: PairwiseTVD, graph: NeighbourGraph
+) -> dict[str, list[int]]:
+    """CM by edges between clusters: among scores, among features, and with overlap.
+
+    ``graph`` connects the features.  "overlap + graph" goes by the mean rank among both.
+    """
+    by_scores = graph_of_scores(result)
+    assert by_scores is not None
+
+    def by_edges(neighbours: NeighbourGraph) -> list[int]:
+        tree = unsplit.merge(result, n_clusters=1, neighbours=neighbours, statistic="edges")
+        return case.right(tree.linkage)
+
+    both = (ranks(result.divergence("overlap")) + ranks(between(graph))) / 2
+    return {
+        "graph of scores": by_edges(by_scores),
+        "graph of features": by_edges(graph),
+        "average overlap + graph": linked(case, both),
+    }
+
+
+def between(graph: NeighbourGraph) -> NDArray[np.float64]:
+    """Distances of all pairs of clusters in a graph; pairs without an edge are farthest."""
+    distances = Connected(graph).distances()
+    np.fill_diagonal(distances, 0.0)
+    return distances
 
 
 def ranks(distances: NDArray[np.float64]) -> NDArray[np.float64]:

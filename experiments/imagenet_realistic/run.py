@@ -88,7 +88,8 @@ def run(trial: Trial, setting: Setting) -> Result:
         found = retrained(case, some, config.merges, SEED, **choices)
     else:
         rows, _ = case.with_outside()
-        found = trained_once(case, pictures(X, rows, side), random_state=SEED, **choices)
+        choices["random_state"] = SEED
+        found = trained_once(case, pictures(X, rows, side), R[rows], **choices)
     return case.described() | found
 
 

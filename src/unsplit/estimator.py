@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -26,7 +26,12 @@ from unsplit.devices import DONE, check_seed, current, generator_of, memory_erro
 from unsplit.errors import InputError, check_whole, in_one_sentence
 from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
 from unsplit.merging.loop import MergeRecord
-from unsplit.merging.neighbours.graph import NeighbourGraph, graph_of_scores, graph_of_vectors
+from unsplit.merging.neighbours.graph import (
+    OTHER_FEATURES,
+    NeighbourGraph,
+    graph_of_scores,
+    graph_of_vectors,
+)
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions, looks_like_partition
 from unsplit.merging.resume import ResumeFile
@@ -569,4 +574,6 @@ def _neighbours(
             return graph_of_scores(fitted.result)
         features = fitted.rows.values
     with_batches = None if fitted.subclusters.n_batches == 1 else batch
-    return graph_of_vectors(features, labels, with_batches, settings.device)
+    graph = graph_of_vectors(features, labels, with_batches, settings.device)
+    same = fitted.rows.kind in ("vectors", "counts")
+    return graph if same else replace(graph, source=OTHER_FEATURES)

@@ -301,7 +301,7 @@ class Noisy(nn.Module):
     """An augmentation of a user."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + 0.1 * torch.rand(x.shape) + 0.1 * torch.randn_like(x)
+        return x + 0.1 * torch.rand(x.shape, device=x.device) + 0.1 * torch.randn_like(x)
 
 
 class Items(torch.utils.data.Dataset[torch.Tensor]):

@@ -24,6 +24,7 @@ from unsplit.merging.loop import MergeRecord, MergeState, agglomerate
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import Connected, NeighbourGraph
 from unsplit.merging.options import (
+    OVERLAP_AND_EDGES,
     Link,
     MergeOptions,
     check_links,
@@ -38,6 +39,7 @@ from unsplit.merging.ranking import (
     Linked,
     Ranking,
     Reestimated,
+    mean_rank,
 )
 from unsplit.merging.review import Merge
 from unsplit.merging.rules import Rule, SameGroup, WithinBatches
@@ -93,10 +95,12 @@ def merge(
         ``ClusterMerger(strategy="retrain")``.
     statistic : str
         What ranks pairs under strategy "linkage": "tv", "lecam", "js", "hellinger", "overlap" or
-        "auc"; or "edges", the edges between clusters in the graph of ``neighbours``.  "auto" is
-        "edges" if there are ``neighbours``, most clusters were not split at random and ``linkage``
-        is left at its default; otherwise "lecam", or "overlap" if ``n_clusters`` is given and at
-        least half of the observations are in no cluster, as after the paper's Algorithm 1.
+        "auc"; "edges", the edges between clusters in the graph of ``neighbours``; or "overlap and
+        edges", the mean rank by both.  "auto" is "edges" if there are ``neighbours``, most clusters
+        were not split at random and ``linkage`` is left at its default; otherwise "lecam", or
+        "overlap" if ``n_clusters`` is given and at least half of the observations are in no
+        cluster, as after the paper's Algorithm 1.  :class:`unsplit.ClusterMerger` ranks such cores
+        by "overlap and edges" if ``features`` are passed that the network does not see.
         "compose" always uses soft accuracy, "spectral" the TVD, and a plain matrix its own values.
     linkage : {"average", "single", "complete"}
         Distance between merged clusters under strategies "linkage" and "spectral".  "edges" needs
@@ -184,7 +188,9 @@ def merge_with(
     if result is not None:
         at_random = split_at_random(result)
         by = decided_by(result, at_random, inputs.graph is not None)
-        statistic = ranking_statistic(options, result, by)
+        statistic = ranking_statistic(
+            options, result, by, None if inputs.graph is None else inputs.graph.source
+        )
     rule = stopping_rule(result, options, by)
     if result is not None and not result.comparable.all():
         rule = WithinBatches(rule)
@@ -354,6 +360,11 @@ def _ranking(
     if statistic == "edges" and options.strategy == "linkage":
         assert inputs.graph is not None
         return Connected(inputs.graph)
+    if statistic == OVERLAP_AND_EDGES:
+        assert inputs.graph is not None
+        edges = Connected(inputs.graph).distances()
+        matrix = mean_rank(inputs.result.divergence("overlap"), edges)
+        return Linked(matrix, options.linkage, statistic, inputs.result.comparable)
     statistic = "tv" if options.strategy == "spectral" else statistic
     matrix = inputs.result.divergence(statistic)
     return Linked(matrix, options.linkage, statistic, inputs.result.comparable)

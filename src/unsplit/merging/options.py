@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import connected_components
 from unsplit.errors import InputError, PartitionWarning, check_choice, is_number, is_whole, shown
 from unsplit.merging.answers import Answer, Answers, read_answers
 from unsplit.merging.evidence import Mixtures
+from unsplit.merging.neighbours.graph import OBSERVATIONS, OTHER_FEATURES, SCORES
 from unsplit.merging.rules import (
     ALIKE_TVD,
     NEIGHBOURS,
@@ -33,7 +34,10 @@ from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import DIVERGENCES
 
 STRATEGIES = ("linkage", "compose", "retrain", "spectral")
-STATISTICS = ("auto", "edges", *DIVERGENCES)
+# The mean rank of a pair by overlap and by edges.
+OVERLAP_AND_EDGES = "overlap and edges"
+NEED_NEIGHBOURS = ("edges", OVERLAP_AND_EDGES)
+STATISTICS = ("auto", *NEED_NEIGHBOURS, *DIVERGENCES)
 LINKAGES = ("average", "single", "complete")
 
 # Strategies for which an option has an effect; with the others it is refused, not ignored.
@@ -139,10 +143,10 @@ class MergeOptions:
                     f'{name}="{value}" has no effect with strategy="{strategy}", only with '
                     f"{' and '.join(strategies)}; leave it out."
                 )
-        if statistic == "edges" and strategy != "linkage":
+        if statistic in NEED_NEIGHBOURS and strategy != "linkage":
             raise InputError(
-                f'statistic="edges" needs strategy="linkage", got "{strategy}"; choose another '
-                "statistic or leave strategy out."
+                f'statistic="{statistic}" needs strategy="linkage", got "{strategy}"; choose '
+                "another statistic or leave strategy out."
             )
         if statistic == "edges" and linkage != MergeOptions.linkage:
             raise InputError(
@@ -224,9 +228,9 @@ class MergeOptions:
                 "n_clusters or max_tvd is required for a plain matrix, which has no scores to "
                 "test; pass one of them, or a PairwiseTVD."
             )
-        if self.statistic == "edges" and not has_neighbours:
+        if self.statistic in NEED_NEIGHBOURS and not has_neighbours:
             raise InputError(
-                'statistic="edges" needs neighbours; pass '
+                f'statistic="{self.statistic}" needs neighbours; pass '
                 "neighbours=unsplit.neighbour_graph(X, labels) with a PairwiseTVD."
             )
 
@@ -345,19 +349,31 @@ def stopping_rule(result: PairwiseTVD | None, options: MergeOptions, by: str) ->
     return MaxTVD(options.max_tvd)
 
 
-def ranking_statistic(options: MergeOptions, result: PairwiseTVD, by: str) -> str:
+def ranking_statistic(
+    options: MergeOptions, result: PairwiseTVD, by: str, source: str | None
+) -> str:
     """The statistic that ranks pairs, where "auto" leaves the choice to us.
 
     Clusters cut out of the same features are ranked by their neighbours, clusters split at random
-    by the network.  Cores without neighbours can nearly all be told apart; for these, the scores of
-    the other observations ("overlap") rank better.
+    by the network.  Cores can nearly all be told apart; what the scores of other observations say
+    of them ("overlap") ranks better.  A graph of features that the network does not see knows
+    something else again, so both rank together.  ``source`` is that of the graph, if there is one.
     """
     if options.statistic != "auto":
         return options.statistic
+    cores = are_cores(result)
     linked_by_default = options.linkage == MergeOptions.linkage
     if by == NEIGHBOURS and options.strategy == "linkage" and linked_by_default:
-        return "edges"
-    return "overlap" if options.n_clusters is not None and are_cores(result) else "lecam"
+        return BY_SOURCE_OF_CORES[source] if cores and source is not None else "edges"
+    return "overlap" if options.n_clusters is not None and cores else "lecam"
+
+
+# How cores are ranked, by what the neighbours of the graph were found in.
+BY_SOURCE_OF_CORES = {
+    OBSERVATIONS: "edges",
+    OTHER_FEATURES: OVERLAP_AND_EDGES,
+    SCORES: "overlap",
+}
 
 
 def split_at_random(result: PairwiseTVD, level: float = 0.05) -> NDArray[np.bool_]:

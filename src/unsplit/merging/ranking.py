@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
+from scipy.stats import rankdata
 
 from unsplit._typing import Index, Matrix
 from unsplit.merging.evidence import Columns, Contrast, Mixtures
@@ -34,6 +35,26 @@ class Ranking(Protocol):
 
     def row(self, a: int) -> Matrix:
         """Ranking statistic between a and all slots, shape (k,)."""
+
+
+def mean_rank(*distances: Matrix) -> Matrix:
+    """Mean over several distances of a pair's rank among all pairs, from 0 to 1.
+
+    Distances that are not on one scale can be ranked together in this way.
+
+    Examples
+    --------
+    >>> near = np.array([[0, 3, 2], [3, 0, 9], [2, 9, 0]])
+    >>> mean_rank(near, near.T)
+    array([[0. , 0.5, 0. ],
+           [0.5, 0. , 1. ],
+           [0. , 1. , 0. ]])
+    """
+    i, j = np.triu_indices(len(distances[0]), 1)
+    ranks = [rankdata(matrix[i, j]) - 1 for matrix in distances]
+    found = np.zeros(distances[0].shape)
+    found[i, j] = found[j, i] = np.mean(ranks, axis=0) / max(1, len(i) - 1)
+    return found
 
 
 class Composed(Columns):

@@ -55,6 +55,10 @@ FEW_DIMENSIONS = 3.0
 A_FEW_EDGES = 3.0
 
 
+# What the neighbours of a graph were found in.
+OBSERVATIONS, OTHER_FEATURES, SCORES = "observations", "other features", "scores"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class NeighbourGraph:
     """Observations and the edges to their nearest neighbours.
@@ -77,6 +81,9 @@ class NeighbourGraph:
         Number of clusters, k; some may have no observation in the graph.
     rows : ndarray of shape (n,)
         Which observation of the data each one is; they are in an order of their own.
+    source : {"observations", "other features", "scores"}
+        What neighbours were found in: what the network sees, features that it does not see, such
+        as an embedding of images, or the network's own scores.
 
     Examples
     --------
@@ -93,6 +100,7 @@ class NeighbourGraph:
     features: Matrix
     n_clusters: int
     rows: Index
+    source: str = OBSERVATIONS
 
     def __repr__(self) -> str:
         n_edges = int(self.adjacency.sum()) // 2
@@ -230,7 +238,7 @@ def graph_of_scores(result: PairwiseTVD) -> NeighbourGraph | None:
     batches = None if scores.batches is None else scores.batches[order]
     clusters = scores.clusters[order]
     found = connect(np.sqrt(share), clusters, batches, n_clusters=result.n_clusters)
-    return replace(found, rows=scores.rows[order][found.rows])
+    return replace(found, rows=scores.rows[order][found.rows], source=SCORES)
 
 
 def _batches(batch: ArrayLike, encoded: EncodedLabels) -> NDArray[np.int64]:
