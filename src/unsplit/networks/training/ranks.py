@@ -47,18 +47,24 @@ def together(device: str | torch.device, kept: Callable[[], str]) -> Iterator[Ra
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     ranks = Ranks(rank, size, _join(device, rank, size))
 
-    def sentence() -> str:
+    def lost() -> str:
         return (
             f"one of the {size} processes of this run has ended, and the others cannot go on "
             f"without it; {kept()}"
         )
 
-    with _quiet(rank) as screen, _told_of_the_end(screen, sentence):
+    def stopped() -> str:
+        return (
+            f"this run of {size} processes was stopped, because one of them has ended or it was "
+            f"interrupted; {kept()}"
+        )
+
+    with _quiet(rank) as screen, _told_of_the_end(screen, stopped):
         try:
             with computing_with(ranks):
                 yield ranks
         except BaseException as error:
-            _leave(error, rank, screen, sentence)
+            _leave(error, rank, screen, lost)
     dist.destroy_process_group()
 
 
@@ -68,16 +74,13 @@ def _join(device: str | torch.device, rank: int, size: int) -> Any:
         raise InputError(
             f"several processes compute on a CPU or on CUDA, got {where.type}; use --device cpu."
         )
-    if where.type == "cuda":
-        place, n = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
-        if place >= n:
-            raise InputError(
-                f"torchrun started more than {n} processes on a machine with {n} GPUs; use "
-                f"--nproc-per-node {n}, or --device cpu."
-            )
-        torch.cuda.set_device(place)
     # For tensors of the CPU there is always gloo, beside what the GPUs use.
     backend = "cpu:gloo,cuda:nccl" if where.type == "cuda" else "gloo"
+    if where.type == "cuda":
+        n_gpus, place = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", "0"))
+        torch.cuda.set_device(place % n_gpus)
+        if int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > n_gpus:
+            backend = "cpu:gloo,cuda:gloo"  # NCCL has no two processes on one GPU
     dist.init_process_group(backend, rank=rank, world_size=size, timeout=PATIENCE)
     return dist.distributed_c10d._get_default_store()
 
@@ -135,18 +138,17 @@ def _told_of_the_end(screen: Any, sentence: Callable[[], str]) -> Iterator[None]
 def _leave(error: BaseException, rank: int, screen: Any, sentence: Callable[[], str]) -> NoReturn:
     """End after an error: the first process that has one says what it was."""
     lost = is_lost(error)
-    code = LOST if lost else getattr(error, "exit_code", 2)
-    first = _is_first()
-    known = lost or isinstance(error, (ValueError, OSError)) or hasattr(error, "exit_code")
-    if not known or isinstance(error, (SystemExit, KeyboardInterrupt)):
+    expected = isinstance(error, (ValueError, OSError)) or hasattr(error, "exit_code")
+    if not lost and not expected:
         raise error
-    if first and (lost or rank):
+    first = _is_first()
+    if first and rank == 0 and not lost:
+        raise error  # it is said as in a run of one process
+    if first:
         _say(screen, sentence() if lost else str(getattr(error, "message", error)))
-    if not first or lost or rank:
-        # Without waiting for the others, who will not come.
-        screen.flush()
-        os._exit(code)
-    raise error
+    screen.flush()
+    # Without waiting for the others, who will not come.
+    os._exit(LOST if lost else getattr(error, "exit_code", 2))
 
 
 def is_lost(error: BaseException) -> bool:
