@@ -63,7 +63,8 @@ class Case(NamedTuple):
         """What a reader of the table sees."""
         n_clusters = 2 * CHARACTERS if self.data == "omniglot" else N_CLUSTERS
         cut = "at random" if self.cut == "random" else "by k-means"
-        return f"{TITLES[self.data]}: {self.n_categories} categories, {cut} into {n_clusters}"
+        draw = "" if self.seed == 0 else f", draw {self.seed + 1}"
+        return f"{TITLES[self.data]}: {self.n_categories} categories{draw}, {cut} into {n_clusters}"
 
 
 CUTS = ("random", "k-means")

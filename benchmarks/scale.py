@@ -14,6 +14,7 @@ from unsplit.devices import choose_device
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.divergences import directed_means, hit, inner_products, rank_sums
 from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.sparse.confusions import count_confusions
 
 WIDTH = 256
 
@@ -52,6 +53,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--clusters", type=int, nargs="+", default=[500, 2000])
     parser.add_argument("--per-cluster", type=int, default=10)
+    parser.add_argument("--hits-only", action="store_true", help="no overlap and no p-values")
     arguments = parser.parse_args()
     device = choose_device(arguments.device)
     rate = matrix_rate(device)
@@ -61,16 +63,24 @@ def main() -> None:
         m = len(scores.clusters)
         row = [f"{k:,}", f"{m:,}", f"{2 * m * k * WIDTH / rate:.3f}"]
         for part in (
+            lambda s: count_confusions(s, device),
             lambda s: directed_means(s, hit, device),
             lambda s: inner_products(s, device),
             lambda s: stats.rank_sum_p_value(rank_sums(s, device), s.counts),
-        ):
+        )[: 2 if arguments.hits_only else None]:
             start = time.perf_counter()
             part(scores)
             row.append(f"{time.perf_counter() - start:.2f}")
         table.append(row)
-    head = ("k", "held out", "floor: scores alone, s", "hits, s", "overlap, s", "p-values, s")
-    print_table(f"All pairs on {device.type}, {rate / 1e12:.1f} TFLOP/s float32", head, table)
+    head = (
+        "k", "held out", "floor: scores alone, s", "confusions (sparse), s", "hits, s",
+        "overlap, s", "p-values, s",
+    )  # fmt: skip
+    print_table(
+        f"All pairs on {device.type}, {rate / 1e12:.1f} TFLOP/s float32",
+        head[: len(table[0])],
+        table,
+    )
 
 
 if __name__ == "__main__":

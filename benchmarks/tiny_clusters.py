@@ -1,6 +1,6 @@
 """Seconds that `merge` takes where clusters are tiny and many, by what the networks learned.
 
-python -m benchmarks.tiny_clusters [--clusters 5000] [--per-cluster 3] [--only untrained]
+python -m benchmarks.tiny_clusters [--clusters 5000] [--per-cluster 3] [--only untrained] [--sparse]
 
 Gaussian groups are split at random.  Training would take longer than merging, so there is none:
 scores are products with cluster means, or with random vectors for an untrained network.
@@ -9,6 +9,7 @@ scores are products with cluster means, or with random vectors for an untrained 
 import argparse
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +17,15 @@ from numpy.typing import NDArray
 from benchmarks.common import CPU, print_table
 from unsplit import MergeTree, NeighbourGraph, PairwiseTVD, merge, neighbour_graph
 from unsplit._typing import Index
+from unsplit.data.labels import encode_labels
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import History
 from unsplit.overclustering import artificial
 from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.heldout_scores import crossfit_folds
 from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.sparse.estimate import sparse_estimate
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 Matrix = NDArray[np.float64]
 
@@ -31,7 +35,7 @@ DIMENSIONS, FOLDS, CLUSTERS_A_GROUP = 20, 5, 20
 # so that clusters look like a partition; or there are none, and all distances are near zero.
 LEARNED = ("trained", "memorised", "untrained")
 
-PATHS: dict[str, Callable[[PairwiseTVD, NeighbourGraph, int], MergeTree]] = {
+PATHS: dict[str, Callable[[Any, NeighbourGraph, int], MergeTree]] = {
     "auto, graph": lambda result, graph, _: merge(result, neighbours=graph),
     "auto": lambda result, graph, _: merge(result),
     "number told, graph": lambda result, graph, n: merge(result, neighbours=graph, n_clusters=n),
@@ -51,12 +55,22 @@ def split_groups(k: int, per_cluster: int, seed: int = 0) -> tuple[Matrix, Index
 
 def estimate(X: Matrix, clusters: Index, learned: str, seed: int = 0) -> PairwiseTVD:
     """What a linear network would say that learned this much."""
+    scores, sizes = linear_scores(X, clusters, learned, seed), np.bincount(clusters)
+    hits = directed_means(scores, hit, CPU)
+    return PairwiseTVD(np.arange(len(sizes)), sizes, scores.counts.sum(0), hits, scores, NO_HISTORY)
+
+
+NO_HISTORY = History(*(np.zeros(0, kind) for kind in (int, float, float, float, int)))
+
+
+def linear_scores(X: Matrix, clusters: Index, learned: str, seed: int = 0) -> HeldoutScores:
+    """Held-out scores of a linear network that learned this much."""
     rng = np.random.default_rng(seed)
     folds = crossfit_folds(clusters, FOLDS, rng)
     weights = np.stack([_weights(X, clusters, fold, learned, rng) for fold in folds])
     tests = [fold.test[np.argsort(clusters[fold.test], kind="stable")] for fold in folds]
     rows = np.concatenate(tests)
-    scores = HeldoutScores(
+    return HeldoutScores(
         features=X[rows].astype(np.float32),
         weights=weights.astype(np.float32),
         bias=(-0.5 * (weights**2).sum(axis=2)).astype(np.float32),
@@ -64,10 +78,6 @@ def estimate(X: Matrix, clusters: Index, learned: str, seed: int = 0) -> Pairwis
         folds=np.repeat(np.arange(FOLDS), [len(test) for test in tests]),
         rows=rows,
     )
-    sizes = np.bincount(clusters)
-    hits = directed_means(scores, hit, CPU)
-    no_history = History(*(np.zeros(0, kind) for kind in (int, float, float, float, int)))
-    return PairwiseTVD(np.arange(len(sizes)), sizes, scores.counts.sum(0), hits, scores, no_history)
 
 
 def _weights(
@@ -86,12 +96,18 @@ def main() -> None:
     parser.add_argument("--clusters", type=int, default=5000)
     parser.add_argument("--per-cluster", type=int, default=3)
     parser.add_argument("--only", nargs="+", choices=LEARNED, default=LEARNED)
+    parser.add_argument("--sparse", action="store_true", help="keep only confused pairs")
     arguments = parser.parse_args()
     X, clusters = split_groups(arguments.clusters, arguments.per_cluster)
     graph = neighbour_graph(X, clusters)
     table = []
     for learned in arguments.only:
-        result = estimate(X, clusters, learned)
+        result: PairwiseTVD | SparsePairwiseTVD
+        if arguments.sparse:
+            scores = linear_scores(X, clusters, learned)
+            result = sparse_estimate(scores, encode_labels(clusters), NO_HISTORY)
+        else:
+            result = estimate(X, clusters, learned)
         for name, path in PATHS.items():
             start, cpu = time.perf_counter(), time.process_time()
             tree = path(result, graph, max(1, arguments.clusters // CLUSTERS_A_GROUP))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks import markdown
 from experiments.core import NAMES, Claim, Experiment, Result, folder_of, load, results_in
+from experiments.story import story
 
 PAGE = Path(__file__).parents[1] / "docs" / "paper.md"
 IMAGES = PAGE.parent / "images" / "paper"
@@ -27,9 +28,10 @@ mean held-out accuracy over all pairs of clusters.
 
 
 def page(found: dict[str, list[Result]]) -> str:
-    """All of it: the claims first, then a section for every experiment that was run."""
+    """All of it: the story, the claims, then a section for every experiment that was run."""
     claims = {name: load(name).claims(results) for name, results in found.items()}
-    parts = [HEAD, "## What became of the paper's claims\n", _all_claims(claims)]
+    all_claims = "## What became of the paper's claims\n"
+    parts = [HEAD, story(claims), all_claims, _all_claims(claims)]
     for name, results in found.items():
         if results:
             parts.append(_section(name, results))

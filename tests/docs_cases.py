@@ -1,11 +1,13 @@
 """The blocks of code in the documentation, and the files and names that they take for granted."""
 
+import io
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tarfile
 import types
 from pathlib import Path
 from typing import NamedTuple
@@ -202,6 +204,20 @@ def write_files(folder):
         for i in range(8):
             pixels = rng.integers(60 * number, 60 * number + 120, (12, 12, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(folder / "photos" / name / f"{i}.png")
+    write_shards(folder)
+
+
+def write_shards(folder):
+    """Pack the photos into two .tar files, as WebDataset does: an image and its .cls each."""
+    (folder / "shards").mkdir()
+    photos = sorted((folder / "photos").glob("*/*.png"))
+    for shard in range(2):
+        with tarfile.open(folder / "shards" / f"photos-{shard}.tar", "w") as archive:
+            for i, photo in list(enumerate(photos))[shard::2]:
+                archive.add(photo, f"{i:04d}.png")
+                label = tarfile.TarInfo(f"{i:04d}.cls")
+                label.size = len(photo.parent.name)
+                archive.addfile(label, io.BytesIO(photo.parent.name.encode()))
 
 
 def small_torchvision():

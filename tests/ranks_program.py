@@ -21,6 +21,7 @@ import unsplit
 from unsplit.cli import main
 from unsplit.networks.training import checkpoint
 from unsplit.networks.training.checkpoint import TrainingFile
+from unsplit.pairwise.api import Settings
 
 
 def free_port():
@@ -40,6 +41,8 @@ def run(case, rank, port):
         where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         os.environ.update(where, RANK=str(rank), WORLD_SIZE=str(case["size"]))
         os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
+    if "form" in case:
+        Settings.is_sparse = lambda *_: case["form"] == "sparse"
     if "kill" in case:
         checkpoint.EVERY = checkpoint.AT_MOST_ONE_IN = 0
         checkpoint.ASKED_EVERY = 4

@@ -260,6 +260,13 @@ def test_only_photographs_are_mirrored_and_tinted():
     assert {ImageAugmentation.for_images(n).crop for n in (1, 2, 3, 4)} == {0.125}
 
 
+def test_more_is_for_photographs_alone():
+    photograph, more = (ImageAugmentation.for_images(3, more) for more in (False, True))
+    assert more.zoom > photograph.zoom == 0
+    assert more.colour > photograph.colour
+    assert ImageAugmentation.for_images(1, more=True).zoom == 0
+
+
 @pytest.mark.parametrize("name", ["crop", "zoom", "colour"])
 @pytest.mark.parametrize("value", [-0.1, 1, float("nan")])
 def test_refused_settings(name, value):

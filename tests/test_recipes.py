@@ -361,6 +361,12 @@ def test_photographs_may_be_mirrored_and_others_not():
     assert not augmentation_for("auto", observations(images(channels=1), CPU)).flip
 
 
+def test_photographs_are_changed_more_for_a_deep_network():
+    assert [name for name, recipe in RECIPES.items() if recipe.more_augmentation] == ["resnet18"]
+    assert augmentation_for("auto", ROWS["images"], more=True).zoom > 0
+    assert augmentation_for("auto", ROWS["images"]).zoom == 0
+
+
 def test_an_own_augmentation_is_copied():
     own = nn.Dropout(0.3)
     found = augmentation_for(own, ROWS["images"])

@@ -32,6 +32,9 @@ class EveryPair:
         a, b = np.unravel_index(allowed.argmin(), allowed.shape)
         return None if allowed[a, b] == np.inf else (int(a), int(b))
 
+    def distance(self, a, b):
+        return float(self.distances[a, b])
+
     def set_row(self, a, row):
         for matrix in (self.known, self.distances):
             matrix[a] = matrix[:, a] = row

@@ -22,7 +22,7 @@ class Config:
     regime : tuple of int
         Sizes whose clusters are as pure as the paper's, for what is not tried at all sizes.
     sides : tuple of int
-        Pixels a side.
+        Pixels a side; the first for halves of the categories and for DeepCluster.
     side : int
         Pixels a side for what is not tried at all of them.
     merges : int

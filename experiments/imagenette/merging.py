@@ -82,7 +82,7 @@ def clustered(R: NDArray[np.float32]) -> dict[str, NDArray[np.int64]]:
     hundredth = HDBSCAN(min_cluster_size=max(5, len(R) // 100), copy=True)
     return {
         "HDBSCAN": hundredth.fit_predict(R),
-        "Leiden": communities(connected(R), resolution=1.0, seed=0),
+        "Leiden": communities(connected(R.astype(np.float64)), resolution=1.0, seed=0),
     }
 
 

@@ -38,7 +38,7 @@ HALVES = ("first", "second")
 def trials(quick: bool) -> list[Trial]:
     """What needs no network first; then what times are compared of, which should run alone."""
     config = QUICK if quick else FULL
-    regime, side = config.regime, config.side
+    regime, side, small = config.regime, config.side, config.sides[0]
     usual = _grid(config, sizes=regime, sides=(side,))
     paper = _grid(config, sizes=regime, sides=(side,), method="paper")
     wanted = [
@@ -47,14 +47,14 @@ def trials(quick: bool) -> list[Trial]:
         *(usual[-1], paper[-1], DEEPCLUSTER),
         *(*usual, *paper),
         *_grid(config, sizes=regime, sides=(side,), variant=AUGMENTED),
-        *_grid(config, sizes=regime, sides=(side,), which=HALVES),
-        *_grid(config, sizes=regime, sides=(side,), which=HALVES, variant=AUGMENTED),
+        *_grid(config, sizes=regime, sides=(small,), which=HALVES),
+        *_grid(config, sizes=regime, sides=(small,), which=HALVES, variant=AUGMENTED),
         *_grid(config, sides=(side,)),
         *_grid(config),
         *_grid(config, sizes=regime, variant=AUGMENTED),
         *_grid(config, sizes=regime, sides=(side,), seed=1),
         *_grid(config, sizes=regime, sides=(0,), method="features", representation="deepcluster"),
-        *_grid(config, sizes=regime, sides=(side,), representation="deepcluster"),
+        *_grid(config, sizes=regime, sides=(small,), representation="deepcluster"),
         *_grid(config, sides=(side,), variant=AUGMENTED),
     ]
     return list({file_of(trial): trial for trial in wanted}.values())

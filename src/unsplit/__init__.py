@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from unsplit.data.result_folder import verify_folder
     from unsplit.errors import (
         BatchWarning,
+        ConfusionWarning,
         FeatureWarning,
         InputError,
         OutOfMemoryWarning,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from unsplit.networks.training.loop import Reporter, TrainConfig
     from unsplit.pairwise.api import pairwise_tvd
     from unsplit.pairwise.result import PairwiseTVD
+    from unsplit.pairwise.sparse.result import SparsePairwiseTVD
     from unsplit.pairwise.wasserstein.api import pairwise_wasserstein
     from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
     from unsplit.selection.api import Selection, select
@@ -44,6 +46,7 @@ __all__ = [
     "BatchWarning",
     "Candidate",
     "ClusterMerger",
+    "ConfusionWarning",
     "EpochRecord",
     "FeatureWarning",
     "History",
@@ -59,6 +62,7 @@ __all__ = [
     "Selection",
     "SkippedWarning",
     "SmallClusterWarning",
+    "SparsePairwiseTVD",
     "StepRecord",
     "TrainConfig",
     "anndata",
@@ -82,6 +86,7 @@ _DEFINED_IN = {
     "BatchWarning": "unsplit.errors",
     "Candidate": "unsplit.selection.candidates",
     "ClusterMerger": "unsplit.estimator",
+    "ConfusionWarning": "unsplit.errors",
     "EpochRecord": "unsplit.networks.training.history",
     "FeatureWarning": "unsplit.errors",
     "History": "unsplit.networks.training.history",
@@ -97,6 +102,7 @@ _DEFINED_IN = {
     "Selection": "unsplit.selection.api",
     "SkippedWarning": "unsplit.errors",
     "SmallClusterWarning": "unsplit.errors",
+    "SparsePairwiseTVD": "unsplit.pairwise.sparse.result",
     "StepRecord": "unsplit.networks.training.history",
     "TrainConfig": "unsplit.networks.training.loop",
     "features": "unsplit.networks.features",

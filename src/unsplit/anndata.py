@@ -192,7 +192,7 @@ class Annotations:
 def annotations(
     groups: Groups,
     tree: MergeTree,
-    tvd: NDArray[np.float64],
+    tvd: Any,
     key_added: str,
     groupby: str,
     params: Mapping[str, Any],
@@ -205,7 +205,7 @@ def annotations(
     groups : Groups
         The over-clustering.
     tree : MergeTree
-    tvd : ndarray of shape (k, k)
+    tvd : ndarray of shape (k, k) or PairMatrix
         Distances in the order of ``tree.cluster_ids``.
     key_added : str
     groupby : str
@@ -226,15 +226,17 @@ def annotations(
     codes = np.where(groups.codes < 0, -1, new[groups.codes])
     column = pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype=object))
     merged = [names[g] for g in new]
-    entry = {
+    entry: dict[str, Any] = {
         "params": _plain_params(params),
         "n_clusters": len(names),
         "stopped": tree.stopped,
         "mapping": _frame({"old": groups.names, "new": merged, "n_cells": sizes}),
         "review": _frame(tree.review_table()),
-        "tvd": tvd[np.ix_(order, order)],
         "tree": _stored(tree),
     }
+    # A sparse estimate of very many clusters has no matrix of all pairs.
+    if isinstance(tvd, np.ndarray):
+        entry["tvd"] = tvd[np.ix_(order, order)]
     old_colours = uns.get(f"{groupby}_colors")
     found = {
         key_added: entry,
@@ -242,7 +244,7 @@ def annotations(
     }
     whole = _relabelled(tree.linkage, np.argsort(order))
     # What scanpy.pl.correlation_matrix shows.
-    alike = {"correlation_matrix": 1 - entry["tvd"]}
+    alike = {"correlation_matrix": 1 - entry["tvd"]} if "tvd" in entry else {}
     found[f"{key_added}_dendrogram"] = _dendrogram(whole, groups.names, groupby) | alike
     if len(names) > 1:
         upper = _above_the_cut(whole, tree.taken, new)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -76,7 +77,14 @@ def n_cores() -> int:
 
 
 def available_memory() -> int:
-    """Bytes of free main memory, as far as the operating system reports them."""
+    """Bytes of main memory that this process can still take, as far as the system reports them.
+
+    Limits of the process and of its container or job count as well (Linux).
+    """
+    return max(0, min([_free_memory(), *_left_of_limits(), *_left_in_groups()]))
+
+
+def _free_memory() -> int:
     try:
         with open("/proc/meminfo") as lines:
             for line in lines:
@@ -105,6 +113,54 @@ def free_memory(device: "torch.device") -> int:
     return available_memory()
 
 
+def _left_of_limits() -> list[int]:
+    """What is left of the limits of this process, as ``ulimit`` sets them."""
+    try:
+        import resource
+
+        pages = Path("/proc/self/statm").read_text().split()
+        size, _, _, _, _, data, _ = (int(n) * os.sysconf("SC_PAGE_SIZE") for n in pages)
+    except (ImportError, OSError, ValueError):
+        return []
+    limits = (resource.RLIMIT_AS, size), (resource.RLIMIT_DATA, data)
+    soft = [(resource.getrlimit(limit)[0], used) for limit, used in limits]
+    return [limit - used for limit, used in soft if limit != resource.RLIM_INFINITY]
+
+
+# Where containers and jobs have their limits: version 2 of control groups, then version 1.
+GROUPS = (
+    ("/sys/fs/cgroup", "max", "current", "inactive_file"),
+    ("/sys/fs/cgroup/memory", "limit_in_bytes", "usage_in_bytes", "total_inactive_file"),
+)
+
+
+def _left_in_groups() -> list[int]:
+    """What is left of the limits of the control groups that this process is in."""
+    left = []
+    for root, limit, usage, cached in GROUPS:
+        for folder in _groups_below(Path(root)):
+            try:
+                most = int((folder / f"memory.{limit}").read_text())
+                used = int((folder / f"memory.{usage}").read_text())
+                stat = (folder / "memory.stat").read_text().split()
+            except (OSError, ValueError):  # there is none, or the limit is "max"
+                continue
+            # What files have cached makes room when it is needed.
+            spare = int(stat[stat.index(cached) + 1]) if cached in stat else 0
+            left.append(most - used + spare)
+    return left
+
+
+def _groups_below(root: Path) -> list[Path]:
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    fields = [line.split(":", 2) for line in lines]
+    own = [Path(path.lstrip("/")) for _, kind, path in fields if kind in ("", "memory")]
+    return [root / folder for path in own for folder in (path, *path.parents)]
+
+
 def memory_size() -> float:
     """Return the size of this computer's memory in bytes; infinity if it is not known.
 
@@ -126,6 +182,27 @@ def require_memory(needed: int, available: int, what: str, advice: str) -> None:
             f"{what} would need about {needed / 2**30:,.1f} GiB of memory, but only "
             f"{available / 2**30:,.1f} GiB are available; {advice}."
         )
+
+
+def most_that_fits(needed: Callable[[int], int], available: int, most: int) -> int:
+    """Return the largest number up to ``most`` for which memory suffices; 0 if none does.
+
+    Parameters
+    ----------
+    needed : callable
+        Bytes that a number of features, clusters or the like needs; not decreasing.
+    available, most : int
+
+    Examples
+    --------
+    >>> most_that_fits(lambda n: 8 * n * n, 1000, 50)
+    11
+    """
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if needed(middle) <= available else (low, middle - 1)
+    return low
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -417,6 +494,19 @@ class Ranks:
         dist.all_gather(found, padded)
         spans = [self.part(n, rank) for rank in range(self.size)]
         return torch.cat([x[: s.stop - s.start] for x, s in zip(found, spans, strict=True)])
+
+    def collected(self, values: "torch.Tensor") -> "torch.Tensor":
+        """Put tensors of one axis and any length together, in the order of the ranks."""
+        if self.size == 1:
+            return values
+        import torch
+
+        here = torch.arange(self.size, device=values.device) == self.rank
+        lengths = self.sum(here * len(values))
+        padded = values.new_zeros(int(lengths.max()))
+        padded[: len(values)] = values
+        found = self.joined(padded, self.size * len(padded)).view(self.size, -1)
+        return torch.cat([part[:n] for part, n in zip(found, lengths.tolist(), strict=True)])
 
     def order(self, what: str, **details: Any) -> None:
         """Tell the others what comes next; only rank 0 does."""

@@ -24,6 +24,10 @@ class PartitionWarning(UserWarning):
     """Every pair of clusters is separable by construction; distances say little about merging."""
 
 
+class ConfusionWarning(UserWarning):
+    """Some observations are confused with more clusters than are kept in a sparse estimate."""
+
+
 class SkippedWarning(UserWarning):
     """Some of the files or columns are not used; the message names them."""
 

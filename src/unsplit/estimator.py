@@ -61,6 +61,7 @@ from unsplit.pairwise.api import (
 )
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 # The second training of a run, in a checkpoint and for other processes.
 BLURRED = "blurred"
@@ -71,7 +72,7 @@ class Merged:
     """The trained networks, the neighbour graph or the blurred estimate if any, and the tree."""
 
     fitted: Fitted
-    blurred: PairwiseTVD | None
+    blurred: PairwiseTVD | SparsePairwiseTVD | None
     neighbours: NeighbourGraph | None
     tree: MergeTree
 
@@ -130,9 +131,11 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     linkage_ : ndarray of shape (k − 1, 4)
         The tree as a SciPy linkage matrix.
     pairwise_ : PairwiseTVD
-        Distances between the initial clusters, with their uncertainty.
+        Distances between the initial clusters, with their uncertainty; a
+        :class:`SparsePairwiseTVD` of more than 10,000 clusters.
     tvd_ : ndarray of shape (k, k)
-        Total variation distances between the initial clusters.
+        Total variation distances between the initial clusters; indexed by pairs, ``tvd_[i, j]``,
+        if they are sparse.
     neighbours_ : NeighbourGraph or None
         The neighbour graph that merging used, if any.
     history_ : History
@@ -487,7 +490,9 @@ def merge_overclustering(
     merge_options.constraints(encoded.cluster_ids)  # refuses impossible ones before any training
     if features is not None:
         features = feature_matrix(features, len(encoded.clusters))
-    check_memory(len(encoded.cluster_ids), MATRICES_OF_SCORES)
+    k = len(encoded.cluster_ids)
+    if batch is not None or not settings.is_sparse(k):
+        check_memory(k, MATRICES_OF_SCORES)
     seeds = generator_of(random_state).integers(2**63, size=4)
     with reporting(progress) as reporter:
         reporter.on_phase(TRAINING)
@@ -518,7 +523,7 @@ def merge_overclustering(
             if merges is not None and checkpoint is not None:
                 merges.save(record)
                 checkpoint.forget(RETRAINING)
-            reporter.on_progress(len(record.merges), len(encoded.cluster_ids) - 1)
+            reporter.on_progress(len(record.merges), k - 1)
 
         tree = merge_with(
             fitted.result,
@@ -572,7 +577,7 @@ def _neighbours(
     if features is None:
         if not isinstance(fitted.rows, VectorRows):
             return graph_of_scores(fitted.result)
-        features = fitted.rows.values
+        features = fitted.rows
     with_batches = None if fitted.subclusters.n_batches == 1 else batch
     graph = graph_of_vectors(features, labels, with_batches, settings.device)
     same = fitted.rows.kind in ("vectors", "counts")

@@ -35,7 +35,10 @@ def about_run(result: Mapping[str, Any]) -> dict[str, Any]:
     'unsplit merge cells.csv --labels leiden --out merged --report --seed 3'
     """
     settings = dict(result.get("settings") or {})
-    numbers = ("n_observations", "n_features", "n_noise", "mean_accuracy", "n_unclear", "device")
+    numbers = (
+        "n_observations", "n_features", "n_noise", "n_connected", "mean_accuracy", "n_unclear",
+        "device",
+    )  # fmt: skip
     files = ("data", "labels", "batch", "vectors", "representation", "picture", "constraints")
     tables = [
         ("Data", {name: result.get(name) for name in files}),

@@ -18,6 +18,7 @@ from unsplit.devices import current
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.ranks import together
 from unsplit.pairwise.api import Settings, fit
+from unsplit.pairwise.blocks import write_tvd
 from unsplit.pairwise.heldout_scores import Fitted
 
 EXAMPLE = """\b
@@ -25,6 +26,7 @@ Example:
   unsplit distances cells.csv --labels leiden --out compared
 """
 RESULT = "distances.json"
+MATRIX = "tvd.npy"
 WRITTEN = ("distances.npz", "pairs.csv", RESULT)
 
 
@@ -35,6 +37,11 @@ WRITTEN = ("distances.npz", "pairs.csv", RESULT)
 @options.seed
 @options.keep_scores
 @options.checkpoint
+@click.option(
+    "--matrix",
+    is_flag=True,
+    help="Also write tvd.npy, the distances of all pairs as a (k, k) matrix, block by block.",
+)
 @options.as_json
 def distances(
     source: Input,
@@ -44,6 +51,7 @@ def distances(
     seed: int | None,
     keep_scores: bool,
     checkpoint: str | None,
+    matrix: bool,
     as_json: bool,
     progress: bool | None,
 ) -> None:
@@ -55,6 +63,7 @@ def distances(
     """
     written = [*WRITTEN, *([CANDIDATES] if select else ())]
     written += [outputs.SCORES] if keep_scores else []
+    written += [MATRIX] if matrix else []
     outputs.refuse_overwriting(source.data, source.named, out, written)
     kept = checkpoint_beside(out, checkpoint)
     with together(settings.device, lambda: outputs.kept_by(kept)) as ranks:
@@ -79,6 +88,8 @@ def distances(
             with console.stage("writing"):
                 result.save(folder / outputs.DISTANCES, scores=keep_scores)
                 write_csv(folder / "pairs.csv", result.table())
+                if matrix:
+                    write_tvd(folder / MATRIX, result)
             info |= outputs.describe_distances(read, result)
             info |= {} if read.representation is None else {"representation": read.representation}
             outputs.write_result(folder / RESULT, info, console)

@@ -148,10 +148,11 @@ def merge(
 ) -> None:
     """Merge the clusters of DATA that belong together.
 
-    DATA is a table with one row per observation (.csv, .tsv, .parquet, .arrow, .feather,
-    .npy, .npz, also SciPy sparse), cells (.h5ad, where --labels is a column of obs), or a folder of
-    images, sounds, meshes or point clouds with one subfolder per cluster. In a table every column
-    of numbers is a feature, except those named by --labels, --batch, --id and --drop.
+    DATA is a table with one row per observation (.csv, .tsv, .parquet or a folder of them, .arrow,
+    .feather, .npy, .npz, also SciPy sparse), cells (.h5ad, where --labels is a column of obs), a
+    folder of images, sounds, meshes or point clouds with one subfolder per cluster, or .tar files
+    of images as WebDataset writes them. In a table every column of numbers is a feature, except
+    those named by --labels, --batch, --id and --drop.
 
     The command writes labels.csv (old and new cluster of every row), review.csv (which pairs to
     check, unclear ones first), merges.csv (every merge and the reason), result.json (settings,
@@ -185,7 +186,8 @@ def merge(
         kept.remove()
     lines = [] if read.representation is None else [_compared_by(read)]
     lines += summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)
-    lines += ["", *summary.of_review(merged.tree), *summary.of_features(read)]
+    lines += ["", *summary.of_review(merged.tree), *summary.of_sample(merged.neighbours)]
+    lines += summary.of_features(read)
     if extra.report:
         lines += ["", f"Open {Path(out, PAGE)} in a browser."]
     outputs.print_result(Path(out, RESULT), lines, as_json, console)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 from collections.abc import Callable
 from functools import partial, wraps
 from inspect import signature
@@ -11,6 +12,7 @@ import click
 
 from unsplit.cli.reading import Input
 from unsplit.data.readers.columns import ColumnChoice
+from unsplit.data.readers.shards import shards_of
 from unsplit.networks.registry import RECIPES
 from unsplit.pairwise.api import Settings
 
@@ -59,7 +61,29 @@ def packed(name: str, make: Callable[..., object], *options: Callable[[F], F]) -
     return decorate
 
 
-data = click.argument("data", type=click.Path())
+def one_source(context: Any, parameter: Any, given: tuple[str, ...]) -> str:
+    """Take one file or folder, or several .tar files as one; a callback for click.
+
+    Examples
+    --------
+    >>> one_source(None, None, ("cells.csv",)), one_source(None, None, ("a.tar", "b.tar"))
+    ('cells.csv', '{a.tar,b.tar}')
+    """
+    if len(given) == 1:
+        return given[0]
+    if not all(name.lower().endswith(".tar") and "," not in name for name in given):
+        raise click.UsageError(
+            f"got {len(given)} files; pass one file or folder, or only .tar files of images."
+        )
+    folder = os.path.dirname(given[0])
+    if folder and sorted(given) == [str(shard) for shard in shards_of(folder)]:
+        return folder
+    return f"{{{','.join(given)}}}"
+
+
+data = click.argument(
+    "data", type=click.Path(), nargs=-1, required=True, metavar="DATA", callback=one_source
+)
 
 labels = click.option(
     "--labels",
@@ -153,7 +177,15 @@ cells = together(
     ),
 )
 
-source = packed("source", Input, data, labels, batch, vectors, columns, cells)
+cache = click.option(
+    "--cache",
+    type=click.Path(),
+    metavar="FOLDER",
+    help="Where .parquet and Arrow tables too large for memory are kept during the run.  "
+    "[default: the folder for temporary files]",
+)
+
+source = packed("source", Input, data, labels, batch, vectors, columns, cells, cache)
 
 folder = click.option("--out", required=True, type=click.Path(), help="Folder for the results.")
 

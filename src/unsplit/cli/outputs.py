@@ -20,12 +20,14 @@ from unsplit.cli.about import about_run
 from unsplit.cli.progress import Console
 from unsplit.cli.select import settings_dict
 from unsplit.data.readers.folders import find_images
+from unsplit.data.readers.shards import shards_of
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import MANIFEST, earlier_results
 from unsplit.data.saving import write_csv, write_json
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
 from unsplit.estimator import Merged
+from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import UNCLEAR
@@ -34,6 +36,7 @@ from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.saved_estimates import scores_path
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.report.api import Content, make_page
 from unsplit.report.collect import Source, collect
 from unsplit.report.folder import PAGE
@@ -79,7 +82,8 @@ def refuse_overwriting(
                 f"cannot write {name} to {os.path.join(out, '')}: a folder has this name; remove "
                 "it or choose another --out."
             )
-    for path in [data, *(name for name in named if name and os.path.isfile(name))]:
+    read = [data, *map(str, shards_of(data))]
+    for path in [*read, *(name for name in named if name and os.path.isfile(name))]:
         refuse_replacing(path, written)
 
 
@@ -226,7 +230,9 @@ def write_merge(
     if figures:
         from unsplit.plots import save_figures
 
-        tasks.append(lambda: save_figures(folder, tree, distances))
+        # A picture of all pairs of very many clusters would show nothing.
+        all_pairs = distances if isinstance(distances, PairwiseTVD) else None
+        tasks.append(lambda: save_figures(folder, tree, all_pairs))
     for done, task in enumerate(tasks, start=1):
         task()
         console.on_progress(done, len(tasks))
@@ -237,18 +243,25 @@ def write_report(
 ) -> None:
     """Write the page, and the file that keeps what it shows of the observations."""
     tree, distances = merged.tree, merged.fitted.result
-    kept = with_borders(collect(source, distances, merged.neighbours), view_of(tree), distances)
+    if not isinstance(distances, PairwiseTVD):
+        distances = None
+    kept = collect(source, distances, merged.neighbours)
+    if distances is not None:
+        kept = with_borders(kept, view_of(tree), distances)
     kept.save(folder / KEPT)
     content = Content(tree, distances, kept, source.clusters, row_ids, about_run(info))
     make_page(content).save(folder / PAGE)
 
 
 def write_labels(path: Path, read: Observations, merged: Merged) -> None:
-    """Write the old, new and refined cluster of every row."""
+    """Write the old, new and, if all neighbours are known, refined cluster of every row."""
     assert read.labels is not None
     new = merged.tree.labels(read.labels)
-    refined = new if merged.neighbours is None else refine(new, merged.neighbours)
-    write_csv(path, {"id": read.row_ids, "old": read.labels, "new": new, "refined": refined})
+    columns = {"id": read.row_ids, "old": read.labels, "new": new}
+    graph = merged.neighbours
+    if graph is None or graph.sampled_from is None:
+        columns["refined"] = new if graph is None else refine(new, graph)
+    write_csv(path, columns)
 
 
 def describe_run(
@@ -271,7 +284,9 @@ def versions() -> dict[str, str]:
     return own | {name: version(name) for name in ("numpy", "torch", "scikit-learn")}
 
 
-def describe_distances(read: Observations, distances: PairwiseTVD) -> dict[str, Any]:
+def describe_distances(
+    read: Observations, distances: PairwiseTVD | SparsePairwiseTVD
+) -> dict[str, Any]:
     """Collect the numbers of an estimate."""
     return {
         "n_observations": len(read.row_ids),
@@ -288,6 +303,13 @@ def describe_columns(read: Observations) -> dict[str, Any]:
     if read.feature_names is None:
         return {}
     return {"id": read.id_name, "features": read.feature_names, "left_out": list(read.left_out)}
+
+
+def describe_neighbours(graph: NeighbourGraph | None) -> dict[str, Any]:
+    """Say how many observations the neighbour graph connects, if it is a sample."""
+    if graph is None or graph.sampled_from is None:
+        return {}
+    return {"n_connected": len(graph.rows), "n_connected_from": graph.sampled_from}
 
 
 def describe_tree(tree: MergeTree) -> dict[str, Any]:

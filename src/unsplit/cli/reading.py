@@ -42,6 +42,7 @@ class Input:
     use_rep: str | None = None
     layer: str | None = None
     use_raw: bool = False
+    cache: str | None = None
 
     @property
     def named(self) -> list[str | None]:
@@ -74,7 +75,13 @@ def read_clustered(source: Input, console: Console) -> Observations:
     with console.stage("reading"):
         columns, progress = vars(source.columns), console.on_progress
         observations = read(
-            data, source.labels, source.batch, **columns, progress=progress, **source.of_cells
+            data,
+            source.labels,
+            source.batch,
+            **columns,
+            progress=progress,
+            cache=source.cache,
+            **source.of_cells,
         )
         if observations.labels is None:
             raise InputError(

@@ -127,6 +127,7 @@ def merge_into(
     more = typed | {"representation": read.representation}
     about = {"command": "merge"} | source.described() | {n: v for n, v in more.items() if v}
     info = about | info | outputs.describe_distances(read, merged.fitted.result)
+    info |= outputs.describe_neighbours(merged.neighbours)
     info |= outputs.describe_tree(merged.tree)
     if extra.report:
         with console.stage("making the page"):

@@ -9,10 +9,12 @@ from unsplit._typing import Index
 from unsplit.data.labels import is_missing
 from unsplit.data.readers.tables import listing
 from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import BEYOND, UNCLEAR, Merge, members_of_nodes
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 N_CLOSEST = 8
 N_UNCLEAR = 3
@@ -81,6 +83,22 @@ def of_review(tree: MergeTree) -> list[str]:
     return lines + [f"  {row.done:10}  {_pair(tree, row.pair)}" for row in unclear[:N_UNCLEAR]]
 
 
+def of_sample(graph: NeighbourGraph | None) -> list[str]:
+    """Say that edges were counted on a sample, and what is left out because of it.
+
+    Examples
+    --------
+    >>> of_sample(None)
+    []
+    """
+    if graph is None or graph.sampled_from is None:
+        return []
+    return [
+        f"Neighbours were found in a sample of {graph.counted} observations, so labels.csv has no "
+        "column of refined labels."
+    ]
+
+
 def of_data(read: Observations) -> list[str]:
     """Say what was read, before the work begins.
 
@@ -89,7 +107,10 @@ def of_data(read: Observations) -> list[str]:
     >>> of_data(Observations(np.eye(3), ["x", "y", "z"], np.arange(3), np.array([1, 1, 2])))[0]
     'Read 3 observations in 2 clusters.'
     """
-    n_clusters = len(set(map(str, np.asarray(read.labels)[~is_missing(np.asarray(read.labels))])))
+    labels = np.asarray(read.labels)
+    if labels.dtype.kind in "iu":
+        labels = np.unique(labels)
+    n_clusters = len(set(map(str, labels[~is_missing(labels)])))
     counts = f"{count(len(read.row_ids), 'observation')} in {count(n_clusters, 'cluster')}"
     return [f"Read {counts}.", *of_features(read, "Using")]
 
@@ -113,7 +134,7 @@ def of_features(read: Observations, verb: str = "Used") -> list[str]:
     return [f"{verb} {count(len(names), 'feature')}: {first}{last}{left_out}."]
 
 
-def of_distances(distances: PairwiseTVD) -> list[str]:
+def of_distances(distances: PairwiseTVD | SparsePairwiseTVD) -> list[str]:
     """Say how many pairs were compared, and list the closest."""
     k = distances.n_clusters
     table = distances.table()
@@ -129,6 +150,9 @@ def of_distances(distances: PairwiseTVD) -> list[str]:
         "",
         f"  {'closest pairs':{width}}   TVD    95% interval     adjusted p",
     ]
+    if isinstance(distances, SparsePairwiseTVD):
+        stored = f"{count(len(distances.pairs), 'pair')} are ever confused and stored"
+        lines.insert(1, f"{stored}; all others have the TVD 1.")
     for row, name in enumerate(names):
         tvd, low, high, p = (table[c][row] for c in ("tvd", "low", "high", "p_adjusted"))
         lines.append(f"  {name:{width}}   {tvd:.3f}  {low:.3f} to {high:.3f}   {p:.2g}")

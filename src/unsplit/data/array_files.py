@@ -158,6 +158,25 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
     return {key: meta[key] for key in meta if key not in ("format", "sha256")}, arrays
 
 
+def saved_kind(path: str | os.PathLike[str]) -> str | None:
+    """What a file of :func:`save_arrays` holds and in which version; None if that is unclear.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/result.npz"
+    >>> save_arrays(path, "unsplit.Example/1", {}, {"tvd": np.zeros(2)})
+    >>> saved_kind(path)
+    'unsplit.Example/1'
+    """
+    try:
+        with open(path, "rb") as file, ZipFile(file) as content:
+            members = _members(content, os.fstat(file.fileno()).st_size)
+            return str(_meta(_array(content, members["meta"]))["format"])
+    except Exception:  # loading it says what is wrong
+        return None
+
+
 # Deflate, the compression of .npz files, makes nothing smaller than this.
 _LARGEST_RATIO = 1040
 

@@ -14,6 +14,8 @@ import numpy as np
 from unsplit.data.swap import temporary_file, to_disk
 from unsplit.errors import InputError
 
+ROWS_AT_ONCE = 65_536
+
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
@@ -78,8 +80,7 @@ def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]
     with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         writer = csv.writer(_UnixLines(file))
         writer.writerow(columns)
-        for row in zip(*columns.values(), strict=True):
-            writer.writerow(["" if _is_missing(value) else str(value) for value in row])
+        writer.writerows(zip(*map(_written, columns.values()), strict=True))
 
 
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
@@ -101,6 +102,16 @@ def write_json(path: str | os.PathLike[str], content: Any) -> None:
     text = json.dumps(plain_values(content), ensure_ascii=False, indent=2, allow_nan=False)
     # A name that is not valid UTF-8 becomes an escape that JSON reads back as the same name.
     Path(path).write_text(text + "\n", "utf-8", errors="backslashreplace", newline="\n")
+
+
+def _written(column: Iterable[Any]) -> Iterator[Any]:
+    """Values as they are written; those of large columns of numbers or names without a check."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "iuU":
+        for start in range(0, len(column), ROWS_AT_ONCE):
+            yield from column[start : start + ROWS_AT_ONCE].tolist()
+        return
+    for value in column:
+        yield "" if _is_missing(value) else str(value)
 
 
 class _UnixLines:

@@ -1,5 +1,6 @@
 """Merging: distances and options in, a merge tree out."""
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -41,10 +42,11 @@ from unsplit.merging.ranking import (
     Reestimated,
     mean_rank,
 )
-from unsplit.merging.review import Merge
 from unsplit.merging.rules import Rule, SameGroup, WithinBatches
-from unsplit.merging.tree import MergeTree
+from unsplit.merging.sparse.api import merge_sparse, no_strategy
+from unsplit.merging.tree import MergeTree, renumbered
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
 
 # Matrices of all pairs that merging holds at the same time, measured at 3,500 clusters: distances,
@@ -53,12 +55,13 @@ MATRICES = 8
 MATRICES_OF_SCORES = 20
 
 FEWER_CLUSTERS = (
-    "merge the smallest clusters first, or check that labels are clusters and not row ids"
+    "at most {fitting:,} would fit: merge the smallest clusters first, or check that labels are "
+    "clusters and not row ids"
 )
 
 
 def merge(
-    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
+    distances: PairwiseTVD | SparsePairwiseTVD | PairwiseWasserstein | ArrayLike,
     *,
     n_clusters: int | None = None,
     max_tvd: float | None = None,
@@ -72,7 +75,7 @@ def merge(
     min_clusters: int | None = None,
     max_clusters: int | None = None,
     rule: Rule | None = None,
-    blurred: PairwiseTVD | None = None,
+    blurred: PairwiseTVD | SparsePairwiseTVD | None = None,
     neighbours: NeighbourGraph | None = None,
     random_state: object = None,
 ) -> MergeTree:
@@ -80,7 +83,7 @@ def merge(
 
     Parameters
     ----------
-    distances : PairwiseTVD, PairwiseWasserstein or array-like of shape (k, k)
+    distances : PairwiseTVD, SparsePairwiseTVD, PairwiseWasserstein or array-like of shape (k, k)
         Estimates with scores, or any symmetric matrix of distances, taken as TVD.  A
         PairwiseWasserstein keeps its cluster names and sizes, and needs ``n_clusters``.
     n_clusters, max_tvd, alpha : optional
@@ -145,15 +148,21 @@ def merge(
         n_clusters, max_tvd, alpha, *how, *links, min_clusters, max_clusters, rule
     )
     if constraints is not None:
-        options = options.with_answers(constraints, merge_inputs(distances).ids)
+        options = options.with_answers(constraints, _cluster_ids(distances))
     with memory_errors("merging the clusters", FEWER_CLUSTERS):
         return merge_with(distances, options, blurred, neighbours, random_state)
 
 
+def _cluster_ids(distances: Any) -> NDArray[Any]:
+    if isinstance(distances, SparsePairwiseTVD):
+        return distances.cluster_ids
+    return merge_inputs(distances).ids
+
+
 def merge_with(
-    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
+    distances: PairwiseTVD | SparsePairwiseTVD | PairwiseWasserstein | ArrayLike,
     options: MergeOptions,
-    blurred: PairwiseTVD | None = None,
+    blurred: PairwiseTVD | SparsePairwiseTVD | None = None,
     neighbours: NeighbourGraph | None = None,
     random_state: object = None,
     *,
@@ -179,6 +188,19 @@ def merge_with(
     done : MergeRecord, optional
         The last record that an interrupted run passed to ``on_merge``; merging goes on from there.
     """
+    if isinstance(distances, SparsePairwiseTVD):
+        if estimate is not None:
+            raise no_strategy("retrain")
+        return merge_sparse(
+            distances,
+            options,
+            blurred,
+            neighbours,
+            random_state,
+            assigned=assigned,
+            on_merge=on_merge,
+            done=done,
+        )
     inputs = merge_inputs(distances, blurred, neighbours)
     result, k = inputs.result, len(inputs.ids)
     check_memory(k, MATRICES if result is None else MATRICES_OF_SCORES)
@@ -229,8 +251,9 @@ def check_memory(n_clusters: int, matrices: int) -> None:
     Traceback (most recent call last):
     unsplit.errors.InputError: merging 10,000,000 clusters would need about 5,960,464.5 GiB ...
     """
-    needed = 8 * matrices * n_clusters**2
-    require_memory(needed, available_memory(), f"merging {n_clusters:,} clusters", FEWER_CLUSTERS)
+    needed, available = 8 * matrices * n_clusters**2, available_memory()
+    advice = FEWER_CLUSTERS.format(fitting=math.isqrt(available // (8 * matrices)))
+    require_memory(needed, available, f"merging {n_clusters:,} clusters", advice)
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,7 +275,7 @@ class MergeInputs:
 
 def merge_inputs(
     distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
-    blurred: PairwiseTVD | None = None,
+    blurred: Any = None,
     graph: NeighbourGraph | None = None,
 ) -> MergeInputs:
     """Check the input and put its clusters in order."""
@@ -274,16 +297,7 @@ def merge_inputs(
             "blurred must be an estimate for the same clusters as distances; make both from the "
             "same labels."
         )
-    if len(distances.scores.rows) == 0:
-        raise InputError(
-            "every cluster has only one observation, so none could be held out to compare "
-            "clusters; pass clusters of at least two observations."
-        )
-    first = np.full(len(ids), np.iinfo(np.int64).max)
-    np.minimum.at(first, distances.scores.clusters, distances.scores.rows)
-    # Clusters without held-out observations have no first row; their weights order them, which do
-    # not depend on names either.
-    order = np.lexsort((*distances.scores.bias[::-1], first))
+    order = distances.scores.order_of_appearance()
     result = distances.reordered(order)
     blurred = result if blurred is None else blurred.reordered(order)
     if graph is not None:
@@ -404,13 +418,13 @@ def _tree(
     return MergeTree(
         cluster_ids=inputs.ids,
         sizes=inputs.sizes[np.argsort(inputs.order)],
-        merges=tuple(_renamed(merge, inputs.order) for merge in record.merges),
+        merges=tuple(renumbered(merge, inputs.order) for merge in record.merges),
         taken=np.arange(len(inputs.ids) - 1) < (record.n_taken or 0),
         statistic=ranking.statistic,
         strategy=_named(options, ranking),
         stopped=record.stopped,
         n_forbidden=len(record.merges) - (record.n_allowed or 0),
-        apart=tuple(_renamed(pair, inputs.order) for pair in record.apart),
+        apart=tuple(renumbered(pair, inputs.order) for pair in record.apart),
         answers=options.answers,
     )
 
@@ -441,10 +455,3 @@ def _spectral_groups(
     similarity = np.clip(1 - distances, 1e-6, 1.0)
     model = SpectralClustering(n_clusters, affinity="precomputed", random_state=seed)
     return model.fit_predict(similarity).astype(np.int64)
-
-
-def _renamed(merge: Merge, order: Index) -> Merge:
-    """The merge with leaves numbered as in ``cluster_ids``."""
-    k = len(order)
-    left, right = (int(order[n]) if n < k else n for n in (merge.left, merge.right))
-    return replace(merge, left=left, right=right)

@@ -56,6 +56,10 @@ class ClosestPairs:
         a, b = pairs[np.lexsort(pairs.T[::-1])[0]].tolist()
         return a, b
 
+    def distance(self, a: int, b: int) -> float:
+        """The distance between two clusters; infinite if they may not be merged."""
+        return float(self.distances[a, b])
+
     def set_row(self, a: int, row: NDArray[np.float64]) -> None:
         """Set the distances from a to all clusters; infinite where they may not be merged."""
         row = row.copy()

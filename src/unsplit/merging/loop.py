@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit._typing import Index, Matrix
+from unsplit._typing import Index
 from unsplit.errors import InputError
 from unsplit.merging.closest_pairs import ClosestPairs, Refused
 from unsplit.merging.evidence import Evidence
@@ -85,7 +86,7 @@ class MergeState:
     at_random: NDArray[np.bool_]
     small: NDArray[np.bool_]
     assigned: Index
-    tvd: Matrix
+    tvd: Any
     n_pairs: int
     constraints: Constraints
     sizes: Index
@@ -95,23 +96,28 @@ class MergeState:
     def __post_init__(self) -> None:
         k = len(self.sizes)
         self.size = self.sizes.copy()
-        self.slot = np.arange(k)
         self.node = np.arange(k)
-        self.alive = np.ones(k, bool)
-        self.cannot = self.constraints.cannot.copy()
+        self.n_left = k
         self.at_random = self.at_random.copy()
         self.small = self.small.copy()
-        self.tvd = self.tvd.copy()
         self.height = 0.0
+        self._prepare()
+        slot_of = dict(enumerate(range(k)))
         for step, merge in enumerate(self.record.merges):
-            a, b = (int(np.flatnonzero(self.node == node)[0]) for node in (merge.left, merge.right))
+            a, b = slot_of.pop(merge.left), slot_of.pop(merge.right)
+            slot_of[k + step] = a
             self.height = merge.height
             self._unite(a, b, k + step)
 
-    @property
-    def n_left(self) -> int:
-        """Number of clusters left."""
-        return int(self.alive.sum())
+    def _prepare(self) -> None:
+        """Make what is known of all pairs."""
+        k = len(self.sizes)
+        self.slot = np.arange(k)
+        self.alive = np.ones(k, bool)
+        self.cannot = np.zeros((k, k), bool)
+        for a, b in self.constraints.cannot:
+            self.cannot[a, b] = self.cannot[b, a] = True
+        self.tvd = self.tvd.copy()
 
     def pairs(
         self, respect_links: bool = True, reach: int | None = None, limit: float = math.inf
@@ -136,18 +142,43 @@ class MergeState:
             self.blurred,
             self.neighbourhoods,
             bool(self.at_random[[a, b]].any()),
-            float(self.tvd[a, b]),
+            self.nearest_tvd(a, b),
             self._size(a, b),
         )
 
+    def nearest_tvd(self, a: int, b: int) -> float:
+        """Smallest TVD between an initial cluster of one slot and one of the other."""
+        return float(self.tvd[a, b])
+
+    def statistic(self, a: int, b: int) -> float:
+        """What ranks the pair of two slots."""
+        return float(self.ranking.row(a)[b])
+
+    def is_forbidden(self, a: int, b: int) -> bool:
+        """Whether ``cannot_link`` keeps two slots apart."""
+        return bool(self.cannot[a, b])
+
+    def any_forbidden(self) -> bool:
+        """Whether ``cannot_link`` keeps any of the remaining clusters apart."""
+        return bool((self.cannot & self.alive & self.alive[:, None]).any())
+
+    def slot_of(self, leaf: int) -> int:
+        """The slot in which an initial cluster is now."""
+        return int(self.slot[leaf])
+
+    def leaves(self, slot: int) -> Index:
+        """The initial clusters in a slot."""
+        return np.flatnonzero(self.slot == slot)
+
     def _size(self, a: int, b: int) -> str | None:
-        if not self.small[[a, b]].any():
+        if not self.small[a] and not self.small[b]:
             return None
-        if self.small[[a, b]].all():
+        if self.small[a] and self.small[b]:
             return BOTH_SMALL
         small, other = (a, b) if self.small[a] else (b, a)
-        larger = self.assigned[self.slot == small]
-        return ASSIGNED if (larger >= 0).all() and (self.slot[larger] == other).all() else ONE_SMALL
+        larger = self.assigned[self.leaves(small)].tolist()
+        assigned = all(leaf >= 0 and self.slot_of(leaf) == other for leaf in larger)
+        return ASSIGNED if assigned else ONE_SMALL
 
     def join(self, pair: Pair, why: str, linked: bool = False) -> Sequence[int]:
         """Merge b into a and return the slots whose distances have changed."""
@@ -189,15 +220,11 @@ class MergeState:
     def _unite(self, a: int, b: int, node: int) -> Sequence[int]:
         self.node[a] = node
         self.node[b] = -1
+        self.n_left -= 1
         self.size[a] += self.size[b]
-        self.slot[self.slot == b] = a
-        self.alive[b] = False
-        if self.cannot[b].any():
-            self.cannot[a] |= self.cannot[b]
-            self.cannot[:, a] |= self.cannot[:, b]
         self.at_random[a] |= self.at_random[b]
         self.small[a] &= self.small[b]
-        self.tvd[a] = self.tvd[:, a] = np.minimum(self.tvd[a], self.tvd[b])
+        self._unite_pairs(a, b)
         if self.neighbourhoods is not None:
             self.neighbourhoods.merge(a, b)
         changed = self.ranking.merge(a, b)
@@ -207,6 +234,26 @@ class MergeState:
                 part.merge(a, b)
                 told.append(part)
         return changed
+
+    def _unite_pairs(self, a: int, b: int) -> None:
+        """Update what is known of all pairs."""
+        self.slot[self.slot == b] = a
+        self.alive[b] = False
+        if self.cannot[b].any():
+            self.cannot[a] |= self.cannot[b]
+            self.cannot[:, a] |= self.cannot[:, b]
+        self.tvd[a] = self.tvd[:, a] = np.minimum(self.tvd[a], self.tvd[b])
+
+    def nearby(self) -> list[tuple[int, int, float]]:
+        """Pairs of each remaining cluster and its nearest ones, with their statistic."""
+        left = np.flatnonzero(self.alive)
+        distances = self.ranking.distances()[np.ix_(left, left)]
+        np.fill_diagonal(distances, np.inf)
+        nearest = np.argsort(distances, axis=1, kind="stable")[:, :NEIGHBOURS]
+        near = np.zeros(distances.shape, bool)
+        np.put_along_axis(near, nearest, values=True, axis=1)
+        near = np.triu(near | near.T) & np.isfinite(distances)
+        return [(int(left[i]), int(left[j]), float(distances[i, j])) for i, j in np.argwhere(near)]
 
     def refresh(
         self, pairs: ClosestPairs, gone: int, changed: Sequence[int], respect_links: bool = True
@@ -223,19 +270,16 @@ def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
     """Merge must_link pairs, then what the rule allows, then the rest to complete the tree."""
     record, limits = state.record, state.constraints
     if record.n_taken is None:
-        _join_linked(state)
-        _join_assigned(state, rule)
+        join_linked(state)
+        join_assigned(state, rule)
     greedy = GreedyMerge(state, rule)
     if record.n_taken is None:
         record.stopped = greedy.go(limits.fewest, limits.most)
         if state.n_left > limits.most:
-            raise InputError(
-                f"cannot_link leaves at least {state.n_left} clusters, more than the {limits.most} "
-                "requested; drop some of these links or request more clusters."
-            )
+            raise cannot_reach(state.n_left, limits.most)
         record.n_taken = len(record.merges)
         # Must come now, while the evidence is about the clusters of the result.
-        record.apart = _kept_apart(state, rule)
+        record.apart = kept_apart(state, rule)
     if record.n_allowed is None:
         greedy.go(1, 1, BEYOND)
         record.n_allowed = len(record.merges)
@@ -243,46 +287,45 @@ def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
     return record
 
 
-def _kept_apart(state: MergeState, rule: Rule) -> list[Merge]:
+def cannot_reach(n_left: int, most: int) -> InputError:
+    """The error that links leave more clusters than were requested."""
+    return InputError(
+        f"cannot_link leaves at least {n_left} clusters, more than the {most} requested; drop some "
+        "of these links or request more clusters."
+    )
+
+
+def kept_apart(state: MergeState, rule: Rule) -> list[Merge]:
     """Pairs of each remaining cluster and its nearest ones, and why they were not merged."""
     if state.n_left == 1:
         return []
-    left = np.flatnonzero(state.alive)
-    distances = state.ranking.distances()[np.ix_(left, left)]
-    np.fill_diagonal(distances, np.inf)
-    nearest = np.argsort(distances, axis=1, kind="stable")[:, :NEIGHBOURS]
-    near = np.zeros(distances.shape, bool)
-    np.put_along_axis(near, nearest, values=True, axis=1)
-    near = np.triu(near | near.T) & np.isfinite(distances)
     described = []
-    for i, j in np.argwhere(near).tolist():
-        a, b = int(left[i]), int(left[j])
-        pair = state.candidate(a, b, float(distances[i, j]))
+    for a, b, statistic in state.nearby():
+        pair = state.candidate(a, b, statistic)
         decision = rule.judge(pair)
-        allowed = FORBIDDEN if state.cannot[a, b] else state.record.stopped
+        allowed = FORBIDDEN if state.is_forbidden(a, b) else state.record.stopped
         described.append(state.described(pair, allowed if decision.merge else decision.why))
     return described
 
 
-def _join_linked(state: MergeState) -> None:
+def join_linked(state: MergeState) -> None:
+    """Merge the pairs of ``must_link``."""
     for left, right in state.constraints.must:
-        a, b = sorted((int(state.slot[left]), int(state.slot[right])))
+        a, b = sorted((state.slot_of(left), state.slot_of(right)))
         if a != b:
-            state.join(
-                state.candidate(a, b, float(state.ranking.row(a)[b])), MUST_LINK, linked=True
-            )
+            state.join(state.candidate(a, b, state.statistic(a, b)), MUST_LINK, linked=True)
 
 
-def _join_assigned(state: MergeState, rule: Rule) -> None:
+def join_assigned(state: MergeState, rule: Rule) -> None:
     """Merge clusters without held-out observations into those the network assigns them to.
 
     They come first, because their distances do not rank them.
     """
     for leaf in np.flatnonzero(state.assigned >= 0).tolist():
-        a, b = sorted((int(state.slot[leaf]), int(state.slot[state.assigned[leaf]])))
-        if a == b or state.cannot[a, b] or state.n_left <= state.constraints.fewest:
+        a, b = sorted((state.slot_of(leaf), state.slot_of(int(state.assigned[leaf]))))
+        if a == b or state.is_forbidden(a, b) or state.n_left <= state.constraints.fewest:
             continue
-        pair = state.candidate(a, b, float(state.ranking.row(a)[b]))
+        pair = state.candidate(a, b, state.statistic(a, b))
         if rule.judge(pair).why == BY_NETWORK:
             state.join(pair, BY_NETWORK, linked=True)
 
@@ -294,7 +337,7 @@ def _join_forbidden(state: MergeState) -> None:
     pairs = state.pairs(respect_links=False)
     while (closest := pairs.closest()) is not None:
         a, b = closest
-        changed = state.join(state.candidate(a, b, float(pairs.distances[a, b])), FORBIDDEN)
+        changed = state.join(state.candidate(a, b, pairs.distance(a, b)), FORBIDDEN)
         state.refresh(pairs, b, changed, respect_links=False)
 
 
@@ -326,14 +369,14 @@ class GreedyMerge:
                 few = f"{most} cluster{'' if most == 1 else 's'}"
                 self._force("" if prefix else f"; merged to leave at most {few}", prefix)
             else:
-                linked = (state.cannot & state.alive & state.alive[:, None]).any()
-                return self.rule.ending + (" or is kept apart by cannot_link" if linked else "")
+                linked = " or is kept apart by cannot_link" if state.any_forbidden() else ""
+                return self.rule.ending + linked
         if state.n_left == 1:
             return "only one cluster is left"
         return f"{'' if fewest == most else 'at least '}{fewest} clusters were requested"
 
     def _judge(self, a: int, b: int, prefix: str) -> None:
-        candidate = self.state.candidate(a, b, float(self.pairs.distances[a, b]))
+        candidate = self.state.candidate(a, b, self.pairs.distance(a, b))
         decision = self.rule.judge(candidate)
         if decision.merge:
             self._join(candidate, prefix + decision.why)

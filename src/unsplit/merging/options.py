@@ -3,7 +3,7 @@
 import math
 import os
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from unsplit._typing import Index
 from unsplit.errors import InputError, PartitionWarning, check_choice, is_number, is_whole, shown
 from unsplit.merging.answers import Answer, Answers, read_answers
 from unsplit.merging.evidence import Mixtures
@@ -32,6 +33,7 @@ from unsplit.merging.rules import (
 )
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import DIVERGENCES
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 STRATEGIES = ("linkage", "compose", "retrain", "spectral")
 # The mean rank of a pair by overlap and by edges.
@@ -62,6 +64,7 @@ CORES = 0.5
 
 
 Link = Sequence[Any]
+Estimated = PairwiseTVD | SparsePairwiseTVD
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,14 +75,14 @@ class Constraints:
     ----------
     must : list of (int, int)
         Pairs that are merged first.
-    cannot : ndarray of shape (k, k)
-        True for pairs that must not be merged.
+    cannot : list of (int, int)
+        Pairs that must not be merged.
     fewest, most : int
         Bounds on the number of clusters left.
     """
 
     must: list[tuple[int, int]]
-    cannot: NDArray[np.bool_]
+    cannot: list[tuple[int, int]]
     fewest: int
     most: int
 
@@ -251,10 +254,10 @@ def constraints(
             f"min_clusters={fewest} is more than max_clusters={most}; swap or drop one of them."
         )
     must = _pairs("must_link", must_link, cluster_ids)
-    cannot = np.zeros((k, k), bool)
+    cannot = _pairs("cannot_link", cannot_link, cluster_ids)
     linked = csr_array((np.ones(len(must)), np.array(must, np.int64).reshape(-1, 2).T), (k, k))
     n_left, group = connected_components(linked, directed=False)
-    for a, b in _pairs("cannot_link", cannot_link, cluster_ids):
+    for a, b in cannot:
         if a == b:
             name = cluster_ids[a]
             raise InputError(f"cannot_link names cluster {name} twice in one link; drop this link.")
@@ -263,7 +266,6 @@ def constraints(
                 f"cannot_link keeps {cluster_ids[a]} and {cluster_ids[b]} apart, but must_link "
                 "joins them; drop one of these links."
             )
-        cannot[a, b] = cannot[b, a] = True
     if n_left < fewest:
         raise InputError(
             f"must_link leaves {n_left} clusters, fewer than the {fewest} requested; drop a link "
@@ -322,7 +324,7 @@ def _pairs(name: str, links: Iterable[Link], ids: NDArray[Any]) -> list[tuple[in
     return pairs
 
 
-def stopping_rule(result: PairwiseTVD | None, options: MergeOptions, by: str) -> Rule:
+def stopping_rule(result: Estimated | None, options: MergeOptions, by: str) -> Rule:
     """The rule that the options ask for; *auto* if they name none.
 
     Parameters
@@ -349,9 +351,7 @@ def stopping_rule(result: PairwiseTVD | None, options: MergeOptions, by: str) ->
     return MaxTVD(options.max_tvd)
 
 
-def ranking_statistic(
-    options: MergeOptions, result: PairwiseTVD, by: str, source: str | None
-) -> str:
+def ranking_statistic(options: MergeOptions, result: Estimated, by: str, source: str | None) -> str:
     """The statistic that ranks pairs, where "auto" leaves the choice to us.
 
     Clusters cut out of the same features are ranked by their neighbours, clusters split at random
@@ -399,29 +399,48 @@ def split_at_random(result: PairwiseTVD, level: float = 0.05) -> NDArray[np.bool
     for a in np.flatnonzero(distances[np.arange(k), nearest] <= ALIKE_TVD).tolist():
         b = int(nearest[a])
         found[a] = found[b] = found[a] or found[b] or alike(min(a, b), max(a, b))
-    if 2 * large.sum() >= k:
+    return at_random_like_most(found, large, result.sizes, lambda: not looks_like_partition(result))
+
+
+def at_random_like_most(
+    found: NDArray[np.bool_],
+    large: NDArray[np.bool_],
+    sizes: Index,
+    otherwise: Callable[[], bool],
+) -> NDArray[np.bool_]:
+    """Which clusters were split at random, given those that have a twin.
+
+    Parameters
+    ----------
+    found, large : ndarrays of shape (k,)
+        Whether a cluster has a twin, and whether it is large enough to tell.
+    sizes : ndarray of shape (k,)
+    otherwise : callable
+        Says what the other clusters are if most are too small to tell.
+    """
+    if 2 * large.sum() >= len(large):
         usual = bool(2 * found[large].sum() >= large.sum())
     else:
-        usual = not looks_like_partition(result)
+        usual = otherwise()
     found = np.where(large, found, usual)
-    almost_all = result.sizes[found].sum() >= ALMOST_ALL * result.sizes.sum()
+    almost_all = sizes[found].sum() >= ALMOST_ALL * sizes.sum()
     return found | almost_all
 
 
-def decided_by(result: PairwiseTVD, at_random: NDArray[np.bool_], has_graph: bool) -> str:
+def decided_by(result: Estimated, at_random: NDArray[np.bool_], has_graph: bool) -> str:
     """What decides about the clusters of most observations: tests, neighbours or valleys."""
     if 2 * result.sizes[at_random].sum() >= result.sizes.sum():
         return TESTS
     return NEIGHBOURS if has_graph else VALLEYS
 
 
-def are_cores(result: PairwiseTVD) -> bool:
+def are_cores(result: Estimated) -> bool:
     """Whether at least half of the observations are in no cluster."""
     n_clustered = int(result.sizes.sum())
     return n_clustered <= CORES * (n_clustered + result.n_noise)
 
 
-def looks_like_partition(result: PairwiseTVD) -> bool:
+def looks_like_partition(result: Estimated) -> bool:
     """Whether most clusters can be told apart even from their nearest neighbour.
 
     This is the case after k-means, Leiden and the like: they cut up the features that are now
@@ -430,16 +449,19 @@ def looks_like_partition(result: PairwiseTVD) -> bool:
     return _median_nearest(result) > PARTITION_TVD
 
 
-def _median_nearest(result: PairwiseTVD) -> float:
+def _median_nearest(result: Estimated) -> float:
     # A tiny cluster looks close to all others, because a few held-out observations say little.
     large = result.n_heldout >= min(ENOUGH, np.sort(result.n_heldout)[-2])
-    others = result.comparable & large & large[:, None] & ~np.eye(result.n_clusters, dtype=bool)
-    nearest = np.where(others, result.tvd, np.inf).min(axis=1)
+    if isinstance(result, SparsePairwiseTVD):
+        nearest = result.nearest(large)[1]
+    else:
+        others = result.comparable & large & large[:, None] & ~np.eye(result.n_clusters, dtype=bool)
+        nearest = np.where(others, result.tvd, np.inf).min(axis=1)
     nearest = nearest[np.isfinite(nearest)]
     return float(np.median(nearest)) if len(nearest) else 0.0
 
 
-def _warn_of_partition(result: PairwiseTVD) -> None:
+def _warn_of_partition(result: Estimated) -> None:
     if not looks_like_partition(result):
         return
     warnings.warn(

@@ -300,7 +300,9 @@ class MergeTree:
         >>> review["done"], review["left"], review["right"]
         (['merged', 'kept apart'], ['0', '0 + 1'], ['1', '2'])
         """
-        members = members_of_nodes(self.merges, self.n_initial)
+        # Not of later merges: in a large tree, the members of all nodes would be too many.
+        n_made = int(np.flatnonzero(self.taken)[-1]) + 1 if self.taken.any() else 0
+        members = members_of_nodes(self.merges[:n_made], self.n_initial)
         names = [[str(self.cluster_ids[leaf]) for leaf in sorted(below)] for below in members]
         clusters = [int(self.groups[below[0]]) for below in members]
         return review_table(self.reviewed, names, clusters)
@@ -315,7 +317,8 @@ class MergeTree:
         left = set(range(self.n_initial))
         for step in np.flatnonzero(self.taken).tolist():
             merge = self.merges[step]
-            left = left - {merge.left, merge.right} | {self.n_initial + step}
+            left -= {merge.left, merge.right}
+            left.add(self.n_initial + step)
             yield Row(merge, step)
         known = {frozenset((pair.left, pair.right)): pair for pair in (*self.merges, *self.apart)}
         yield from (Row(pair, None) for sides, pair in known.items() if sides <= left)
@@ -483,6 +486,22 @@ class MergeTree:
                 f"{most}."
             )
         return k - n_clusters
+
+
+def renumbered(merge: Merge, order: Index) -> Merge:
+    """The merge with leaves numbered as in ``cluster_ids``.
+
+    Parameters
+    ----------
+    merge : Merge
+    order : ndarray of shape (k,)
+        Number of each leaf, in the order of the loop.
+    """
+    k = len(order)
+    if merge.left >= k and merge.right >= k:
+        return merge
+    left, right = (int(order[n]) if n < k else n for n in (merge.left, merge.right))
+    return replace(merge, left=left, right=right)
 
 
 _ARRAYS = ("cluster_ids", "sizes", "taken")

@@ -71,6 +71,8 @@ class Recipe:
         Default settings of training.
     image_side : int or None
         Images whose shorter side has more pixels than this are reduced to it first.
+    more_augmentation : bool
+        Whether photographs are changed more than a little in training.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Recipe:
     build: Callable[[Rows, Index, bool], nn.Module]
     training: TrainConfig = field(default_factory=TrainConfig)
     image_side: int | None = None
+    more_augmentation: bool = False
 
 
 def _mlp(rows: Rows, train: Index, blurred: bool) -> nn.Module:
@@ -130,7 +133,7 @@ RECIPES = {
     for recipe in (
         Recipe("mlp", "vectors", _mlp),
         Recipe("bag-of-words", "counts", _bag),
-        Recipe("resnet18", "images", _resnet18, DEEP),
+        Recipe("resnet18", "images", _resnet18, DEEP, more_augmentation=True),
         Recipe("convnet", "images", _convnet, ON_CPU, CPU_SIDE),
         Recipe("pointnet++", "points", _pointnet, CLOUDS),
         Recipe("resnet1d", "sequences", _resnet1d, DEEP),
@@ -252,10 +255,10 @@ def draws_of(backbone: object, augment: object) -> Draws:
     return nullcontext if ours else redirected
 
 
-def augmentation_for(augment: Augment, rows: Rows) -> nn.Module | None:
+def augmentation_for(augment: Augment, rows: Rows, more: bool = False) -> nn.Module | None:
     """Return the module that changes batches in training; None for no changes.
 
-    "auto" chooses changes that are safe for this kind of data.
+    "auto" chooses changes that are safe for this kind of data; ``more`` is for photographs.
     """
     if isinstance(augment, nn.Module):
         return copy.deepcopy(augment)
@@ -263,7 +266,7 @@ def augmentation_for(augment: Augment, rows: Rows) -> nn.Module | None:
     if augment is False:
         return None
     if rows.kind == "images":
-        return ImageAugmentation.for_images(rows.shape[0])
+        return ImageAugmentation.for_images(rows.shape[0], more)
     if rows.kind == "points":
         return PointAugmentation.for_points()
     return for_sequences() if rows.kind == "sequences" else None
@@ -285,18 +288,22 @@ def require_room(rows: Rows, backbone: str, n_folds: int) -> None:
     if backbone not in FIRST_LAYER:
         return
     d = rows.n_features if isinstance(rows, VectorRows) else math.prod(rows.shape)
-    layers = n_folds * 4 * d * FIRST_LAYER[backbone] * COPIES
+    a_layer = n_folds * 4 * FIRST_LAYER[backbone] * COPIES
     # Mean and scale of every feature for each fold, and float64 arrays with which to find them.
-    statistics = n_folds * 2 * 4 * d + 8 * 8 * d
-    advice = "keep fewer features, such as the most variable ones or principal components"
+    statistics = n_folds * 2 * 4 + 8 * 8
     what = f"{n_folds} networks for {d:,} features" if n_folds > 1 else f"{d:,} features"
-    require_memory(statistics, available_memory(), what, advice)
-    if rows.device.type == "cuda":
-        require_memory(
-            layers, torch.cuda.mem_get_info(rows.device)[0], f"{what} on the GPU", advice
-        )
-    else:
-        require_memory(layers + statistics, available_memory(), what, advice)
+    on_gpu = rows.device.type == "cuda"
+    _require_features(d, statistics + (0 if on_gpu else a_layer), available_memory(), what)
+    if on_gpu:
+        free = torch.cuda.mem_get_info(rows.device)[0]
+        _require_features(d, a_layer, free, f"{what} on the GPU")
+
+
+def _require_features(d: int, each: int, available: int, what: str) -> None:
+    """Raise an error if ``d`` features, of so many bytes each, do not fit."""
+    fitting = f"at most {available // each:,} features would fit"
+    advice = f"{fitting}: keep the most variable ones or principal components"
+    require_memory(each * d, available, what, advice)
 
 
 def build_network(
@@ -348,7 +355,7 @@ def _built(
     if blurred:
         _refuse_blur(rows)
         parts.append(Blur())
-    augmentation = augmentation_for(augment, rows)
+    augmentation = augmentation_for(augment, rows, recipe.more_augmentation)
     if augmentation is not None:
         parts.append(augmentation)
     parts.append(recipe.build(rows, fold.train, blurred))

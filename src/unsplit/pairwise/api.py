@@ -26,12 +26,14 @@ from unsplit.data.labels import (
 from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import (
+    BLOCK_ELEMENTS,
     available_memory,
     check_seed,
     choose_device,
     current,
     generator_of,
     memory_errors,
+    most_that_fits,
     private_randomness,
     require_memory,
 )
@@ -46,6 +48,7 @@ from unsplit.errors import (
 )
 from unsplit.networks.network import LOSSES, Network
 from unsplit.networks.registry import (
+    BIG_BATCH,
     Augment,
     Backbone,
     build_network,
@@ -84,6 +87,16 @@ BLURRED_FOLDS = 3
 # The file of a checkpoint for a training after a merge; the number of clusters is added.
 RETRAINING = "retraining-"
 
+FORMS = ("auto", "dense", "sparse")
+# Up to this many clusters all pairs are kept if they fit into memory, beyond it only those that are
+# ever confused.
+MANY_CLUSTERS = 10_000
+# Bytes that estimate and merge need for each pair of clusters if all are kept: twenty matrices.
+BYTES_A_PAIR = 8 * 20
+# Bytes for each held-out observation if only confused pairs are kept: some dozen confusions, each
+# with two indices and a number, and once more while they are added up.
+BYTES_OF_CONFUSIONS = 2 * 24 * 16
+
 LESS_DATA = "use fewer features, fewer clusters or a smaller backbone"
 
 NOTHING_KNOWN = (
@@ -103,12 +116,13 @@ def pairwise_tvd(
     holdout: float | None = None,
     loss: str | None = None,
     blurred: bool = False,
+    form: str = "auto",
     epochs: int = MAX_EPOCHS,
     device: str | torch.device = "auto",
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: bool | Progress = False,
     checkpoint: str | os.PathLike[str] | None = None,
-) -> PairwiseTVD:
+) -> Any:
     """Estimate the total variation distance between all pairs of clusters with one network.
 
     Parameters
@@ -134,8 +148,8 @@ def pairwise_tvd(
         used without their classifier.  Inputs are standardised.
     augment : "auto", False or torch.nn.Module
         Random changes to the observations during training.  "auto": small shifts of images, and
-        flips and changes of colour for photographs; jitter and dropout of points; shifts and
-        noise in sequences; no change to vectors.
+        flips and changes of colour for photographs, with zooms for "resnet18"; jitter and dropout
+        of points; shifts and noise in sequences; no change to vectors.
     training : TrainConfig, optional
         How to train: learning rate, batch size and so on.  None uses what suits the backbone;
         :func:`unsplit.select` can choose for you.
@@ -155,6 +169,10 @@ def pairwise_tvd(
         network whose scores do not level off.  This shows how clusters that barely touch are
         placed; pass the result as ``blurred`` to :func:`unsplit.merge`.  Do not use it for the
         distances themselves: they come out too small where clusters have fine structure.
+    form : {"auto", "dense", "sparse"}
+        "dense" keeps all pairs in (k, k) arrays, "sparse" only pairs that are ever confused; all
+        others have the TVD 1.  "auto" is "sparse" for more than 10,000 clusters without batches,
+        and where (k, k) arrays would not fit into memory.
     epochs : int
         The most epochs, set only here; training ends earlier when the mean held-out accuracy
         stops improving.
@@ -174,6 +192,7 @@ def pairwise_tvd(
     Returns
     -------
     PairwiseTVD
+        Or a :class:`SparsePairwiseTVD` of very many clusters, with the same methods.
 
     Examples
     --------
@@ -183,7 +202,9 @@ def pairwise_tvd(
     >>> bool(result.tvd[0, 1] < 0.2 and result.tvd[0, 2] > 0.9)
     True
     """
-    settings = Settings(backbone, cv, holdout, loss, blurred, epochs, device, augment, training)
+    settings = Settings(
+        backbone, cv, holdout, loss, blurred, epochs, device, augment, training, form
+    )
     refuse_other_order(X, labels=labels, batch=batch)
     if checkpoint is None:
         return fit(X, labels, settings, random_state, progress, batch).result
@@ -208,9 +229,11 @@ class Settings:
     device: str | torch.device = "auto"
     augment: Augment = "auto"
     training: TrainConfig | None = None
+    form: str = "auto"
 
     def __post_init__(self) -> None:
         holdout = self.holdout
+        check_choice("form", self.form, FORMS)
         if holdout is None and not self.folds_by_need:
             check_whole("cv", self.cv, 2, '5 is usual, and "auto" the default')
         if holdout is not None and not (is_number(holdout) and 0 < holdout < 1):
@@ -245,6 +268,20 @@ class Settings:
         if self.holdout is not None:
             return 1
         return USUAL_FOLDS if self.folds_by_need else int(self.cv)
+
+    def is_sparse(self, n_clusters: int, n_batches: int = 1) -> bool:
+        """Whether only confused pairs of so many clusters are kept."""
+        if n_batches > 1:
+            if self.form == "sparse":
+                raise InputError(
+                    'form="sparse" cannot compare clusters within batches, because a pair that is '
+                    'never confused may share no batch; leave batch out, or use form="dense".'
+                )
+            return False
+        if self.form != "auto":
+            return self.form == "sparse"
+        too_large = BYTES_A_PAIR * n_clusters**2 > available_memory()
+        return n_clusters > MANY_CLUSTERS or too_large
 
     def folds(self, clusters: Index, rng: np.random.Generator) -> list[Fold]:
         """Split the observations of these clusters."""
@@ -303,14 +340,23 @@ def fit(
         require_room(rows, recipe.name, settings.n_folds)
         config = settings.config(recipe.training)
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
-        _check_sizes(encoded, subclusters, rows, settings)
+        # By the free memory of rank 0, if there are several processes.
+        is_sparse = current().agree(
+            settings.is_sparse(len(encoded.cluster_ids), subclusters.n_batches)
+        )
         log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
+        if is_sparse:
+            n_clusters = f"{len(encoded.cluster_ids):,}"
+            log.info("%s clusters: only pairs that are ever confused are kept", n_clusters)
         order, clusters = canonical_order(rows.keys, subclusters.of_rows)
         rng = generator_of(random_state)
         folds = [
             Fold(order[f.train], order[f.watch], order[f.test])
             for f in settings.folds(clusters[order], rng)
         ]
+        _require_memory(rows, folds, subclusters, len(encoded.cluster_ids), is_sparse)
+        _warn_of_single(encoded, subclusters)
+        rows.hold(*(part for fold in folds for part in (fold.train, fold.watch, fold.test)))
         k = len(subclusters.cluster)
         names = np.zeros(k, np.int64)
         names[clusters[order]] = subclusters.of_rows[order]
@@ -338,7 +384,7 @@ def fit(
                 networks, rows, clusters, folds, config, rng, reporter, names, settings.epochs,
                 checkpoint,
             )  # fmt: skip
-        result = summarize(scores, subclusters, history, encoded)
+        result = summarize(scores, subclusters, history, encoded, is_sparse)
         return Fitted(
             rows, clusters, folds, networks, names, subclusters, result, config, recipe.name
         )
@@ -383,7 +429,9 @@ class Retraining:
         if self.checkpoint is not None:
             file = self.checkpoint.training(f"{RETRAINING}{len(labels.cluster_ids)}")
         # What is left may share no batch: such groups are only joined to complete the tree.
-        return fit(self.X, labels, self.settings, rng, False, self.batch, False, file).result
+        found = fit(self.X, labels, self.settings, rng, False, self.batch, False, file)
+        assert isinstance(found.result, PairwiseTVD)
+        return found.result
 
 
 def subclusters_of(
@@ -420,23 +468,93 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
     return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
 
 
-def _check_sizes(
-    encoded: EncodedLabels, subclusters: Subclusters, rows: Rows, settings: Settings
+# Number of features of the networks for vectors; others have 512 at most.
+WIDTH = 256
+# Copies of the output layer: weights, gradient, two moments, running mean, best weights, the stack
+# of all folds and working space.
+HEADS = 8
+# Blocks of scores that are in memory at the same time when pairs are counted.
+SCORE_BLOCKS = 6
+# Distances, errors, and working space of all pairs.
+MATRICES = 4
+
+
+def memory_of_fit(
+    n_clusters: int,
+    n_outputs: int,
+    n_folds: int,
+    n_watched: int,
+    n_tested: int,
+    is_sparse: bool = False,
+) -> int:
+    """Bytes that training and scoring take beside the data and the first layers of networks.
+
+    Parameters
+    ----------
+    n_clusters, n_outputs : int
+        Clusters, and classes of the networks: clusters within batches.
+    n_folds : int
+        Networks that are trained.
+    n_watched, n_tested : int
+        Observations of all folds that choose the epoch, and that are held out.
+    is_sparse : bool
+        Whether only confused pairs are kept.
+
+    Examples
+    --------
+    >>> memory_of_fit(500, 500, 1, 50_000, 100_000) >> 20
+    490
+    """
+    head = 4 * n_folds * n_outputs * WIDTH
+    # Networks of several folds are tried on a block of scores, others on a batch.
+    tried = min(n_watched, BLOCK_ELEMENTS // n_outputs if n_folds > 1 else BIG_BATCH)
+    # Each of several processes trains a part of every head.
+    training = HEADS * head // current().size + 4 * tried * (4 * WIDTH + 3 * n_outputs)
+    block = min(n_tested // n_folds * n_clusters, BLOCK_ELEMENTS)
+    pairs = BYTES_OF_CONFUSIONS * n_tested if is_sparse else 8 * MATRICES * n_clusters**2
+    counting = 3 * head + 4 * SCORE_BLOCKS * block + pairs
+    return 4 * n_tested * WIDTH + max(training, counting)
+
+
+def _require_memory(
+    rows: Rows, folds: list[Fold], subclusters: Subclusters, k: int, is_sparse: bool
 ) -> None:
-    n, device = len(rows), rows.device
-    k, n_folds = len(encoded.cluster_ids), settings.n_folds
-    width = 512
-    # For every head: weights, gradient, two moments, running mean and best weights, which are kept
-    # for every batch.  For every pair: hit rates, distances, errors, p-values and working space.
-    n_outputs = 5 * len(subclusters.cluster) + subclusters.table.size
-    heads, matrices, features = 4 * n_folds * n_outputs * width, 8 * 8 * k * k, 4 * n * width
-    heads //= current().size  # each of several processes has a part of every head
-    advice = "merge the smallest clusters first, or check that labels are clusters and not row ids"
-    what = f"{k:,} clusters of {n:,} observations"
-    require_memory(heads + matrices + features, available_memory(), what, advice)
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-        require_memory(heads + 8 * k * k, free, f"{what} on the GPU", advice)
+    """Raise an error, before training, if it will not fit into memory; it says what would."""
+    watched = sum(len(fold.watch) for fold in folds)
+    tested = sum(len(fold.test) for fold in folds)
+    per_cluster = len(subclusters.cluster) / k
+
+    def needed(n_clusters: int) -> int:
+        outputs = max(1, round(per_cluster * n_clusters))
+        return memory_of_fit(n_clusters, outputs, len(folds), watched, tested, is_sparse)
+
+    free = available_memory()
+    what = f"{k:,} clusters of {len(rows):,} observations"
+    fitting = most_that_fits(needed, free, k)
+    advice = (
+        f"at most {fitting:,} clusters would fit: merge the smallest first, or check that labels "
+        "are clusters and not row ids"
+    )
+    if fitting < 2:
+        share = free / needed(2)
+        advice = f"at most {int(share * len(rows)):,} observations would fit"
+    require_memory(needed(k), free, what, advice)
+    if rows.device.type == "cuda":
+        head = 4 * len(folds) * WIDTH * HEADS * per_cluster
+        on_gpu = torch.cuda.mem_get_info(rows.device)[0]
+        pairs = 0 if is_sparse else 8
+
+        def needed_there(n: int) -> int:
+            return int(head * n) + pairs * n * n
+
+        fitting = most_that_fits(needed_there, on_gpu, k)
+        advice = f"at most {fitting:,} clusters would fit: merge the smallest first"
+        require_memory(needed_there(k), on_gpu, f"{what} on the GPU", advice)
+
+
+def _warn_of_single(encoded: EncodedLabels, subclusters: Subclusters) -> None:
+    """Warn of clusters of one observation, unless there are batches."""
+    k = len(encoded.cluster_ids)
     alone = encoded.cluster_ids[np.bincount(encoded.clusters[encoded.clusters >= 0]) < 2]
     if len(alone) and subclusters.n_batches == 1:
         named = ", ".join(str(name) for name in alone[:5]) + (", …" if len(alone) > 5 else "")

@@ -15,6 +15,8 @@ distance 1.
 
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,13 @@ _OF_MARGINS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Matrix], Any]
     # Hellinger: √(1 − ∫√(pq)); bounded terms, since √(pq)/((p+q)/2) = sech of half the log ratio.
     "hellinger": (_sech_of_half, lambda mean: np.sqrt(np.clip(1 - mean, 0, 1))),
 }
+
+
+# Numbers that are whole or half are added without rounding in single precision below this.
+LARGEST_EXACT = 2**22
+# Numbers that are copied from a GPU at a time (32 MiB), and how many copies are on their way.
+COPIED_AT_ONCE = 2**23
+N_BUFFERS = 8
 
 
 def divergence(scores: HeldoutScores, name: str, device: torch.device | None = None) -> Matrix:
@@ -121,8 +130,11 @@ def _means(
     ranks: Ranks = ALONE,
 ) -> Matrix:
     """:func:`directed_means` of one batch, or of all observations."""
-    k = scores.n_clusters
-    sums = torch.zeros(k, k, dtype=torch.float64, device=device)
+    k, counts = scores.n_clusters, _counts(scores, batch)
+    # Sums of halves are exact in single precision up to here, in half of the memory.
+    exact = function is hit and counts.max(initial=0) < LARGEST_EXACT
+    kind = torch.float32 if exact else torch.float64
+    sums = torch.zeros(k, k, dtype=kind, device=device)
     part = scores if ranks.size == 1 else scores.some(ranks.part(len(scores.rows)))
     for block, clusters in part.blocks(device, batch):
         own = block.gather(1, clusters[:, None])
@@ -131,10 +143,54 @@ def _means(
         present, lengths = torch.unique_consecutive(clusters, return_counts=True)
         sums[present] += torch.segment_reduce(function(own - block), "sum", lengths=lengths)
     sums = ranks.sum(sums)
-    counts = torch.from_numpy(_counts(scores, batch)).to(device)
-    sums /= counts.clamp(min=1)[:, None]
-    sums[counts == 0] = function(torch.zeros((), device=device)).double()
-    return sums.cpu().numpy()
+    means = in_main_memory(sums, np.maximum(counts, 1)[:, None])
+    means[counts == 0] = float(function(torch.zeros((), device=device)))
+    return means
+
+
+def in_main_memory(sums: Tensor, divisors: Matrix, step: int | None = None) -> Matrix:
+    """Divide rows of a large tensor, in double precision and in main memory.
+
+    From a GPU, single precision is copied through buffers that stay in place, and threads widen
+    it: copying pages that are not there yet takes most of the time otherwise.
+
+    Parameters
+    ----------
+    sums : Tensor of shape (k, j)
+    divisors : ndarray of shape (k, 1)
+    step : int, optional
+        Rows that are copied at a time.
+
+    Examples
+    --------
+    >>> in_main_memory(torch.tensor([[1.0, 2.0], [3.0, 0.0]]), np.array([[2], [4]]))
+    array([[0.5 , 1.  ],
+           [0.75, 0.  ]])
+    """
+    if step is None and sums.device.type == "cpu":
+        return np.divide(sums.numpy(), divisors, dtype=np.float64)
+    means: Matrix = np.empty(sums.shape)
+    step = max(1, COPIED_AT_ONCE // max(1, sums.shape[1])) if step is None else step
+    step = min(step, max(1, len(sums)))
+    pinned = sums.device.type == "cuda"
+    free: SimpleQueue[Tensor] = SimpleQueue()
+    for _ in range(N_BUFFERS):
+        free.put(torch.empty((step, sums.shape[1]), dtype=sums.dtype, pin_memory=pinned))
+
+    def widen(buffer: Tensor, rows: slice, n: int) -> None:
+        np.divide(buffer[:n].numpy(), divisors[rows], out=means[rows], dtype=np.float64)
+        free.put(buffer)
+
+    with ThreadPoolExecutor(N_BUFFERS) as pool:
+        done = []
+        for start in range(0, len(sums), step):
+            rows = slice(start, min(start + step, len(sums)))
+            buffer = free.get()
+            buffer[: rows.stop - start].copy_(sums[rows])
+            done.append(pool.submit(widen, buffer, rows, rows.stop - start))
+        for one in done:
+            one.result()
+    return means
 
 
 def _counts(scores: HeldoutScores, batch: int | None) -> Index:

@@ -11,6 +11,7 @@ of modern neural networks").
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +34,8 @@ from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scorer import Scorer
 from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.sparse.estimate import sparse_estimate
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +53,7 @@ class Fitted:
     networks: list[Network]
     names: Index
     subclusters: Subclusters
-    result: PairwiseTVD
+    result: Any  # PairwiseTVD, or SparsePairwiseTVD of very many clusters
     config: TrainConfig
     recipe_name: str
 
@@ -187,7 +190,7 @@ def _parts(order: Index, sizes: Index) -> list[Index]:
     n_watched = np.minimum(sizes // 6, WATCHED)
     ends = np.cumsum([np.zeros_like(sizes), n_tested, n_watched, np.full_like(sizes, TRAINED)], 0)
     rank = _ranks(sizes)
-    each = [np.repeat(end, sizes) for end in ends]
+    each = (np.repeat(end, sizes) for end in ends)
     return [np.sort(order[(rank >= start) & (rank < end)]) for start, end in pairwise(each)]
 
 
@@ -381,11 +384,17 @@ def accuracy_within_batches(
 
 
 def summarize(
-    scores: HeldoutScores, subclusters: Subclusters, history: History, labels: EncodedLabels
-) -> PairwiseTVD:
-    """Calibrate the scores and compute the hit rates of all pairs."""
+    scores: HeldoutScores,
+    subclusters: Subclusters,
+    history: History,
+    labels: EncodedLabels,
+    is_sparse: bool = False,
+) -> PairwiseTVD | SparsePairwiseTVD:
+    """Calibrate the scores and compute the hit rates of all pairs, or of confused ones only."""
     factor = best_factor(scores)
     scores = within_batches(scaled(scores, factor), subclusters)
+    if is_sparse:
+        return sparse_estimate(scores, labels, history, 1 / factor)
     return PairwiseTVD(
         cluster_ids=labels.cluster_ids,
         sizes=np.bincount(labels.clusters[labels.clusters >= 0]),

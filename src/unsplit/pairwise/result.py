@@ -208,7 +208,7 @@ class PairwiseTVD:
         >>> result.reordered(np.array([1, 0])).cluster_ids
         array([1, 0])
         """
-        order = _permutation(order, self.n_clusters)
+        order = permutation(order, self.n_clusters)
         return replace(
             self,
             cluster_ids=self.cluster_ids[order],
@@ -428,8 +428,14 @@ def _divergences() -> ModuleType:
     return divergences
 
 
-def _permutation(order: Any, k: int) -> Index:
-    """The positions of all k clusters, each once, or an error."""
+def permutation(order: Any, k: int) -> Index:
+    """The positions of all k clusters, each once, or an error.
+
+    Examples
+    --------
+    >>> permutation([1, 0], 2)
+    array([1, 0])
+    """
     found = numeric_array("order", order, 1)
     if not np.array_equal(np.sort(found), np.arange(k)):
         raise InputError(

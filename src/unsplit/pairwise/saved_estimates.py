@@ -23,7 +23,7 @@ HISTORY = ("epoch", "loss", "accuracy", "seconds", "kept_epoch")
 SCORES = ("features", "weights", "bias", "clusters", "folds", "rows")
 
 # No count is larger, and sums of counts stay within 64 bits.
-_LARGEST = 2**40
+LARGEST = 2**40
 # Scores made of features, weights and biases up to here are finite in single precision.
 _LARGEST_SCORE = 1e15
 
@@ -50,11 +50,21 @@ def write_estimate(path: str | os.PathLike[str], result: Any, with_scores: bool)
         arrays["subclusters"] = scores.subclusters
     meta = {name: getattr(result, name) for name in PLAIN} | {"n_folds": scores.n_folds}
     if with_scores:
-        parts = {name: getattr(scores, name) for name in (*SCORES, "batches")}
-        parts = {name: array for name, array in parts.items() if array is not None}
-        about = {"distances": _fingerprint(meta, arrays)}
-        save_arrays(scores_path(path), SCORES_FORMAT, about, parts)
+        write_scores(path, scores, meta, arrays)
     save_arrays(path, FORMAT, meta, arrays)
+
+
+def write_scores(
+    path: str | os.PathLike[str],
+    scores: HeldoutScores,
+    meta: dict[str, Any],
+    arrays: dict[str, Any],
+) -> None:
+    """Write the scores that belong to a file with this content."""
+    parts = {name: getattr(scores, name) for name in (*SCORES, "batches")}
+    parts = {name: array for name, array in parts.items() if array is not None}
+    about = {"distances": _fingerprint(meta, arrays)}
+    save_arrays(scores_path(path), SCORES_FORMAT, about, parts)
 
 
 def read_estimate(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]:
@@ -64,6 +74,16 @@ def read_estimate(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]
     """
     meta, arrays = load_arrays(path, FORMAT)
     _check_result(ContentCheck(path, "PairwiseTVD", "make it again"), meta, arrays)
+    scores = read_scores(path, meta, arrays)
+    history = History(**{name: arrays[f"history.{name}"] for name in HISTORY})
+    fields = {name: arrays[name] for name in OWN} | {name: meta[name] for name in PLAIN}
+    return fields | {"scores": scores, "history": history}, arrays["p_value"]
+
+
+def read_scores(
+    path: str | os.PathLike[str], meta: dict[str, Any], arrays: dict[str, Any]
+) -> HeldoutScores:
+    """Read the scores beside a file with this content; only their numbers if there are none."""
     scores: HeldoutScores = ScoreCounts(
         arrays["counts"], meta["n_folds"], arrays.get("subclusters")
     )
@@ -76,9 +96,7 @@ def read_estimate(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]
         if about["distances"] == _fingerprint(meta, arrays):
             _check_scores(check, parts, meta["n_folds"], arrays)
             scores = HeldoutScores(**parts, subclusters=arrays.get("subclusters"))
-    history = History(**{name: arrays[f"history.{name}"] for name in HISTORY})
-    fields = {name: arrays[name] for name in OWN} | {name: meta[name] for name in PLAIN}
-    return fields | {"scores": scores, "history": history}, arrays["p_value"]
+    return scores
 
 
 def _fingerprint(meta: dict[str, Any], arrays: dict[str, Any]) -> str:
@@ -95,30 +113,35 @@ def _check_result(check: ContentCheck, meta: dict[str, Any], arrays: dict[str, A
     check.require(temperature > 0, "temperature must be positive")
     k = len(check.cluster_ids(arrays, at_least=2))
     sizes = check.array(arrays, "sizes", np.int64, k)
-    check.within("sizes", sizes, 1, _LARGEST)
+    check.within("sizes", sizes, 1, LARGEST)
     n_heldout = check.array(arrays, "n_heldout", np.int64, k)
     check.require((n_heldout <= sizes).all(), "n_heldout must not be larger than sizes")
     hit_rate = check.array(arrays, "hit_rate", np.float64, k, k)
     check.within("hit_rate", hit_rate, 0, 1, ROUNDING)
     check.within("p_value", check.array(arrays, "p_value", np.float64, k, k), 0, 1, ROUNDING)
-    _check_counts(check, arrays, check.integer(meta, "n_folds", 1, _LARGEST), n_heldout)
+    check_counts(check, arrays, check.integer(meta, "n_folds", 1, LARGEST), n_heldout)
+    check_history(check, arrays)
+
+
+def check_history(check: ContentCheck, arrays: dict[str, Any]) -> None:
+    """Refuse a history whose parts do not fit together."""
     epochs = len(check.array(arrays, "history.epoch", np.int64, None))
     for name in ("loss", "accuracy", "seconds"):
         check.array(arrays, f"history.{name}", np.float64, epochs)
     check.array(arrays, "history.kept_epoch", np.int64, None)
 
 
-def _check_counts(
+def check_counts(
     check: ContentCheck, arrays: dict[str, Any], n_folds: int, n_heldout: Index
 ) -> None:
     """Refuse numbers of held-out observations that do not fit together."""
     k, n_batches = len(n_heldout), 1
     if "subclusters" in arrays:
         subclusters = check.array(arrays, "subclusters", np.int64, None, k)
-        check.within("subclusters", subclusters, 0, _LARGEST)
+        check.within("subclusters", subclusters, 0, LARGEST)
         n_batches = len(subclusters)
     counts = check.array(arrays, "counts", np.int64, None, k)
-    check.within("counts", counts, 0, _LARGEST)
+    check.within("counts", counts, 0, LARGEST)
     check.require(
         n_batches > 0 and len(counts) == n_folds * n_batches,
         "counts must have one row for each batch of each fold",
@@ -150,7 +173,7 @@ def _check_scores(
     if subclusters is not None:
         absent = np.tile(subclusters == 0, (n_folds, 1)) & (bias == -np.inf)
     check.within("bias", bias[~absent], -_LARGEST_SCORE, _LARGEST_SCORE)
-    highest = {"clusters": k - 1, "folds": n_folds - 1, "rows": _LARGEST, "batches": n_batches - 1}
+    highest = {"clusters": k - 1, "folds": n_folds - 1, "rows": LARGEST, "batches": n_batches - 1}
     for name, high in highest.items():
         if name in arrays:
             check.within(name, check.array(arrays, name, np.int64, m), 0, high)

@@ -206,6 +206,19 @@ class HeldoutScores:
         """Sizes of the clusters in each batch, shape (B, k); without batches, ``sizes`` itself."""
         return sizes[None] if self.subclusters is None else self.subclusters
 
+    def order_of_appearance(self) -> Index:
+        """The clusters in the order in which they first appear in the data, shape (k,)."""
+        if len(self.rows) == 0:
+            raise InputError(
+                "every cluster has only one observation, so none could be held out to compare "
+                "clusters; pass clusters of at least two observations."
+            )
+        first = np.full(self.n_clusters, np.iinfo(np.int64).max)
+        np.minimum.at(first, self.clusters, self.rows)
+        # Clusters without held-out observations have no first row; their weights order them, which
+        # do not depend on names either.
+        return np.lexsort((*self.bias[::-1], first))
+
     def renamed(self, new_index: Index) -> "HeldoutScores":
         """Return the same scores with cluster c renamed to ``new_index[c]``."""
         old_index = np.argsort(new_index)

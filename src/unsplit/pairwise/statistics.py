@@ -2,7 +2,8 @@
 
 The hit rate at [i, j] is the share of the held-out observations of cluster i that the classifier of
 the pair (i, j) assigns to i.  Their number is n[i], or n[i, j] if it depends on the pair.  Balanced
-accuracy is the mean of the hit rates at [i, j] and [j, i].
+accuracy is the mean of the hit rates at [i, j] and [j, i].  Errors and
+intervals are also computed for a stack of pairs: hit rates (p, 2, 2) with numbers (p, 2, 1).
 docs/statistics.md explains the choices made here and how they were tested.
 """
 
@@ -87,13 +88,18 @@ def tvd_stderr(hit_rate: Matrix, n: Counts | Matrix, n_folds: int = 1) -> Matrix
     hits = hit_rate * size
     smoothed = (hits + 1) / (size + 2)
     variance = smoothed * (1 - smoothed) / (size + 3)
-    stderr = np.sqrt(variance + variance.T)
+    stderr = np.sqrt(variance + _mirrored(variance))
     return stderr * _crossfit_widening(hit_rate, stderr) if n_folds > 1 else stderr
 
 
 def _of_pairs(n: NDArray[Any]) -> NDArray[Any]:
     """Reshape counts so that they broadcast to all pairs."""
-    return n if n.ndim == 2 else n[:, None]
+    return n if n.ndim > 1 else n[:, None]
+
+
+def _mirrored(values: Matrix) -> Matrix:
+    """The values at [j, i] for each pair [i, j], of one matrix or of a stack of them."""
+    return np.swapaxes(values, -1, -2)
 
 
 def _crossfit_widening(hit_rate: Matrix, stderr: Matrix) -> Matrix:
@@ -102,7 +108,7 @@ def _crossfit_widening(hit_rate: Matrix, stderr: Matrix) -> Matrix:
     It is √2 for pairs that cannot be told apart (:data:`CROSSFIT_VARIANCE`) and falls to 1 for
     pairs that can: there the networks agree, and the folds are practically independent.
     """
-    z = (hit_rate + hit_rate.T - 1) / stderr
+    z = (hit_rate + _mirrored(hit_rate) - 1) / stderr
     return np.sqrt(1 + (CROSSFIT_VARIANCE - 1) * np.exp(-0.5 * (z / NULL_REACH) ** 2))
 
 
@@ -124,11 +130,11 @@ def accuracy_interval(
     """
     low, high = wilson_interval(hit_rate, _of_pairs(n), level)
     below, above = (hit_rate - low) ** 2, (high - hit_rate) ** 2
-    below, above = (np.sqrt(part + part.T) / 2 for part in (below, above))
+    below, above = (np.sqrt(part + _mirrored(part)) / 2 for part in (below, above))
     if n_folds > 1:
         widening = _crossfit_widening(hit_rate, tvd_stderr(hit_rate, n))
         below, above = below * widening, above * widening
-    accuracy = (hit_rate + hit_rate.T) / 2
+    accuracy = (hit_rate + _mirrored(hit_rate)) / 2
     return np.clip(accuracy - below, 0.0, 1.0), np.clip(accuracy + above, 0.0, 1.0)
 
 
@@ -145,7 +151,7 @@ def at_least_chance(hit_rate: Matrix) -> Matrix:
     array([[0.5, 0.5],
            [0.5, 0.5]])
     """
-    return hit_rate + np.clip(0.5 - (hit_rate + hit_rate.T) / 2, 0.0, None)
+    return hit_rate + np.clip(0.5 - (hit_rate + _mirrored(hit_rate)) / 2, 0.0, None)
 
 
 def wilson_interval(rate: Matrix, n: Counts | Matrix, level: float) -> tuple[Matrix, Matrix]:
@@ -197,14 +203,54 @@ def rank_sum_p_value(U: Matrix, counts: Counts, n_folds: int | None = None) -> M
     c = counts.astype(float)
     n_pairs = c.T @ c
     variance = ((c**2).T @ c + c.T @ c**2 + n_pairs) / 12
-    if (len(counts) if n_folds is None else n_folds) > 1:
-        variance = variance * CROSSFIT_VARIANCE
-    z = (U - n_pairs / 2 - 0.5) / np.sqrt(np.maximum(variance, 1.0 / 12))
-    p = ndtr(-z)
+    p = _normal_tail(U, n_pairs, variance, len(counts) if n_folds is None else n_folds)
     if len(counts) == 1:
         p = _replace_small_by_exact(p, U, counts[0])
     p = np.where(n_pairs > 0, p, 1.0)
     np.fill_diagonal(p, 1.0)
+    return p
+
+
+def rank_sum_p_value_of_pairs(
+    U: Matrix, n_left: Counts, n_right: Counts, n_folds: int | None = None
+) -> Matrix:
+    """:func:`rank_sum_p_value` for a list of pairs instead of all.
+
+    Parameters
+    ----------
+    U : ndarray of shape (p,)
+    n_left, n_right : ndarrays of shape (S, p)
+        Held-out observations of the two clusters of each pair, by stratum.
+    n_folds : int, optional
+
+    Examples
+    --------
+    >>> four = np.array([[4]])
+    >>> rank_sum_p_value_of_pairs(np.array([16.0]), four, four).round(3)
+    array([0.014])
+    """
+    a, b = n_left.astype(float), n_right.astype(float)
+    n_pairs = (a * b).sum(axis=0)
+    variance = ((a**2 * b).sum(axis=0) + (a * b**2).sum(axis=0) + n_pairs) / 12
+    p = _normal_tail(U, n_pairs, variance, len(a) if n_folds is None else n_folds)
+    if len(a) == 1:
+        small = np.flatnonzero((n_pairs > 0) & (n_pairs <= EXACT_PAIRS))
+        # Each pair of sizes once: their observations are a run in this order.
+        sizes = n_left[0, small] * (EXACT_PAIRS + 1) + n_right[0, small]
+        small = small[np.argsort(sizes, kind="stable")]
+        for some in np.split(small, np.flatnonzero(np.diff(np.sort(sizes))) + 1):
+            if len(some):
+                survival = rank_sum_survival(int(n_left[0, some[0]]), int(n_right[0, some[0]]))
+                p[some] = survival[np.floor(U[some]).astype(int)]
+    return np.where(n_pairs > 0, p, 1.0)
+
+
+def _normal_tail(U: Matrix, n_pairs: Matrix, variance: Matrix, n_folds: int) -> Matrix:
+    """p-values by the normal approximation, with a continuity correction."""
+    if n_folds > 1:
+        variance = variance * CROSSFIT_VARIANCE
+    z = (U - n_pairs / 2 - 0.5) / np.sqrt(np.maximum(variance, 1.0 / 12))
+    p: Matrix = ndtr(-z)
     return p
 
 
@@ -267,9 +313,18 @@ def pairs_possibly_equal(accuracy: Matrix) -> int:
     >>> pairs_possibly_equal(accuracy)
     4
     """
-    k = len(accuracy)
-    n_below = int(np.triu(accuracy <= 0.5, 1).sum())
-    return max(1, min(math.comb(k, 2), 2 * (n_below + 1)))
+    return possibly_equal(int(np.triu(accuracy <= 0.5, 1).sum()), len(accuracy))
+
+
+def possibly_equal(n_below: int, n_clusters: int) -> int:
+    """:func:`pairs_possibly_equal`, given the number of pairs with an accuracy up to one half.
+
+    Examples
+    --------
+    >>> possibly_equal(1, 20)
+    4
+    """
+    return max(1, min(math.comb(n_clusters, 2), 2 * (n_below + 1)))
 
 
 def adjust_for_pairs(p_value: ArrayLike, n_pairs: int) -> Matrix:

@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from unsplit.data.array_files import saved_kind
 from unsplit.data.result_folder import verify_folder
 from unsplit.errors import InputError
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
+from unsplit.pairwise.sparse.saved import FORMAT as SPARSE_FORMAT
 from unsplit.report.api import Content
 from unsplit.report.kept import NAME as KEPT
 from unsplit.report.kept import Kept
@@ -36,7 +39,7 @@ def content_of_folder(path: str | os.PathLike[str]) -> tuple[Content, dict[str, 
     folder, shown = Path(path), os.path.join(os.fspath(path), "")
     files = files_of_result(path)
     tree = MergeTree.load(folder / "tree.npz")
-    distances = PairwiseTVD.load(folder / "distances.npz")
+    distances = _distances(folder / "distances.npz")
     if not np.array_equal(tree.cluster_ids, distances.cluster_ids):
         raise InputError(
             f"the tree and the distances in {shown} are of different clusters; merge again."
@@ -44,7 +47,14 @@ def content_of_folder(path: str | os.PathLike[str]) -> tuple[Content, dict[str, 
     kept = Kept.load(folder / KEPT, tree.n_initial) if KEPT in files else Kept()
     ids, clusters = _rows(folder / "labels.csv", tree)
     result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-    return Content(tree, distances, kept, clusters, ids), result
+    # The page has no room for all pairs of very many clusters.
+    all_pairs = distances if isinstance(distances, PairwiseTVD) else None
+    return Content(tree, all_pairs, kept, clusters, ids), result
+
+
+def _distances(path: Path) -> PairwiseTVD | SparsePairwiseTVD:
+    sparse = saved_kind(path) == SPARSE_FORMAT
+    return SparsePairwiseTVD.load(path) if sparse else PairwiseTVD.load(path)
 
 
 def files_of_result(path: str | os.PathLike[str]) -> list[str]:

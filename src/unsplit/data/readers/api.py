@@ -12,15 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.data.cells import Matrix
+from unsplit.data.readers.arrow import parquet_files
 from unsplit.data.readers.cloud_arrays import clouds_in, columns_in, read_hdf5
 from unsplit.data.readers.cloud_files import ENDINGS as CLOUD_ENDINGS
 from unsplit.data.readers.clouds import DEFAULT_POINTS, read_clouds
 from unsplit.data.readers.columns import ColumnChoice
-from unsplit.data.readers.folders import IMAGE_ENDINGS, files_in, find_images
+from unsplit.data.readers.folders import IMAGE_ENDINGS, FileList, files_in, find_images
 from unsplit.data.readers.formats import read_file, refuse_unreadable
 from unsplit.data.readers.h5ad import read_cells
 from unsplit.data.readers.images import ImageFiles, inspect
 from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds, read_labels
+from unsplit.data.readers.shards import find_samples, shards_of
 from unsplit.data.readers.sound import SOUND_ENDINGS, audio_in, read_audio
 from unsplit.data.readers.tables import listing
 from unsplit.data.readers.tables_and_arrays import (
@@ -56,6 +58,7 @@ def read(
     use_rep: str | None = None,
     layer: str | None = None,
     use_raw: bool = False,
+    cache: str | os.PathLike[str] | None = None,
 ) -> Observations:
     """Read observations of any kind, and the cluster of each.
 
@@ -64,9 +67,11 @@ def read(
     path : str or path
         A folder of images, ``.wav`` files, meshes or point clouds with a subfolder for each
         cluster (see :func:`unsplit.data.readers.folders.clusters_in`); a table of images with the
-        columns ``path`` and ``cluster``; ``.npy`` or ``.npz`` with an array of any shape; ``.npz``
-        with sound in ``audio`` and ``offsets``; ``.h5`` with point clouds; ``.h5ad`` with cells;
-        or a file that :func:`unsplit.data.readers.tables_and_arrays.read_observations` reads.
+        columns ``path`` and ``cluster``; ``.tar`` files of images, as WebDataset writes them, by
+        name, folder or a pattern such as "shards/{000..012}.tar"; ``.npy`` or ``.npz`` with an
+        array of any shape; ``.npz`` with sound in ``audio`` and ``offsets``; ``.h5`` with point
+        clouds; ``.h5ad`` with cells; a folder of ``.parquet`` files; or a file that
+        :func:`unsplit.data.readers.tables_and_arrays.read_observations` reads.
     labels : str or path, optional
         A file with the labels, or the name of a column or array in ``path``.  Without it, the
         subfolders of a folder are the clusters.
@@ -88,6 +93,9 @@ def read(
         For ``.h5ad``: a layer with raw counts, instead of ``use_rep``.
     use_raw : bool
         For ``.h5ad``: take the raw counts in ``raw``, instead of ``use_rep``.
+    cache : str or path, optional
+        For ``.parquet`` and Arrow: the folder for a temporary file, used for features that take
+        more than a quarter of the free memory; by default that for all temporary files.
 
     Returns
     -------
@@ -105,7 +113,7 @@ def read(
     ((4, 100, 3), [0, 0, 1, 1])
     """
     check_path("path", path)
-    for name, value in (("labels", labels), ("batch", batch)):
+    for name, value in (("labels", labels), ("batch", batch), ("cache", cache)):
         if value is not None:
             check_path(name, value)
     path = Path(path)
@@ -123,6 +131,14 @@ def read(
         raise InputError(
             f"use_rep, layer and use_raw are for .h5ad files, got {path}; leave them out."
         )
+    if shards := shards_of(path):
+        _refuse_choice(path, choice)
+        in_file = wanted is not None and os.path.isfile(wanted)
+        listed = find_samples(shards, None if in_file else wanted, needed=not in_file)
+        found = _decodable(listed, progress)
+        return _relabelled(path, found, wanted if in_file else None, within)
+    if parquet_files(path):
+        return read_observations(path, wanted, within, choice, progress, cache)
     if path.is_dir() or _lists_images(path):
         _refuse_choice(path, choice)
         found = _from_folder(path, progress) if path.is_dir() else _images(path, progress)
@@ -135,7 +151,7 @@ def read(
     if ending == ".npy" and (array := _mapped(path)) is not None:
         _refuse_choice(path, choice)
         return _labelled(path, array, {}, wanted, within)
-    return read_observations(path, wanted, within, choice, progress)
+    return read_observations(path, wanted, within, choice, progress, cache)
 
 
 def _check_options(
@@ -182,7 +198,11 @@ def _from_folder(folder: Path, progress: Progress | None) -> Observations:
 
 
 def _images(path: Path, progress: Progress | None) -> Observations:
-    listed = find_images(path)
+    return _decodable(find_images(path), progress)
+
+
+def _decodable(listed: FileList, progress: Progress | None) -> Observations:
+    """The images of a list that can be decoded."""
     seen = inspect(listed, progress=progress)
     kept = listed.only(seen.usable)
     files = ImageFiles(kept.paths, seen.size, seen.channels, seen.depth)

@@ -1,5 +1,10 @@
-"""Read .parquet and Arrow files batch by batch, and only the columns that are needed."""
+"""Read .parquet and Arrow files batch by batch, and only the columns that are needed.
 
+A folder of .parquet files is read as one table.  Features that take much of the free memory are
+kept in a temporary file on disk.
+"""
+
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,14 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.data.readers.columns import Assign
+from unsplit.data.readers.room import room_for
 from unsplit.data.readers.tables import Columns, listing, plain_column
-from unsplit.devices import available_memory
 from unsplit.errors import InputError
 
 Progress = Callable[[int, int], None]
 
 ENDINGS = (".parquet", ".arrow", ".feather")
+# At a time: rows, values, and bytes of a compressed column.
 ROWS_AT_ONCE = 65_536
+VALUES_AT_ONCE = 2**22
+BYTES_AT_ONCE = 2**16
 
 # The largest error of float32, as a share of a feature's range, that does no harm.
 HARMLESS = 1e-5
@@ -56,8 +64,28 @@ class _Source:
     batches: Callable[[list[str]], Iterator[Any]]
 
 
-def read_arrow(path: Path, assign: Assign, progress: Progress | None = None) -> Streamed:
-    """Read a .parquet, .arrow or .feather file.
+def parquet_files(folder: Path) -> list[Path]:
+    """List the .parquet files directly in a folder, by name; hidden ones are left out.
+
+    Examples
+    --------
+    >>> parquet_files(Path("nowhere"))
+    []
+    """
+    if not folder.is_dir():
+        return []
+    return sorted(
+        path for path in folder.glob("*.[pP][aA][rR][qQ][uU][eE][tT]") if path.name[0] not in "._"
+    )
+
+
+def read_arrow(
+    path: Path,
+    assign: Assign,
+    progress: Progress | None = None,
+    cache: str | os.PathLike[str] | None = None,
+) -> Streamed:
+    """Read a .parquet, .arrow or .feather file, or a folder of .parquet files.
 
     Parameters
     ----------
@@ -66,6 +94,9 @@ def read_arrow(path: Path, assign: Assign, progress: Progress | None = None) -> 
         Decides, given the names of all columns, how they are read.
     progress : callable, optional
         Called with the number of rows read so far and the number of all.
+    cache : str or path, optional
+        Where features are kept that take much of the free memory; see
+        :func:`unsplit.data.readers.room.room_for`.
 
     Examples
     --------
@@ -79,7 +110,10 @@ def read_arrow(path: Path, assign: Assign, progress: Progress | None = None) -> 
     (array([1.5, 2. ], dtype=float32), {'kind': array(['u', 'v'], ...)}, array(['a', 'b'], ...))
     """
     pa = _pyarrow()
-    source = _parquet(path) if path.suffix.lower() == ".parquet" else _ipc(pa, path)
+    if path.is_dir():
+        source = _joined([(file, _parquet(file)) for file in parquet_files(path)])
+    else:
+        source = _parquet(path) if path.suffix.lower() == ".parquet" else _ipc(pa, path)
     names = source.schema.names
     repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
@@ -94,7 +128,8 @@ def read_arrow(path: Path, assign: Assign, progress: Progress | None = None) -> 
     numbers = [name for name in features if _is_number(pa, source.schema.field(name).type)]
     text = [name for name in features if name not in numbers]
     kept = [name for name in roles.names if name in names]
-    X, columns = _values(pa, source, numbers, sorted({*kept, *stored}), progress)
+    stream = _Stream(pa, source, numbers, sorted({*kept, *stored}), progress, path, cache)
+    X, columns = _values(stream)
     index = counted if not stored else _index(columns, stored)
     return Streamed({n: columns[n] for n in kept}, index, X, numbers, text)
 
@@ -115,13 +150,36 @@ def _parquet(path: Path) -> _Source:
     import pyarrow.parquet
 
     # Without pre-buffering, which would hold all of a large file in memory.
-    file = pyarrow.parquet.ParquetFile(path, pre_buffer=False)
+    file = pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=BYTES_AT_ONCE)
 
     def batches(names: list[str]) -> Iterator[Any]:
-        for batch in file.iter_batches(ROWS_AT_ONCE, columns=names):
+        n_rows = min(ROWS_AT_ONCE, max(1, VALUES_AT_ONCE // max(1, len(names))))
+        for batch in file.iter_batches(n_rows, columns=names):
             yield batch.select(names)
 
     return _Source(file.schema_arrow, file.metadata.num_rows, batches)
+
+
+def _joined(parts: list[tuple[Path, _Source]]) -> _Source:
+    """Several files with the same columns as one, in the order of their names."""
+    (first, source), *others = parts
+    for path, other in others:
+        here, there = ({f.name: f.type for f in one.schema} for one in (source, other))
+        unlike = [name for name in here | there if here.get(name) != there.get(name)]
+        if unlike:
+            raise InputError(
+                f"{path.name} and {first.name} in {path.parent} differ in column {unlike[0]!r}; "
+                "write all files of the folder with the same columns and types."
+            )
+
+    def batches(names: list[str]) -> Iterator[Any]:
+        for _, part in parts:
+            yield from part.batches(names)
+
+    # The index that pandas stored may only count the rows of one file.
+    counts = _index_columns(source.schema)[0] == []
+    schema = source.schema.remove_metadata() if counts else source.schema
+    return _Source(schema, sum(part.n_rows for _, part in parts), batches)
 
 
 def _ipc(pa: Any, path: Path) -> _Source:
@@ -163,45 +221,52 @@ def _is_number(pa: Any, kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _values(
-    pa: Any, source: _Source, numbers: list[str], kept: list[str], progress: Progress | None
-) -> tuple[NDArray[Any], Columns]:
+@dataclass(frozen=True, eq=False)
+class _Stream:
+    """What to read of a source: numbers into one array, and columns that are kept as they are."""
+
+    pa: Any
+    source: _Source
+    numbers: list[str]
+    kept: list[str]
+    progress: Progress | None
+    path: Path
+    cache: str | os.PathLike[str] | None
+
+
+def _values(stream: _Stream) -> tuple[NDArray[Any], Columns]:
     """Read the numbers into one array, and the columns that are kept as they are."""
-    X, harm, tables = _stream(pa, source, numbers, kept, np.float32, progress)
+    pa, source, kept = stream.pa, stream.source, stream.kept
+    X, harm, tables = _filled(stream, np.float32)
     if harm > HARMLESS:  # such as time stamps, whose large offset uses up the digits of float32
-        X, _, tables = _stream(pa, source, numbers, kept, np.float64, progress)
+        del X, tables
+        X, _, tables = _filled(stream, np.float64)
     frame = pa.Table.from_batches(tables, pa.schema([source.schema.field(n) for n in kept]))
     frame = frame.to_pandas(ignore_metadata=True)
     return X, {name: plain_column(frame[name]) for name in kept}
 
 
-def _stream(
-    pa: Any,
-    source: _Source,
-    numbers: list[str],
-    kept: list[str],
-    dtype: type[np.floating[Any]],
-    progress: Progress | None,
+def _filled(
+    stream: _Stream, dtype: type[np.floating[Any]]
 ) -> tuple[NDArray[Any], float, list[Any]]:
     """Fill an array batch by batch; also the error of rounding by range, and other columns."""
-    if source.n_rows * max(len(numbers), 1) * np.dtype(dtype).itemsize > available_memory():
-        raise MemoryError
-    X = np.empty((source.n_rows, len(numbers)), dtype)
+    source, numbers, kept = stream.source, stream.numbers, stream.kept
+    X = room_for((source.n_rows, len(numbers)), dtype, stream.path, stream.cache)
     low, high = np.full(len(numbers), np.inf), np.full(len(numbers), -np.inf)
     done, tables = 0, []
     for batch in source.batches([*numbers, *(name for name in kept if name not in numbers)]):
         rows = slice(done, done + batch.num_rows)
         for j, name in enumerate(numbers):
             column = batch.column(name)
-            exact = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+            exact = column.cast(stream.pa.float64(), safe=False).to_numpy(zero_copy_only=False)
             with np.errstate(over="ignore"):
                 X[rows, j] = exact
             low[j] = np.fmin.reduce(exact, initial=low[j])
             high[j] = np.fmax.reduce(exact, initial=high[j])
         tables.append(batch.select(kept))
         done += batch.num_rows
-        if progress is not None:
-            progress(done, source.n_rows)
+        if stream.progress is not None:
+            stream.progress(done, source.n_rows)
     if done != source.n_rows:
         raise ValueError(f"its header says {source.n_rows} rows, but it has {done}")
     spread = np.where(high > low, high - low, np.inf)

@@ -26,12 +26,31 @@ def check_max_broken(max_broken: float) -> None:
         raise InputError(f"max_broken must be a share between 0 and 1, got {shown(max_broken)}.")
 
 
+def place_in(path: str | os.PathLike[str], start: int, size: int) -> str:
+    """Name a part of a file, which :func:`content_of` reads as if it were a file of its own.
+
+    Examples
+    --------
+    >>> shown_place(place_in("shards/0.tar", 512, 100))
+    'the file at byte 512 of shards/0.tar'
+    """
+    # No file has a null character in its name.
+    return f"{os.fspath(path)}\0{start}\0{size}"
+
+
+def shown_place(path: str) -> str:
+    """Say where something is: a path, or the part of a file that :func:`place_in` named."""
+    name, *place = path.split("\0")
+    return f"the file at byte {place[0]} of {name}" if place else name
+
+
 def content_of(path: str | os.PathLike[str]) -> bytes:
     """Read a whole file, but only a regular one: opening a named pipe would wait forever.
 
     Parameters
     ----------
     path : str or path
+        Or a part of a file as :func:`place_in` names it.
 
     Examples
     --------
@@ -39,10 +58,18 @@ def content_of(path: str | os.PathLike[str]) -> bytes:
     Traceback (most recent call last):
     ValueError: it is not a regular file
     """
-    if not stat.S_ISREG(os.stat(path).st_mode):
+    name, *place = os.fspath(path).split("\0")
+    if not stat.S_ISREG(os.stat(name).st_mode):
         raise ValueError("it is not a regular file")
-    with open(path, "rb") as file:
-        return file.read()
+    with open(name, "rb") as file:
+        if not place:
+            return file.read()
+        start, size = map(int, place)
+        file.seek(start)
+        data = file.read(size)
+    if len(data) < size:
+        raise ValueError("it is cut short")
+    return data
 
 
 def size_of(path: str | os.PathLike[str]) -> int:

@@ -16,7 +16,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from unsplit.data.readers.arrow import ENDINGS as ARROW_ENDINGS
-from unsplit.data.readers.arrow import Streamed, read_arrow
+from unsplit.data.readers.arrow import Streamed, parquet_files, read_arrow
 from unsplit.data.readers.broken import reason
 from unsplit.data.readers.columns import Assign, all_names
 from unsplit.data.readers.isolated import Broken, parse_alone
@@ -33,6 +33,8 @@ from unsplit.errors import InputError
 _TEXT_TABLE = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zip))?$")
 _SPARSE_KEYS = {"format", "shape", "data"}
 TOO_LARGE = "use fewer rows or columns"
+# Matrices in .npy files of at least so many bytes stay on disk.
+MAPPED_FROM = 2**26
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +64,12 @@ class Contents:
 
 
 def read_file(
-    path: Path, assign: Assign = all_names, progress: Callable[[int, int], None] | None = None
+    path: Path,
+    assign: Assign = all_names,
+    progress: Callable[[int, int], None] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> Contents:
-    r"""Read a file; the ending of its name tells its type.
+    r"""Read a file, or a folder of .parquet files; the ending of its name tells its type.
 
     Parameters
     ----------
@@ -74,6 +79,8 @@ def read_file(
         as measurements.
     progress : callable, optional
         Called with how much of a table has been read so far, and how much there is.
+    cache : str or path, optional
+        Where to keep features that take much of the free memory, of .parquet and Arrow files.
 
     Examples
     --------
@@ -83,15 +90,17 @@ def read_file(
     >>> read_file(path).arrays
     {'labels': array(['b', 'a'], dtype='<U1')}
     """
-    name = path.name.lower()
-    refuse_unreadable(path)
+    parts = parquet_files(path)
+    for part in parts or [path]:
+        refuse_unreadable(part)
+    name = ".parquet" if parts else path.name.lower()
     with reading(path):
         if table := _TEXT_TABLE.search(name):
             separator = "," if table[1] == "csv" else "\t"
             _require_room(path, memory_for_text(path, separator))
             return Contents(read_text_table(path, separator, assign, progress), is_table=True)
         if name.endswith(ARROW_ENDINGS):
-            read = read_arrow(path, assign, progress)
+            read = read_arrow(path, assign, progress, cache)
             return Contents(read.columns, True, read.index, read)
         if name.endswith(".txt"):
             lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
@@ -236,6 +245,8 @@ def _read_numpy(path: Path) -> dict[str, Any]:
 
 def _arrays_in(path: Path, file: BinaryIO) -> dict[str, Any]:
     _check_headers(path, file)
+    if (mapped := _mapped_matrix(path, file)) is not None:
+        return {"array": mapped}
     try:
         content = np.load(file, allow_pickle=False)
         if isinstance(content, np.ndarray):
@@ -251,6 +262,19 @@ def _arrays_in(path: Path, file: BinaryIO) -> dict[str, Any]:
             f"{path} holds Python objects, which are not read because they could run any code; "
             "save arrays of numbers or strings only."
         ) from None
+
+
+def _mapped_matrix(path: Path, file: BinaryIO) -> NDArray[Any] | None:
+    """Map a large matrix from disk, so that it may be larger than memory; None for others."""
+    if file.read(2) == b"PK" or os.fstat(file.fileno()).st_size < MAPPED_FROM:
+        file.seek(0)
+        return None
+    file.seek(0)
+    try:
+        found = np.load(path, mmap_mode="r")
+    except ValueError:  # it holds Python objects, which is refused elsewhere
+        return None
+    return found if found.ndim == 2 and found.dtype.kind == "f" else None
 
 
 def check_npy_header(file: BinaryIO | IO[bytes], size: int) -> None:

@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from unsplit.data.readers.broken import check_max_broken, content_of, leave_out, reason
+from unsplit.data.readers.broken import (
+    check_max_broken,
+    content_of,
+    leave_out,
+    reason,
+    shown_place,
+)
 from unsplit.data.readers.folders import FileList
 from unsplit.data.readers.isolated import Broken, parse_all
 from unsplit.data.readers.pixels import content_key, open_image, square_pixels
@@ -104,8 +110,8 @@ class ImageFiles(Dataset[Tensor]):
             pixels = square_pixels(image, self.size, self.channels, self.depth)
         except Exception as error:  # Pillow raises many types of error on damaged files
             raise InputError(
-                f"{path} cannot be read ({reason(error)}); restore it, or remove it and start "
-                "again."
+                f"{shown_place(path)} cannot be read ({reason(error)}); restore it, or remove it "
+                "and start again."
             ) from error
         return torch.from_numpy(pixels)
 

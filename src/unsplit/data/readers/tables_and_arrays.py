@@ -31,6 +31,7 @@ from unsplit.data.readers.row_ids import (
     take_ids,
 )
 from unsplit.data.readers.tables import Columns
+from unsplit.data.rows.base import blocks_of, is_mapped
 from unsplit.errors import InputError
 
 
@@ -87,6 +88,7 @@ def read_observations(
     batch: str | os.PathLike[str] | None = None,
     choice: ColumnChoice = NO_CHOICE,
     progress: Callable[[int, int], None] | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> Observations:
     r"""Read a matrix or a table of observations, and the cluster of each row.
 
@@ -112,6 +114,8 @@ def read_observations(
         Which columns are the ids and the features, if not those above.
     progress : callable, optional
         Called with how much of a table has been read so far, and how much there is.
+    cache : str or path, optional
+        Where to keep features that take much of the free memory, of .parquet and Arrow files.
 
     Examples
     --------
@@ -124,7 +128,7 @@ def read_observations(
     """
     path, wanted = Path(path), [None if w is None else os.fspath(w) for w in (labels, batch)]
     contents = read_file(
-        path, lambda names: assign_roles(path, names, wanted, choice), progress=progress
+        path, lambda names: assign_roles(path, names, wanted, choice), progress, cache
     )
     return observations_in(path, contents, wanted[0], wanted[1], choice)
 
@@ -258,15 +262,20 @@ def _floats(path: Path, matrix: Any) -> Any:
         raise InputError(f"{path} is empty (shape {matrix.shape}); save one row per observation.")
     if matrix.dtype.kind not in "fiub":
         raise InputError(f"{path} holds values of type {matrix.dtype}; save numbers instead.")
+    if is_mapped(matrix):
+        return matrix
     return matrix.astype(np.result_type(matrix.dtype, np.float32), copy=False)
 
 
 def _refuse_gaps(path: Path, X: Any, names: list[str] | None) -> None:
-    sparse = scipy.sparse.issparse(X)
-    bad = ~np.isfinite(X.data if sparse else X)
-    if not bad.any():
+    if scipy.sparse.issparse(X):
+        each = np.bincount(X.indices[~np.isfinite(X.data)], minlength=X.shape[1])
+    else:
+        each = np.zeros(X.shape[1], np.int64)
+        for block in blocks_of(X):
+            each += (~np.isfinite(block)).sum(axis=0)
+    if not each.any():
         return
-    each = np.bincount(X.indices[bad], minlength=X.shape[1]) if sparse else bad.sum(axis=0)
     columns = np.flatnonzero(each)
     shown = [f"{each[j]:,} in column {repr(names[j]) if names else j}" for j in columns[:5]]
     more = f" and more in {len(columns) - 5:,} other columns" if len(columns) > 5 else ""

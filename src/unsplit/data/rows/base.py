@@ -67,6 +67,44 @@ def scrambled(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return bits ^ (bits >> np.uint64(31))
 
 
+# Numbers of a block that is looked at from beginning to end; it should fit into the cache.
+BLOCK = 2**18
+
+
+def is_mapped(values: Any) -> bool:
+    """Whether an array, or the array that it is a view of, is mapped from a file.
+
+    Parameters
+    ----------
+    values : object
+
+    Examples
+    --------
+    >>> is_mapped(np.zeros((3, 2)))
+    False
+    """
+    while values is not None and not isinstance(values, np.memmap):
+        values = getattr(values, "base", None)
+    return values is not None
+
+
+def blocks_of(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yield consecutive rows, so many at a time that they fit into the processor's cache.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n, d)
+
+    Examples
+    --------
+    >>> [len(block) for block in blocks_of(np.zeros((3, 2**17)))]
+    [2, 1]
+    """
+    step = max(1, BLOCK // max(1, values.shape[1]))
+    for start in range(0, len(values), step):
+        yield values[start : start + step]
+
+
 # With fewer points, an array is more likely a sequence of three channels.
 LEAST_POINTS = 8
 
@@ -284,6 +322,9 @@ class Rows(ABC):
     @abstractmethod
     def another(self, X: Any) -> Self:
         """Wrap new observations for a network that was trained on these."""
+
+    def hold(self, *parts: Index) -> None:  # noqa: B027  (most rows are in memory already)
+        """Read rows that are needed again and again into memory, if they are on disk."""
 
     def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
         """Yield what ``take`` returns for each of the batches, in order."""

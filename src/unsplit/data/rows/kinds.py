@@ -16,14 +16,27 @@ from torch.utils.data import Dataset
 
 from unsplit._typing import Index
 from unsplit.data.labels import is_gap
-from unsplit.data.rows.base import Rows, as_array, kind_of, odd_numbers, scrambled
+from unsplit.data.rows.base import (
+    Rows,
+    as_array,
+    blocks_of,
+    is_mapped,
+    kind_of,
+    odd_numbers,
+    scrambled,
+)
 from unsplit.data.rows.datasets import DatasetRows
+from unsplit.data.rows.mapped import MappedVectors
 from unsplit.data.rows.ragged import Ragged
 from unsplit.data.rows.sequences import Audio, RaggedRows
 from unsplit.data.rows.tensors import TensorRows
+from unsplit.devices import available_memory, require_memory
 from unsplit.errors import InputError
 
 CHUNK_ELEMENTS = 2**24
+
+# Types of numbers that need no conversion, so that a mapped array can stay on disk.
+FLOATS = (np.float16, np.float32, np.float64)
 
 # Number of components of counts, as is usual for single cells and texts.
 COMPONENTS = 50
@@ -123,7 +136,8 @@ def is_table(X: Any) -> bool:
 class VectorRows(Rows):
     """Rows of a matrix, handed out as float32 tensors on ``device``.
 
-    Dense values stay on the device; sparse rows are made dense a batch at a time.
+    Dense values stay on the device, or on disk if they are mapped from a file; sparse rows are made
+    dense a batch at a time.
 
     Examples
     --------
@@ -139,12 +153,20 @@ class VectorRows(Rows):
         self.values = values
         self.device = device
         self.n_features = int(values.shape[1])
-        self.on_device = None
+        self.sparse = scipy.sparse.issparse(values)
+        self.on_device: Tensor | None = None
+        self.on_disk: MappedVectors | None = None
         self.origin = origin
-        if not scipy.sparse.issparse(values):
-            # One of the rows is subtracted, so that a large common offset, such as that of time
-            # stamps, does not use up float32's digits.
-            self.origin = values[np.argmin(self.keys)] if origin is None else origin
+        if self.sparse:
+            return
+        # One of the rows is subtracted, so that a large common offset, such as that of time
+        # stamps, does not use up float32's digits.
+        if origin is None:
+            self.origin = _in_full(np.array(values[np.argmin(self.keys)]))
+        if is_mapped(values):
+            self.on_disk = MappedVectors(values, self.origin, device)
+        else:
+            _require_copy(values)
             shifted = (values - self.origin).astype(np.float32, copy=False)
             self.on_device = torch.from_numpy(shifted).to(device)
 
@@ -155,6 +177,8 @@ class VectorRows(Rows):
         """Return the rows at ``index``, shape (*index.shape, n_features)."""
         if self.on_device is not None:
             return self.on_device[index]
+        if self.on_disk is not None:
+            return self.on_disk.take(index)
         rows = self.values[index.cpu().numpy().ravel()].toarray()
         return torch.from_numpy(rows.astype(np.float32)).to(self.device).unflatten(0, index.shape)
 
@@ -166,7 +190,7 @@ class VectorRows(Rows):
                 f"X has {values.shape[1]} features, but the network was trained on "
                 f"{self.n_features}; pass the same features."
             )
-        if self.on_device is None:
+        if self.sparse:
             values = scipy.sparse.csr_array(values)
         elif scipy.sparse.issparse(values):
             values = values.toarray()
@@ -178,11 +202,12 @@ class VectorRows(Rows):
 
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
         """Return mean and scale of each feature at ``index``; the scale is never zero."""
-        source = self.values if self.on_device is None else self.on_device.cpu().numpy()
-        scaler = StandardScaler(with_mean=self.on_device is not None)
+        scaler = StandardScaler(with_mean=not self.sparse)
         step = max(1, CHUNK_ELEMENTS // self.n_features)
         for start in range(0, len(index), step):
-            scaler.partial_fit(source[index[start : start + step]])
+            some = index[start : start + step]
+            dense = None if self.sparse else self.take(torch.from_numpy(some).to(self.device))
+            scaler.partial_fit(self.values[some] if dense is None else dense.cpu().numpy())
         mean, scale = (
             torch.from_numpy(np.asarray(v)).float() for v in (scaler.mean_, scaler.scale_)
         )
@@ -196,12 +221,29 @@ class VectorRows(Rows):
             bits = _bits(self.values.data) * multipliers[self.values.indices]
             sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(bits, dtype=np.uint64)])
             return sums[self.values.indptr[1:]] - sums[self.values.indptr[:-1]]
-        step = max(1, CHUNK_ELEMENTS // self.n_features)
         parts = [
-            (_bits(self.values[start : start + step]) * multipliers).sum(axis=1, dtype=np.uint64)
-            for start in range(0, len(self), step)
+            (_bits(block) * multipliers).sum(axis=1, dtype=np.uint64)
+            for block in blocks_of(self.values)
         ]
         return np.concatenate(parts)
+
+    def hold(self, *parts: Index) -> None:
+        """Read rows that are needed again and again into memory, if they are on disk."""
+        if self.on_disk is not None:
+            self.on_disk.hold(*parts)
+
+
+def _require_copy(values: NDArray[Any]) -> None:
+    """Raise an error if the float32 copy that networks read does not fit into memory."""
+    n, d = values.shape
+    # Differences of float64 values are computed before they are rounded.
+    each = n * (4 if values.dtype == np.float32 else 12)
+    available = available_memory()
+    advice = (
+        f"at most {available // each:,} of its features would fit: reduce them, or save X with "
+        'numpy.save and pass numpy.load(path, mmap_mode="r"), which stays on disk'
+    )
+    require_memory(each * d, available, f"X of shape ({n:,}, {d:,})", advice)
 
 
 class CountRows(VectorRows):
@@ -259,14 +301,14 @@ def numeric_matrix(X: ArrayLike) -> Any:
            [3., 4.]])
     """
     values = _numbers(X)
-    present: Any = values.data if scipy.sparse.issparse(values) else values
-    bad = ~np.isfinite(present)
-    if bad.any():
+    present: Any = values.data[:, None] if scipy.sparse.issparse(values) else values
+    n_bad = sum(block.size - int(np.isfinite(block).sum()) for block in blocks_of(present))
+    if n_bad:
         raise InputError(
-            f"X has {int(bad.sum())} values that are NaN or infinite; remove those rows or fill "
+            f"X has {n_bad} values that are NaN or infinite; remove those rows or fill "
             "in the values first."
         )
-    largest = float(np.abs(present).max()) if present.size else 0.0
+    largest = max((float(np.abs(block).max()) for block in blocks_of(present)), default=0.0)
     if largest > 1e30:
         row, column = _place_of_largest(values)
         raise InputError(
@@ -324,8 +366,15 @@ def _numbers(X: ArrayLike) -> Any:
         canonical.sum_duplicates()
         canonical.eliminate_zeros()
         return canonical
+    if is_mapped(values) and values.dtype in FLOATS:
+        return np.asarray(values)
     kept = np.float32 if values.dtype in (np.float32, np.float16) else np.float64
     return np.ascontiguousarray(values, dtype=kept)
+
+
+def _in_full(row: NDArray[Any]) -> NDArray[Any]:
+    """A row in the precision in which rows are subtracted from each other."""
+    return row.astype(np.float32) if row.dtype == np.float16 else row
 
 
 def _parsed(values: NDArray[Any]) -> NDArray[np.float64]:

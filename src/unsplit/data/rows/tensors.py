@@ -15,6 +15,7 @@ from unsplit.data.rows.base import (
     as_array,
     channel_moments,
     evenly,
+    is_mapped,
     keys_of_bytes,
     require_kind,
 )
@@ -54,7 +55,7 @@ class TensorRows(Rows):
         self.device = device
         self.origin = self._own_origin() if origin is None else origin
         self.on_device = None
-        if not isinstance(_root(values), np.memmap) and self._fits():
+        if not is_mapped(values) and self._fits():
             self.on_device = torch.from_numpy(self._stored(values)).to(device)
 
     @classmethod
@@ -199,10 +200,3 @@ def _chunks(index: Index, shape: tuple[int, ...]) -> list[Index]:
     """Split the index into parts, so that the rows of each fit easily into memory."""
     step = max(1, CHUNK_ELEMENTS // int(np.prod(shape[1:])))
     return np.split(index, range(step, len(index), step))
-
-
-def _root(values: NDArray[Any]) -> Any:
-    """Return the array that a view belongs to."""
-    while isinstance(values.base, np.ndarray) and not isinstance(values, np.memmap):
-        values = values.base
-    return values

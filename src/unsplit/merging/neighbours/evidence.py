@@ -63,6 +63,8 @@ class Connection:
         Smallest ``neck`` of parts of one cluster; NaN in many dimensions.
     dimension : float
         Local dimension of the data.
+    graph : str
+        What reasons call the graph.
     """
 
     edges: int
@@ -71,6 +73,7 @@ class Connection:
     neck: float
     least_neck: float
     dimension: float
+    graph: str = "the neighbour graph"
 
     @property
     def strength(self) -> float:
@@ -90,25 +93,22 @@ class Connection:
     def why(self) -> str:
         """Why the two are or are not merged, as a phrase."""
         if self.edges == 0:
-            return "no edge between them in the neighbour graph"
+            return f"no edge between them in {self.graph}"
         connected, many = self.strength >= 1, weight_of_edges(self.dimension)
         if many == 0:
             kind = "wide contact" if connected else "narrow neck"
             neck, limit = told_apart(self.neck, self.least_neck, "f")
-            return (
-                f"{kind} between them in the neighbour graph: {neck} of the width inside, "
-                f"limit {limit}"
-            )
+            return f"{kind} between them in {self.graph}: {neck} of the width inside, limit {limit}"
         if many == 1:
             times, limit = told_apart(self.times_chance, self.least_times)
             return (
-                f"{'many' if connected else 'few'} edges between them in the neighbour graph: "
+                f"{'many' if connected else 'few'} edges between them in {self.graph}: "
                 f"{times} times as many as by chance, limit {limit}"
             )
         # Both count, so only their mean can be compared with a limit.
         kind = "strong" if connected else "weak"
         strength, limit = told_apart(self.strength, 1.0)
-        return f"{kind} connection in the neighbour graph: strength {strength}, limit {limit}"
+        return f"{kind} connection in {self.graph}: strength {strength}, limit {limit}"
 
 
 def told_apart(value: float, limit: float, kind: str = "g") -> tuple[str, str]:
@@ -146,6 +146,7 @@ class Neighbourhoods:
     """
 
     def __init__(self, graph: NeighbourGraph, rng: np.random.Generator) -> None:
+        self.named = graph.named
         self.n_edges = (graph.members.T @ graph.adjacency @ graph.members).toarray()
         graph = thinned(graph, rng)
         self.adjacency = graph.adjacency
@@ -160,6 +161,7 @@ class Neighbourhoods:
             Lumps(graph.features, self.slot, self.n_left) if self._few_dimensions() else None
         )
         self.curve: NDArray[np.float64] | None = None
+        self.n_simulated = len(self.slot)
 
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
@@ -178,13 +180,18 @@ class Neighbourhoods:
         dimension = self.judged.dimension(a, b)
         many = weight_of_edges(dimension)
         return Connection(
-            edges=int(self.n_edges[a, b]),
+            edges=self.edges(a, b),
             times_chance=self.judged.times_chance(a, b),
             least_times=self._least_times(a, b) if many > 0 else math.nan,
             neck=self._neck(a, b) if many < 1 else math.nan,
             least_neck=self._least_neck(a, b, dimension) if many < 1 else math.nan,
             dimension=dimension,
+            graph=self.named,
         )
+
+    def edges(self, a: int, b: int) -> int:
+        """Number of edges between two slots."""
+        return int(self.n_edges[a, b])
 
     def _least_times(self, a: int, b: int) -> float:
         limit = min(1.0, EDGES_SHARE * self._structureless())
@@ -215,9 +222,11 @@ class Neighbourhoods:
 
     def _structureless(self) -> float:
         """``times_chance`` of the closest pair in structureless data with as many clusters left."""
+        if self.n_left > MOST_PIECES:
+            return math.inf
         if self.curve is None:
             self.curve = chance_curve(
-                self.spectrum, len(self.slot), len(self.judged.sizes), self.rng
+                self.spectrum, self.n_simulated, len(self.judged.sizes), self.rng
             )
         return float(self.curve[self.n_left]) if self.n_left < len(self.curve) else math.inf
 

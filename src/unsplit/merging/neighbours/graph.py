@@ -20,8 +20,15 @@ from sklearn.neighbors import NearestNeighbors
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import EncodedLabels, encode_batches, encode_labels, refuse_other_order
-from unsplit.devices import choose_device, memory_errors, n_cores
-from unsplit.errors import InputError, numeric_array, shown
+from unsplit.devices import (
+    available_memory,
+    choose_device,
+    memory_errors,
+    n_cores,
+    require_memory,
+)
+from unsplit.errors import InputError, check_flag, numeric_array, shown
+from unsplit.merging.neighbours import sample
 from unsplit.pairwise.result import PairwiseTVD
 
 if TYPE_CHECKING:
@@ -44,6 +51,12 @@ ROWS_AT_ONCE = 10_000
 # as fast as any other method.
 DIMENSIONS_FOR_TREES = 8
 MOST_FOR_EXACT = 30_000
+
+
+# Memory that a graph takes for each observation and each of its features, measured with
+# benchmarks/memory_guard.py.
+BYTES_A_ROW = 5_000
+BYTES_A_FEATURE = 48
 
 
 # Pairs without an edge have this distance or a larger one.
@@ -84,6 +97,8 @@ class NeighbourGraph:
     source : {"observations", "other features", "scores"}
         What neighbours were found in: what the network sees, features that it does not see, such
         as an embedding of images, or the network's own scores.
+    sampled_from : int, optional
+        The number of observations that these are a sample of; None if all are here.
 
     Examples
     --------
@@ -101,14 +116,27 @@ class NeighbourGraph:
     n_clusters: int
     rows: Index
     source: str = OBSERVATIONS
+    sampled_from: int | None = None
 
     def __repr__(self) -> str:
         n_edges = int(self.adjacency.sum()) // 2
-        n, d = self.features.shape
+        d = self.features.shape[1]
         return (
-            f"NeighbourGraph: {n_edges:,} edges between {n:,} observations in {d:,} dimensions, "
-            f"{self.n_clusters:,} clusters"
+            f"NeighbourGraph: {n_edges:,} edges between {self.counted} observations in {d:,} "
+            f"dimensions, {self.n_clusters:,} clusters"
         )
+
+    @property
+    def counted(self) -> str:
+        """How many observations there are, and of how many if they are a sample."""
+        of_all = "" if self.sampled_from is None else f" of {self.sampled_from:,}"
+        return f"{len(self.rows):,}{of_all}"
+
+    @property
+    def named(self) -> str:
+        """What reasons call this graph."""
+        of_some = "" if self.sampled_from is None else f" of {self.counted} observations"
+        return f"the neighbour graph{of_some}"
 
     @cached_property
     def members(self) -> sparse.csr_array:
@@ -171,8 +199,12 @@ def neighbour_graph(
     *,
     batch: ArrayLike | None = None,
     device: "str | torch.device" = "auto",
+    everything: bool = False,
 ) -> NeighbourGraph:
     """Connect every observation to its fifteen nearest neighbours, for :func:`unsplit.merge`.
+
+    More than 500,000 observations are sampled: 100,000 of them, or 20 of each cluster if that is
+    more.
 
     Parameters
     ----------
@@ -186,6 +218,8 @@ def neighbour_graph(
         Only observations of the same batch are connected.
     device : str or torch.device
         Where to search if there are many observations.
+    everything : bool
+        Connect all observations, however many there are; :func:`unsplit.refine` needs them all.
 
     Returns
     -------
@@ -198,9 +232,10 @@ def neighbour_graph(
     >>> unsplit.neighbour_graph(X, labels).n_clusters
     3
     """
+    check_flag("everything", everything)
     refuse_other_order(X, labels=labels, batch=batch)
     with memory_errors("finding neighbours", "use fewer features, such as principal components"):
-        return graph_of_vectors(X, labels, batch, device)
+        return graph_of_vectors(X, labels, batch, device, everything)
 
 
 def graph_of_vectors(
@@ -208,19 +243,42 @@ def graph_of_vectors(
     labels: ArrayLike | EncodedLabels,
     batch: ArrayLike | None = None,
     device: "str | torch.device" = "auto",
+    everything: bool = False,
 ) -> NeighbourGraph:
-    """The graph of :func:`neighbour_graph`, also for labels that are already encoded."""
-    from unsplit.data.rows.kinds import VectorRows, components_of_counts, numeric_matrix
+    """The graph of :func:`neighbour_graph`, also of VectorRows and for labels that are encoded."""
+    from unsplit.data.rows.kinds import (
+        COMPONENTS,
+        VectorRows,
+        components_of_counts,
+        numeric_matrix,
+    )
+    from unsplit.data.rows.mapped import gathered
 
-    values = numeric_matrix(X)
-    encoded = encode_labels(labels, values.shape[0])
+    rows = X if isinstance(X, VectorRows) else VectorRows(numeric_matrix(X), choose_device("cpu"))
+    encoded = encode_labels(labels, len(rows))
     # Sorted by content, so that the order of the rows does not matter.
-    order = np.argsort(VectorRows(values, choose_device("cpu")).keys, kind="stable")
+    order = np.argsort(rows.keys, kind="stable")
+    k, n_used = len(encoded.cluster_ids), None
+    if not everything and len(rows) > sample.MOST_CONNECTED:
+        clusters = encoded.clusters[order]
+        chosen, n_used = sample.sample_of(clusters, with_noise=_spreads(clusters))
+        order = order[chosen]
     batches = None if batch is None else _batches(batch, encoded)[order]
-    values = values[order]
-    features = components_of_counts(values) if sparse.issparse(values) else values
-    found = connect(features, encoded.clusters[order], batches, choose_device(device))
-    return replace(found, rows=order[found.rows])
+    _require_memory(len(order), COMPONENTS if rows.sparse else rows.n_features)
+    values = rows.values[order] if rows.on_disk is None else gathered(rows.values, order)
+    features = components_of_counts(values) if rows.sparse else values
+    found = connect(features, encoded.clusters[order], batches, choose_device(device), k)
+    return replace(found, rows=order[found.rows], sampled_from=n_used)
+
+
+def _require_memory(n: int, d: int) -> None:
+    """Raise an error if the neighbours of n observations with d features would not fit."""
+    available, each = available_memory(), BYTES_A_ROW + BYTES_A_FEATURE * d
+    fewer = (available // n - BYTES_A_ROW) // BYTES_A_FEATURE
+    number = f"{fewer:,} features" if fewer > 0 else f"{available // each:,} observations"
+    advice = f"at most {number} would fit: use principal components, or a part of the data"
+    what = f"finding the neighbours of {n:,} observations with {d:,} features"
+    require_memory(n * each, available, what, advice)
 
 
 def graph_of_scores(result: PairwiseTVD) -> NeighbourGraph | None:
@@ -279,11 +337,12 @@ def connect(
     """
     features = np.asarray(features, np.float64)
     n_clusters = int(clusters.max()) + 1 if n_clusters is None else n_clusters
-    spread = bool((clusters < 0).mean() >= 0.5)
+    spread = _spreads(clusters)
     used = np.arange(len(clusters)) if spread else np.flatnonzero(clusters >= 0)
     batches = np.zeros(len(clusters), np.int64) if batches is None else batches
-    features, clusters, batches = features[used], clusters[used], batches[used]
     n = len(used)
+    if n < len(clusters):
+        features, clusters, batches = features[used], clusters[used], batches[used]
     adjacency = sparse.csr_array((n, n))
     inverse_dimension = np.zeros(n)
     for batch in np.unique(batches):
@@ -302,6 +361,11 @@ def connect(
     return NeighbourGraph(
         adjacency, inverse_dimension, clusters, batches, features, n_clusters, used
     )
+
+
+def _spreads(clusters: Index) -> bool:
+    """Whether there is so much noise that it is connected as well."""
+    return bool((clusters < 0).mean() >= 0.5)
 
 
 def nearest(
@@ -394,7 +458,7 @@ class Connections:
 
     def __init__(self, graph: NeighbourGraph) -> None:
         members, weights = graph.members, graph.weights
-        self.edges = (members.T @ weights @ members).toarray()
+        self._store(members.T @ weights @ members)
         batch = sparse.csr_array(
             (np.ones(len(graph.batches)), (graph.batches, np.arange(len(graph.batches))))
         )
@@ -410,17 +474,27 @@ class Connections:
             self.n_known.sum() < FEW_DIMENSIONS * self.inverse_dimensions.sum()
         )
 
+    def _store(self, edges: sparse.csr_array) -> None:
+        self.edges = edges.toarray()
+
+    def weight(self, a: int, b: int) -> float:
+        """Summed weight of the edges between two clusters."""
+        return float(self.edges[a, b])
+
     def merge(self, a: int, b: int) -> None:
         """Merge b into a."""
-        row = self.edges[a] + self.edges[b]
-        row[a] += row[b]
-        self.edges[a] = self.edges[:, a] = row
-        self.edges[b] = self.edges[:, b] = 0
+        self._add_up(a, b)
         self.degrees[:, a] += self.degrees[:, b]
         self.degrees[:, b] = 0
         for sums in (self.inverse_dimensions, self.n_known, self.sizes):
             sums[a] += sums[b]
             sums[b] = 0
+
+    def _add_up(self, a: int, b: int) -> None:
+        row = self.edges[a] + self.edges[b]
+        row[a] += row[b]
+        self.edges[a] = self.edges[:, a] = row
+        self.edges[b] = self.edges[:, b] = 0
 
     def expected(self, rows: Index | slice) -> Matrix:
         """Expected edges in a random graph with the same degrees, summed over batches."""
@@ -436,21 +510,25 @@ class Connections:
         # First for pairs without an edge, which are the most.  The logarithm keeps trees readable.
         distances = 1 - (1 - UNLINKED) / (1 + np.log1p(chance))
         linked = found > 0
+        distances[linked] = self.linked_distances(found[linked], chance[linked])
+        return distances
+
+    def linked_distances(self, found: Matrix, chance: Matrix) -> Matrix:
+        """Distances of pairs with edges, given their weight and the weight expected by chance."""
         # In edges of usual weight, so that the distance of a pair does not depend on the density.
-        found, chance = found[linked] / self.usual_weight, chance[linked] / self.usual_weight
+        found, chance = found / self.usual_weight, chance / self.usual_weight
         near = _share(found, chance) if self.few_dimensions else _doubt(found, chance)
         far = UNLINKED - (UNLINKED - 0.5) * near
-        distances[linked] = np.where(found > chance, 0.5 * near, far)
-        return distances
+        return np.where(found > chance, 0.5 * near, far)
 
     def times_chance(self, a: int, b: int) -> float:
         """Edges between two clusters divided by the edges expected by chance."""
         chance = float((self.degrees[:, a] / self.totals) @ self.degrees[:, b])
-        return float(self.edges[a, b]) / chance if chance > 0 else 0.0
+        return self.weight(a, b) / chance if chance > 0 else 0.0
 
     def usual_edges(self, a: int, b: int) -> float:
         """Number of edges of usual weight that weigh as much as those between two clusters."""
-        return float(self.edges[a, b]) / self.usual_weight if self.usual_weight > 0 else 0.0
+        return self.weight(a, b) / self.usual_weight if self.usual_weight > 0 else 0.0
 
     def dimension(self, a: int, b: int) -> float:
         """Local dimension of the data in two clusters."""

@@ -54,6 +54,11 @@ def refine(labels: ArrayLike, neighbours: NeighbourGraph) -> NDArray[Any]:
     True
     """
     check_type("neighbours", neighbours, NeighbourGraph, "make it with unsplit.neighbour_graph")
+    if neighbours.sampled_from is not None:
+        raise InputError(
+            f"neighbours is a graph of {neighbours.counted} observations, and the others have no "
+            "neighbours in it; make one with unsplit.neighbour_graph(X, labels, everything=True)."
+        )
     encoded = encode_labels(labels, at_least=1)
     rows = neighbours.rows
     if len(encoded.clusters) <= rows.max(initial=-1):

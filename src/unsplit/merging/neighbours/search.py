@@ -19,6 +19,8 @@ STEPS = 5
 # memory at a time.
 MOST_DISTANCES = 2**22
 MOST_NEAR = 2**25
+# Numbers in the differences of points that are measured at a time.
+MOST_MEASURED = 2**18
 
 
 def by_regions(
@@ -64,8 +66,9 @@ class _Search:
         rows = torch.arange(len(self.points), device=self.points.device)
         for some in rows.split(max(1, MOST_NEAR // n_near)):
             near = self._near(self.points[some], n_near)
-            sizes = self.sizes[near]
-            visited = sizes.cumsum(dim=1) - sizes < compared
+            sizes = self.sizes.int()[near]
+            visited = sizes.cumsum(dim=1, dtype=torch.int32) - sizes < compared
+            del sizes
             # The nearest region comes first, because few of the others then hold nearer points.
             for columns in (slice(1), slice(1, None)):
                 self._visit(some, near[:, columns], visited[:, columns])
@@ -74,7 +77,8 @@ class _Search:
     def _near(self, points: Tensor, n_near: int) -> Tensor:
         """The nearest regions of each point, nearest first."""
         blocks = (_squares(some, self.centres) for some in _blocks(points, len(self.centres)))
-        return torch.cat([block.topk(n_near, dim=1, largest=False).indices for block in blocks])
+        # Small numbers in half the memory, of which this takes the most.
+        return torch.cat([b.topk(n_near, dim=1, largest=False).indices.int() for b in blocks])
 
     def _visit(self, rows: Tensor, near: Tensor, visited: Tensor) -> None:
         """Compare rows with the members of their nearby regions that are marked as visited."""
@@ -106,10 +110,14 @@ class _Search:
 
     def _sorted(self) -> tuple[Tensor, Tensor]:
         """The neighbours in the order of the data, sorted by exact distances."""
-        width = self.found.shape[1] * self.points.shape[1]
-        blocks = zip(_blocks(self.points, width), _blocks(self.found, width), strict=True)
-        lengths = [(self.points[others] - some[:, None]).norm(dim=2) for some, others in blocks]
-        distances, best = torch.cat(lengths).sort(dim=1, stable=True)
+        lengths = torch.empty(self.found.shape, dtype=self.points.dtype, device=self.found.device)
+        # Small parts, because freed large ones were not reused for the next.
+        step = max(1, MOST_MEASURED // (self.found.shape[1] * self.points.shape[1]))
+        for start in range(0, len(lengths), step):
+            some = slice(start, start + step)
+            apart = self.points[self.found[some]] - self.points[some, None]
+            lengths[some] = apart.norm(dim=2)
+        distances, best = lengths.sort(dim=1, stable=True)
         back = self.order.argsort()
         return self.order[self.found.gather(1, best)][back], distances[back]
 

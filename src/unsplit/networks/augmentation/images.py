@@ -43,7 +43,7 @@ class ImageAugmentation(nn.Module):
         self.colour = colour
 
     @classmethod
-    def for_images(cls, n_channels: int) -> "ImageAugmentation":
+    def for_images(cls, n_channels: int, more: bool = False) -> "ImageAugmentation":
         """Choose changes that are unlikely to make an image look like one of another cluster.
 
         All images are shifted.  Images with three channels are treated as photographs, and are also
@@ -55,14 +55,19 @@ class ImageAugmentation(nn.Module):
         Parameters
         ----------
         n_channels : int
+        more : bool
+            Also zoom into photographs, and tint them more.  This raises A of deep networks, which
+            know few images by heart; small networks do not get that far and lose by it
+            (docs/photos.md).
 
         Examples
         --------
         >>> ImageAugmentation.for_images(1).flip
         False
         """
-        photograph = n_channels == 3
-        return cls(flip=photograph, colour=0.1 if photograph else 0.0)
+        if n_channels != 3:
+            return cls()
+        return cls(flip=True, zoom=0.4, colour=0.3) if more else cls(flip=True, colour=0.1)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return changed copies of the images (b, C, H, W) in training, otherwise x itself."""

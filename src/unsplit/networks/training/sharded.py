@@ -95,7 +95,7 @@ class Sharded(Group):
             for network, fold in zip(networks, folds, strict=True)
         ]
         self.optimizer = _Together([member.optimizer for member in self.members])
-        self._shared = [
+        self._shared: list[Tensor] = [
             param
             for member in self.members
             for param in member.network.backbone.parameters()
@@ -117,6 +117,10 @@ class Sharded(Group):
         """Switch between training and evaluation mode."""
         for member in self.members:
             member.train(training)
+
+    def body(self) -> list[Tensor]:
+        """Parameters of all backbones."""
+        return self._shared
 
     def average(self, share: float) -> None:
         """Move the averaged weights by this share towards the present weights."""

@@ -1,0 +1,241 @@
+"""Very many small clusters end to end: train, sparse estimate, neighbours, merge.
+
+python -m benchmarks.many_clusters [--clusters 20000] [--smallest 3] [--largest 50]
+    [--observations N] [--dimensions 32] [--split random] [--learned trained] [--device auto]
+
+Gaussian groups of about ten clusters each are split at random, or into the nearest of ten points
+of the group.  With ``--learned means`` nothing is trained: scores are those of class means, which
+shows the cost of everything else at a million clusters.
+"""
+
+import argparse
+import logging
+import resource
+import sys
+import time
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
+
+import unsplit
+from benchmarks.common import print_table
+from unsplit._typing import Index
+from unsplit.data.labels import encode_labels
+from unsplit.estimator import merge_overclustering
+from unsplit.merging.options import MergeOptions
+from unsplit.networks.training.history import EpochRecord, History
+from unsplit.networks.training.loop import Reporter
+from unsplit.pairwise.api import Settings
+from unsplit.pairwise.heldout_scores import crossfit_folds, holdout_fold
+from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.sparse.estimate import sparse_estimate
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
+
+Floats = NDArray[np.float32]
+
+CLUSTERS_A_GROUP = 10
+ROWS_AT_ONCE = 2**18
+SAMPLED_PAIRS = 200_000
+
+
+def peak_gib() -> float:
+    """Largest resident memory of this process so far."""
+    unit = 2**30 if sys.platform == "darwin" else 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+@dataclass
+class Phases(Reporter):
+    """Seconds and peak memory by phase."""
+
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+    began: float = field(default_factory=time.perf_counter)
+    cpu: float = field(default_factory=time.process_time)
+
+    def end(self, name: str) -> None:
+        """Note what took the time since the last note."""
+        now, cpu = time.perf_counter(), time.process_time()
+        spent = f"{now - self.began:.1f}", f"{cpu - self.cpu:.1f}"
+        self.rows.append((name, *spent, f"{peak_gib():.1f}"))
+        print(*self.rows[-1], flush=True)
+        self.began, self.cpu = now, cpu
+
+    def on_phase(self, name: str) -> None:
+        """Note the phase before."""
+        if name == "neighbours":
+            self.end("scores and confusions")
+        elif name == "merging":
+            self.end("neighbour graph")
+
+    def on_epoch(self, record: EpochRecord) -> None:
+        """Note an epoch."""
+        self.end(f"epoch {record.epoch}")
+        print(f"  accuracy {record.accuracy:.4f}", flush=True)
+
+
+def groups_in_clusters(
+    sizes: Index, dimensions: int, split: str, seed: int = 0
+) -> tuple[Floats, Index, Index]:
+    """Observations of Gaussian groups, their clusters and their groups, in random order."""
+    rng = np.random.default_rng(seed)
+    k = len(sizes)
+    group_of = rng.permutation(np.arange(k) // CLUSTERS_A_GROUP)
+    n_groups = int(group_of.max()) + 1
+    centres = rng.standard_normal((n_groups, dimensions), dtype=np.float32)
+    clusters = rng.permutation(np.repeat(np.arange(k), sizes))
+    groups = group_of[clusters]
+    X = np.empty((len(clusters), dimensions), np.float32)
+    for start in range(0, len(X), ROWS_AT_ONCE):
+        some = slice(start, start + ROWS_AT_ONCE)
+        X[some] = centres[groups[some]] + SPREAD * rng.standard_normal(
+            (len(groups[some]), dimensions), dtype=np.float32
+        )
+    if split == "cut":
+        clusters = _cut(X, groups, group_of, rng)
+    return X, clusters, groups
+
+
+# Standard deviation within groups, whose centres have standard deviation 1.
+SPREAD = np.float32(0.7)
+
+
+def _cut(X: Floats, groups: Index, group_of: Index, rng: np.random.Generator) -> Index:
+    """The nearest of some points of the group, one for each of its clusters."""
+    order = np.argsort(group_of, kind="stable")
+    clusters = np.empty(len(X), np.int64)
+    by_group = np.argsort(groups, kind="stable")
+    starts = np.searchsorted(groups[by_group], np.arange(int(group_of.max()) + 2))
+    first = np.searchsorted(group_of[order], np.arange(int(group_of.max()) + 2))
+    for group in range(len(starts) - 1):
+        rows = by_group[starts[group] : starts[group + 1]]
+        names = order[first[group] : first[group + 1]]
+        points = X[rng.choice(rows, len(names), replace=False)]
+        distances = ((X[rows][:, None] - points) ** 2).sum(axis=2)
+        clusters[rows] = names[distances.argmin(axis=1)]
+    return np.unique(clusters, return_inverse=True)[1].astype(np.int64)
+
+
+def estimate_by_means(X: Floats, clusters: Index, n_folds: int, note: Phases) -> SparsePairwiseTVD:
+    """The sparse estimate of a linear network whose weights are class means of training rows."""
+    rng, k = np.random.default_rng(0), int(clusters.max()) + 1
+    if n_folds > 1:
+        folds = crossfit_folds(clusters, n_folds, rng)
+    else:
+        folds = [holdout_fold(clusters, 0.3, rng)]
+    weights = np.empty((len(folds), k, X.shape[1]), np.float32)
+    for fold, place in zip(folds, weights, strict=True):
+        n = np.bincount(clusters[fold.train], minlength=k)[:, None]
+        for column, values in enumerate(X.T):
+            sums = np.bincount(clusters[fold.train], values[fold.train], minlength=k)
+            place[:, column] = sums / np.maximum(n[:, 0], 1)
+    tests = [fold.test[np.argsort(clusters[fold.test], kind="stable")] for fold in folds]
+    rows = np.concatenate(tests)
+    scores = HeldoutScores(
+        features=X[rows] / SPREAD**2,
+        weights=weights,
+        bias=-0.5 * (weights**2).sum(axis=2) / SPREAD**2,
+        clusters=clusters[rows],
+        folds=np.repeat(np.arange(len(folds)), [len(test) for test in tests]),
+        rows=rows,
+    )
+    note.end("class means")
+    no_history = History(*(np.zeros(0, kind) for kind in (int, float, float, float, int)))
+    result = sparse_estimate(scores, encode_labels(clusters), no_history)
+    note.end("confusions")
+    return result
+
+
+def sampled_quality(result: SparsePairwiseTVD, category: Index) -> float:
+    """Q of a sample of pairs: how often clusters of one group are closer than of two."""
+    rng, k = np.random.default_rng(0), len(category)
+    order = np.argsort(category, kind="stable")
+    first = rng.integers(k - 1, size=SAMPLED_PAIRS)
+    alike = order[first], order[first + 1]
+    others = rng.integers(k, size=(2, SAMPLED_PAIRS))
+    same = category[alike[0]] == category[alike[1]]
+    near = result.tvd[alike[0][same], alike[1][same]]
+    far = np.sort(result.tvd[others[0], others[1]][category[others[0]] != category[others[1]]])
+    above = len(far) - np.searchsorted(far, near, "right")
+    ties = np.searchsorted(far, near, "right") - np.searchsorted(far, near, "left")
+    return float((above + ties / 2).mean() / len(far))
+
+
+def correct_merges(tree: unsplit.MergeTree, category: Index) -> int:
+    """How many merges joined clusters of one group; a merged one is of that of its larger part."""
+    of_node, sizes, n_correct = category.tolist(), tree.sizes.tolist(), 0
+    for merge in tree.merges[: int(tree.taken.sum())]:
+        left, right = of_node[merge.left], of_node[merge.right]
+        n_correct += left == right
+        of_node.append(left if sizes[merge.left] >= sizes[merge.right] else right)
+        sizes.append(sizes[merge.left] + sizes[merge.right])
+    return n_correct
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--clusters", type=int, default=20_000)
+    parser.add_argument("--smallest", type=int, default=3)
+    parser.add_argument("--largest", type=int, default=50)
+    parser.add_argument("--observations", type=int, help="in clusters of equal size")
+    parser.add_argument("--dimensions", type=int, default=32)
+    parser.add_argument("--split", choices=("random", "cut"), default="random")
+    parser.add_argument("--learned", choices=("trained", "means"), default="trained")
+    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--tell", action="store_true", help="tell the number of groups")
+    parser.add_argument("--no-graph", action="store_true")
+    parser.add_argument("--device", default="auto")
+    args = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    warnings.simplefilter("default", unsplit.ConfusionWarning)
+    k, note = args.clusters, Phases()
+    sizes = np.random.default_rng(1).integers(args.smallest, args.largest + 1, size=k)
+    if args.observations:
+        sizes = np.full(k, max(2, args.observations // k))
+    X, clusters, groups = groups_in_clusters(sizes, args.dimensions, args.split)
+    k, n_groups = int(clusters.max()) + 1, int(groups.max()) + 1
+    note.end("data")
+    options = MergeOptions(n_clusters=n_groups if args.tell else None)
+    start, cpu = time.perf_counter(), time.process_time()
+    if args.learned == "trained":
+        how = {"holdout": 0.3} if args.folds == 1 else {"cv": args.folds}
+        settings = Settings(epochs=args.epochs, device=args.device, form="sparse", **how)
+        merged = merge_overclustering(X, clusters, options, settings, 0, note)
+        tree, result = merged.tree, merged.fitted.result
+        assert isinstance(result, SparsePairwiseTVD)
+    else:
+        result = estimate_by_means(X, clusters, args.folds, note)
+        graph = None
+        if not args.no_graph:
+            graph = unsplit.neighbour_graph(X, clusters, device=args.device)
+            note.end("neighbour graph")
+        tree = unsplit.merge(result, neighbours=graph, n_clusters=options.n_clusters)
+    note.end("merging")
+    seconds = time.perf_counter() - start
+    print(result, tree, sep="\n")
+    category = np.zeros(k, np.int64)
+    category[clusters] = groups
+    index = adjusted_rand_score(groups, tree.groups[clusters])
+    n_taken = int(tree.taken.sum())
+    rows = [
+        *note.rows,
+        ("end to end", f"{seconds:.1f}", f"{time.process_time() - cpu:.1f}", f"{peak_gib():.1f}"),
+    ]
+    title = f"{len(X):,} × {args.dimensions}, k = {k:,}, {args.split}, {args.learned}"
+    print_table(title, ("phase", "seconds", "of the processor", "peak GiB"), rows)
+    found = [
+        ("confused pairs stored", f"{len(result.pairs):,}"),
+        ("A", f"{result.mean_accuracy:.5f}"),
+        ("Q of a sample of pairs", f"{sampled_quality(result, category):.4f}"),
+        ("clusters left, groups", f"{tree.n_clusters:,}, {n_groups:,}"),
+        ("ARI", f"{index:.4f}"),
+        ("correct merges", f"{correct_merges(tree, category):,} of {n_taken:,}"),
+    ]
+    print_table("What came out", ("", ""), found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""Merging from a sparse estimate: no matrix of all pairs is ever made."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unsplit._typing import Index
+from unsplit.devices import generator_of
+from unsplit.errors import InputError, check_type
+from unsplit.merging.evidence import Evidence
+from unsplit.merging.loop import MergeRecord
+from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.merging.options import (
+    OVERLAP_AND_EDGES,
+    MergeOptions,
+    decided_by,
+    ranking_statistic,
+    stopping_rule,
+)
+from unsplit.merging.ranking import Ranking
+from unsplit.merging.rules import NEIGHBOURS, Always
+from unsplit.merging.sparse.evidence import ComposedPairs, GroupScores
+from unsplit.merging.sparse.foresight import foreseen_merges
+from unsplit.merging.sparse.neighbourhoods import SparseNeighbourhoods
+from unsplit.merging.sparse.rankings import (
+    ConnectedPairs,
+    LinkedPairs,
+    Ranked,
+    SparseConnections,
+    SparseRanking,
+)
+from unsplit.merging.sparse.rows import MergedRows
+from unsplit.merging.sparse.state import SparseMergeState, agglomerate_sparse
+from unsplit.merging.sparse.twins import split_at_random
+from unsplit.merging.tree import MergeTree, renumbered
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
+
+# Clusters nearer than this will probably be merged, so their evidence is computed in advance.
+NEAR = 0.5
+
+
+# Overlap needs all pairs.  What ranks pairs instead, where the choice is ours.
+WITHOUT_OVERLAP = {"overlap": "lecam", OVERLAP_AND_EDGES: "edges"}
+
+
+def no_strategy(name: str) -> InputError:
+    """The error that a strategy needs all pairs."""
+    return InputError(
+        f'strategy="{name}" needs the distances of all pairs, which a sparse estimate does not '
+        'keep; use strategy="linkage", or make the estimate with form="dense".'
+    )
+
+
+def merge_sparse(
+    result: SparsePairwiseTVD,
+    options: MergeOptions,
+    blurred: Any = None,
+    neighbours: NeighbourGraph | None = None,
+    random_state: object = None,
+    *,
+    assigned: ArrayLike | None = None,
+    on_merge: Callable[[MergeRecord], None] | None = None,
+    done: MergeRecord | None = None,
+) -> MergeTree:
+    """Do what :func:`unsplit.merging.api.merge_with` does, from a sparse estimate.
+
+    Parameters are those of that function.
+    """
+    _check(result, options, blurred, neighbours)
+    k = result.n_clusters
+    order = result.scores.order_of_appearance()
+    slot_of = np.argsort(order)
+    graph = None if neighbours is None else neighbours.renamed(slot_of)
+    at_random = split_at_random(result)
+    by = decided_by(result, at_random, graph is not None)
+    source = None if graph is None else graph.source
+    statistic = ranking_statistic(options, result, by, source)
+    statistic = WITHOUT_OVERLAP.get(statistic, statistic)
+    rule = stopping_rule(result, options, by)
+    ranking, connections = _ranking(result, options, statistic, blurred, graph, order)
+    evidence, searched = _evidence(result, blurred, ranking, graph is not None, order)
+    if isinstance(ranking, LinkedPairs) and isinstance(evidence, GroupScores):
+        evidence.foresee(foreseen_merges(k, ranking.pairs(), options.linkage, NEAR))
+    judged = None
+    if graph is not None:
+        # Without a seed the same graph still gives the same result.
+        rng = generator_of(0 if random_state is None else random_state)
+        shared = connections is not None
+        connections = SparseConnections(graph) if connections is None else connections
+        judged = SparseNeighbourhoods(graph, rng, connections, shared)
+    pairs = result.pairs
+    state = SparseMergeState(
+        cast(Ranking, ranking),
+        evidence,
+        searched,
+        judged,
+        at_random[order],
+        result.too_small[order],
+        _assigned(assigned, order),
+        MergedRows(k, slot_of[pairs.left], slot_of[pairs.right], result.tvd.values, min),
+        result.n_possibly_equal,
+        options.constraints(result.cluster_ids[order]),
+        result.sizes[order],
+        on_merge,
+        MergeRecord() if done is None else replace(done, merges=list(done.merges)),
+        unknown=result.too_small[order],
+        compare_all=not (
+            isinstance(rule, Always)
+            or (
+                by == NEIGHBOURS
+                and options.rule is None
+                and options.max_tvd is None
+                and options.alpha is None
+            )
+        ),
+    )
+    record = agglomerate_sparse(state, rule)
+    return MergeTree(
+        cluster_ids=result.cluster_ids,
+        sizes=result.sizes,
+        merges=tuple(renumbered(merge, order) for merge in record.merges),
+        taken=np.arange(k - 1) < (record.n_taken or 0),
+        statistic=ranking.statistic,
+        strategy=_named(options, ranking),
+        stopped=record.stopped,
+        n_forbidden=len(record.merges) - (record.n_allowed or 0),
+        apart=tuple(renumbered(pair, order) for pair in record.apart),
+        answers=options.answers,
+    )
+
+
+def _check(
+    result: SparsePairwiseTVD,
+    options: MergeOptions,
+    blurred: Any,
+    neighbours: NeighbourGraph | None,
+) -> None:
+    if options.strategy in ("retrain", "spectral"):
+        raise no_strategy(options.strategy)
+    if options.statistic in WITHOUT_OVERLAP:
+        raise InputError(
+            f'statistic="{options.statistic}" needs the distances of all pairs, which a sparse '
+            f'estimate does not keep; use "{WITHOUT_OVERLAP[options.statistic]}", or make the '
+            'estimate with form="dense".'
+        )
+    if blurred is not None:
+        advice = 'make it with pairwise_tvd(blurred=True, form="sparse")'
+        check_type("blurred", blurred, SparsePairwiseTVD, advice)
+        if not np.array_equal(blurred.cluster_ids, result.cluster_ids):
+            raise InputError(
+                "blurred must be an estimate for the same clusters as distances; make both from "
+                "the same labels."
+            )
+    if neighbours is not None:
+        check_type("neighbours", neighbours, NeighbourGraph, "make it with unsplit.neighbour_graph")
+        if neighbours.n_clusters != result.n_clusters:
+            raise InputError(
+                f"neighbours has {neighbours.n_clusters} clusters but distances has "
+                f"{result.n_clusters}; make both from the same labels."
+            )
+    options.check_input(True, neighbours is not None, False)
+
+
+def _ranking(
+    result: SparsePairwiseTVD,
+    options: MergeOptions,
+    statistic: str,
+    blurred: SparsePairwiseTVD | None,
+    graph: NeighbourGraph | None,
+    order: Index,
+) -> tuple[SparseRanking, SparseConnections | None]:
+    """What ranks pairs, and the edges between clusters if these do."""
+    if statistic == "edges" and options.strategy == "linkage":
+        assert graph is not None
+        connected = ConnectedPairs(graph)
+        return connected, connected.connections
+    ranked_by = result if blurred is None or options.strategy == "linkage" else blurred
+    left, right = _candidates(ranked_by, graph, np.argsort(order))
+    if options.strategy == "compose":
+        return ComposedPairs(ranked_by, order, left, right), None
+    if statistic == "tv":
+        distances = np.asarray(result.tvd[order[left], order[right]])
+    else:
+        distances = result.divergence_of(statistic, order[left], order[right])
+    pairs = Ranked(left, right, distances)
+    return LinkedPairs(len(order), pairs, options.linkage, statistic), None
+
+
+def _candidates(
+    result: SparsePairwiseTVD, graph: NeighbourGraph | None, slot_of: Index
+) -> tuple[Index, Index]:
+    """Pairs of slots that are confused or have edges."""
+    k, pairs = len(slot_of), result.pairs
+    sides = slot_of[pairs.left], slot_of[pairs.right]
+    keys = np.minimum(*sides) * k + np.maximum(*sides)
+    if graph is not None:
+        edges = (graph.members.T @ graph.adjacency @ graph.members).tocoo()
+        left, right = (side.astype(np.int64) for side in edges.coords)
+        keys = np.concatenate([keys, (left * k + right)[left < right]])
+    left, right = np.divmod(np.unique(keys), k)
+    return left, right
+
+
+def _evidence(
+    result: SparsePairwiseTVD,
+    blurred: SparsePairwiseTVD | None,
+    ranking: SparseRanking,
+    has_graph: bool,
+    order: Index,
+) -> tuple[Evidence, Evidence | None]:
+    """The scores that are reported, and the scores that are searched for valleys, if any."""
+    composed = ranking if isinstance(ranking, ComposedPairs) else None
+    if composed is not None and blurred is None:
+        evidence: Evidence = composed
+    else:
+        evidence = GroupScores(result, order)
+    if has_graph:
+        return evidence, None
+    if blurred is None:
+        return evidence, evidence
+    return evidence, GroupScores(blurred, order) if composed is None else composed
+
+
+def _assigned(assigned: ArrayLike | None, order: Index) -> NDArray[np.int64]:
+    """``assigned`` for the clusters in the order of the loop."""
+    if assigned is None:
+        return np.full(len(order), -1)
+    old = np.asarray(assigned, np.int64)[order]
+    return np.where(old < 0, -1, np.argsort(order)[old])
+
+
+def _named(options: MergeOptions, ranking: SparseRanking) -> str:
+    """The name of the strategy in the tree."""
+    if options.strategy != "linkage":
+        return options.strategy
+    return "neighbours" if isinstance(ranking, ConnectedPairs) else f"{options.linkage} linkage"

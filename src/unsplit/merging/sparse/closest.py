@@ -1,0 +1,155 @@
+"""The closest pair among some pairs of clusters, by a heap."""
+
+import math
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush, nsmallest
+
+from unsplit._typing import Index, Matrix
+from unsplit.merging.sparse.rows import MergedRows
+
+# So many of the nearest clusters of one are looked at for one that was not refused.
+NEAREST = 10
+
+
+class ClosestStoredPairs:
+    """Distances of some pairs of clusters, of which some may not be merged.
+
+    It finds the same pair as :class:`unsplit.merging.closest_pairs.ClosestPairs` would if all other
+    pairs were farther away.  A merge costs time in proportion to the stored pairs of the two.
+
+    Parameters
+    ----------
+    n_clusters : int
+    left, right, distances : ndarrays of shape (p,)
+        The pairs that may be merged, with left < right.
+    reach : int, optional
+        Only pairs are considered in which one is among the ``reach`` nearest clusters of the other,
+        including those that were refused.  None for all stored pairs.
+    limit : float
+        Pairs at this distance or beyond are not considered.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int,
+        left: Index,
+        right: Index,
+        distances: Matrix,
+        reach: int | None = None,
+        limit: float = math.inf,
+    ) -> None:
+        self.reach, self.limit = reach, limit
+        self.near = MergedRows(n_clusters, left, right, distances, min).rows
+        pairs = zip(distances.tolist(), left.tolist(), right.tolist(), strict=True)
+        # Also holds pairs that have changed, which are skipped later.
+        self.heap = [pair for pair in pairs if pair[0] < limit]
+        heapify(self.heap)
+        self.refused: set[tuple[int, int]] = set()
+        # Pairs out of reach, by slot: they are looked at again when the slot has changed.
+        self.waiting: dict[int, set[int]] = {}
+
+    def closest(self) -> tuple[int, int] | None:
+        """The closest pair (a, b) with a < b, the first if several are; None if there is none."""
+        while self.heap:
+            distance, a, b = self.heap[0]
+            if self._is_current(distance, a, b):
+                if self._in_reach(distance, a, b):
+                    return a, b
+                self.waiting.setdefault(a, set()).add(b)
+                self.waiting.setdefault(b, set()).add(a)
+            heappop(self.heap)
+        return None
+
+    def distance(self, a: int, b: int) -> float:
+        """The distance of a stored pair; infinite if it may not be merged."""
+        return self.near[a].get(b, math.inf)
+
+    def forbid(self, a: int, b: int) -> None:
+        """Exclude the pair until one of the two gets new distances."""
+        self.refused.add((a, b))
+
+    def remove(self, a: int) -> None:
+        """Remove cluster a."""
+        for other in self.near[a]:
+            del self.near[other][a]
+            self.refused.discard((a, other) if a < other else (other, a))
+            self._look_again(other)
+        self.near[a] = {}
+        self.waiting.pop(a, None)
+
+    def set_row(self, a: int, row: dict[int, float]) -> None:
+        """Set the distances from a to other clusters; pairs not in the row may not be merged."""
+        for other in self.near[a].keys() - row.keys():
+            del self.near[other][a]
+        for other, distance in row.items():
+            pair = (a, other) if a < other else (other, a)
+            self.near[other][a] = distance
+            self.refused.discard(pair)
+            if distance < self.limit:
+                heappush(self.heap, (distance, *pair))
+            self._look_again(other)
+        self.near[a] = row
+        self.waiting.pop(a, None)
+
+    def soon(self, most: int, wanted: Callable[[int, int], bool]) -> list[tuple[int, int]]:
+        """The next pairs that would be merged if all were allowed, no cluster twice.
+
+        Parameters
+        ----------
+        most : int
+            How many of the closest pairs are looked at.
+        wanted : callable
+            Takes a and b; says whether the pair is of interest.
+        """
+        used: set[int] = set()
+        found: list[tuple[int, int]] = []
+        seen: list[tuple[float, int, int]] = []
+        while self.heap and len(seen) < most:
+            entry = heappop(self.heap)
+            distance, a, b = entry
+            if not self._is_current(distance, a, b):
+                continue
+            seen.append(entry)
+            if a in used or b in used or not self._in_reach(*entry):
+                continue
+            if wanted(a, b):
+                found.append((a, b))
+                used |= {a, b}
+        for entry in seen:
+            heappush(self.heap, entry)
+        return found
+
+    def nearest(self, a: int) -> tuple[int, int] | None:
+        """The closest pair of a slot that was not refused; None if there is none."""
+        row = self.near[a]
+        for other in sorted(row, key=row.__getitem__)[:NEAREST]:
+            pair = (a, other) if a < other else (other, a)
+            if pair not in self.refused:
+                return pair
+        return None
+
+    def stored(self) -> Iterator[tuple[float, int, int]]:
+        """All pairs that are left, with their distances, in no order."""
+        for a, row in enumerate(self.near):
+            yield from ((distance, a, b) for b, distance in row.items() if a < b)
+
+    def _is_current(self, distance: float, a: int, b: int) -> bool:
+        return self.near[a].get(b) == distance and (a, b) not in self.refused
+
+    def _in_reach(self, distance: float, a: int, b: int) -> bool:
+        return self.reach is None or any(self._is_near(distance, slot) for slot in (a, b))
+
+    def _is_near(self, distance: float, slot: int) -> bool:
+        assert self.reach is not None
+        row = self.near[slot]
+        if len(row) <= self.reach:
+            return True
+        return distance <= nsmallest(self.reach, row.values())[-1]
+
+    def _look_again(self, slot: int) -> None:
+        """Pairs of a slot that were out of reach may be in reach now."""
+        for other in self.waiting.pop(slot, ()):
+            distance = self.near[slot].get(other)
+            if distance is not None and distance < self.limit:
+                pair = (slot, other) if slot < other else (other, slot)
+                heappush(self.heap, (distance, *pair))

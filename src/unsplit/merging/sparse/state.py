@@ -1,0 +1,303 @@
+"""The state of a merge of very many clusters, and how its tree is completed."""
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from unsplit._typing import Index
+from unsplit.merging.loop import (
+    FORBIDDEN,
+    NEIGHBOURS,
+    GreedyMerge,
+    MergeRecord,
+    MergeState,
+    cannot_reach,
+    join_assigned,
+    join_linked,
+    kept_apart,
+)
+from unsplit.merging.review import BEYOND
+from unsplit.merging.rules import ALIKE_TVD, Pair, Rule
+from unsplit.merging.sparse.closest import ClosestStoredPairs
+from unsplit.merging.sparse.evidence import GroupScores
+from unsplit.merging.sparse.rankings import SparseRanking
+from unsplit.merging.sparse.rows import MergedRows
+
+# Of so many of the closest pairs, those without a common cluster are compared at once.
+PAIRS_AHEAD, FEWEST_AHEAD = 8192, 64
+# At most this many pairs of nearby clusters are reported as kept apart, the closest ones.
+MOST_APART = 10_000
+
+UNCONNECTED = "nothing connects what is left, so it is joined, largest first"
+BY_STORED = "closest of what is left"
+
+
+@dataclass
+class SparseMergeState(MergeState):
+    """The clusters that are left, with what is known of stored pairs only.
+
+    Parameters
+    ----------
+    ranking : SparseRanking
+        Says which of the stored pairs is closest.
+    tvd : SparsePairwiseTVD's distances in rows of slots
+        Pairs that are not in it have the TVD 1.
+    unknown : ndarray of shape (k,)
+        Whether a cluster is too small to know its distances.
+    compare_all : bool
+        Whether the rule needs the scores of every pair; otherwise only pairs are compared that may
+        be alike or were split at random.
+    """
+
+    unknown: Any = None
+    compare_all: bool = True
+
+    def _prepare(self) -> None:
+        k = len(self.sizes)
+        # With path halving: the slot of a leaf is where these numbers lead.
+        self.parent = list(range(k))
+        self.members: list[list[int]] = [[leaf] for leaf in range(k)]
+        self.removed = np.zeros(k, bool)
+        self.forbidden: dict[int, set[int]] = {}
+        for a, b in self.constraints.cannot:
+            self.forbidden.setdefault(a, set()).add(b)
+            self.forbidden.setdefault(b, set()).add(a)
+        self.unknown = self.unknown.copy()
+        self.closest: ClosestStoredPairs | None = None
+        self.n_ahead = PAIRS_AHEAD
+        # Slots that were merged since pairs were last compared.
+        self.recent: set[int] = set()
+        self.completing = False
+        for part in self._compared():
+            part.ahead = self._ahead
+
+    def _compared(self) -> list[GroupScores]:
+        """The evidence that is computed for many pairs at once."""
+        parts = {id(part): part for part in (self.evidence, self.blurred)}.values()
+        return [part for part in parts if isinstance(part, GroupScores)]
+
+    @property
+    def ranked(self) -> SparseRanking:
+        """The ranking, which has rows instead of matrices."""
+        return cast(SparseRanking, self.ranking)
+
+    def candidate(self, a: int, b: int, statistic: float) -> Pair:
+        """The pair of two slots, with everything known about it that may matter."""
+        pair = super().candidate(a, b, statistic)
+        if self._worth_comparing(a, b):
+            return pair
+        return Pair(
+            a,
+            b,
+            statistic,
+            self.n_pairs,
+            None,
+            None,
+            self.neighbourhoods,
+            pair.at_random,
+            pair.nearest_tvd,
+            pair.size,
+        )
+
+    def _worth_comparing(self, a: int, b: int) -> bool:
+        at_random = bool(self.at_random[a] or self.at_random[b])
+        return self.compare_all or at_random or self.nearest_tvd(a, b) <= ALIKE_TVD
+
+    def nearest_tvd(self, a: int, b: int) -> float:
+        """Smallest TVD between an initial cluster of one slot and one of the other."""
+        least = cast(MergedRows, self.tvd).get(a, b, 1.0)
+        if self.unknown[a] or self.unknown[b]:
+            # Of a cluster that held nothing out, its side counts as a coin toss.
+            least = min(least, 0.5)
+        return least
+
+    def statistic(self, a: int, b: int) -> float:
+        """What ranks the pair; 1 if it is not stored."""
+        return self.ranked.row(a).get(b, 1.0)
+
+    def is_forbidden(self, a: int, b: int) -> bool:
+        """Whether ``cannot_link`` keeps two slots apart."""
+        return b in self.forbidden.get(a, ())
+
+    def any_forbidden(self) -> bool:
+        """Whether ``cannot_link`` keeps any of the remaining clusters apart."""
+        return any(self.forbidden.values())
+
+    def slot_of(self, leaf: int) -> int:
+        """The slot in which an initial cluster is now."""
+        parent = self.parent
+        while parent[leaf] != leaf:
+            parent[leaf] = parent[parent[leaf]]
+            leaf = parent[leaf]
+        return leaf
+
+    def leaves(self, slot: int) -> Index:
+        """The initial clusters in a slot."""
+        return np.array(self.members[slot], np.int64)
+
+    def _unite(self, a: int, b: int, node: int) -> Sequence[int]:
+        if not self.completing:
+            return super()._unite(a, b, node)
+        # Nothing is judged any more, so what is known of pairs need not be merged.
+        self.node[a], self.node[b] = node, -1
+        self.n_left -= 1
+        self.size[a] += self.size[b]
+        self._unite_slots(a, b)
+        return ()
+
+    def _unite_slots(self, a: int, b: int) -> None:
+        self.parent[b] = a
+        shorter, longer = sorted((self.members[a], self.members[b]), key=len)
+        longer += shorter
+        self.members[a], self.members[b] = longer, []
+        self.removed[b] = True
+        for other in self.forbidden.pop(b, ()):
+            self.forbidden[other].discard(b)
+            self.forbidden[other].add(a)
+            self.forbidden.setdefault(a, set()).add(other)
+
+    def _unite_pairs(self, a: int, b: int) -> None:
+        self._unite_slots(a, b)
+        self.unknown[a] |= self.unknown[b]
+        self.recent.add(a)
+        self.recent.discard(b)
+        cast(MergedRows, self.tvd).merge(a, b)
+
+    def pairs(  # type: ignore[override]
+        self, respect_links: bool = True, reach: int | None = None, limit: float = math.inf
+    ) -> ClosestStoredPairs:
+        """The stored pairs, within reach and below the limit; none is refused yet."""
+        left, right, distances = self.ranked.pairs()
+        if self.forbidden:
+            sides = zip(left.tolist(), right.tolist(), strict=True)
+            allowed = np.array([not self.is_forbidden(a, b) for a, b in sides], bool)
+            left, right, distances = left[allowed], right[allowed], distances[allowed]
+        self.closest = ClosestStoredPairs(len(self.sizes), left, right, distances, reach, limit)
+        return self.closest
+
+    def refresh(  # type: ignore[override]
+        self,
+        pairs: ClosestStoredPairs,
+        gone: int,
+        changed: Sequence[int],
+        respect_links: bool = True,
+    ) -> None:
+        """Update the search for the closest pair after a merge."""
+        pairs.remove(gone)
+        for slot in changed:
+            row, kept = self.ranked.row(slot), self.forbidden.get(slot)
+            if kept:
+                row = {other: distance for other, distance in row.items() if other not in kept}
+            pairs.set_row(slot, row)
+
+    def nearby(self) -> list[tuple[int, int, float]]:
+        """Pairs of each remaining cluster and its nearest stored ones, the closest of them."""
+        left, right, distances = self.ranked.pairs()
+        sides, others = np.concatenate([left, right]), np.concatenate([right, left])
+        both = np.concatenate([distances, distances])
+        order = np.lexsort((others, both, sides))
+        first = np.searchsorted(sides[order], np.arange(len(self.sizes)))
+        rank = np.arange(len(order)) - first[sides[order]]
+        near = np.unique(order[rank < NEIGHBOURS] % max(len(left), 1))
+        near = near[np.argsort(distances[near], kind="stable")][:MOST_APART]
+        near = near[np.lexsort((right[near], left[near]))]
+        columns = [column[near].tolist() for column in (left, right, distances)]
+        # They are all asked for, one after another.
+        self.closest = None
+        worth = [pair for pair in zip(*columns[:2], strict=True) if self._worth_comparing(*pair)]
+        for part in self._compared():
+            asked = [pair for pair in worth if pair not in part.known]
+            if asked:
+                part.compare(asked)
+        return list(zip(*columns, strict=True))
+
+    def _ahead(self) -> list[tuple[int, int]]:
+        if self.closest is None:
+            return []
+        known = [part.known for part in self._compared()]
+
+        def wanted(a: int, b: int) -> bool:
+            return not any((a, b) in one for one in known) and self._worth_comparing(a, b)
+
+        found = self.closest.soon(self.n_ahead, wanted)
+        # Where few clusters are in many pairs, looking further ahead finds nothing more.
+        better = 2 * self.n_ahead if 16 * len(found) > self.n_ahead else self.n_ahead // 2
+        self.n_ahead = min(max(better, FEWEST_AHEAD), PAIRS_AHEAD)
+        used = {slot for pair in found for slot in pair}
+        for slot in self.recent - used:
+            pair = self.closest.nearest(slot)
+            if pair is not None and not used & {*pair} and wanted(*pair):
+                found.append(pair)
+                used |= {*pair}
+        self.recent = set()
+        return found
+
+
+def agglomerate_sparse(state: SparseMergeState, rule: Rule) -> MergeRecord:
+    """Merge must_link pairs, then what the rule allows; then complete the tree without judging.
+
+    It is :func:`unsplit.merging.loop.agglomerate` with another end.  The rest of the tree joins
+    the closest of the stored pairs (single linkage of the distances at the cut), then what no
+    stored pair connects, largest first, then what ``cannot_link`` keeps apart.
+    """
+    record, limits = state.record, state.constraints
+    if record.n_taken is None:
+        join_linked(state)
+        join_assigned(state, rule)
+        greedy = GreedyMerge(state, rule)
+        record.stopped = greedy.go(limits.fewest, limits.most)
+        if state.n_left > limits.most:
+            _join_unconnected(state, limits.most)
+            if state.n_left > limits.most:
+                raise cannot_reach(state.n_left, limits.most)
+            record.stopped = f"{limits.most} clusters were requested"
+        record.n_taken = len(record.merges)
+        record.apart = kept_apart(state, rule)
+    if record.n_allowed is None:
+        _complete(state)
+    return record
+
+
+def _complete(state: SparseMergeState) -> None:
+    """Join what is left, without evidence, so that the tree is complete."""
+    state.completing = True
+    left, right, distances = state.ranked.pairs()
+    order = np.lexsort((right, left, distances))
+    for n in order.tolist():
+        a, b = sorted((state.slot_of(int(left[n])), state.slot_of(int(right[n]))))
+        if a != b and not state.is_forbidden(a, b):
+            _join(state, a, b, float(distances[n]), BEYOND + BY_STORED)
+    _join_unconnected(state, 1, BEYOND)
+    state.record.n_allowed = len(state.record.merges)
+    slots = np.flatnonzero(~state.removed).tolist()
+    for slot in slots[1:]:
+        _join(state, slots[0], slot, 1.0, FORBIDDEN)
+
+
+def _join_unconnected(state: SparseMergeState, most: int, prefix: str = "") -> None:
+    """Join clusters without a stored pair, largest first, until at most so many are left.
+
+    Each joins the largest one that it may be joined with.
+    """
+    size = [(-int(state.size[slot]), slot) for slot in np.flatnonzero(~state.removed).tolist()]
+    heapq.heapify(size)
+    joined: list[int] = []
+    while size and state.n_left > most:
+        slot = heapq.heappop(size)[1]
+        target = next((other for other in joined if not state.is_forbidden(slot, other)), None)
+        if target is None:
+            joined.append(slot)
+            continue
+        a, b = sorted((target, slot))
+        _join(state, a, b, 1.0, prefix + UNCONNECTED)
+        joined[joined.index(target)] = a
+
+
+def _join(state: SparseMergeState, a: int, b: int, statistic: float, why: str) -> None:
+    """Merge two slots whatever is known about them, and without updating the ranking."""
+    pair = Pair(a, b, statistic, state.n_pairs, None, None)
+    state.join(pair, why)

@@ -1,0 +1,44 @@
+"""Which of very many clusters were split at random, and how far the nearest cluster is."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsplit._typing import Index, Matrix
+from unsplit.merging.evidence import LEVEL
+from unsplit.merging.options import (
+    FEWEST_TO_BE_ALIKE,
+    at_random_like_most,
+    looks_like_partition,
+)
+from unsplit.merging.rules import ALIKE_TVD
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD, interval_of_pairs
+from unsplit.pairwise.statistics import adjust_for_pairs
+
+
+def split_at_random(result: SparsePairwiseTVD, level: float = 0.05) -> NDArray[np.bool_]:
+    """:func:`unsplit.merging.options.split_at_random` for a sparse estimate."""
+    large = result.n_heldout >= FEWEST_TO_BE_ALIKE
+    nearest, distances = result.nearest(large)
+    near = np.flatnonzero(distances <= ALIKE_TVD)
+    pairs = np.unique(np.sort(np.stack([near, nearest[near]], axis=1), axis=1), axis=0)
+    alike = _alike(result, pairs[:, 0], pairs[:, 1], level)
+    answers = dict(zip(map(tuple, pairs.tolist()), alike.tolist(), strict=True))
+    found = [False] * result.n_clusters
+    for a in near.tolist():
+        b = int(nearest[a])
+        found[a] = found[b] = found[a] or found[b] or answers[min(a, b), max(a, b)]
+    return at_random_like_most(
+        np.array(found), large, result.sizes, lambda: not looks_like_partition(result)
+    )
+
+
+def _alike(result: SparsePairwiseTVD, left: Index, right: Index, level: float) -> NDArray[np.bool_]:
+    """Whether no difference is significant and the TVD cannot be large, for each pair."""
+    if len(left) == 0:
+        return np.zeros(0, bool)
+    n_pairs = math.comb(result.n_clusters, 2)
+    p: Matrix = adjust_for_pairs(result.p_value_of(left, right), n_pairs)
+    high = interval_of_pairs(*result.hits_of(left, right), LEVEL, result.scores.n_folds)[1]
+    return (p > level) & (high <= ALIKE_TVD)

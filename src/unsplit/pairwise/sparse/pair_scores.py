@@ -1,0 +1,234 @@
+"""Scores of the held-out observations of single pairs of clusters, computed when they are needed.
+
+A pair costs its observations times the number of features, so what is computed for a list of pairs
+grows with the list and not with k².
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from unsplit._typing import Index, Matrix
+from unsplit.pairwise.scores import HeldoutScores
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Floats = NDArray[np.float32]
+
+# Features that are multiplied at a time: 64 MiB, once for observations and once for weights.
+MOST_FEATURES = 2**24
+# Pairs of an observation and a cluster that are listed at a time.
+MOST_ENTRIES = 2**22
+
+
+def _log2_sigmoid(margin: Matrix) -> Matrix:
+    return -np.logaddexp(0.0, -margin) / np.log(2)
+
+
+def _sech_of_half(margin: Matrix) -> Matrix:
+    # For large margins cosh would overflow: sech(x) = 2e^−x / (1 + e^−2x).
+    small = np.exp(-np.abs(margin) / 2)
+    result: Matrix = 2 * small / (1 + small**2)
+    return result
+
+
+# name: (function of the margin, how the divergence follows from its balanced mean), as for all
+# pairs in unsplit.pairwise.divergences, which needs torch
+OF_MARGINS: dict[str, tuple[Callable[[Matrix], Matrix], Callable[[Matrix], Matrix]]] = {
+    "lecam": (expit, lambda mean: 2 * mean - 1),
+    "js": (_log2_sigmoid, lambda mean: 1 + mean),
+    "hellinger": (_sech_of_half, lambda mean: np.sqrt(np.clip(1 - mean, 0, 1))),
+}
+
+
+class Margins(NamedTuple):
+    """Margins of the held-out observations of some pairs.
+
+    Parameters
+    ----------
+    pair : ndarray of shape (e,)
+        Number of the pair, within the list.
+    of_left : ndarray of shape (e,)
+        Whether the observation belongs to the left cluster of the pair.
+    strata : ndarray of shape (e,)
+        Its fold.
+    own, other : ndarrays of shape (e,)
+        Its score for its own cluster and for the other one.
+    """
+
+    pair: Index
+    of_left: NDArray[np.bool_]
+    strata: Index
+    own: Floats
+    other: Floats
+
+    @property
+    def margin(self) -> Matrix:
+        """Own score minus the other one."""
+        return (self.own - self.other).astype(np.float64)
+
+    @property
+    def difference(self) -> Matrix:
+        """Score for the left cluster minus score for the right one."""
+        return np.where(self.of_left, self.margin, -self.margin)
+
+
+@dataclass(frozen=True, eq=False)
+class PairScores:
+    """Held-out scores that can be looked up for single observations and clusters.
+
+    Parameters
+    ----------
+    scores : HeldoutScores
+        Without batches.
+    """
+
+    scores: HeldoutScores
+
+    @cached_property
+    def rows(self) -> Index:
+        """Positions of the held-out observations, ordered by cluster."""
+        return np.argsort(self.scores.clusters, kind="stable")
+
+    @cached_property
+    def starts(self) -> Index:
+        """Where the observations of each cluster begin in :attr:`rows`, shape (k + 1,)."""
+        counts = np.bincount(self.scores.clusters, minlength=self.scores.n_clusters)
+        return np.concatenate([[0], np.cumsum(counts)])
+
+    @cached_property
+    def own(self) -> Floats:
+        """Score of every held-out observation for its own cluster."""
+        return self.of(np.arange(len(self.scores.clusters)), self.scores.clusters)
+
+    def of(self, rows: Index, clusters: Index) -> Floats:
+        """Scores of observations for clusters, one of each at a time, shape (e,)."""
+        import torch
+
+        features, weights, bias = self._tensors
+        where = self.scores.strata[rows] * self.scores.n_clusters + clusters
+        found = np.empty(len(rows), np.float32)
+        step = max(1, MOST_FEATURES // max(1, features.shape[1]))
+        for start in range(0, len(rows), step):
+            some = slice(start, start + step)
+            row, place = (torch.from_numpy(index[some]).to(bias.device) for index in (rows, where))
+            # Multiplied and added in the same way for own and other clusters, so that ties stay.
+            dots = (features[row] * weights[place]).sum(dim=1) + bias[place]
+            found[some] = dots.cpu().numpy()
+        return found
+
+    @cached_property
+    def _tensors(self) -> "tuple[Tensor, Tensor, Tensor]":
+        """Features, weights and biases, on the GPU if there is one with enough memory."""
+        import torch
+
+        scores, width = self.scores, self.scores.features.shape[1]
+        parts = scores.features, scores.weights.reshape(-1, width), scores.bias.ravel()
+        tensors = [torch.from_numpy(np.ascontiguousarray(part)) for part in parts]
+        if torch.cuda.is_available():
+            needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+            if needed < 0.7 * torch.cuda.mem_get_info()[0]:
+                tensors = [tensor.cuda() for tensor in tensors]
+        return tensors[0], tensors[1], tensors[2]
+
+    def margins(self, left: Index, right: Index) -> Iterator[tuple[slice, Margins]]:
+        """Yield the margins of the pairs (left, right), some pairs at a time."""
+        n_heldout = np.diff(self.starts)
+        ends = np.cumsum(n_heldout[left] + n_heldout[right])
+        start = 0
+        while start < len(left):
+            done = ends[start - 1] if start else 0
+            stop = max(start + 1, int(np.searchsorted(ends, done + MOST_ENTRIES, side="right")))
+            some = slice(start, stop)
+            yield some, self._margins(left[some], right[some])
+            start = stop
+
+    def _margins(self, left: Index, right: Index) -> Margins:
+        own, other = np.concatenate([left, right]), np.concatenate([right, left])
+        side, place = ragged(self.starts[own], np.diff(self.starts)[own])
+        rows = self.rows[place]
+        return Margins(
+            side % len(left),
+            side < len(left),
+            self.scores.strata[rows],
+            self.own[rows],
+            self.of(rows, other[side]),
+        )
+
+    def rank_sums(self, left: Index, right: Index) -> Matrix:
+        """Mann–Whitney U of each pair, as in :func:`unsplit.pairwise.divergences.rank_sums`."""
+        found = np.zeros(len(left))
+        for some, margins in self.margins(left, right):
+            group = margins.pair * len(self.scores.bias) + margins.strata
+            n = some.stop - some.start
+            found[some] = rank_sums(margins.pair, group, margins.difference, margins.of_left, n)
+        return found
+
+    def mean_of(self, function: Callable[[Matrix], Matrix], left: Index, right: Index) -> Matrix:
+        """Mean of a function of the margins, both clusters of a pair with the same weight."""
+        found = np.empty(len(left))
+        nothing = float(function(np.zeros(1))[0])  # as if every margin were zero
+        for some, margins in self.margins(left, right):
+            n = some.stop - some.start
+            place = margins.pair + np.where(margins.of_left, 0, n)
+            sums = np.bincount(place, function(margins.margin), minlength=2 * n)
+            counts = np.bincount(place, minlength=2 * n)
+            means = np.where(counts > 0, sums / np.maximum(counts, 1), nothing)
+            found[some] = (means[:n] + means[n:]) / 2
+        return found
+
+
+def ragged(starts: Index, lengths: Index) -> tuple[Index, Index]:
+    """For runs of numbers, which run each belongs to, and the numbers.
+
+    Examples
+    --------
+    >>> ragged(np.array([5, 0]), np.array([2, 3]))
+    (array([0, 0, 1, 1, 1]), array([5, 6, 0, 1, 2]))
+    """
+    owner = np.repeat(np.arange(len(starts)), lengths)
+    first = np.cumsum(lengths) - lengths
+    return owner, np.arange(len(owner)) - first[owner] + starts[owner]
+
+
+def rank_sums(
+    pair: Index, group: Index, values: Matrix, of_left: NDArray[np.bool_], n_pairs: int
+) -> Matrix:
+    """Count, within each group, how often a value of the left is above one of the right.
+
+    Parameters
+    ----------
+    pair, group, values, of_left : ndarrays of shape (e,)
+        Pair, fold of a pair, value, and whether it belongs to the left cluster.  Ties count one
+        half.
+    n_pairs : int
+
+    Examples
+    --------
+    >>> group, values = np.array([0, 0, 0]), np.array([3.0, 1.0, 3.0])
+    >>> rank_sums(group, group, values, np.array([True, False, False]), 1)
+    array([1.5])
+    """
+    if len(values) == 0:
+        return np.zeros(n_pairs)
+    order = np.lexsort((values, group))
+    group, values, left = group[order], values[order], of_left[order].astype(np.int64)
+    first = np.flatnonzero(np.concatenate([[True], np.diff(group) > 0]) | _changes(values))
+    n_left = np.add.reduceat(left, first)
+    n_right = np.add.reduceat(1 - left, first)
+    below = np.cumsum(n_right) - n_right
+    # Those of earlier groups do not count.
+    begins = np.concatenate([[True], np.diff(group[first]) > 0])
+    below -= np.maximum.accumulate(np.where(begins, below, 0))
+    won = n_left * (below + n_right / 2)
+    return np.bincount(pair[order][first], won, minlength=n_pairs).astype(np.float64, copy=False)
+
+
+def _changes(values: Matrix) -> NDArray[np.bool_]:
+    return np.concatenate([[True], values[1:] != values[:-1]])

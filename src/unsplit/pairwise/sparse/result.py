@@ -1,0 +1,606 @@
+"""The estimate for very many clusters: :class:`SparsePairwiseTVD`.
+
+NumPy and SciPy only; torch is imported when something must be computed from the scores.
+"""
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from unsplit._typing import Index, Matrix
+from unsplit.data.frames import data_frame
+from unsplit.errors import InputError, check_choice, check_flag, is_number, shown
+from unsplit.networks.training.history import History
+from unsplit.pairwise import statistics as stats
+from unsplit.pairwise.result import permutation
+from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores, ScoreCounts
+from unsplit.pairwise.sparse.pair_scores import OF_MARGINS, PairScores
+from unsplit.pairwise.sparse.pairs import PairMatrix, StoredPairs
+from unsplit.pairwise.sparse.saved import read_sparse, write_sparse
+
+# Statistics of so many pairs are computed at a time.
+PAIRS_AT_ONCE = 2**20
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SparsePairwiseTVD:
+    """Total variation distances between very many clusters; only confused pairs are stored.
+
+    A pair is stored if a held-out observation of one of the two clusters scores at least as high
+    for the other.  Of every other pair it is known that its classifier makes no mistake on the
+    held-out observations: its TVD is 1.  (A cluster without held-out observations counts as a coin
+    toss, as in :class:`unsplit.PairwiseTVD`.)  So nothing is lost, and memory grows with the number
+    of confusions instead of k².  Matrices are indexed by pairs, ``tvd[i, j]``, with numbers or with
+    arrays of numbers.
+
+    Parameters
+    ----------
+    cluster_ids : ndarray of shape (k,)
+        The names of the clusters, sorted.
+    sizes, n_heldout : ndarrays of shape (k,)
+        Number of observations in each cluster, and how many of them were held out.
+    misses : sparse matrix of shape (k, k)
+        At [i, j], how many held-out observations of cluster i score higher for j than for i; ties
+        count one half.
+    capped : ndarray of shape (k,)
+        How many of the held-out observations had more confusions than were kept.
+    scores : HeldoutScores
+        The held-out scores, from which divergences and p-values are computed when needed.
+    history : History
+        How training went.
+    n_noise : int
+        Number of observations that were left out because their label was −1 or missing.
+    temperature : float
+        The networks' scores were divided by this to calibrate them.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 50, random_state=0)
+    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+    >>> bool(result.tvd[0, 1] < 0.5), float(result.tvd[0, 2])
+    (True, 1.0)
+    """
+
+    cluster_ids: NDArray[Any]
+    sizes: Index
+    n_heldout: Index
+    misses: sparse.csr_array
+    capped: Index
+    scores: HeldoutScores
+    history: History
+    n_noise: int = 0
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        for array in (self.cluster_ids, self.sizes, self.n_heldout, self.capped):
+            array.flags.writeable = False
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters, k."""
+        return len(self.cluster_ids)
+
+    @property
+    def method(self) -> str:
+        """How observations were held out: ``"holdout"`` or ``"crossfit"``."""
+        return "holdout" if self.scores.n_folds == 1 else "crossfit"
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether the held-out scores are there; False after loading a file without them."""
+        return not isinstance(self.scores, ScoreCounts)
+
+    @property
+    def too_small(self) -> NDArray[np.bool_]:
+        """Whether a cluster is too small to hold any observation out, shape (k,)."""
+        return self.n_heldout == 0
+
+    @cached_property
+    def pairs(self) -> StoredPairs:
+        """The stored pairs."""
+        return StoredPairs.of(self.misses)
+
+    @cached_property
+    def pair_scores(self) -> PairScores:
+        """The scores of single pairs."""
+        return PairScores(self.scores)
+
+    @cached_property
+    def balanced_accuracy(self) -> PairMatrix:
+        """Held-out balanced accuracy of the classifier of each pair, 1/2 on the diagonal."""
+        return self._matrix(_accuracy, 0.5)
+
+    @cached_property
+    def tvd(self) -> PairMatrix:
+        """Total variation distance, 2·BA − 1 for the balanced accuracy BA; never below zero."""
+        return self._matrix(lambda hits, n: np.clip(2 * _accuracy(hits, n) - 1, 0.0, 1.0), 0.0)
+
+    @cached_property
+    def stderr(self) -> PairMatrix:
+        """Standard error of ``tvd``, zero on the diagonal."""
+        n_folds = self.scores.n_folds
+        return self._matrix(lambda hits, n: stats.tvd_stderr(hits, n, n_folds)[:, 0, 1], 0.0)
+
+    @cached_property
+    def tvd_error(self) -> PairMatrix:
+        """By how much ``tvd`` may be too large because not all confusions were kept.
+
+        It is zero unless observations had more confusions than are kept (:attr:`capped`); each of
+        these may have missed a confusion with any other cluster.
+        """
+        share = self.capped / np.maximum(self.n_heldout, 1)
+
+        def of(i: Index, j: Index) -> Matrix:
+            bound: Matrix = np.minimum(share[i] + share[j], 1.0)
+            return bound
+
+        return PairMatrix(self.pairs, of(self.pairs.left, self.pairs.right), of, 0.0)
+
+    @cached_property
+    def p_value(self) -> PairMatrix:
+        """One-sided p-values, small where two clusters differ.
+
+        As in :class:`unsplit.PairwiseTVD`.  Of a pair that is not stored, every observation of one
+        cluster scores above every observation of the other, so its p-value is known as well.
+        """
+        left, right = self.pairs.left, self.pairs.right
+        return PairMatrix(self.pairs, self.p_value_of(left, right), self._least_p_value, 1.0)
+
+    def p_value_of(self, left: Index, right: Index) -> Matrix:
+        """p-values of some pairs, without computing those of all.
+
+        Parameters
+        ----------
+        left, right : ndarrays of shape (p,)
+
+        Returns
+        -------
+        ndarray of shape (p,)
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> bool(result.p_value_of(np.array([0]), np.array([1]))[0] < 1e-6)
+        True
+        """
+        return self._p_value(self.pair_scores.rank_sums(left, right), left, right)
+
+    def _p_value(self, U: Matrix, left: Index, right: Index) -> Matrix:
+        counts = self.scores.counts
+        return stats.rank_sum_p_value_of_pairs(
+            U, counts[:, left], counts[:, right], self.scores.n_folds
+        )
+
+    def _least_p_value(self, i: Index, j: Index) -> Matrix:
+        """p-values of pairs that are never confused."""
+        left, right = i.ravel(), j.ravel()
+        U = (self.scores.counts[:, left] * self.scores.counts[:, right]).sum(axis=0)
+        return self._p_value(U.astype(float), left, right).reshape(i.shape)
+
+    @cached_property
+    def p_adjusted(self) -> PairMatrix:
+        """``p_value`` times :attr:`n_possibly_equal`, at most 1, as in the merge tables."""
+        p, n = self.p_value, self.n_possibly_equal
+        return PairMatrix(
+            p.pairs,
+            stats.adjust_for_pairs(p.values, n),
+            lambda i, j: stats.adjust_for_pairs(p.absent(i, j), n),
+            1.0,
+        )
+
+    @cached_property
+    def n_possibly_equal(self) -> int:
+        """Estimate of how many pairs at most come from one distribution each."""
+        # Of two clusters without held-out observations nothing is known.
+        unknown = math.comb(int(self.too_small.sum()), 2)
+        n_below = int((self.balanced_accuracy.values <= 0.5).sum())
+        return stats.possibly_equal(n_below + unknown, self.n_clusters)
+
+    @cached_property
+    def mean_accuracy(self) -> float:
+        """Balanced accuracy averaged over all pairs: the paper's A(D).
+
+        It needs no ground truth.
+        """
+        k, small = self.n_clusters, int(self.too_small.sum())
+        accuracy, pairs = self.balanced_accuracy, self.pairs
+        total = math.comb(k, 2) - 0.5 * math.comb(small, 2) - 0.25 * small * (k - small)
+        lost = accuracy.absent(pairs.left, pairs.right) - accuracy.values
+        return float((total - lost.sum()) / math.comb(k, 2))
+
+    def divergence(self, name: str = "tv") -> PairMatrix:
+        """Compute another distance in [0, 1] for every stored pair, from the same scores.
+
+        Parameters
+        ----------
+        name : {"tv", "lecam", "js", "hellinger", "auc"}
+            Total variation, Le Cam, Jensen–Shannon, Hellinger, or 2·AUC − 1.  "overlap" asks all
+            observations about every pair and is not possible here.
+
+        Returns
+        -------
+        PairMatrix
+            Pairs that are not stored have the distance 1.  For "tv" and "auc" that is their value;
+            for the others it is an upper bound.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> bool(result.divergence("lecam")[0, 1] < 0.5)
+        True
+        """
+        check_choice("name", name, DIVERGENCES)
+        if name == "overlap":
+            raise InputError(
+                'divergence("overlap") needs the scores of all observations for every pair, which '
+                'a sparse estimate does not keep; use "lecam" or "js".'
+            )
+        if name == "tv":
+            return self.tvd
+        computed: dict[str, PairMatrix] = self.__dict__.setdefault("_divergences", {})
+        if name not in computed:
+            left, right = self.pairs.left, self.pairs.right
+            values = self.divergence_of(name, left, right)
+            computed[name] = PairMatrix(self.pairs, values, self._farthest(name), 0.0)
+        return computed[name]
+
+    def divergence_of(self, name: str, left: Index, right: Index) -> Matrix:
+        """A divergence of some pairs, without computing those of all.
+
+        Parameters
+        ----------
+        name : {"lecam", "js", "hellinger", "auc"}
+        left, right : ndarrays of shape (p,)
+
+        Returns
+        -------
+        ndarray of shape (p,)
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> bool(result.divergence_of("js", np.array([0]), np.array([1]))[0] > 0.5)
+        True
+        """
+        if name == "auc":
+            n = self._compared(left, right)
+            U = self.pair_scores.rank_sums(left, right)
+            distance = np.where(n > 0, 2 * U / np.maximum(n, 1) - 1, 0.0)
+        else:
+            function, transform = OF_MARGINS[name]
+            distance = transform(self.pair_scores.mean_of(function, left, right))
+        return np.clip(distance, 0.0, 1.0)
+
+    def _farthest(self, name: str) -> Callable[[Index, Index], Matrix]:
+        """The distance of pairs that are not stored; of those too small, as for all pairs."""
+
+        def absent(i: Index, j: Index) -> Matrix:
+            if name == "auc":
+                return (self._compared(i, j) > 0).astype(float)
+            function, transform = OF_MARGINS[name]
+            sides = np.where(np.stack([self.too_small[i], self.too_small[j]]), 0.0, np.inf)
+            return np.clip(transform(function(sides).mean(axis=0)), 0.0, 1.0)
+
+        return absent
+
+    def _compared(self, i: Index, j: Index) -> Matrix:
+        """Pairs of an observation of i and one of j in the same fold."""
+        counts = self.scores.counts.astype(float)
+        return (counts[:, i] * counts[:, j]).sum(axis=0)
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[PairMatrix, PairMatrix]:
+        """Compute confidence intervals for the TVD, as :class:`unsplit.PairwiseTVD` does.
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+
+        Returns
+        -------
+        low, high : PairMatrix
+            Lower and upper ends.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> low, high = result.confidence_interval(0.9)
+        >>> bool(low[0, 1] <= result.tvd[0, 1] <= high[0, 1])
+        True
+        """
+        if not is_number(level) or not 0 < level < 1:
+            raise InputError(f"level must be between 0 and 1, got {shown(level)}; 0.95 is usual.")
+        n_folds = self.scores.n_folds
+
+        def end(which: int) -> Callable[[Matrix, Matrix], Matrix]:
+            return lambda hits, n: interval_of_pairs(hits, n, level, n_folds)[which]
+
+        return self._matrix(end(0), 0.0), self._matrix(end(1), 0.0)
+
+    def nearest(self, among: NDArray[np.bool_]) -> tuple[Index, Matrix]:
+        """The nearest of some clusters to each of them, and its TVD.
+
+        Parameters
+        ----------
+        among : ndarray of shape (k,)
+            Which clusters count.
+
+        Returns
+        -------
+        nearest, distances : ndarrays of shape (k,)
+            −1 and infinity for clusters that do not count.  A cluster that is confused with none
+            of the others has the distance 1 to all, and −1 as well.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> result.nearest(np.ones(3, bool))[0]
+        array([ 1,  0, -1])
+        """
+        left, right = self.pairs.left, self.pairs.right
+        both = np.flatnonzero(among[left] & among[right])
+        side = np.concatenate([left[both], right[both]])
+        other = np.concatenate([right[both], left[both]])
+        tvd = np.tile(self.tvd.values[both], 2)
+        order = np.lexsort((other, tvd, side))
+        first = order[np.concatenate([[True], np.diff(side[order]) > 0])[: len(order)]]
+        nearest = np.full(self.n_clusters, -1)
+        distances = np.where(among & (among.sum() > 1), 1.0, np.inf)
+        nearest[side[first]], distances[side[first]] = other[first], tvd[first]
+        return nearest, distances
+
+    def hits_of(self, i: Index, j: Index, misses: Matrix | None = None) -> tuple[Matrix, Matrix]:
+        """Hit rates (p, 2, 2) and numbers of held-out observations (p, 2, 1) of some pairs.
+
+        Parameters
+        ----------
+        i, j : ndarrays of shape (p,)
+        misses : ndarray of shape (2, p), optional
+            Misses of i against j and of j against i; looked up if None.
+
+        Returns
+        -------
+        hits, n : ndarrays of shape (p, 2, 2) and (p, 2, 1)
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> result.hits_of(np.array([0]), np.array([1]))[1].ravel()
+        array([50., 50.])
+        """
+        n = np.stack([self.n_heldout[i], self.n_heldout[j]], axis=1)
+        if misses is None:
+            misses = np.stack([_looked_up(self.misses, *sides) for sides in ((i, j), (j, i))])
+        rate = np.where(n > 0, (n - misses.T) / np.maximum(n, 1), 0.5)
+        hits = np.full((len(n), 2, 2), 0.5)
+        hits[:, 0, 1], hits[:, 1, 0] = rate.T
+        return hits, n[:, :, None].astype(np.float64)
+
+    def _matrix(self, statistic: Callable[[Matrix, Matrix], Matrix], diagonal: float) -> PairMatrix:
+        """A statistic of hit rates and numbers, of the stored pairs and of all others."""
+        left, right = self.pairs.left, self.pairs.right
+        values = np.empty(len(left))
+        for start in range(0, len(left), PAIRS_AT_ONCE):
+            some = slice(start, start + PAIRS_AT_ONCE)
+            values[some] = statistic(*self.hits_of(left[some], right[some]))
+
+        def absent(i: Index, j: Index) -> Matrix:
+            hits, n = self.hits_of(i.ravel(), j.ravel(), np.zeros((2, i.size)))
+            return statistic(hits, n).reshape(i.shape)
+
+        return PairMatrix(self.pairs, values, absent, diagonal)
+
+    def reordered(self, order: Index) -> "SparsePairwiseTVD":
+        """Return the same estimate with its clusters in another order.
+
+        Parameters
+        ----------
+        order : ndarray of shape (k,)
+            Positions of the clusters in the new order.
+
+        Returns
+        -------
+        SparsePairwiseTVD
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> result.reordered(np.array([1, 0])).cluster_ids
+        array([1, 0])
+        """
+        order = permutation(order, self.n_clusters)
+        return replace(
+            self,
+            cluster_ids=self.cluster_ids[order],
+            sizes=self.sizes[order],
+            n_heldout=self.n_heldout[order],
+            misses=self.misses[order][:, order],
+            capped=self.capped[order],
+            scores=self.scores.renamed(np.argsort(order)),
+        )
+
+    def table(self, level: float = 0.95) -> dict[str, NDArray[Any]]:
+        """List the stored pairs, closest first.
+
+        Parameters
+        ----------
+        level : float
+            Level of the confidence intervals in the columns ``low`` and ``high``.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Columns with one entry per stored pair; all other pairs have the TVD 1.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> list(result.table())[:5]
+        ['cluster_a', 'cluster_b', 'tvd', 'low', 'high']
+        """
+        order = np.argsort(self.balanced_accuracy.values, kind="stable")
+        i, j = self.pairs.left[order], self.pairs.right[order]
+        low, high = self.confidence_interval(level)
+        return {
+            "cluster_a": self.cluster_ids[i],
+            "cluster_b": self.cluster_ids[j],
+            "tvd": self.tvd.values[order],
+            "low": low.values[order],
+            "high": high.values[order],
+            "stderr": self.stderr.values[order],
+            "balanced_accuracy": self.balanced_accuracy.values[order],
+            "p_value": self.p_value.values[order],
+            "p_adjusted": self.p_adjusted.values[order],
+            "n_a": self.n_heldout[i],
+            "n_b": self.n_heldout[j],
+            "too_small": self.too_small[i] | self.too_small[j],
+        }
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """:meth:`table` as a pandas DataFrame.
+
+        Parameters
+        ----------
+        level : float
+            Level of the confidence intervals in the columns ``low`` and ``high``.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> result.to_frame()[["cluster_a", "cluster_b", "n_a", "n_b"]]
+           cluster_a  cluster_b  n_a  n_b
+        0          0          1   50   50
+        """
+        return data_frame(
+            self.table(level), "SparsePairwiseTVD.to_frame", "SparsePairwiseTVD.table"
+        )
+
+    def save(self, path: str | os.PathLike[str], *, scores: bool = False) -> None:
+        """Write the estimate to an .npz file, without pickle; an existing file is replaced.
+
+        Parameters
+        ----------
+        path : str or path-like
+        scores : bool
+            Whether to write the held-out scores as well, as :meth:`unsplit.PairwiseTVD.save` does.
+
+        Examples
+        --------
+        >>> import tempfile, unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> path = tempfile.mkdtemp() + "/distances.npz"
+        >>> result.save(path)
+        >>> bool(SparsePairwiseTVD.load(path).tvd[0, 1] == result.tvd[0, 1])
+        True
+        """
+        check_flag("scores", scores)
+        write_sparse(path, self, scores)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "SparsePairwiseTVD":
+        """Read a file that :meth:`save` wrote, and the scores beside it if they are there.
+
+        A file that was changed, is damaged or holds impossible values is refused.
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Returns
+        -------
+        SparsePairwiseTVD
+
+        Examples
+        --------
+        >>> import tempfile, unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> path = tempfile.mkdtemp() + "/distances.npz"
+        >>> result.save(path, scores=True)
+        >>> SparsePairwiseTVD.load(path).has_scores
+        True
+        """
+        parts, p_value = read_sparse(path)
+        result = cls(**parts)
+        p = PairMatrix(result.pairs, p_value, result._least_p_value, 1.0)
+        result.__dict__["p_value"] = p
+        return result
+
+    def __repr__(self) -> str:
+        k = self.n_clusters
+        folds = f" in {self.scores.n_folds} folds" if self.method == "crossfit" else ""
+        extras = f", {self.n_noise:,} noise observations left out" if self.n_noise else ""
+        if self.too_small.any():
+            extras += f", {int(self.too_small.sum())} clusters too small to hold one out"
+        if self.capped.any():
+            extras += f", {int(self.capped.sum()):,} observations with too many confusions to keep"
+        first = np.argsort(self.balanced_accuracy.values, kind="stable")[:3]
+        ids, pairs = self.cluster_ids, self.pairs
+        closest = ", ".join(
+            f"{ids[pairs.left[p]]}–{ids[pairs.right[p]]} {self.tvd.values[p]:.2f}" for p in first
+        )
+        return (
+            f"SparsePairwiseTVD: {k:,} clusters, {len(pairs):,} of {math.comb(k, 2):,} pairs are "
+            f"ever confused, {int(self.n_heldout.sum()):,} of {int(self.sizes.sum()):,} held out"
+            f"{folds}{extras}\n"
+            f"  mean accuracy A {self.mean_accuracy:.3f}, closest {closest or 'none'}"
+        )
+
+
+def interval_of_pairs(hits: Matrix, n: Matrix, level: float, n_folds: int) -> tuple[Matrix, Matrix]:
+    """Ends of the confidence interval of the TVD, for hit rates (p, 2, 2) and numbers (p, 2, 1).
+
+    Examples
+    --------
+    >>> hits = np.array([[[0.5, 0.9], [0.7, 0.5]]])
+    >>> low, high = interval_of_pairs(hits, np.array([[[20], [30]]]), 0.95, 1)
+    >>> low.round(3), high.round(3)
+    (array([0.331]), array([0.753]))
+    """
+    ends = stats.accuracy_interval(stats.at_least_chance(hits), n, level, n_folds)
+    low, high = (np.clip(2 * end[:, 0, 1] - 1, 0.0, 1.0) for end in ends)
+    return low, high
+
+
+def _accuracy(hits: Matrix, n: Matrix) -> Matrix:
+    accuracy: Matrix = (hits[:, 0, 1] + hits[:, 1, 0]) / 2
+    return accuracy
+
+
+def _looked_up(matrix: sparse.csr_array, i: Index, j: Index) -> Matrix:
+    """Entries of a sparse matrix at (i, j)."""
+    if len(i) == 0:
+        return np.zeros(0)
+    found: Matrix = np.asarray(matrix[i, j]).ravel()
+    return found

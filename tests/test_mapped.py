@@ -1,0 +1,162 @@
+"""Matrices on disk give what they give in memory, and very many rows are sampled for the graph."""
+
+import numpy as np
+import pytest
+import torch
+
+import unsplit
+from tests.any_data_cases import CPU, mapped
+from unsplit.data.readers import formats
+from unsplit.data.rows import mapped as rows_mapped
+from unsplit.data.rows.base import blocks_of, is_mapped
+from unsplit.data.rows.kinds import VectorRows, numeric_matrix
+from unsplit.data.rows.mapped import gathered
+from unsplit.errors import InputError
+from unsplit.merging.neighbours import sample
+from unsplit.merging.neighbours.graph import graph_of_vectors
+
+CENTRES = [[0, 0, 0], [0, 0, 0], [6, 0, 0], [6, 0, 0]]
+
+
+def four_clusters(n=60, dtype=np.float32):
+    X, labels = unsplit.datasets.gaussians(CENTRES, n, random_state=0)
+    return X.astype(dtype), labels
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("held", [True, False])
+def test_rows_on_disk_are_the_same_to_the_bit(dtype, held, tmp_path):
+    X = 1000 + four_clusters(dtype=dtype)[0]
+    inside = VectorRows(numeric_matrix(X), CPU)
+    outside = VectorRows(numeric_matrix(mapped(X, tmp_path / "x.npy")), CPU)
+    assert inside.on_disk is None
+    assert outside.on_device is None
+    assert is_mapped(outside.values)
+    if held:
+        outside.hold(np.arange(0, len(X), 2), np.array([1, 3]))
+        assert len(outside.on_disk.held) == len(X) // 2 + 2
+    np.testing.assert_array_equal(inside.keys, outside.keys)
+    for index in (torch.tensor([4, 1, 4]), torch.tensor([[2, 4], [0, 6]]), torch.arange(len(X))):
+        assert torch.equal(inside.take(index), outside.take(index))
+    for one, other in zip(
+        inside.moments(np.arange(90)), outside.moments(np.arange(90)), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+def test_rows_that_do_not_fit_are_not_held(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows_mapped, "available_memory", lambda: 100)
+    rows = VectorRows(mapped(four_clusters()[0], tmp_path / "x.npy"), CPU)
+    rows.hold(np.arange(50))
+    assert rows.on_disk.held is None
+    assert rows.take(torch.tensor([3])).shape == (1, 3)
+
+
+def test_a_matrix_on_disk_is_merged_as_in_memory(tmp_path):
+    X, labels = four_clusters()
+    merger = unsplit.ClusterMerger(epochs=3, random_state=0)
+    inside = merger.fit(X, initial_labels=labels)
+    tvd, found = inside.tvd_, inside.refined_labels_
+    outside = merger.fit(mapped(X, tmp_path / "x.npy"), initial_labels=labels)
+    np.testing.assert_array_equal(outside.tvd_, tvd)
+    np.testing.assert_array_equal(outside.refined_labels_, found)
+    np.testing.assert_array_equal(outside.predict(X), inside.predict(X))
+
+
+def test_large_matrices_are_mapped_when_they_are_read(tmp_path, monkeypatch):
+    X, _ = four_clusters()
+    np.save(tmp_path / "x.npy", X)
+    assert not is_mapped(unsplit.read(tmp_path / "x.npy").X)
+    monkeypatch.setattr(formats, "MAPPED_FROM", 100)
+    found = unsplit.read(tmp_path / "x.npy").X
+    assert is_mapped(found)
+    np.testing.assert_array_equal(found, X)
+    np.save(tmp_path / "x.npy", X.astype(np.int64))
+    assert not is_mapped(unsplit.read(tmp_path / "x.npy").X)
+    np.save(tmp_path / "objects.npy", X.astype(object), allow_pickle=True)
+    with pytest.raises(InputError, match="holds Python objects"):
+        unsplit.read(tmp_path / "objects.npy")
+
+
+def test_gaps_in_a_matrix_on_disk_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr("unsplit.data.rows.base.BLOCK", 8)
+    monkeypatch.setattr(formats, "MAPPED_FROM", 100)
+    X, _ = four_clusters()
+    X[[3, 100, 200], [0, 2, 2]] = np.nan
+    np.save(tmp_path / "x.npy", X)
+    with pytest.raises(InputError, match=r"1 in column 0, 2 in column 2"):
+        unsplit.read(tmp_path / "x.npy")
+    with pytest.raises(InputError, match="X has 3 values that are NaN"):
+        numeric_matrix(np.load(tmp_path / "x.npy", mmap_mode="r"))
+
+
+def test_blocks_cover_all_rows_and_gathered_rows_are_in_order(tmp_path, monkeypatch):
+    for module in ("base", "mapped"):
+        monkeypatch.setattr(f"unsplit.data.rows.{module}.BLOCK", 10)
+    X = np.arange(60.0).reshape(20, 3)
+    assert [len(block) for block in blocks_of(X)] == [3] * 6 + [2]
+    index = np.random.default_rng(0).integers(20, size=50)
+    np.testing.assert_array_equal(gathered(mapped(X, tmp_path / "x.npy"), index), X[index])
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Only a hundred observations are connected, and at least five of a cluster."""
+    for name, value in (("MOST_CONNECTED", 200), ("SAMPLED", 100), ("SAMPLED_A_CLUSTER", 5)):
+        monkeypatch.setattr(sample, name, value)
+
+
+def test_few_observations_are_all_connected():
+    X, labels = four_clusters()
+    assert graph_of_vectors(X, labels).sampled_from is None
+
+
+def test_a_sample_has_the_same_share_of_every_cluster(few):
+    clusters = np.repeat([0, 1, 2, 3], [600, 300, 80, 3])
+    chosen, n = sample.sample_of(clusters, with_noise=False)
+    assert n == 983
+    # Not less than five, and all of a cluster of three.
+    assert np.bincount(clusters[chosen]).tolist() == [62, 31, 9, 3]
+    assert (np.diff(chosen) > 0).all()
+
+
+def test_noise_is_sampled_only_where_it_is_connected(few):
+    half = np.repeat([0, 1, -1], [150, 150, 100])
+    chosen, n = sample.sample_of(half, with_noise=False)
+    assert n == 300
+    assert (half[chosen] >= 0).all()
+    mostly = np.repeat([0, 1, -1], [50, 50, 300])
+    chosen, n = sample.sample_of(mostly, with_noise=True)
+    assert n == 400
+    assert (mostly[chosen] < 0).sum() == 75
+
+
+def test_neither_order_nor_names_change_the_sample(few):
+    X, labels = four_clusters()
+    order = np.random.default_rng(0).permutation(len(X))
+    one = graph_of_vectors(X, labels)
+    other = graph_of_vectors(X[order], labels[order])
+    assert one.sampled_from == 240
+    assert sorted(order[other.rows]) == sorted(one.rows)
+    np.testing.assert_array_equal(one.features, other.features)
+
+
+def test_a_sampled_graph_says_so_and_cannot_refine(few):
+    X, labels = four_clusters()
+    graph = unsplit.neighbour_graph(X, labels)
+    assert "between 100 of 240 observations" in repr(graph)
+    with pytest.raises(InputError, match=r"graph of 100 of 240 observations.*everything=True"):
+        unsplit.refine(labels, graph)
+    everything = unsplit.neighbour_graph(X, labels, everything=True)
+    assert everything.sampled_from is None
+    assert len(unsplit.refine(labels, everything)) == 240
+
+
+def test_a_merge_by_a_sample_says_so(few, tmp_path):
+    X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 200, random_state=0)
+    parts = 2 * labels + (X[:, 1] > 0)
+    merger = unsplit.ClusterMerger(random_state=0, epochs=5).fit(X, initial_labels=parts)
+    assert merger.n_clusters_ == 2
+    assert "in the neighbour graph of 102 of 400 observations" in merger.tree_.merges[0].why
+    with pytest.raises(InputError, match="everything=True"):
+        _ = merger.refined_labels_

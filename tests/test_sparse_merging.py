@@ -1,0 +1,270 @@
+"""Merging from a sparse estimate gives what merging from all pairs gives."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.cluster.hierarchy import linkage
+from scipy.spatial.distance import squareform
+from sklearn.cluster import KMeans
+
+import unsplit
+from tests.sparse_cases import both_forms, scores_of_means
+from tests.test_tiny_clusters import EveryPair
+from unsplit import ClusterMerger, InputError, SparsePairwiseTVD, merge, neighbour_graph
+from unsplit.merging.api import merge_with
+from unsplit.merging.loop import MergeRecord
+from unsplit.merging.options import MergeOptions
+from unsplit.merging.rules import Always
+from unsplit.merging.sparse.closest import ClosestStoredPairs
+from unsplit.merging.sparse.foresight import foreseen_merges
+from unsplit.merging.sparse.rankings import Ranked
+from unsplit.merging.sparse.state import UNCONNECTED
+from unsplit.pairwise import api
+
+N_GROUPS, PER_GROUP = 12, 120
+
+
+def data(seed, kind, dimensions=6):
+    """Groups of Gaussians, split at random or cut by k-means."""
+    rng = np.random.default_rng(seed)
+    truth = rng.permutation(np.repeat(np.arange(N_GROUPS), PER_GROUP))
+    centres = 2.5 * rng.normal(size=(N_GROUPS, dimensions))
+    X = centres[truth] + rng.normal(size=(len(truth), dimensions))
+    if kind == "random":
+        return X, truth * 5 + rng.integers(5, size=len(X)), truth
+    return X, KMeans(60, n_init=1, random_state=seed).fit_predict(X).astype(np.int64), truth
+
+
+def estimates(seed, kind, dimensions=6):
+    X, clusters, truth = data(seed, kind, dimensions)
+    dense, sparse = both_forms(scores_of_means(X, clusters))
+    return dense, sparse, neighbour_graph(X, clusters), truth, clusters
+
+
+@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["random", "kmeans"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"n_clusters": N_GROUPS}, {"strategy": "compose"}, {"max_tvd": 0.4}, {"alpha": 0.05}],
+    ids=str,
+)
+def test_labels_are_those_of_the_dense_form(options, kind, seed):
+    dense, sparse, graph, *_ = estimates(seed, kind)
+    tree, expected = (merge(form, neighbours=graph, **options) for form in (sparse, dense))
+    np.testing.assert_array_equal(tree.groups, expected.groups)
+    assert tree.statistic == expected.statistic
+    assert tree.stopped == expected.stopped
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_three_hundred_clusters_without_a_graph(seed):
+    rng = np.random.default_rng(seed)
+    truth = rng.permutation(np.repeat(np.arange(30), 80))
+    X = 2 * rng.normal(size=(30, 8))[truth] + rng.normal(size=(len(truth), 8))
+    dense, sparse = both_forms(scores_of_means(X, truth * 10 + rng.integers(10, size=len(X))))
+    for options in ({}, {"n_clusters": 30}):
+        trees = [merge(form, **options) for form in (dense, sparse)]
+        np.testing.assert_array_equal(trees[0].groups, trees[1].groups)
+    assert trees[1].n_clusters == 30
+
+
+def test_the_evidence_of_merges_is_that_of_the_dense_form():
+    dense, sparse, graph, *_ = estimates(0, "random")
+    trees = [merge(form, neighbours=graph) for form in (dense, sparse)]
+    known = [
+        {frozenset(_leaves(tree, m)): m for m in tree.merges if np.isfinite(m.tvd)}
+        for tree in trees
+    ]
+    shared = known[0].keys() & known[1].keys()
+    assert len(shared) >= 20
+    for sides in shared:
+        one, other = known[0][sides], known[1][sides]
+        assert one.tvd == pytest.approx(other.tvd, abs=1e-6)
+        assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=1e-6)
+        assert one.p_adjusted == pytest.approx(other.p_adjusted, rel=1e-3)
+
+
+def _leaves(tree, merge):
+    below = [{leaf} for leaf in range(tree.n_initial)]
+    for step in tree.merges:
+        below.append(below[step.left] | below[step.right])
+        if step is merge:
+            return {frozenset(below[step.left]), frozenset(below[step.right])}
+    raise AssertionError
+
+
+def test_few_dimensions_are_judged_by_necks_as_in_the_dense_form():
+    dense, sparse, graph, *_ = estimates(1, "kmeans", dimensions=2)
+    tree, expected = (merge(form, neighbours=graph, random_state=0) for form in (sparse, dense))
+    np.testing.assert_array_equal(tree.groups, expected.groups)
+    assert any(np.isfinite(m.neck) for m in tree.merges)
+
+
+@pytest.mark.parametrize("kind", ["random", "kmeans"])
+def test_the_tree_is_complete_and_can_be_cut_and_saved(kind, tmp_path):
+    _, sparse, graph, *_ = estimates(0, kind)
+    tree = merge(sparse, neighbours=graph)
+    assert len(tree.merges) == tree.n_initial - 1
+    assert tree.cut(n_clusters=2).n_clusters == 2
+    assert (np.diff(tree.linkage[:, 2]) >= 0).all()
+    tree.save(tmp_path / "tree.npz")
+    assert (unsplit.MergeTree.load(tmp_path / "tree.npz").groups == tree.groups).all()
+    review = tree.review_table()
+    assert {"merged", "kept apart"} == set(review["done"])
+
+
+def far_apart(k=8):
+    """An estimate of clusters that are never confused, of sizes 3, 4, 5 and so on."""
+    rng = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(k), np.arange(3, k + 3))
+    X = 100 * np.eye(k)[clusters] + rng.normal(size=(len(clusters), k))
+    return both_forms(scores_of_means(X, clusters))[1]
+
+
+def test_what_nothing_connects_is_joined_largest_first():
+    sparse = far_apart()
+    assert len(sparse.pairs) == 0
+    tree = merge(sparse)
+    assert tree.n_clusters == 8
+    assert [merge.right if merge.left >= 8 else merge.left for merge in tree.merges[:2]] == [6, 5]
+    assert tree.merges[0].why.endswith(UNCONNECTED)
+    told = merge(sparse, n_clusters=3)
+    assert told.n_clusters == 3
+    assert told.mapping == {0: 0, 1: 1, 2: 2, 3: 2, 4: 2, 5: 2, 6: 2, 7: 2}
+
+
+def test_links_are_obeyed():
+    _, sparse, graph, *_ = estimates(0, "random")
+    free = merge(sparse, neighbours=graph)
+    together = np.flatnonzero(free.groups == free.groups[0])[:3].tolist()
+    other = int(np.flatnonzero(free.groups != free.groups[0])[0])
+    tree = merge(
+        sparse,
+        neighbours=graph,
+        must_link=[(together[0], other)],
+        cannot_link=[(together[0], together[1])],
+    )
+    assert tree.groups[together[0]] == tree.groups[other]
+    assert tree.groups[together[0]] != tree.groups[together[1]]
+    assert tree.n_forbidden >= 1
+    assert "cannot_link" in tree.stopped
+    with pytest.raises(InputError, match="more than the 2 requested"):
+        merge(sparse, n_clusters=2, cannot_link=[(0, 5, 10)])
+
+
+@pytest.mark.parametrize("bounds", [{"min_clusters": 30}, {"max_clusters": 6}], ids=str)
+def test_bounds_hold(bounds):
+    dense, sparse, graph, *_ = estimates(2, "kmeans")
+    tree, expected = (merge(form, neighbours=graph, **bounds) for form in (sparse, dense))
+    assert tree.n_clusters == next(iter(bounds.values()))
+    np.testing.assert_array_equal(tree.groups, expected.groups)
+
+
+def test_an_interrupted_merge_goes_on():
+    _, sparse, graph, *_ = estimates(0, "kmeans")
+    whole = merge(sparse, neighbours=graph)
+    records = []
+
+    def keep(record):
+        records.append(MergeRecord(list(record.merges)) if len(record.merges) == 9 else None)
+
+    merge_with(sparse, MergeOptions(), None, graph, on_merge=keep)
+    assert len(records) == sparse.n_clusters - 1
+    again = merge_with(sparse, MergeOptions(), None, graph, done=records[8])
+    np.testing.assert_array_equal(again.groups, whole.groups)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"strategy": "spectral", "n_clusters": 3},
+            'strategy="spectral" needs the distances of all',
+        ),
+        ({"statistic": "overlap"}, 'statistic="overlap" needs the distances of all pairs'),
+        ({"strategy": "retrain"}, 'strategy="retrain" needs the distances of all pairs'),
+    ],
+)
+def test_what_needs_all_pairs_is_refused_in_a_sentence(options, message):
+    with pytest.raises(InputError, match=message):
+        merge(far_apart(), **options)
+
+
+def test_a_dense_blurred_estimate_is_refused():
+    dense, sparse, *_ = estimates(0, "kmeans")
+    with pytest.raises(InputError, match="blurred must be"):
+        merge(sparse, blurred=dense)
+
+
+def test_a_user_can_bring_a_rule():
+    _, sparse, graph, *_ = estimates(0, "random")
+    tree = merge(sparse, neighbours=graph, rule=Always())
+    # Pairs that are neither confused nor connected are not judged.
+    assert tree.n_clusters < N_GROUPS
+    assert tree.stopped == "no pair is left to merge"
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), k=st.integers(2, 12), reach=st.sampled_from([None, 1, 2, 3]))
+def test_the_heap_finds_what_looking_at_all_pairs_finds(seed, k, reach):
+    rng = np.random.default_rng(seed)
+    matrix = np.triu(np.round(rng.random((k, k)), 1) * 0.9, 1)
+    stored = np.triu(rng.random((k, k)) < 0.6, 1)
+    matrix = np.where(stored, matrix, np.inf)
+    matrix = np.minimum(matrix, matrix.T)
+    left, right = np.nonzero(stored)
+    heap = ClosestStoredPairs(k, left, right, matrix[left, right], reach)
+    every = EveryPair(matrix, reach)
+    alive = set(range(k))
+    for _ in range(4 * k):
+        closest = heap.closest()
+        assert closest == every.closest()
+        if closest is None:
+            return
+        a, b = closest
+        assert heap.distance(a, b) == every.distance(a, b)
+        if rng.random() < 0.4:
+            heap.forbid(a, b)
+            every.forbid(a, b)
+            continue
+        row = np.minimum(every.known[a], every.known[b]) + 0.05
+        row[[a, b]] = np.inf
+        alive.remove(b)
+        every.remove(b)
+        every.set_row(a, row)
+        heap.remove(b)
+        heap.set_row(a, {int(c): float(row[c]) for c in alive if np.isfinite(row[c])})
+
+
+@pytest.mark.parametrize("method", ["average", "single", "complete"])
+def test_foreseen_merges_are_those_of_scipy(method):
+    rng = np.random.default_rng(0)
+    k = 40
+    matrix = rng.random((k, k))
+    matrix = np.triu(matrix, 1) + np.triu(matrix, 1).T
+    left, right = np.triu_indices(k, 1)
+    found = foreseen_merges(k, Ranked(left, right, matrix[left, right]), method, 2.0)
+    expected = linkage(squareform(matrix), method)
+    sides = np.sort(np.stack([found.left, found.right], axis=1), axis=1)
+    np.testing.assert_array_equal(sides, np.sort(expected[:, :2].astype(int), axis=1))
+
+
+def test_evidence_does_not_depend_on_what_is_foreseen(monkeypatch):
+    _, sparse, graph, *_ = estimates(1, "random")
+    ready = merge(sparse, neighbours=graph)
+    monkeypatch.setattr("unsplit.merging.sparse.api.NEAR", 0.0)
+    asked = merge(sparse, neighbours=graph)
+    assert [m.why for m in ready.merges] == [m.why for m in asked.merges]
+    np.testing.assert_array_equal(ready.groups, asked.groups)
+
+
+def test_an_estimator_of_many_clusters_is_sparse(monkeypatch):
+    monkeypatch.setattr(api, "MANY_CLUSTERS", 3)
+    X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 0]], 60, random_state=0)
+    merger = ClusterMerger(cv=2, epochs=5, random_state=0).fit(X, initial_labels=labels)
+    assert isinstance(merger.pairwise_, SparsePairwiseTVD)
+    assert merger.tree_.mapping == {0: 0, 1: 0, 2: 1, 3: 1}
+    assert merger.tvd_[0, 2] == 1
+    assert merger.predict([[0, 0], [9, 0]]).tolist() == [0, 1]
