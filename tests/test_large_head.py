@@ -9,12 +9,15 @@ from torch import nn
 from tests import triton_twin
 from tests.test_training import networks_for, small_problem
 from unsplit import OutOfMemoryWarning, TrainConfig
+from unsplit.data.rows.kinds import vector_rows
+from unsplit.datasets import gaussians
 from unsplit.networks import network as network_module
 from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.training import group as group_module
 from unsplit.networks.training.group import Single, Stacked, watched_part
-from unsplit.networks.training.loop import Training, epoch_minibatches, train
+from unsplit.networks.training.loop import Training, epoch_minibatches, train, used_decay
 from unsplit.networks.training.optimizer import LargeHeadAdamW
+from unsplit.pairwise.heldout_scores import holdout_fold
 
 CPU = torch.device("cpu")
 
@@ -228,3 +231,60 @@ def test_other_errors_are_not_taken_for_lack_of_memory():
     with pytest.raises(RuntimeError, match="shapes differ"):
         group.run(*rest, 0.99)
     assert group.parts == 1
+
+
+# Weight decay if a cluster comes once in many batches
+
+
+def test_decay_is_reduced_only_where_it_would_win():
+    assert used_decay(4.0, 1024, 256) == 4.0
+    assert used_decay(0.1, 10**6, 256) == 0.1
+    assert used_decay(0.0, 10**6, 256) == 0.0
+    assert 1 < used_decay(4.0, 2000, 256) < 2
+    assert used_decay(4.0, 10**6, 4096) == 0.1
+
+
+def test_training_with_many_more_clusters_than_a_batch_uses_less_decay():
+    rows, y, folds = small_problem(n_folds=2)
+    config = TrainConfig(batch_size=1, weight_decay=5.0)
+    clusters, rng = torch.from_numpy(y), np.random.default_rng(0)
+    training = Training(networks_for(rows, folds), rows, clusters, folds, config, rng)
+    (options,) = training.groups[0].optimizer.param_groups
+    assert options["weight_decay"] == pytest.approx(4.0)
+
+
+# The first steps
+
+
+@pytest.mark.parametrize("kind", [Single, Stacked])
+def test_with_many_clusters_features_change_after_every_cluster_has_come_twice(kind):
+    rows, y, folds = small_problem(n_folds=2)
+    n = 1 if kind is Single else 2
+    group = kind(networks_for(rows, folds, k=40)[:n], folds[:n], 1e-3, 0.0)
+    assert group.steps_of_head(10) == 0
+    assert group.steps_of_head(9) == 9
+    before = [p.detach().clone() for p in group.body()]
+    batches = epoch_minibatches([f.train for f in folds[:n]], y, 9, np.random.default_rng(0))
+    group.run(batches[:9], rows, torch.from_numpy(y), 0.99)
+    torch.testing.assert_close(before, [p.detach() for p in group.body()], rtol=0, atol=0)
+    heads = group.optimizer.param_groups[0]["params"][-2:]
+    assert all((p != 0).any() for p in heads)
+    group.run(batches[9:10], rows, torch.from_numpy(y), 0.99)
+    assert not torch.equal(before[0], group.body()[0])
+
+
+def test_batch_normalisation_needs_no_such_start():
+    folds = small_problem(n_folds=2)[2]
+    network = Network(nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8)), ScoreHead(8, 40))
+    assert Single([network], folds[:1], 1e-3, 0.0).steps_of_head(1) == 0
+
+
+@pytest.mark.slow
+def test_many_more_clusters_than_a_batch_can_be_told_apart():
+    X, y = gaussians(6 * np.random.default_rng(0).standard_normal((400, 8)), 6, random_state=0)
+    rows = vector_rows(X, CPU)
+    fold = holdout_fold(y, 0.2, np.random.default_rng(0))
+    config, rng = TrainConfig(batch_size=16), np.random.default_rng(0)
+    networks = networks_for(rows, [fold], k=400)
+    history = train(networks, rows, torch.from_numpy(y), [fold], config, rng, epochs=6)
+    assert history.accuracy.max() > 0.95

@@ -97,22 +97,6 @@ def _free_memory() -> int:
     return 2**63 - 1
 
 
-def free_memory(device: "torch.device") -> int:
-    """Bytes of free memory of a device.
-
-    Examples
-    --------
-    >>> import torch
-    >>> free_memory(torch.device("cpu")) > 0
-    True
-    """
-    import torch
-
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    return available_memory()
-
-
 def _left_of_limits() -> list[int]:
     """What is left of the limits of this process, as ``ulimit`` sets them."""
     try:
@@ -159,6 +143,22 @@ def _groups_below(root: Path) -> list[Path]:
     fields = [line.split(":", 2) for line in lines]
     own = [Path(path.lstrip("/")) for _, kind, path in fields if kind in ("", "memory")]
     return [root / folder for path in own for folder in (path, *path.parents)]
+
+
+def free_memory(device: "torch.device") -> int:
+    """Bytes of free memory of a device.
+
+    Examples
+    --------
+    >>> import torch
+    >>> free_memory(torch.device("cpu")) > 0
+    True
+    """
+    import torch
+
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return available_memory()
 
 
 def memory_size() -> float:

@@ -116,6 +116,7 @@ class Group(ABC):
         Steps before the ``first`` were taken already, and their losses are in ``total``.
         """
         self.train(True)
+        head_alone = self.steps_of_head(batches.shape[-1])
         if first == 0:
             self.total.zero_()
         batches = batches.to(self.device)
@@ -123,6 +124,9 @@ class Group(ABC):
         taken = [self.taken(index) for index in shaped[first:]]
         for index, x in zip(shaped[first:], rows.stream(taken), strict=True):
             loss = self.gradients(index, x, rows, clusters)
+            if self.steps_taken < head_alone:
+                for param in self.body():
+                    param.grad = None  # the optimizer leaves out what has no gradient
             self.optimizer.step()
             self.steps_taken += 1
             # Forget quickly at first, because the first weights are poor.
@@ -139,6 +143,24 @@ class Group(ABC):
                 "extreme values, or choose a lower learning_rate."
             )
         return mean
+
+    @abstractmethod
+    def body(self) -> Sequence[Tensor]:
+        """Parameters of the networks without those of their heads."""
+
+    def steps_of_head(self, batch_size: int) -> int:
+        """Number of steps at the start in which only the head is trained.
+
+        The head starts at zero, and the clusters of the batches so far score higher than those
+        that are still to come.  While that is all it knows, the way to a lower loss is smaller
+        features: with 4,000 clusters and batches of 256 all were zero after 25 steps, for good.
+        So every cluster comes twice before features change.  Batch normalisation keeps features
+        alive, and with few clusters there is no time to go wrong.
+        """
+        k = self.head.n_clusters
+        if k <= SOON_SEEN * batch_size or any(map(is_batch_norm, self.networks[0].modules())):
+            return 0
+        return -(-2 * k // batch_size)
 
     def loss(self, x: Tensor, own: Tensor) -> Tensor:
         """Sum over networks of the loss of a batch."""
@@ -265,6 +287,9 @@ def _backward(loss: Tensor) -> Tensor:
     return loss.detach()
 
 
+# With at most this many times as many clusters as observations in a batch, all are seen soon.
+SOON_SEEN = 4
+
 # Scores that A is measured from after an epoch, at most: 2¹⁸ observations and 2²⁰ clusters.
 MOST_WATCHED = 2**38
 
@@ -373,6 +398,10 @@ class Single(Group):
         """Switch between training and evaluation mode."""
         self.network.train(training)
         self.mean.eval()
+
+    def body(self) -> list[Tensor]:
+        """Parameters of the backbone."""
+        return list(self.network.backbone.parameters())
 
     def at_once(self) -> int:
         """The limit of the network itself; fewer if the scores would not fit into a block."""
@@ -521,6 +550,10 @@ class Stacked(Group):
     def train(self, training: bool) -> None:
         """Switch between training and evaluation mode."""
         self.skeleton.train(training)
+
+    def body(self) -> list[Tensor]:
+        """Parameters of all backbones."""
+        return [p for name, p in self.params.items() if not name.startswith("head.")]
 
     def at_once(self) -> int:
         """As many as fit into a block of scores."""
