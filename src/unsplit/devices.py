@@ -394,6 +394,8 @@ def own_generator(device: "torch.device") -> "torch.Generator | None":
 
 # What rank 0 tells the others when they are no longer needed.
 DONE = "done"
+# What a process leaves behind that ends because of an error.
+OVER = "unsplit/over"
 # Seconds between two looks for what it tells.
 PAUSE = 0.05
 
@@ -432,6 +434,8 @@ class Ranks:
     def _awaited(self, key: str) -> bytes:
         # Not a collective operation: rank 0 may take longer than any patience.
         while not self._store.check([key]):
+            if self._store.check([OVER]):
+                raise ConnectionResetError("Connection reset by peer")
             time.sleep(PAUSE)
         found: bytes = self._store.get(key)
         return found
@@ -507,6 +511,11 @@ class Ranks:
         padded[: len(values)] = values
         found = self.joined(padded, self.size * len(padded)).view(self.size, -1)
         return torch.cat([part[:n] for part, n in zip(found, lengths.tolist(), strict=True)])
+
+    def end(self) -> None:
+        """Let those who wait for this process know that they wait for nothing."""
+        if self.size > 1:
+            self._store.set(OVER, "1")
 
     def order(self, what: str, **details: Any) -> None:
         """Tell the others what comes next; only rank 0 does."""

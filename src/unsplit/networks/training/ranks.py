@@ -64,6 +64,8 @@ def together(device: str | torch.device, kept: Callable[[], str]) -> Iterator[Ra
             with computing_with(ranks):
                 yield ranks
         except BaseException as error:
+            with contextlib.suppress(RuntimeError):  # the messages may be gone too
+                ranks.end()
             _leave(error, rank, screen, lost)
     dist.destroy_process_group()
 
@@ -161,7 +163,7 @@ def is_lost(error: BaseException) -> bool:
     >>> is_lost(ValueError("x"))
     False
     """
-    if isinstance(error, dist.DistError):
+    if isinstance(error, (dist.DistError, ConnectionResetError)):
         return True
     signs = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer")
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
