@@ -228,15 +228,10 @@ def test_little_memory_makes_the_estimate_sparse(monkeypatch):
     assert Settings().is_sparse(3000)
 
 
-def test_twenty_thousand_small_clusters_fit_where_all_pairs_would_not(monkeypatch):
+def test_twenty_thousand_small_clusters_need_less_than_all_their_pairs_would():
     k = 20_000
-    encoded = api.EncodedLabels(np.arange(k), np.repeat(np.arange(k), 2))
-    subclusters = api.Subclusters.cut(encoded.clusters, np.zeros(2 * k, np.int64))
-    rows = api.observations(np.zeros((2 * k, 1), np.float32), CPU, None)
-    monkeypatch.setattr(api, "available_memory", lambda: 10 * 2**30)
-    api._check_sizes(encoded, subclusters, rows, Settings(), True)
-    with pytest.raises(InputError, match="20,000 clusters of 40,000 observations would need"):
-        api._check_sizes(encoded, subclusters, rows, Settings(), False)
+    sparse, dense = (api.memory_of_fit(k, k, 5, 2 * k, 2 * k, form) for form in (True, False))
+    assert sparse < dense - 8 * k**2
 
 
 def test_batches_are_refused_in_a_sentence():

@@ -260,6 +260,17 @@ def test_evidence_does_not_depend_on_what_is_foreseen(monkeypatch):
     np.testing.assert_array_equal(ready.groups, asked.groups)
 
 
+def test_matrix_products_give_the_same_evidence(monkeypatch):
+    _, sparse, graph, *_ = estimates(1, "random")
+    trees = []
+    for enough in (0, 10**9):
+        monkeypatch.setattr("unsplit.merging.sparse.evidence.ENOUGH_FOR_PRODUCTS", enough)
+        trees.append(merge(sparse, neighbours=graph))
+    np.testing.assert_array_equal(trees[0].groups, trees[1].groups)
+    tvd = [[m.tvd for m in tree.merges] for tree in trees]
+    np.testing.assert_allclose(*tvd, atol=1e-6)
+
+
 def test_an_estimator_of_many_clusters_is_sparse(monkeypatch):
     monkeypatch.setattr(api, "MANY_CLUSTERS", 3)
     X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 0]], 60, random_state=0)

@@ -7,6 +7,7 @@ the arithmetic, so the next pairs that will probably be asked for are computed w
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,9 @@ from unsplit.merging.sparse.rankings import Ranked, ranked
 from unsplit.pairwise.sparse.pair_scores import MOST_ENTRIES, ragged, rank_sums
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD, interval_of_pairs
 from unsplit.pairwise.statistics import rank_sum_p_value_of_pairs
+
+# For more pairs of an observation and a member, a matrix product is faster than single ones.
+ENOUGH_FOR_PRODUCTS = 1024
 
 Pairs = list[tuple[int, int]]
 Floats = NDArray[np.float32]
@@ -179,6 +183,35 @@ class GroupScores:
 
     def scores_of(self, sides: GroupPairs) -> Floats:
         """Scores of the observations of x for the mixture y, for one (x, y) after another."""
+        few = [len(x.rows) * len(y.members) <= ENOUGH_FOR_PRODUCTS for x, y in sides]
+        if all(few):
+            return self._one_by_one(sides)
+        some = [side for side, is_small in zip(sides, few, strict=True) if is_small]
+        ends = np.cumsum([len(x.rows) for x, _ in some[:-1]])
+        listed = iter(np.split(self._one_by_one(some), ends) if some else ())
+        parts = [
+            next(listed) if is_small else self._by_products(*side)
+            for side, is_small in zip(sides, few, strict=True)
+        ]
+        return np.concatenate(parts)
+
+    def _by_products(self, x: Group, y: Group) -> Floats:
+        """Scores of the observations of x for the mixture y, if they are many."""
+        scores = self.result.scores
+        # Observations are ordered by stratum, and so are those of a group.
+        ends = np.searchsorted(scores.strata[x.rows], np.arange(len(scores.bias) + 1))
+        log_share = np.log(self.result.sizes[y.members] / y.size).astype(np.float32)
+        found = np.empty(len(x.rows), np.float32)
+        for stratum, (start, stop) in enumerate(pairwise(ends.tolist())):
+            if start < stop:
+                weights, bias = scores.weights[stratum, y.members], scores.bias[stratum, y.members]
+                z = scores.features[x.rows[start:stop]] @ weights.T + (bias + log_share)
+                top = z.max(axis=1)
+                found[start:stop] = top + np.log(np.exp(z - top[:, None]).sum(axis=1))
+        return found
+
+    def _one_by_one(self, sides: GroupPairs) -> Floats:
+        """:meth:`scores_of`, an observation and a member at a time."""
         rows = np.concatenate([x.rows for x, _ in sides])
         members = np.concatenate([y.members for _, y in sides])
         n_rows = np.array([len(x.rows) for x, _ in sides])
