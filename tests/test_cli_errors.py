@@ -237,11 +237,6 @@ def no_training(monkeypatch):
         ),
         ("--alpha 0 --auto", "--alpha and --auto are different stopping rules; choose one."),
         (
-            "--resume",
-            "--resume works only with --strategy retrain, got --strategy linkage; leave --resume "
-            "out.",
-        ),
-        (
             "--statistic tv --strategy compose",
             "--statistic works only with --strategy linkage or retrain, got --strategy compose; "
             "leave --statistic out.",

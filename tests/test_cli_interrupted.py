@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse
 
 from tests.cli_cases import (
     LABELS,
@@ -22,9 +21,10 @@ from tests.cli_cases import (
     succeeds,
     unsplit,
 )
-from unsplit.cli.resume import ResumeFile, digest
 from unsplit.merging.loop import MergeRecord
+from unsplit.merging.resume import ResumeFile
 from unsplit.merging.review import Merge
+from unsplit.networks.training.checkpoint import Checkpoint
 
 RETRAIN = ("--strategy", "retrain")
 SAME = ("labels.csv", "merges.csv", "review.csv", "linkage.npy", "tree.npz")
@@ -65,14 +65,15 @@ def test_a_resumed_run_ends_as_if_never_interrupted(rule, n_merges, monkeypatch)
         interrupt_after(patch, n_merges)
         result = merge(*RETRAIN, *rule)
     assert result.exit_code == 130
-    typed = shlex.join(["unsplit", *map(str, arguments(*RETRAIN, *rule)), "--resume"])
+    typed = shlex.join(["unsplit", *map(str, arguments(*RETRAIN, *rule))])
     assert result.stderr == (
-        "unsplit: interrupted while merging; out/resume.json keeps the merges so far; to go on: "
-        f"{typed}\n"
+        "unsplit: interrupted while merging; out.checkpoint keeps what was done so far, and out "
+        f"was not made; to go on: {typed}\n"
     )
-    assert set(snapshot()) == {"resume.json"}
-    assert len(read_json("out/resume.json")["record"]["merges"]) == n_merges
-    succeeds(merge(*RETRAIN, *rule, "--resume"))
+    assert set(snapshot("out.checkpoint")) == {"merges.json", "training.safetensors"}
+    assert len(read_json("out.checkpoint/merges.json")["record"]["merges"]) == n_merges
+    succeeds(merge(*RETRAIN, *rule))
+    assert not Path("out.checkpoint").exists()
     whole, resumed = snapshot("whole"), snapshot()
     assert set(resumed) == set(whole)
     for name in SAME:
@@ -89,41 +90,21 @@ def test_only_merges_that_are_left_are_made(monkeypatch):
     made = []
     save = ResumeFile.save
     monkeypatch.setattr(ResumeFile, "save", lambda s, r: (made.append(len(r.merges)), save(s, r)))
-    succeeds(merge(*RETRAIN, "--resume"))
+    succeeds(merge(*RETRAIN))
     assert made == [3]
 
 
 @pytest.mark.slow
-def test_resume_finds_the_seed_that_was_drawn(monkeypatch):
+def test_the_seed_that_was_drawn_is_found_again(monkeypatch):
     where = ("merge", "data.csv", "--labels", "cluster", "--out", "out", *QUICK, *RETRAIN)
     with monkeypatch.context() as patch:
         interrupt_after(patch, 2)
         unsplit(*where)
-    seed = read_json("out/resume.json")["seed"]
-    succeeds(unsplit(*where, "--resume"))
+    seed = Checkpoint("out.checkpoint").seed()
+    succeeds(unsplit(*where))
     assert read_json("out/result.json")["seed"] == seed
     succeeds(merge(*RETRAIN, out="whole", seed=seed))
     assert snapshot()["merges.csv"] == snapshot("whole")["merges.csv"]
-
-
-@pytest.mark.slow
-def test_resume_without_a_file_starts():
-    succeeds(merge(*RETRAIN, "--resume"))
-    assert "resume.json" not in snapshot()
-
-
-@pytest.mark.slow
-def test_a_new_start_says_what_it_gives_up(monkeypatch):
-    with monkeypatch.context() as patch:
-        interrupt_after(patch, 2)
-        merge(*RETRAIN)
-    result = merge(*RETRAIN, seed=1)
-    succeeds(result)
-    (sentence,) = read_json("out/result.json")["warnings"]
-    assert "out/resume.json will be overwritten" in sentence
-    assert "--resume" in sentence
-    assert result.stderr == f"warning: {sentence}\n"
-    assert "resume.json" not in snapshot()
 
 
 def test_another_run_is_not_resumed(monkeypatch):
@@ -133,29 +114,33 @@ def test_another_run_is_not_resumed(monkeypatch):
     with monkeypatch.context() as patch:
         interrupt_after(patch, 2)
         merge(*RETRAIN, data="data.npz")
-    before = snapshot()
+    before = snapshot("out.checkpoint")
     cases = {
-        "data": merge(*RETRAIN, "--resume", data="other.npz"),
-        "labels": merge(*RETRAIN, "--resume", data="mixed.npz"),
-        "settings": merge(*RETRAIN, "--resume", "--epochs", 4, data="data.npz"),
-        "settings and seed": merge(*RETRAIN, "--resume", "--alpha", 1, data="data.npz", seed=1),
+        "data": merge(*RETRAIN, data="other.npz"),
+        "labels": merge(*RETRAIN, data="mixed.npz"),
+        "settings": merge(*RETRAIN, "--epochs", 4, data="data.npz"),
+        "seed": merge(*RETRAIN, data="data.npz", seed=1),
+        "options": merge(*RETRAIN, "--alpha", 1, data="data.npz"),
     }
     for named, result in cases.items():
         assert result.exit_code == 2
-        assert result.stderr.startswith("unsplit: out/resume.json ")
-        assert f"a run with different {named};" in result.stderr
-        assert "leave out --resume" in result.stderr
-    assert snapshot() == before
+        assert result.stderr.startswith("unsplit: out.checkpoint/")
+        assert f"a run with different {named}" in result.stderr, result.stderr
+        assert "remove out.checkpoint to start again" in result.stderr
+    assert snapshot("out.checkpoint") == before
+    assert not Path("out").exists()
 
 
+@pytest.mark.parametrize("name", ["merges.json", "training.safetensors"])
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"seed": 1}'])
-def test_what_is_no_resume_file_is_refused(content):
-    Path("out").mkdir()
-    Path("out/resume.json").write_text(content, encoding="utf-8")
-    result = merge(*RETRAIN, "--resume")
+def test_what_is_no_checkpoint_is_refused(name, content):
+    Path("out.checkpoint").mkdir()
+    Path("out.checkpoint", name).write_text(content, encoding="utf-8")
+    result = merge(*RETRAIN)
     assert result.exit_code == 2
-    assert result.stderr.startswith("unsplit: out/resume.json is not a resume file")
-    assert "leave out --resume" in result.stderr
+    assert result.stderr.startswith(f"unsplit: out.checkpoint/{name} ")
+    assert result.stderr.endswith("remove out.checkpoint to start again.\n")
+    assert Path("out.checkpoint", name).read_text(encoding="utf-8") == content
 
 
 def test_records_come_back_as_they_were():
@@ -163,29 +148,10 @@ def test_records_come_back_as_they_were():
     merges = [Merge(0, 1, 40, 40, 0.1, 0.1 + 0.2, *evidence, "closest “pair”")]
     stopped = MergeRecord(merges, 1, None, "stopped", merges * 2)
     for record in (MergeRecord(merges), stopped, MergeRecord([], 0, 0)):
-        file = ResumeFile("new/folder")
-        file.begin(data="a", seed=1)
+        file = ResumeFile("new/folder", {"data": "a", "seed": (1, 2)})
+        assert (file.record(3) is None) == (not file.path.exists())
         file.save(record)
-        assert str(file.record()) == str(record)  # NaN is not equal to itself
-    file.remove()
-    assert file.record() is None
-
-
-def test_digests_tell_arrays_apart():
-    arrays = [
-        np.arange(4.0),
-        np.arange(4.0).reshape(2, 2),
-        np.arange(4),
-        np.arange(4.0)[::-1],
-        np.array(["a", "b"]),
-        np.array(["ab", ""]),
-        scipy.sparse.csr_array(np.eye(2)),
-        scipy.sparse.csr_array(np.eye(2)[::-1]),
-        scipy.sparse.csr_array((2, 3)),
-        scipy.sparse.csr_array((2, 4)),
-    ]
-    assert len({digest(array) for array in arrays}) == len(arrays)
-    assert digest(np.asfortranarray(X)) == digest(X)
+        assert str(file.record(3)) == str(record)  # NaN is not equal to itself
 
 
 # Interrupting
@@ -194,7 +160,7 @@ def test_digests_tell_arrays_apart():
 def test_an_interrupted_merge_changes_nothing(monkeypatch):
     before = old_results()
 
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     for command in ("merge", "distances"):
@@ -212,7 +178,7 @@ def test_an_interrupted_merge_changes_nothing(monkeypatch):
 
 
 def test_retrain_interrupted_before_the_first_merge_has_nothing_to_resume(monkeypatch):
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("unsplit.cli.run.merge_overclustering", interrupted)

@@ -28,7 +28,7 @@ from tests.cli_cases import (
 )
 from unsplit.cli.events import Events
 from unsplit.cli.progress import Console
-from unsplit.cli.resume import ResumeFile
+from unsplit.merging.resume import ResumeFile
 from unsplit.networks.training.history import EpochRecord, StepRecord
 from unsplit.networks.training.progress import Bars, TimeLeft, spoken_range
 
@@ -322,8 +322,8 @@ def test_ctrl_c_names_the_command_that_goes_on(monkeypatch):
     result = merge(*retrain)
     typed = [str(argument) for argument in arguments(*retrain)]
     assert result.stderr == (
-        "unsplit: interrupted while merging; out/resume.json keeps the merges so far, and the rest "
-        f"of out is unchanged; to go on: {shlex.join(['unsplit', *typed, '--resume'])}\n"
+        "unsplit: interrupted while merging; out.checkpoint keeps what was done so far, and out is "
+        f"unchanged; to go on: {shlex.join(['unsplit', *typed])}\n"
     )
     after = snapshot()
     assert {name: after[name] for name in before} == before

@@ -1,12 +1,15 @@
-"""Where to compute, how much memory is there, and random numbers that touch nobody else's."""
+"""Where and with whom to compute, free memory, and random numbers that touch nobody else's."""
 
+import json
 import math
 import os
+import pickle
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -314,6 +317,17 @@ class Generators:
         other._made = {kind: one.clone_state() for kind, one in self._made.items()}
         return other
 
+    def states(self) -> "dict[str, torch.Tensor]":
+        """Return the states of all generators that were made, by type of device."""
+        return {kind: one.get_state() for kind, one in self._made.items()}
+
+    def continue_from(self, states: "Mapping[str, torch.Tensor]") -> None:
+        """Draw from now on what would have been drawn after these states."""
+        import torch
+
+        for kind, state in states.items():
+            self.of(torch.device(kind)).set_state(state)
+
 
 class _Own(threading.local):
     """The generators of the run in this thread; None if it has none."""
@@ -346,6 +360,19 @@ def private_randomness(seed: int, draws: Draws = nullcontext) -> Iterator[None]:
         _own.generators = before
 
 
+def own_generators() -> Generators:
+    """Return the generators from which this thread draws.
+
+    Examples
+    --------
+    >>> with private_randomness(3):
+    ...     own_generators().seed
+    3
+    """
+    assert _own.generators is not None, "only within private_randomness"
+    return _own.generators
+
+
 def own_generator(device: "torch.device") -> "torch.Generator | None":
     """Return the generator from which this thread draws; None means torch's global one.
 
@@ -363,3 +390,170 @@ def own_generator(device: "torch.device") -> "torch.Generator | None":
     True
     """
     return None if _own.generators is None else _own.generators.of(device)
+
+
+# What rank 0 tells the others when they are no longer needed.
+DONE = "done"
+# What a process leaves behind that ends because of an error.
+OVER = "unsplit/over"
+# Seconds between two looks for what it tells.
+PAUSE = 0.05
+
+
+class Ranks:
+    """The processes of a run, seen from one of them; by default there is only one.
+
+    Parameters
+    ----------
+    rank, size : int
+        Number of this process, and how many there are.
+    store : torch.distributed.Store, optional
+        Where they leave each other messages.
+
+    Examples
+    --------
+    >>> Ranks().share("the same for all")
+    'the same for all'
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1, store: Any = None) -> None:
+        self.rank, self.size, self._store = rank, size, store
+        self._n_orders = self._n_shared = 0
+
+    def share(self, value: Any) -> Any:
+        """Return the value that rank 0 passes, however long that takes."""
+        if self.size == 1:
+            return value
+        self._n_shared += 1
+        key = f"unsplit/shared/{self._n_shared}"
+        if self.rank == 0:
+            self._store.set(key, pickle.dumps(value))
+            return value
+        return pickle.loads(self._awaited(key))
+
+    def _awaited(self, key: str) -> bytes:
+        # Not a collective operation: rank 0 may take longer than any patience.
+        while not self._store.check([key]):
+            if self._store.check([OVER]):
+                raise ConnectionResetError("Connection reset by peer")
+            time.sleep(PAUSE)
+        found: bytes = self._store.get(key)
+        return found
+
+    def agree(self, choice: bool) -> bool:
+        """Return what rank 0 chooses."""
+        if self.size == 1:
+            return choice
+        import torch
+        import torch.distributed as dist
+
+        box = torch.tensor([int(choice)])
+        dist.broadcast(box, src=0)
+        return bool(box.item())
+
+    def sum(self, values: "torch.Tensor") -> "torch.Tensor":
+        """Add up the tensors of all processes, in place where possible."""
+        if self.size == 1:
+            return values
+        import torch.distributed as dist
+
+        values = values.contiguous()
+        dist.all_reduce(values)
+        return values
+
+    def most(self, values: "torch.Tensor") -> "torch.Tensor":
+        """Return the largest values of all processes."""
+        if self.size == 1:
+            return values
+        import torch.distributed as dist
+
+        values = values.clone()
+        dist.all_reduce(values, op=dist.ReduceOp.MAX)
+        return values
+
+    def part(self, n: int, rank: int | None = None) -> slice:
+        """Return which of n rows are those of a rank; parts differ by at most one row.
+
+        Examples
+        --------
+        >>> [Ranks(rank, 3).part(5) for rank in range(3)]
+        [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+        """
+        rank = self.rank if rank is None else rank
+        size, more = divmod(n, self.size)
+        start = rank * size + min(rank, more)
+        return slice(start, start + size + (rank < more))
+
+    def joined(self, part: "torch.Tensor", n: int) -> "torch.Tensor":
+        """Put the parts of all processes together, n rows in all."""
+        if self.size == 1:
+            return part
+        import torch
+        import torch.distributed as dist
+
+        longest = self.part(n, 0).stop
+        padded = part.new_zeros((longest, *part.shape[1:]))
+        padded[: len(part)] = part
+        found = [torch.empty_like(padded) for _ in range(self.size)]
+        dist.all_gather(found, padded)
+        spans = [self.part(n, rank) for rank in range(self.size)]
+        return torch.cat([x[: s.stop - s.start] for x, s in zip(found, spans, strict=True)])
+
+    def collected(self, values: "torch.Tensor") -> "torch.Tensor":
+        """Put tensors of one axis and any length together, in the order of the ranks."""
+        if self.size == 1:
+            return values
+        import torch
+
+        here = torch.arange(self.size, device=values.device) == self.rank
+        lengths = self.sum(here * len(values))
+        padded = values.new_zeros(int(lengths.max()))
+        padded[: len(values)] = values
+        found = self.joined(padded, self.size * len(padded)).view(self.size, -1)
+        return torch.cat([part[:n] for part, n in zip(found, lengths.tolist(), strict=True)])
+
+    def end(self) -> None:
+        """Let those who wait for this process know that they wait for nothing."""
+        if self.size > 1:
+            self._store.set(OVER, "1")
+
+    def order(self, what: str, **details: Any) -> None:
+        """Tell the others what comes next; only rank 0 does."""
+        if self.size > 1:
+            self._n_orders += 1
+            text = json.dumps({"what": what, **details})
+            self._store.set(f"unsplit/order/{self._n_orders}", text)
+
+    def orders(self) -> Iterator[Mapping[str, Any]]:
+        """Yield what rank 0 tells, until it is done."""
+        while True:
+            self._n_orders += 1
+            order = json.loads(self._awaited(f"unsplit/order/{self._n_orders}"))
+            if order["what"] == DONE:
+                return
+            yield order
+
+
+ALONE = Ranks()
+_computing_with = [ALONE]
+
+
+@contextmanager
+def computing_with(ranks: Ranks) -> Iterator[None]:
+    """Compute with other processes inside this block."""
+    _computing_with.append(ranks)
+    try:
+        yield
+    finally:
+        _computing_with.pop()
+
+
+def current() -> Ranks:
+    """Return the processes of this run.
+
+    Examples
+    --------
+    >>> current().size
+    1
+    """
+    return _computing_with[-1]

@@ -1,7 +1,7 @@
 """Errors and warnings of Unsplit, and the checks of arguments that raise them."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -34,6 +34,10 @@ class SkippedWarning(UserWarning):
 
 class FeatureWarning(UserWarning):
     """A column that is used as a feature may not be a measurement."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written; the run goes on, and cannot continue from there."""
 
 
 class OutOfMemoryWarning(UserWarning):
@@ -152,6 +156,33 @@ def check_path(name: str, value: object) -> None:
     if not isinstance(value, (str, os.PathLike)):
         raise InputError(
             f"{name} must be the name of a file or folder, got {shown(value)}; pass a str or Path."
+        )
+
+
+def refuse_other_run(
+    path: object, found: Mapping[str, Any], expected: Mapping[str, Any], advice: str
+) -> None:
+    """Raise an error if a file belongs to another run, and say in what the two differ.
+
+    Parameters
+    ----------
+    path : str or path
+    found, expected : mapping of str to plain values
+        What the run of the file and the present run depend on.
+    advice : str
+        What to do, without a full stop.
+
+    Examples
+    --------
+    >>> refuse_other_run("a.json", {"seed": 1}, {"seed": 2}, "remove it")
+    Traceback (most recent call last):
+    unsplit.errors.InputError: a.json belongs to a run with different seed; repeat that run ...
+    """
+    differ = [name for name in expected if found.get(name) != expected[name]]
+    if differ:
+        raise InputError(
+            f"{path} belongs to a run with different {' and '.join(differ)}; repeat that run to "
+            f"continue it, or {advice}."
         )
 
 

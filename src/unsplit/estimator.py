@@ -1,7 +1,7 @@
 """Merging as a scikit-learn clusterer, and the run behind it: from observations to a merge tree."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -18,10 +18,11 @@ from sklearn.base import (
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from unsplit._typing import Index, Matrix
+from unsplit.data.array_files import digest
 from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refuse_other_order
 from unsplit.data.rows.base import plain_array
 from unsplit.data.rows.kinds import VectorRows, feature_matrix, is_table, numeric_matrix
-from unsplit.devices import generator_of, memory_errors
+from unsplit.devices import DONE, check_seed, current, generator_of, memory_errors
 from unsplit.errors import InputError, check_whole, in_one_sentence
 from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
 from unsplit.merging.loop import MergeRecord
@@ -33,9 +34,11 @@ from unsplit.merging.neighbours.graph import (
 )
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions, looks_like_partition
+from unsplit.merging.resume import ResumeFile
 from unsplit.merging.rules import Rule
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.registry import Augment, Backbone
+from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.loop import (
     MAX_EPOCHS,
     MERGING,
@@ -48,6 +51,7 @@ from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.overclustering.clusterers import check_clusterer
 from unsplit.pairwise.api import (
     LESS_DATA,
+    RETRAINING,
     Progress,
     Retraining,
     Settings,
@@ -58,6 +62,9 @@ from unsplit.pairwise.api import (
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
+
+# The second training of a run, in a checkpoint and for other processes.
+BLURRED = "blurred"
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +108,9 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         True shows a progress bar for each phase, and about how long training will take.  A
         callable receives an :class:`EpochRecord` after every epoch.  A :class:`Reporter` is told
         of every phase, step and merge.
+    checkpoint : str or path, optional
+        A folder in which a long run keeps from time to time what it has done.  If the program is
+        killed, the same call continues from there; the folder is removed when the run is done.
 
     Attributes
     ----------
@@ -174,6 +184,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         device: str | torch.device = "auto",
         random_state: Any = None,
         progress: bool | Progress = False,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.max_tvd = max_tvd
@@ -198,6 +209,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.device = device
         self.random_state = random_state
         self.progress = progress
+        self.checkpoint = checkpoint
 
     def fit(
         self,
@@ -242,7 +254,9 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         options, settings = self._options_of(MergeOptions), self._options_of(Settings)
         if self.overclusterer is not None:
             check_clusterer("overclusterer", self.overclusterer)
-        rng = generator_of(self.random_state)
+        check_seed(self.random_state)
+        kept = None if self.checkpoint is None else Checkpoint(self.checkpoint)
+        rng = generator_of(self.random_state if kept is None else kept.seeded(self.random_state))
         if initial_labels is None:
             initial_labels = self._overclustered(X, rng)
         if self.constraints is not None:
@@ -251,7 +265,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         given = X, initial_labels, options, settings, rng, self.progress
         check_progress(self.progress)
         with memory_errors("merging the clusters", LESS_DATA):
-            merged = merge_overclustering(*given, batch=batch, features=features)
+            merged = merge_overclustering(*given, batch, features, kept)
         self.initial_labels_ = label_array(initial_labels)
         self.pairwise_ = merged.fitted.result
         self.tvd_ = self.pairwise_.tvd
@@ -263,6 +277,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.n_clusters_ = self.tree_.n_clusters
         self.labels_ = self.tree_.labels(self.initial_labels_)
         self._scorer = merged.fitted.scorer
+        if kept is not None:
+            kept.remove()
         return self
 
     def fit_predict(
@@ -459,16 +475,16 @@ def merge_overclustering(
     settings: Settings,
     random_state: object = None,
     progress: bool | Progress = False,
-    on_merge: Callable[[MergeRecord], None] | None = None,
-    done: MergeRecord | None = None,
     batch: ArrayLike | None = None,
     features: Any = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Merged:
     """Estimate all distances, find neighbours, and merge.
 
     The neighbour graph is made from ``features``, or from X if X holds vectors or counts.  A
     second estimate, of blurred densities, is made only if the result depends on it.  ``progress``
-    is told of the phases, steps and merges.
+    is told of the phases, steps and merges.  ``checkpoint`` keeps every training, and after every
+    merge of the strategy "retrain" the merges.
     """
     encoded = encode_labels(labels)
     merge_options.constraints(encoded.cluster_ids)  # refuses impossible ones before any training
@@ -480,7 +496,9 @@ def merge_overclustering(
     seeds = generator_of(random_state).integers(2**63, size=4)
     with reporting(progress) as reporter:
         reporter.on_phase(TRAINING)
-        fitted = fit(X, encoded, settings, seeds[0], reporter, batch)
+        retrain = merge_options.strategy == "retrain"
+        file = None if checkpoint is None else checkpoint.training("training", always=retrain)
+        fitted = fit(X, encoded, settings, seeds[0], reporter, batch, checkpoint=file)
         reporter.on_phase(NEIGHBOURS)
         graph = _neighbours(features, encoded, fitted, settings, batch)
         blurred = None
@@ -488,15 +506,23 @@ def merge_overclustering(
             changed = settings.for_blurred(fitted.rows.kind)
             if changed is not None:
                 reporter.on_phase(TRAINING_BLURRED)
-                blurred = fit(X, encoded, changed, seeds[1], reporter, batch).result
-        retraining = None
-        if merge_options.strategy == "retrain":
-            retraining = Retraining(X, encoded.clusters, settings, int(seeds[2]), batch)
+                current().order(BLURRED)
+                again = None if checkpoint is None else checkpoint.training(BLURRED)
+                second = fit(X, encoded, changed, seeds[1], reporter, batch, checkpoint=again)
+                blurred = second.result
+        retraining, merges = None, None
+        if retrain:
+            retraining = Retraining(X, encoded.clusters, settings, int(seeds[2]), batch, checkpoint)
+        if retrain and checkpoint is not None and file is not None:
+            names = [digest(encoded.clusters), digest(encoded.cluster_ids.astype(str))]
+            run = file.identity | {"labels": names, "options": merge_options.described()}
+            merges = ResumeFile(checkpoint.folder, run)
         reporter.on_phase(MERGING)
 
         def merged(record: MergeRecord) -> None:
-            if on_merge is not None:
-                on_merge(record)
+            if merges is not None and checkpoint is not None:
+                merges.save(record)
+                checkpoint.forget(RETRAINING)
             reporter.on_progress(len(record.merges), k - 1)
 
         tree = merge_with(
@@ -508,9 +534,36 @@ def merge_overclustering(
             assigned=None if isinstance(fitted.rows, VectorRows) else fitted.assigned(),
             estimate=retraining,
             on_merge=merged,
-            done=done,
+            done=None if merges is None else merges.record(len(encoded.cluster_ids)),
         )
+    current().order(DONE)
     return Merged(fitted, blurred, graph, tree)
+
+
+def help_to_merge(
+    X: Any,
+    labels: ArrayLike | EncodedLabels,
+    merge_options: MergeOptions,
+    settings: Settings,
+    random_state: object,
+    batch: ArrayLike | None,
+    checkpoint: Checkpoint,
+) -> None:
+    """Do the part of another process in :func:`merge_overclustering`: train whenever it trains."""
+    encoded = encode_labels(labels)
+    seeds = generator_of(random_state).integers(2**63, size=4)
+    retrain = merge_options.strategy == "retrain"
+    file = checkpoint.training("training", always=retrain)
+    fitted = fit(X, encoded, settings, seeds[0], batch=batch, checkpoint=file)
+    retraining = Retraining(X, encoded.clusters, settings, int(seeds[2]), batch, checkpoint)
+    for order in current().orders():
+        if order["what"] == BLURRED:
+            changed = settings.for_blurred(fitted.rows.kind)
+            assert changed is not None
+            again = checkpoint.training(BLURRED)
+            fit(X, encoded, changed, seeds[1], batch=batch, checkpoint=again)
+        else:
+            retraining(np.array(order["groups"]))
 
 
 def _neighbours(

@@ -84,6 +84,7 @@ TRAIN = {
     "blurred": "bool",
     "random_state": "None",
     "progress": "bool",
+    "checkpoint": "None str",
 }
 DATA = {"y": ANYTHING, "initial_labels": "None", "batch": "None", "features": "None"}
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
@@ -308,7 +309,7 @@ WITHIN = {
     "History.of",
     "ClusterMerger.set_fit_request",
     "Reporter",
-    *(f"Reporter.on_{what}" for what in ("phase", "progress", "step", "epoch")),
+    *(f"Reporter.on_{what}" for what in ("phase", "progress", "step", "epoch", "resume")),
 }
 
 

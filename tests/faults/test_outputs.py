@@ -627,7 +627,7 @@ def test_temporary_files_of_killed_processes_are_removed_but_no_living_ones():
 
 def test_a_run_removes_temporary_files_of_killed_runs_in_its_folder():
     write(labels="1")
-    process = start_writing("out/resume.json")
+    process = start_writing("out/notes.json")
     process.kill()
     process.communicate()
     assert len(hidden("out")) == 1

@@ -7,8 +7,6 @@ import click
 
 from unsplit.merging.options import APPLIES_TO, MergeOptions
 
-# The strategies that use an option; with any other strategy the option is an error.
-STRATEGIES_USING = {**APPLIES_TO, "resume": ("retrain",)}
 RULES = ("n_clusters", "max_tvd", "alpha", "auto")
 
 
@@ -44,7 +42,7 @@ def merge_options_from(given: dict[str, Any]) -> MergeOptions:
     if len(rules) > 1:
         raise click.UsageError(f"{' and '.join(rules)} are different stopping rules; choose one.")
     strategy = chosen.get("strategy", MergeOptions.strategy)
-    for name, strategies in STRATEGIES_USING.items():
+    for name, strategies in APPLIES_TO.items():
         if name in chosen and strategy not in strategies:
             raise click.UsageError(
                 f"{option(name)} works only with --strategy {' or '.join(strategies)}, got "

@@ -11,7 +11,14 @@ from unsplit.cli import options, outputs, summary
 from unsplit.cli.digits import Score, overclustered_digits, scores
 from unsplit.cli.progress import Console
 from unsplit.cli.reading import Input
-from unsplit.cli.run import RESULT, ExtraFiles, Task, interruptible, merge_into
+from unsplit.cli.run import (
+    RESULT,
+    ExtraFiles,
+    Task,
+    checkpoint_beside,
+    interruptible,
+    merge_into,
+)
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import output_folder
 from unsplit.data.saving import write_csv
@@ -58,13 +65,15 @@ def demo(out: str, seed: int, report: bool) -> None:
     task = Task(Input(data, LABELS), MergeOptions(), Settings(), seed, extra)
     console = Console()
     results = output_folder(out, outputs.versions())
-    with interruptible(out, console), results as folder, console.show_warnings():
+    kept = checkpoint_beside(out, None)
+    with interruptible(out, console, kept), results as folder, console.show_warnings():
         click.echo("Merging 1,797 handwritten digits that k-means cut into 40 clusters …\n")
         console.plan(["reading", *PHASES, *extra.last_phases])
         with console.stage("reading"):
             digits, truth = overclustered_digits(seed)
         _write_data(folder / DATA, digits)
-        merged = merge_into(folder, task, digits, console)
+        merged = merge_into(folder, task, digits, console, kept)
+    kept.remove()
     lines = summary.of_merge(merged.tree, n_noise=0)
     assert merged.neighbours is not None  # digits are vectors
     table = _table(scores(digits, merged.tree, merged.neighbours, truth, seed))

@@ -8,13 +8,18 @@ import numpy as np
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.progress import Console
 from unsplit.cli.reading import Input, observations_named, read_clustered
-from unsplit.cli.run import interruptible
+from unsplit.cli.run import checkpoint_beside, interruptible
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
+from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import output_folder
 from unsplit.data.saving import write_csv
+from unsplit.devices import current
+from unsplit.networks.training.checkpoint import Checkpoint
+from unsplit.networks.training.ranks import together
 from unsplit.pairwise.api import Settings, fit
 from unsplit.pairwise.blocks import write_tvd
+from unsplit.pairwise.heldout_scores import Fitted
 
 EXAMPLE = """\b
 Example:
@@ -31,6 +36,7 @@ WRITTEN = ("distances.npz", "pairs.csv", RESULT)
 @options.estimation
 @options.seed
 @options.keep_scores
+@options.checkpoint
 @click.option(
     "--matrix",
     is_flag=True,
@@ -44,6 +50,7 @@ def distances(
     select: bool,
     seed: int | None,
     keep_scores: bool,
+    checkpoint: str | None,
     matrix: bool,
     as_json: bool,
     progress: bool | None,
@@ -58,29 +65,52 @@ def distances(
     written += [outputs.SCORES] if keep_scores else []
     written += [MATRIX] if matrix else []
     outputs.refuse_overwriting(source.data, source.named, out, written)
-    seed = outputs.new_seed() if seed is None else seed
-    info = {"command": "distances"} | source.described()
-    info |= outputs.describe_run(settings, None, seed)
-    console = Console(progress, as_json)
-    console.plan(["reading", *(["selecting"] if select else ()), "training", "writing"])
-    results = output_folder(out, outputs.versions())
-    with interruptible(out, console), results as folder, console.show_warnings():
-        read = read_clustered(source, console)
-        if select:
-            settings = selected(folder, read, settings, seed, console)
-            info |= outputs.describe_run(settings, None, seed)
-        with console.stage("training"):
-            labels_read = np.asarray(read.labels)
-            with observations_named(read, source.data):
-                fitted = fit(read.X, labels_read, settings, seed, console, read.batch)
-            result = fitted.result
-        with console.stage("writing"):
-            result.save(folder / outputs.DISTANCES, scores=keep_scores)
-            write_csv(folder / "pairs.csv", result.table())
-            if matrix:
-                write_tvd(folder / MATRIX, result)
-        info |= outputs.describe_distances(read, result)
-        info |= {} if read.representation is None else {"representation": read.representation}
-        outputs.write_result(folder / RESULT, info, console)
+    kept = checkpoint_beside(out, checkpoint)
+    with together(settings.device, lambda: outputs.kept_by(kept)) as ranks:
+        seed = ranks.share(outputs.seed_for(seed, kept))
+        kept.seeded(seed)
+        if ranks.rank:
+            _help(source, settings, select, seed, kept)
+            return
+        info = {"command": "distances"} | source.described()
+        info |= outputs.describe_run(settings, None, seed)
+        console = Console(progress, as_json)
+        console.plan(["reading", *(["selecting"] if select else ()), "training", "writing"])
+        results = output_folder(out, outputs.versions())
+        with interruptible(out, console, kept), results as folder, console.show_warnings():
+            read = read_clustered(source, console)
+            if select:
+                settings = selected(folder, read, settings, seed, console)
+                ranks.share(settings)
+                info |= outputs.describe_run(settings, None, seed)
+            with console.stage("training"), observations_named(read, source.data):
+                result = _fit(read, settings, seed, console, kept).result
+            with console.stage("writing"):
+                result.save(folder / outputs.DISTANCES, scores=keep_scores)
+                write_csv(folder / "pairs.csv", result.table())
+                if matrix:
+                    write_tvd(folder / MATRIX, result)
+            info |= outputs.describe_distances(read, result)
+            info |= {} if read.representation is None else {"representation": read.representation}
+            outputs.write_result(folder / RESULT, info, console)
+        kept.remove()
     lines = [*summary.of_distances(result), "", *summary.of_features(read)]
     outputs.print_result(Path(out, RESULT), lines, as_json, console)
+
+
+def _fit(
+    read: Observations, settings: Settings, seed: int, console: Console, checkpoint: Checkpoint
+) -> Fitted:
+    labels, file = np.asarray(read.labels), checkpoint.training("training")
+    return fit(read.X, labels, settings, seed, console, read.batch, checkpoint=file)
+
+
+def _help(
+    source: Input, settings: Settings, select: bool, seed: int, checkpoint: Checkpoint
+) -> None:
+    """Do the part of another process: train; nothing is printed or written."""
+    console = Console(progress=False)
+    with console.show_warnings():
+        read = read_clustered(source, console)
+        settings = current().share(None) if select else settings
+        _fit(read, settings, seed, console, checkpoint)

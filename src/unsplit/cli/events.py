@@ -74,6 +74,10 @@ class Events(Reporter):
             seconds_left=None if left is None else [round(seconds, 1) for seconds in left],
         )
 
+    def on_resume(self, epochs: int) -> None:
+        """Tell that training continues after so many epochs."""
+        self.event("resumed", phase=self._phase, epochs=epochs)
+
     def on_epoch(self, record: EpochRecord) -> None:
         """Remember the accuracy, which later events tell."""
         known = record.accuracy == record.accuracy

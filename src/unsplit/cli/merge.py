@@ -11,8 +11,15 @@ from unsplit.cli import options, outputs, summary
 from unsplit.cli.checks import merge_options_from, pairs
 from unsplit.cli.progress import Console
 from unsplit.cli.reading import Input, observations_named, read_clustered
-from unsplit.cli.resume import ResumeFile
-from unsplit.cli.run import RESULT, ExtraFiles, Task, interruptible, merge_into
+from unsplit.cli.run import (
+    RESULT,
+    ExtraFiles,
+    Task,
+    checkpoint_beside,
+    help_to_merge_into,
+    interruptible,
+    merge_into,
+)
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
 from unsplit.data.readers.tables_and_arrays import Observations
@@ -20,6 +27,7 @@ from unsplit.data.result_folder import output_folder
 from unsplit.merging.answers import read_answers
 from unsplit.merging.options import LINKAGES, STATISTICS, STRATEGIES
 from unsplit.networks.training.loop import PHASES
+from unsplit.networks.training.ranks import together
 from unsplit.pairwise.api import Settings
 from unsplit.report.folder import PAGE
 
@@ -123,7 +131,7 @@ what_to_write = options.packed(
 @options.estimation
 @options.seed
 @what_to_write
-@click.option("--resume", is_flag=True, help="Continue an interrupted run of --strategy retrain.")
+@options.checkpoint
 @options.as_json
 def merge(
     source: Input,
@@ -133,7 +141,7 @@ def merge(
     seed: int | None,
     constraints: str | None,
     extra: ExtraFiles,
-    resume: bool,
+    checkpoint: str | None,
     as_json: bool,
     progress: bool | None,
     **choices: Any,
@@ -151,30 +159,31 @@ def merge(
     versions, seed, numbers), distances.npz, tree.npz, linkage.npy and manifest.json (checksums).
     With --report it also writes report.html, the page to look at.
     """
-    merge_options = merge_options_from(choices | {"resume": resume})
-    resume_file = ResumeFile(out) if merge_options.strategy == "retrain" else None
+    merge_options = merge_options_from(choices)
+    kept = checkpoint_beside(out, checkpoint)
     written = [*WRITTEN, *extra.names, *([CANDIDATES] if select else ())]
-    written += [] if resume_file is None else [resume_file.path.name]
     named = [*source.named, constraints, extra.picture]
     outputs.refuse_overwriting(source.data, named, out, written)
     extra.check(source.data)
     if constraints is not None:
         read_answers(constraints)  # refuses a bad file before any work is done
-    if seed is None and resume_file is not None and resume:
-        seed = resume_file.seed()
-    seed = outputs.new_seed() if seed is None else seed
-    task = Task(source, merge_options, settings, seed, extra, constraints)
-    console = Console(progress, as_json)
-    console.plan(["reading", *(["selecting"] if select else ()), *PHASES, *extra.last_phases])
-    results = output_folder(out, outputs.versions())
-    with interruptible(out, console, resume_file), results as folder, console.show_warnings():
-        read = read_clustered(source, console)
-        with observations_named(read, source.data):
-            if select:
-                task = replace(task, settings=selected(folder, read, settings, seed, console))
-            merged = merge_into(folder, task, read, console, resume_file, resume)
-    if resume_file is not None:
-        resume_file.remove()
+    with together(settings.device, lambda: outputs.kept_by(kept)) as ranks:
+        seed = ranks.share(outputs.seed_for(seed, kept))
+        task = Task(source, merge_options, settings, seed, extra, constraints)
+        if ranks.rank:
+            help_to_merge_into(task, select, kept)
+            return
+        console = Console(progress, as_json)
+        console.plan(["reading", *(["selecting"] if select else ()), *PHASES, *extra.last_phases])
+        results = output_folder(out, outputs.versions())
+        with interruptible(out, console, kept), results as folder, console.show_warnings():
+            read = read_clustered(source, console)
+            with observations_named(read, source.data):
+                if select:
+                    task = replace(task, settings=selected(folder, read, settings, seed, console))
+                    ranks.share(task.settings)
+                merged = merge_into(folder, task, read, console, kept)
+        kept.remove()
     lines = [] if read.representation is None else [_compared_by(read)]
     lines += summary.of_merge(merged.tree, merged.fitted.result.n_noise, merge_options)
     lines += ["", *summary.of_review(merged.tree), *summary.of_sample(merged.neighbours)]

@@ -218,6 +218,14 @@ as_json = together(
     ),
 )
 
+checkpoint = click.option(
+    "--checkpoint",
+    type=click.Path(),
+    metavar="FOLDER",
+    help="Where a run of more than half a minute keeps what it has done; if it is interrupted, the "
+    "same command continues from there.  [default: OUT.checkpoint, beside --out]",
+)
+
 keep_scores = click.option(
     "--keep-scores",
     is_flag=True,

@@ -32,6 +32,7 @@ from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import UNCLEAR
 from unsplit.merging.tree import MergeTree
+from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.saved_estimates import scores_path
@@ -161,6 +162,24 @@ def _files_of(path: str) -> Iterator[str]:
 def new_seed() -> int:
     """Draw a seed that is short enough to copy."""
     return secrets.randbelow(2**32)
+
+
+def seed_for(typed: int | None, checkpoint: Checkpoint) -> int:
+    """The seed that was typed, or that of the interrupted run, or a new one."""
+    if typed is not None:
+        return typed
+    found = checkpoint.seed()
+    return new_seed() if found is None else found
+
+
+def kept_by(checkpoint: Checkpoint) -> str:
+    """Say what a run leaves behind whose processes have ended."""
+    if not checkpoint.files():
+        return "nothing of this run is kept."
+    return (
+        f"{checkpoint.folder} keeps what was done so far, and the same command goes on from there, "
+        "with any number of processes."
+    )
 
 
 def write_result(path: Path, content: dict[str, Any], console: Console) -> None:

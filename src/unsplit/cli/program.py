@@ -65,6 +65,8 @@ class PlainErrors(click.Command):
             self._fail(where + (error.strerror or str(error)).lower())
 
     def _fail(self, sentence: str, code: int = 2) -> NoReturn:
+        if int(os.environ.get("RANK", "0")) and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            sys.exit(code)  # one of several processes says it, not each of them
         # The terminal has written ^C, and the sentence starts its own line.
         from unsplit.data.readers.tables import shortened
 

@@ -12,6 +12,7 @@ from tqdm import tqdm
 from unsplit.cli.events import Events
 from unsplit.errors import (
     BatchWarning,
+    CheckpointWarning,
     FeatureWarning,
     OutOfMemoryWarning,
     PartitionWarning,
@@ -23,7 +24,7 @@ from unsplit.networks.training.loop import Reporter
 from unsplit.networks.training.progress import Bars, TimeLeft, spoken_range
 
 # Every new estimate raises these warnings again.
-REPEATED = (SmallClusterWarning, BatchWarning, PartitionWarning)
+REPEATED = (SmallClusterWarning, BatchWarning, PartitionWarning, CheckpointWarning)
 OURS = (*REPEATED, SkippedWarning, FeatureWarning, OutOfMemoryWarning)
 
 
@@ -120,6 +121,11 @@ class Console(Reporter):
                 self.say(f"This will take {spoken_range(*left)}.")
                 self._time_left = None
         self._view.on_step(step)
+
+    def on_resume(self, epochs: int) -> None:
+        """Say that training continues from a checkpoint."""
+        self.say(f"Continuing an interrupted run after {epochs} epochs.")
+        self._view.on_resume(epochs)
 
     def on_epoch(self, record: EpochRecord) -> None:
         """Show an epoch of training."""

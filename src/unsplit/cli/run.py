@@ -1,7 +1,6 @@
 """One merge from observations to files, shared by ``merge`` and ``demo``."""
 
 import errno
-import json
 import os
 import shlex
 from collections.abc import Iterator
@@ -15,16 +14,15 @@ import numpy as np
 from unsplit.cli import cells, outputs
 from unsplit.cli.program import INTERRUPTED
 from unsplit.cli.progress import Console
-from unsplit.cli.reading import Input, read_picture
-from unsplit.cli.resume import ResumeFile, content_of, digest
+from unsplit.cli.reading import Input, read_clustered, read_picture
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import MANIFEST
-from unsplit.devices import memory_errors
+from unsplit.devices import current, memory_errors
 from unsplit.errors import InputError
-from unsplit.estimator import Merged, merge_overclustering
-from unsplit.merging.loop import MergeRecord
+from unsplit.estimator import Merged, help_to_merge, merge_overclustering
 from unsplit.merging.options import MergeOptions
+from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.pairwise.api import LESS_DATA, Settings
 from unsplit.report.collect import Source
 from unsplit.report.folder import PAGE
@@ -94,8 +92,7 @@ def merge_into(
     task: Task,
     read: Observations,
     console: Console,
-    resume_file: ResumeFile | None = None,
-    resume: bool = False,
+    checkpoint: Checkpoint,
 ) -> Merged:
     """Merge the clusters and write all files into the folder.
 
@@ -109,32 +106,16 @@ def merge_into(
         The observations, with their clusters.
     console : Console
         Shows progress and warnings.
-    resume_file : ResumeFile, optional
-        Where to save the progress after each merge.
-    resume : bool
-        Whether to continue from the progress saved in ``resume_file``.
+    checkpoint : Checkpoint
+        Keeps what a long run has done, and what an interrupted one had done before.
     """
     encoded = encode_labels(np.asarray(read.labels), len(read.row_ids))
     source, extra = task.source, task.extra
     merge_options = task.merge_options.with_answers(task.constraints, encoded.cluster_ids)
     picture = None if extra.picture is None else read_picture(extra.picture, encoded.clusters)
     info = outputs.describe_run(task.settings, task.merge_options, task.seed)
-    previous = None
-    if resume_file is not None:
-        content = [digest(encoded.clusters), digest(encoded.cluster_ids)]
-        links = (merge_options.must_link, merge_options.cannot_link)
-        content += [digest(np.array(json.dumps(links)))] if task.constraints else []
-        if read.batch is not None:
-            content.append(digest(read.batch.astype(str)))
-        resume_file.begin(data=digest(content_of(read.X)), labels=content, **info)
-        previous = _previous_merges(resume_file, resume, len(encoded.cluster_ids), console)
-
-    def on_merge(record: MergeRecord) -> None:
-        if resume_file is not None:
-            resume_file.save(record)
-
-    inputs = (read.X, encoded, merge_options, task.settings, task.seed)
-    merged = merge_overclustering(*inputs, console, on_merge, previous, read.batch)
+    inputs = (read.X, encoded, merge_options, task.settings, checkpoint.seeded(task.seed))
+    merged = merge_overclustering(*inputs, console, read.batch, None, checkpoint)
     with console.stage("writing"):
         outputs.write_merge(folder, read, merged, extra.figures, extra.keep_scores, console)
         if extra.h5ad:
@@ -160,16 +141,16 @@ def merge_into(
     return merged
 
 
-def _previous_merges(
-    resume_file: ResumeFile, resume: bool, n_clusters: int, console: Console
-) -> MergeRecord | None:
-    if resume:
-        return resume_file.record(n_clusters)
-    if resume_file.path.exists():
-        console.warn(
-            f"{resume_file.path} will be overwritten; use --resume to continue that run instead."
-        )
-    return None
+def help_to_merge_into(task: Task, select: bool, checkpoint: Checkpoint) -> None:
+    """Do the part of another process in :func:`merge_into`; nothing is printed or written."""
+    console = Console(progress=False)
+    with console.show_warnings():
+        read = read_clustered(task.source, console)
+        encoded = encode_labels(np.asarray(read.labels), len(read.row_ids))
+        options = task.merge_options.with_answers(task.constraints, encoded.cluster_ids)
+        settings = current().share(None) if select else task.settings
+        seed = checkpoint.seeded(task.seed)
+        help_to_merge(read.X, encoded, options, settings, seed, read.batch, checkpoint)
 
 
 class Interrupted(click.ClickException):
@@ -180,7 +161,7 @@ class Interrupted(click.ClickException):
 
 @contextmanager
 def interruptible(
-    out: str, console: Console, resume_file: ResumeFile | None = None
+    out: str, console: Console, checkpoint: Checkpoint | None = None
 ) -> Iterator[None]:
     """Say after Ctrl-C what is kept, and whether the results in ``out`` are old or new.
 
@@ -195,7 +176,7 @@ def interruptible(
         if _identity(out) != before:
             sentence = f"interrupted after all results were written to {out}"
         else:
-            kept = _kept(out, existed, resume_file)
+            kept = _kept(out, existed, checkpoint)
             sentence = f"interrupted while {console.phase}; {kept}"
         raise Interrupted(sentence) from None
     except OSError as error:
@@ -207,16 +188,28 @@ def interruptible(
         ) from None
 
 
-def _kept(out: str, existed: bool, resume_file: ResumeFile | None) -> str:
+def _kept(out: str, existed: bool, checkpoint: Checkpoint | None) -> str:
     """What is left of an interrupted run, and how to go on."""
-    if resume_file is None or not resume_file.path.exists():
-        state = "is unchanged" if existed else "was not made"
+    state = "is unchanged" if existed else "was not made"
+    if checkpoint is None or not checkpoint.files():
         return f"nothing of this run is kept, and {out} {state}"
-    rest = f", and the rest of {out} is unchanged" if existed else ""
-    typed = click.get_current_context().obj or []
-    options = [option for option in typed if option != "--resume"]
-    command = shlex.join(["unsplit", *options, "--resume"])
-    return f"{resume_file.path} keeps the merges so far{rest}; to go on: {command}"
+    command = shlex.join(["unsplit", *(click.get_current_context().obj or [])])
+    return f"{checkpoint.folder} keeps what was done so far, and {out} {state}; to go on: {command}"
+
+
+def checkpoint_beside(out: str, chosen: str | None) -> Checkpoint:
+    """The checkpoint that was chosen, or else one beside the results.
+
+    Examples
+    --------
+    >>> checkpoint_beside("results/merged", None).folder.as_posix()
+    'results/merged.checkpoint'
+    """
+    if chosen is not None:
+        return Checkpoint(chosen)
+    # In the current folder if that is where the results go.
+    name = Path(out).name or Path(os.path.realpath(out)).name
+    return Checkpoint(Path(out).parent / f"{name}.checkpoint")
 
 
 def _identity(out: str) -> tuple[int, int] | None:

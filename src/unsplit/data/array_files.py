@@ -59,6 +59,19 @@ def hash_array(fingerprint: Any, array: NDArray[Any]) -> None:
     fingerprint.update(array.reshape(-1).view(np.uint8).data)
 
 
+def digest(values: Any) -> str:
+    """Compute a fingerprint of the shape, type and values of an array.
+
+    Examples
+    --------
+    >>> digest(np.arange(3)) == digest(np.arange(3)), digest(np.arange(3)) == digest(np.arange(4))
+    (True, False)
+    """
+    fingerprint = hashlib.sha256()
+    hash_array(fingerprint, values)
+    return fingerprint.hexdigest()
+
+
 def save_arrays(
     path: str | os.PathLike[str], kind: str, meta: Mapping[str, Any], arrays: Mapping[str, Any]
 ) -> None:

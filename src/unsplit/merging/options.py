@@ -193,6 +193,17 @@ class MergeOptions:
             cannot_link=(*self.cannot_link, *cannot),
         )
 
+    def described(self) -> str:
+        """The options in words that are the same in every process.
+
+        Examples
+        --------
+        >>> MergeOptions(n_clusters=3).described() == MergeOptions(n_clusters=4).described()
+        False
+        """
+        rule = None if self.rule is None else type(self.rule).__name__
+        return repr({**vars(self), "rule": rule, "answers": ()})
+
     def needs_blurred(self, has_neighbours: bool) -> bool:
         """Whether an estimate of the blurred densities would change the result."""
         if self.strategy == "compose":

@@ -14,7 +14,7 @@ from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import CountRows, VectorRows
 from unsplit.data.rows.sequences import RaggedRows
-from unsplit.devices import Draws, available_memory, require_memory
+from unsplit.devices import Draws, available_memory, current, require_memory
 from unsplit.errors import InputError, shown
 from unsplit.networks.augmentation import ImageAugmentation, PointAugmentation, for_sequences
 from unsplit.networks.backbones import (
@@ -31,6 +31,7 @@ from unsplit.networks.backbones import (
 )
 from unsplit.networks.backbones.foreign import without_classifier
 from unsplit.networks.network import (
+    LARGE_HEAD,
     Blur,
     Network,
     OwnNumbers,
@@ -359,9 +360,17 @@ def _built(
         parts.append(augmentation)
     parts.append(recipe.build(rows, fold.train, blurred))
     body = nn.Sequential(*parts).to(rows.device)
-    head = ScoreHead(n_features_out(body, rows), n_clusters, loss)
+    head = _head(n_features_out(body, rows), n_clusters, loss, rows.device)
     most = BIG_BATCH if rows.kind in ("vectors", "counts") else 2 * recipe.training.batch_size
-    return Network(body, head, most).to(rows.device)
+    return Network(body, head, most)
+
+
+def _head(n_features: int, n_clusters: int, loss: str, device: torch.device) -> ScoreHead:
+    if current().size > 1 and n_features * n_clusters > LARGE_HEAD:
+        # Each of several processes makes only its own part.
+        with torch.device("meta"):
+            return ScoreHead(n_features, n_clusters, loss)
+    return ScoreHead(n_features, n_clusters, loss).to(device)
 
 
 def _refuse_blur(rows: Rows) -> None:

@@ -1,18 +1,21 @@
 """From observations and an over-clustering to the distances between all pairs of clusters."""
 
 import logging
+import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 import torch
 from numpy.typing import ArrayLike
+from torch import nn
 
 from unsplit._typing import Index
+from unsplit.data.array_files import checksum, digest
 from unsplit.data.labels import (
     EncodedLabels,
     Subclusters,
@@ -27,6 +30,7 @@ from unsplit.devices import (
     available_memory,
     check_seed,
     choose_device,
+    current,
     generator_of,
     memory_errors,
     most_that_fits,
@@ -42,7 +46,7 @@ from unsplit.errors import (
     is_number,
     shown,
 )
-from unsplit.networks.network import LOSSES
+from unsplit.networks.network import LOSSES, Network
 from unsplit.networks.registry import (
     BIG_BATCH,
     Augment,
@@ -54,9 +58,10 @@ from unsplit.networks.registry import (
     require_room,
     wanted_kind,
 )
+from unsplit.networks.training.checkpoint import Checkpoint, TrainingFile
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
-from unsplit.networks.training.loop import MAX_EPOCHS, Reporter, TrainConfig
+from unsplit.networks.training.loop import MAX_EPOCHS, TRAINING, Reporter, TrainConfig
 from unsplit.networks.training.progress import Bars
 from unsplit.pairwise.batch_effects import check_overlap
 from unsplit.pairwise.heldout_scores import (
@@ -78,6 +83,9 @@ Progress = Callable[[EpochRecord], None] | Reporter
 BLURRED_STEPS = 300
 # The blurred estimate only ranks pairs and shows valleys; more folds improved neither.
 BLURRED_FOLDS = 3
+
+# The file of a checkpoint for a training after a merge; the number of clusters is added.
+RETRAINING = "retraining-"
 
 FORMS = ("auto", "dense", "sparse")
 # Up to this many clusters all pairs are kept if they fit into memory, beyond it only those that are
@@ -113,6 +121,7 @@ def pairwise_tvd(
     device: str | torch.device = "auto",
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: bool | Progress = False,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Any:
     """Estimate the total variation distance between all pairs of clusters with one network.
 
@@ -176,6 +185,9 @@ def pairwise_tvd(
         True shows a progress bar for each epoch, and about how long it will take; a function is
         called with an :class:`EpochRecord` after every epoch; a :class:`Reporter` is told of every
         step.
+    checkpoint : str or path, optional
+        A folder in which training is kept from time to time.  If the program is killed, the same
+        call continues from there; the folder is removed when the estimate is made.
 
     Returns
     -------
@@ -194,7 +206,14 @@ def pairwise_tvd(
         backbone, cv, holdout, loss, blurred, epochs, device, augment, training, form
     )
     refuse_other_order(X, labels=labels, batch=batch)
-    return fit(X, labels, settings, random_state, progress, batch).result
+    if checkpoint is None:
+        return fit(X, labels, settings, random_state, progress, batch).result
+    check_seed(random_state)
+    kept = Checkpoint(checkpoint)
+    seed, file = kept.seeded(random_state), kept.training(TRAINING)
+    result = fit(X, labels, settings, seed, progress, batch, checkpoint=file).result
+    kept.remove()
+    return result
 
 
 @dataclass(frozen=True)
@@ -302,6 +321,7 @@ def fit(
     progress: bool | Progress = False,
     batch: ArrayLike | None = None,
     shared: bool = True,
+    checkpoint: TrainingFile | None = None,
 ) -> Fitted:
     """Do what :func:`pairwise_tvd` does, and keep the trained networks.
 
@@ -320,7 +340,10 @@ def fit(
         require_room(rows, recipe.name, settings.n_folds)
         config = settings.config(recipe.training)
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
-        is_sparse = settings.is_sparse(len(encoded.cluster_ids), subclusters.n_batches)
+        # By the free memory of rank 0, if there are several processes.
+        is_sparse = current().agree(
+            settings.is_sparse(len(encoded.cluster_ids), subclusters.n_batches)
+        )
         log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
         if is_sparse:
             n_clusters = f"{len(encoded.cluster_ids):,}"
@@ -349,13 +372,36 @@ def fit(
                 )
                 for fold in folds
             ]
+            if checkpoint is not None:
+                about = {
+                    "data": digest(np.sort(rows.keys)),
+                    "labels": [digest(rows.keys[order]), digest(clusters[order])],
+                    "settings": _described(networks, config, settings),
+                    "seed": [seed, str(rng.bit_generator.state)],
+                }
+                checkpoint.begin(about | {"device": where.type})
             scores, history = heldout_scores(
-                networks, rows, clusters, folds, config, rng, reporter, names, settings.epochs
-            )
+                networks, rows, clusters, folds, config, rng, reporter, names, settings.epochs,
+                checkpoint,
+            )  # fmt: skip
         result = summarize(scores, subclusters, history, encoded, is_sparse)
         return Fitted(
             rows, clusters, folds, networks, names, subclusters, result, config, recipe.name
         )
+
+
+def _described(
+    networks: Sequence[Network], config: TrainConfig, settings: Settings
+) -> dict[str, Any]:
+    """Name what training depends on beside data, labels and seed."""
+    own = settings.backbone.state_dict() if isinstance(settings.backbone, nn.Module) else {}
+    return {
+        "training": asdict(config),
+        "network": f"{networks[0]} {settings.loss_name}",
+        "weights": checksum({}, {name: value.cpu().numpy() for name, value in own.items()}),
+        "folds": [settings.n_folds, settings.holdout],
+        "epochs": settings.epochs,
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,14 +416,20 @@ class Retraining:
     settings: Settings
     seed: int
     batch: ArrayLike | None = None
+    checkpoint: Checkpoint | None = None
 
     def __call__(self, groups: Index) -> PairwiseTVD:
         """The estimate for groups of the initial clusters, numbered from 0."""
+        if current().rank == 0:
+            current().order(RETRAINING, groups=groups.tolist())
         clusters = np.where(self.clusters < 0, -1, groups[self.clusters])
         labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
         rng = np.random.default_rng([self.seed, int(groups.max())])
+        file = None
+        if self.checkpoint is not None:
+            file = self.checkpoint.training(f"{RETRAINING}{len(labels.cluster_ids)}")
         # What is left may share no batch: such groups are only joined to complete the tree.
-        found = fit(self.X, labels, self.settings, rng, batch=self.batch, shared=False)
+        found = fit(self.X, labels, self.settings, rng, False, self.batch, False, file)
         assert isinstance(found.result, PairwiseTVD)
         return found.result
 
@@ -456,7 +508,8 @@ def memory_of_fit(
     head = 4 * n_folds * n_outputs * WIDTH
     # Networks of several folds are tried on a block of scores, others on a batch.
     tried = min(n_watched, BLOCK_ELEMENTS // n_outputs if n_folds > 1 else BIG_BATCH)
-    training = HEADS * head + 4 * tried * (4 * WIDTH + 3 * n_outputs)
+    # Each of several processes trains a part of every head.
+    training = HEADS * head // current().size + 4 * tried * (4 * WIDTH + 3 * n_outputs)
     block = min(n_tested // n_folds * n_clusters, BLOCK_ELEMENTS)
     pairs = BYTES_OF_CONFUSIONS * n_tested if is_sparse else 8 * MATRICES * n_clusters**2
     counting = 3 * head + 4 * SCORE_BLOCKS * block + pairs

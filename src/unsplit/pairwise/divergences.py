@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from unsplit._typing import Index, Matrix
-from unsplit.devices import BLOCK_ELEMENTS, device_for_sums
+from unsplit.devices import ALONE, BLOCK_ELEMENTS, Ranks, device_for_sums
 from unsplit.errors import InputError
 from unsplit.pairwise.batch_effects import pair_weights
 from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores, StratumScores
@@ -88,15 +88,23 @@ def divergence(scores: HeldoutScores, name: str, device: torch.device | None = N
 
 
 def directed_means(
-    scores: HeldoutScores, function: Callable[[Tensor], Tensor], device: torch.device
+    scores: HeldoutScores,
+    function: Callable[[Tensor], Tensor],
+    device: torch.device,
+    ranks: Ranks = ALONE,
 ) -> Matrix:
-    """Average function(z_i − z_j) over the held-out observations of cluster i, at [i, j]."""
+    """Average function(z_i − z_j) over the held-out observations of cluster i, at [i, j].
+
+    Of several ``ranks``, each takes a part of the observations.
+    """
     if scores.subclusters is None:
-        return _means(scores, function, device)
+        return _means(scores, function, device, ranks=ranks)
     same, different = (
         float(function(torch.tensor(margin, device=device))) for margin in (0.0, math.inf)
     )
-    means = mean_over_batches(scores, lambda b: _means(scores, function, device, b), different)
+    means = mean_over_batches(
+        scores, lambda b: _means(scores, function, device, b, ranks), different
+    )
     np.fill_diagonal(means, same)
     return means
 
@@ -119,6 +127,7 @@ def _means(
     function: Callable[[Tensor], Tensor],
     device: torch.device,
     batch: int | None = None,
+    ranks: Ranks = ALONE,
 ) -> Matrix:
     """:func:`directed_means` of one batch, or of all observations."""
     k, counts = scores.n_clusters, _counts(scores, batch)
@@ -126,12 +135,14 @@ def _means(
     exact = function is hit and counts.max(initial=0) < LARGEST_EXACT
     kind = torch.float32 if exact else torch.float64
     sums = torch.zeros(k, k, dtype=kind, device=device)
-    for block, clusters in scores.blocks(device, batch):
+    part = scores if ranks.size == 1 else scores.some(ranks.part(len(scores.rows)))
+    for block, clusters in part.blocks(device, batch):
         own = block.gather(1, clusters[:, None])
         # Rows are ordered by cluster, so runs can be summed: unlike index_add, this gives the
         # same sums every time, also on a GPU.
         present, lengths = torch.unique_consecutive(clusters, return_counts=True)
         sums[present] += torch.segment_reduce(function(own - block), "sum", lengths=lengths)
+    sums = ranks.sum(sums)
     means = in_main_memory(sums, np.maximum(counts, 1)[:, None])
     means[counts == 0] = float(function(torch.zeros((), device=device)))
     return means

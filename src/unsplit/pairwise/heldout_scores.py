@@ -21,9 +21,10 @@ from scipy.optimize import minimize_scalar
 from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels, Subclusters
 from unsplit.data.rows.base import Rows
-from unsplit.devices import device_for_sums
+from unsplit.devices import ALONE, Ranks, current, device_for_sums
 from unsplit.errors import InputError
 from unsplit.networks.network import Network
+from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.history import History
 from unsplit.networks.training.loop import MAX_EPOCHS, Reporter, TrainConfig, train
@@ -291,15 +292,17 @@ def heldout_scores(
     reporter: Reporter | None = None,
     names: Index | None = None,
     epochs: int = MAX_EPOCHS,
+    checkpoint: TrainingFile | None = None,
 ) -> tuple[HeldoutScores, History]:
     """Train one network per fold and use it to score the ``test`` rows of its fold.
 
     In the scores, output c of the networks is cluster ``names[c]``; by default, cluster c.
     """
     on_device = torch.from_numpy(clusters).to(next(networks[0].parameters()).device)
-    history = train(networks, rows, on_device, folds, config, rng, reporter, epochs)
+    history = train(networks, rows, on_device, folds, config, rng, reporter, epochs, checkpoint)
     names = np.arange(networks[0].head.n_clusters) if names is None else names
-    return scores_of(networks, rows, clusters, [fold.test for fold in folds], names), history
+    tests = [fold.test for fold in folds]
+    return scores_of(networks, rows, clusters, tests, names, current()), history
 
 
 def scores_of(
@@ -308,8 +311,9 @@ def scores_of(
     clusters: Index,
     tests: Sequence[Index],
     names: Index,
+    ranks: Ranks = ALONE,
 ) -> HeldoutScores:
-    """Score the test rows of every network."""
+    """Score the test rows of every network, together with the other ``ranks``."""
     device = next(networks[0].parameters()).device
     # Sorted before and not after scoring, because sorting would copy all features.
     tests = [test[np.lexsort((test, names[clusters[test]]))] for test in tests]
@@ -317,7 +321,10 @@ def scores_of(
     features = np.empty((len(test_rows), networks[0].head.in_features), np.float32)
     places = np.split(features, np.cumsum([len(test) for test in tests])[:-1])
     for network, test, place in zip(networks, tests, places, strict=True):
-        network.features_of(rows, test, place)
+        # Several processes compute a part each, and tell the others.
+        mine = ranks.part(len(test))
+        network.features_of(rows, test[mine], place[mine])
+        place[:] = ranks.joined(torch.from_numpy(place[mine]), len(test)).numpy()
     columns = torch.from_numpy(np.argsort(names)).to(device)
     return HeldoutScores(
         features=features,
@@ -392,7 +399,7 @@ def summarize(
         cluster_ids=labels.cluster_ids,
         sizes=np.bincount(labels.clusters[labels.clusters >= 0]),
         n_heldout=scores.counts.sum(axis=0),
-        hit_rate=directed_means(scores, hit, device_for_sums()),
+        hit_rate=directed_means(scores, hit, device_for_sums(), current()),
         scores=scores,
         history=history,
         n_noise=labels.n_noise,
@@ -439,12 +446,7 @@ def scaled(scores: HeldoutScores, factor: float) -> HeldoutScores:
 def _every(scores: HeldoutScores, step: int) -> HeldoutScores:
     """Keep one of every ``step`` observations, the same ones whatever their order and names."""
     by_content = np.argsort(scores.features[:, 0], kind="stable")
-    kept = np.sort(by_content[::step])
-    parts = {
-        name: getattr(scores, name)[kept] for name in ("features", "clusters", "folds", "rows")
-    }
-    batches = None if scores.batches is None else scores.batches[kept]
-    return replace(scores, **parts, batches=batches)
+    return scores.some(np.sort(by_content[::step]))
 
 
 def _cross_entropy(

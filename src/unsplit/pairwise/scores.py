@@ -183,6 +183,25 @@ class HeldoutScores:
                 result[inside] = top[:, 0] + np.log(np.exp(z - top).sum(axis=1, dtype=np.float64))
         return result
 
+    def some(self, index: Index | slice) -> "HeldoutScores":
+        """Return the scores of some of the observations, in their order.
+
+        Parameters
+        ----------
+        index : ndarray or slice
+            Positions of the observations among the held-out ones, ascending.
+        """
+        return HeldoutScores(
+            self.features[index],
+            self.weights,
+            self.bias,
+            self.clusters[index],
+            self.folds[index],
+            self.rows[index],
+            None if self.batches is None else self.batches[index],
+            self.subclusters,
+        )
+
     def subcluster_sizes(self, sizes: Index) -> Index:
         """Sizes of the clusters in each batch, shape (B, k); without batches, ``sizes`` itself."""
         return sizes[None] if self.subclusters is None else self.subclusters

@@ -52,6 +52,8 @@ class Group(ABC):
         self.head = networks[0].head
         self.device = next(networks[0].parameters()).device
         self.steps_taken = 0
+        # Sum of the losses in the present epoch.
+        self.total = torch.zeros((), device=self.device)
         # Batches are computed in so many parts, more than one after memory ran out.
         self.parts = 1
         self.optimizer: torch.optim.Optimizer
@@ -77,11 +79,23 @@ class Group(ABC):
         """Move the averaged weights by this share towards the present weights."""
 
     @abstractmethod
+    def state(self) -> list["NetworkState"]:
+        """Return weights, averages, kept weights and the optimizer's numbers of every network."""
+
+    @abstractmethod
+    def load(self, states: Sequence["NetworkState"]) -> None:
+        """Continue from what :meth:`state` returned, for networks in any kind of group."""
+
+    @abstractmethod
     def at_once(self) -> int:
         """Number of observations per network to score at a time."""
 
     def shaped(self, index: Tensor) -> Tensor:
         """Reshape row indices (m, b) as the networks need them."""
+        return index
+
+    def taken(self, index: Tensor) -> Tensor:
+        """Which of these rows this process needs."""
         return index
 
     @abstractmethod
@@ -95,14 +109,20 @@ class Group(ABC):
         clusters: Tensor,
         averaging: float,
         on_step: Callable[[], None] | None = None,
+        first: int = 0,
     ) -> float:
-        """Take one step for each batch of row indices (steps, m, b); the mean loss per network."""
+        """Take one step for each batch of row indices (steps, m, b); the mean loss per network.
+
+        Steps before the ``first`` were taken already, and their losses are in ``total``.
+        """
         self.train(True)
         head_alone = self.steps_of_head(batches.shape[-1])
-        total = torch.zeros((), device=self.device)
+        if first == 0:
+            self.total.zero_()
         batches = batches.to(self.device)
         shaped = [self.shaped(index) for index in batches]
-        for index, x in zip(shaped, rows.stream(shaped), strict=True):
+        taken = [self.taken(index) for index in shaped[first:]]
+        for index, x in zip(shaped[first:], rows.stream(taken), strict=True):
             loss = self.gradients(index, x, rows, clusters)
             if self.steps_taken < head_alone:
                 for param in self.body():
@@ -112,11 +132,11 @@ class Group(ABC):
             # Forget quickly at first, because the first weights are poor.
             decay = min(averaging, self.steps_taken / (self.steps_taken + 9))
             self.average(1 - decay)
-            total += loss
+            self.total += loss
             if on_step is not None:
                 on_step()
         self.settle(shaped, rows)
-        mean = float(total) / (len(batches) * len(self.networks))
+        mean = float(self.total) / (len(batches) * len(self.networks))
         if not np.isfinite(mean):
             raise InputError(
                 f"the loss became {mean} within {self.steps_taken} steps of training; check X for "
@@ -206,7 +226,8 @@ class Group(ABC):
         most = self.at_once()
         chunks = list(padded_chunks(watch, most))
         shaped = [self.shaped(index.to(self.device)) for index, _ in chunks]
-        for (_, valid), index, x in zip(chunks, shaped, rows.stream(shaped), strict=True):
+        taken = [self.taken(index) for index in shaped]
+        for (_, valid), index, x in zip(chunks, shaped, rows.stream(taken), strict=True):
             own = clusters[index].clamp(min=0)  # padding may point at noise
             found = self.hits(x, own, index).cpu().double().reshape(valid.shape)
             own = own.cpu().reshape(valid.shape)
@@ -217,6 +238,40 @@ class Group(ABC):
     @abstractmethod
     def train(self, training: bool) -> None:
         """Switch between training and evaluation mode."""
+
+
+State = dict[str, Tensor]
+
+# Of one network, by the names of its parameters and buffers: "weights", "mean" and "kept", and in
+# "moments" what the optimizer keeps for each parameter.
+NetworkState = dict[str, dict[str, Any]]
+
+
+def tensors_of(module: nn.Module) -> State:
+    """Return the parameters and all buffers of a module by name, without gradients."""
+    return {
+        name: tensor.detach()
+        for name, tensor in (*module.named_parameters(), *module.named_buffers())
+    }
+
+
+def copy_into(targets: State, values: State) -> None:
+    """Copy tensors into those of the same names; all must be there."""
+    if targets.keys() != values.keys():
+        raise KeyError
+    for name, target in targets.items():
+        if target.shape != values[name].shape:
+            raise ValueError
+        target.copy_(values[name])
+
+
+def like(param: Tensor, value: Any) -> Any:
+    """Copy a number of an optimizer to the device of its parameter, in the same order in memory."""
+    if not isinstance(value, Tensor):
+        return value
+    if value.shape == param.shape:
+        return torch.empty_like(param, dtype=value.dtype, requires_grad=False).copy_(value)
+    return value.to(param.device, copy=True)
 
 
 def adam(
@@ -295,6 +350,11 @@ SETTLING = 1024
 MOST_SETTLING = 8
 
 
+def settling(n: int) -> int:
+    """How many batches of n observations batch normalisation measures activations from."""
+    return min(MOST_SETTLING, -(-SETTLING // n))
+
+
 # With more clusters, A is counted over blocks of them: their scores of 256 observations would not
 # fit into one block.
 MANY_CLUSTERS = BLOCK_ELEMENTS // 256
@@ -309,13 +369,15 @@ class Single(Group):
         folds: Sequence[Fold],
         learning_rate: float,
         weight_decay: float,
+        large: bool | None = None,
     ) -> None:
         super().__init__(networks, folds)
         (self.network,) = networks
         if self.device.type in ("cpu", "cuda") and _has_convolutions(self.network):
             self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.mean = copy.deepcopy(self.network)
-        large = self.head.weight.numel() > LARGE_HEAD
+        if large is None:  # otherwise the head is a part of a larger one
+            large = self.head.weight.numel() > LARGE_HEAD
         # They are needed once an epoch, so a large head is kept where there is more memory.
         place = torch.device("cpu") if large else self.device
         self.kept = {n: v.to(place, copy=True) for n, v in self.mean.state_dict().items()}
@@ -385,6 +447,28 @@ class Single(Group):
         self.network.load_state_dict(self.kept)
         self.network.eval()
 
+    def state(self) -> list[NetworkState]:
+        """What a checkpoint keeps of the network."""
+        moments = {
+            name: dict(self.optimizer.state[param])
+            for name, param in self.network.named_parameters()
+            if param in self.optimizer.state
+        }
+        weights, mean = tensors_of(self.network), tensors_of(self.mean)
+        return [{"weights": weights, "mean": mean, "kept": self.kept, "moments": moments}]
+
+    @torch.no_grad()
+    def load(self, states: Sequence[NetworkState]) -> None:
+        """Continue from a checkpoint."""
+        (state,) = states
+        copy_into(tensors_of(self.network), state["weights"])
+        copy_into(tensors_of(self.mean), state["mean"])
+        copy_into(self.kept, state["kept"])
+        params = dict(self.network.named_parameters())
+        for name, moments in state["moments"].items():
+            param = params[name]
+            self.optimizer.state[param] = {n: like(param, v) for n, v in moments.items()}
+
     def averaged(self) -> list[Network]:
         """The network with its averaged weights, for evaluation only."""
         self.mean.eval()
@@ -407,8 +491,7 @@ class Single(Group):
         # A batch normalisation that its network keeps frozen is left alone.
         norms = [norm for norm in self._norms if norm.training]
         if norms:
-            enough = min(MOST_SETTLING, -(-SETTLING // len(batches[0])))
-            self._measure(norms, rows.stream(batches[-enough:]))
+            self._measure(norms, rows.stream(batches[-settling(len(batches[0])) :]))
         self.mean.eval()
 
     def _measure(self, norms: Sequence[Any], batches: Iterable[Tensor]) -> None:
@@ -423,8 +506,6 @@ class Single(Group):
 def _has_convolutions(module: nn.Module) -> bool:
     return any(isinstance(m, nn.Conv2d) for m in module.modules())
 
-
-State = dict[str, Tensor]
 
 # A network with more parameters than this keeps the hardware busy by itself, and stacking would
 # only multiply the memory for its activations.
@@ -501,6 +582,43 @@ class Stacked(Group):
     def restore(self) -> None:
         """Write the remembered weights into the networks, and set them to evaluation mode."""
         _write(self.kept, self.networks)
+
+    def state(self) -> list[NetworkState]:
+        """What a checkpoint keeps of the networks, one by one."""
+        return [self._state_of(i) for i in range(len(self.networks))]
+
+    def _state_of(self, i: int) -> NetworkState:
+        moments: dict[str, Any] = {}
+        for name, param in self.params.items():
+            kept = self.optimizer.state.get(param, {})
+            moments[name] = {
+                n: v[i] if isinstance(v, Tensor) and v.shape == param.shape else v
+                for n, v in kept.items()
+            }
+        parts = {"weights": {**self.params, **self.buffers}, "mean": self._state()}
+        found = {
+            part: {name: value[i] for name, value in values.items()}
+            for part, values in (parts | {"kept": self.kept}).items()
+        }
+        return found | {"moments": {name: values for name, values in moments.items() if values}}
+
+    @torch.no_grad()
+    def load(self, states: Sequence[NetworkState]) -> None:
+        """Continue from a checkpoint."""
+        weights, mean, kept = (
+            {name: torch.stack([state[part][name] for state in states]) for name in states[0][part]}
+            for part in ("weights", "mean", "kept")
+        )
+        copy_into({**self.params, **self.buffers}, weights)
+        copy_into(self._state(), mean)
+        copy_into(self.kept, kept)
+        for name, moments in states[0]["moments"].items():
+            param, all_moments = self.params[name], [state["moments"][name] for state in states]
+            # The number of steps is one number for all networks.
+            self.optimizer.state[param] = {
+                n: like(param, v if n == "step" else torch.stack([m[n] for m in all_moments]))
+                for n, v in moments.items()
+            }
 
     def averaged(self) -> list[Network]:
         """Copies of the networks with their averaged weights, for evaluation."""

@@ -13,8 +13,9 @@ and trained as one, so that five folds cost far less than five times as much as 
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -24,10 +25,13 @@ from torch import Tensor
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
+from unsplit.devices import ALONE, Ranks, current, own_generators
 from unsplit.errors import InputError, check_flag, check_whole, is_number, shown
 from unsplit.networks.network import Network
+from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.networks.training.group import Fold, Group, Single, Stacked, can_be_stacked
 from unsplit.networks.training.history import EpochRecord, History, StepRecord
+from unsplit.networks.training.sharded import Sharded
 
 # A smaller rise of A than this does not count as an improvement.
 TOLERANCE = 1e-4
@@ -127,6 +131,15 @@ class Stopping:
         self.judge = judge
         self.epoch = -1
 
+    def state(self) -> dict[str, Any]:
+        """Return what was found so far, for a checkpoint."""
+        return {"best": self.best, "kept_epoch": self.kept_epoch, "epoch": self.epoch}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from a checkpoint."""
+        self.best[:], self.kept_epoch[:] = state["best"], state["kept_epoch"]
+        self.epoch = state["epoch"]
+
     def step(self, accuracy: NDArray[np.float64], enough: bool = True) -> NDArray[np.bool_]:
         """Take the A of all folds after one more epoch; True for folds that have improved.
 
@@ -179,6 +192,9 @@ class Reporter:
     def on_epoch(self, record: EpochRecord) -> None:
         """An epoch of training is done, and A is measured."""
 
+    def on_resume(self, epochs: int) -> None:
+        """Training continues from a checkpoint, after so many epochs."""
+
     def close(self) -> None:
         """The run is over."""
 
@@ -192,19 +208,23 @@ def train(
     rng: np.random.Generator,
     reporter: Reporter | None = None,
     epochs: int = MAX_EPOCHS,
+    checkpoint: TrainingFile | None = None,
 ) -> History:
     """Train one network per fold in place, on the ``train`` rows of the fold.
 
     Parameters are those of :class:`Training`; the ``reporter`` is told of steps and epochs.
     """
-    on_step = None if reporter is None else reporter.on_step
+    reporter = reporter or Reporter()
     training = Training(
-        networks, rows, clusters, folds, config, rng, epochs=epochs, on_step=on_step
-    )
+        networks, rows, clusters, folds, config, rng, None, epochs, reporter.on_step, checkpoint,
+        current(),
+    )  # fmt: skip
+    if training.resumed:
+        reporter.on_resume(len(training.records))
     while not training.finished:
-        record = training.epoch()
-        if reporter is not None:
-            reporter.on_epoch(record)
+        reporter.on_epoch(training.epoch())
+    if checkpoint is not None:
+        checkpoint.save_last(training.state)
     return training.restore()
 
 
@@ -228,6 +248,10 @@ class Training:
         The most epochs.
     on_step : callable, optional
         Receives a :class:`unsplit.networks.training.history.StepRecord` after every step.
+    checkpoint : TrainingFile, optional
+        Keeps the state from time to time; if it has one, training continues from there.
+    ranks : Ranks
+        The processes that train together.
     """
 
     def __init__(
@@ -241,16 +265,29 @@ class Training:
         measure: Measure | None = None,
         epochs: int = MAX_EPOCHS,
         on_step: Callable[[StepRecord], None] | None = None,
+        checkpoint: TrainingFile | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
-        self.on_step = on_step
+        self.on_step, self.checkpoint = on_step, checkpoint
         self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
-        self.groups = _groups(networks, folds, rows, config)
+        self.groups = _groups(networks, folds, rows, config, ranks)
         self.stopping = Stopping(len(folds), config.patience, _judge(folds, config))
         self.max_epochs = epochs
         self.records: list[EpochRecord] = []
         self.seconds = 0.0
         self._cluster_of = clusters.cpu().numpy()
         self._measure = measure or (lambda group: group.watched_accuracy(rows, clusters))
+        # The present epoch: losses of the groups that are done, steps that the next one has taken
+        # already, the numbers from which its batches were drawn, and when it began.
+        self._losses: list[float] = []
+        self._steps_before = 0
+        self._drawn_from = rng.bit_generator.state
+        self._began: float | None = None
+        state = None if checkpoint is None else checkpoint.load()
+        self.resumed = state is not None
+        if checkpoint is not None and state is not None:
+            with checkpoint.refusing():
+                self.load(state)
 
     @property
     def finished(self) -> bool:
@@ -264,35 +301,79 @@ class Training:
 
     def epoch(self) -> EpochRecord:
         """Train for one epoch, try the networks, and keep the weights of those that improved."""
-        start = time.perf_counter()
-        loss = float(np.mean([self._run(*group) for group in enumerate(self.groups)]))
+        self._began = time.perf_counter()
+        for place in range(len(self._losses), len(self.groups)):
+            self._losses.append(self._run(place, self.groups[place]))
+        loss, self._losses = float(np.mean(self._losses)), []
         accuracy = np.concatenate([self._measure(group) for group in self.groups])
         better = self.stopping.step(accuracy, self.steps >= self.config.least_steps)
         for group, mask in zip(self.groups, np.split(better, len(self.groups)), strict=True):
             group.keep(mask)
-        self.seconds += time.perf_counter() - start
+        self.seconds += time.perf_counter() - self._began
+        self._began = None
         watched = accuracy[np.isfinite(accuracy)]
         mean = float(watched.mean()) if len(watched) else float("nan")
         self.records.append(EpochRecord(len(self.records), loss, mean, self.seconds))
         return self.records[-1]
 
     def _run(self, place: int, group: Group) -> float:
+        self._drawn_from = self.rng.bit_generator.state
         train_rows = [fold.train for fold in group.folds]
         batches = epoch_minibatches(train_rows, self._cluster_of, self.config.batch_size, self.rng)
-        tell = None if self.on_step is None else self._teller(place, group, len(batches))
-        return group.run(batches, self.rows, self.clusters, self.config.averaging, tell)
+        first, self._steps_before = self._steps_before, 0
+        tell = self._teller(place, group, len(batches), first)
+        return group.run(batches, self.rows, self.clusters, self.config.averaging, tell, first)
 
-    def _teller(self, place: int, group: Group, n_steps: int) -> Callable[[], None]:
+    def _teller(
+        self, place: int, group: Group, n_steps: int, first: int
+    ) -> Callable[[], None] | None:
         """Return what a group calls after each of its steps in this epoch."""
-        assert self.on_step is not None
-        on_step, before, epoch = self.on_step, group.steps_taken, len(self.records)
+        on_step, checkpoint = self.on_step, self.checkpoint
+        if on_step is None and checkpoint is None:
+            return None
+        before, epoch = group.steps_taken - first, len(self.records)
         total, epochs = n_steps * len(self.groups), self._epochs_expected(n_steps)
 
         def tell() -> None:
-            done = place * n_steps + group.steps_taken - before
-            on_step(StepRecord(epoch, done, total, *epochs))
+            done = group.steps_taken - before
+            if checkpoint is not None and checkpoint.due():
+                checkpoint.save(self.state(done))
+            if on_step is not None:
+                on_step(StepRecord(epoch, place * n_steps + done, total, *epochs))
 
         return tell
+
+    def state(self, steps: int = 0) -> dict[str, Any]:
+        """Return all that training depends on, after so many steps of the present group."""
+        drawn_from = self._drawn_from if steps else self.rng.bit_generator.state
+        running = 0.0 if self._began is None else time.perf_counter() - self._began
+        return {
+            "networks": [state for group in self.groups for state in group.state()],
+            "steps_taken": [group.steps_taken for group in self.groups],
+            "parts": [group.parts for group in self.groups],
+            "total": [group.total for group in self.groups],
+            "stopping": self.stopping.state(),
+            "records": [list(vars(record).values()) for record in self.records],
+            "seconds": self.seconds + running,
+            "epoch": {"losses": list(self._losses), "steps": steps, "drawn_from": drawn_from},
+            "generators": own_generators().states(),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state, as if nothing had happened since."""
+        networks = iter(state["networks"])
+        of_groups = (state[name] for name in ("steps_taken", "parts", "total"))
+        for group, n_steps, parts, total in zip(self.groups, *of_groups, strict=True):
+            group.load([next(networks) for _ in group.networks])
+            group.steps_taken, group.parts = n_steps, parts
+            group.total.copy_(total)
+        self.stopping.load(state["stopping"])
+        self.records = [EpochRecord(*values) for values in state["records"]]
+        self.seconds = state["seconds"]
+        epoch = state["epoch"]
+        self._losses, self._steps_before = list(epoch["losses"]), epoch["steps"]
+        self.rng.bit_generator.state = epoch["drawn_from"]
+        own_generators().continue_from(state["generators"])
 
     def _epochs_expected(self, n_steps: int) -> tuple[int, int]:
         """How many epochs there will be at least, and hardly more than."""
@@ -359,7 +440,11 @@ def mean_of_others(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _groups(
-    networks: Sequence[Network], folds: Sequence[Fold], rows: Rows, config: TrainConfig
+    networks: Sequence[Network],
+    folds: Sequence[Fold],
+    rows: Rows,
+    config: TrainConfig,
+    ranks: Ranks,
 ) -> list[Group]:
     """Put all folds into one stacked group, or each into its own group."""
     stack = config.batch_folds
@@ -367,6 +452,10 @@ def _groups(
         stack = can_be_stacked(networks, rows)
     n_clusters = networks[0].head.n_clusters
     rates = config.learning_rate, used_decay(config.weight_decay, n_clusters, config.batch_size)
+    if ranks.size > 1:
+        one_by_one = [([n], [f]) for n, f in zip(networks, folds, strict=True)]
+        # The same batches are drawn as in one process.
+        return [Sharded(*g, *rates, ranks) for g in ([(networks, folds)] if stack else one_by_one)]
     if stack:
         return [Stacked(networks, folds, *rates)]
     return [Single([n], [f], *rates) for n, f in zip(networks, folds, strict=True)]

@@ -15,7 +15,7 @@ from scipy import sparse
 from torch import Tensor
 
 from unsplit._typing import Index
-from unsplit.devices import device_for_sums
+from unsplit.devices import ALONE, Ranks, device_for_sums
 from unsplit.pairwise.scores import HeldoutScores, StratumScores
 
 # Only this many confusions of one observation are kept, those with the highest scores.  A network
@@ -50,6 +50,7 @@ def count_confusions(
     device: torch.device | None = None,
     most: int = MOST_CONFUSIONS,
     block: int | None = None,
+    ranks: Ranks = ALONE,
 ) -> Confusions:
     """Count the confusions of all held-out observations.
 
@@ -63,6 +64,8 @@ def count_confusions(
         Largest number of confusions that are kept of one observation.
     block : int, optional
         Number of scores in memory at a time; chosen by the device if None.
+    ranks : Ranks
+        Processes that count a part of the observations each.
 
     Examples
     --------
@@ -79,12 +82,26 @@ def count_confusions(
     block = BLOCKS[device.type] if block is None else block
     k = scores.n_clusters
     misses, capped = sparse.csr_array((k, k)), np.zeros(k, np.int64)
-    for stratum in scores.on(device):
+    part = scores if ranks.size == 1 else scores.some(ranks.part(len(scores.rows)))
+    for stratum in part.on(device):
         found, too_many = _of_stratum(stratum, most, block)
         misses = misses + found
         capped += too_many
+    if ranks.size > 1:
+        misses = _of_all(misses, ranks)
+        capped = ranks.sum(torch.from_numpy(capped)).numpy()
     misses.sort_indices()
     return Confusions(misses, capped)
+
+
+def _of_all(misses: sparse.csr_array, ranks: Ranks) -> sparse.csr_array:
+    """Add up what all processes have counted."""
+    counted = misses.tocoo()
+    values, row, column = (
+        ranks.collected(torch.from_numpy(np.ascontiguousarray(numbers))).numpy()
+        for numbers in (counted.data, counted.row.astype(np.int64), counted.col.astype(np.int64))
+    )
+    return sparse.coo_array((values, (row, column)), misses.shape).tocsr()
 
 
 def _of_stratum(stratum: StratumScores, most: int, block: int) -> tuple[sparse.csr_array, Index]:

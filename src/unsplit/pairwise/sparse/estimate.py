@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from unsplit.data.labels import EncodedLabels
+from unsplit.devices import current
 from unsplit.errors import ConfusionWarning
 from unsplit.networks.training.history import History
 from unsplit.pairwise.scores import HeldoutScores
@@ -36,7 +37,7 @@ def sparse_estimate(
     most : int
         Largest number of confusions that are kept of one observation.
     """
-    found = count_confusions(scores, most=most)
+    found = count_confusions(scores, most=most, ranks=current())
     result = SparsePairwiseTVD(
         cluster_ids=labels.cluster_ids,
         sizes=np.bincount(labels.clusters[labels.clusters >= 0]),

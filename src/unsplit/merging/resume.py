@@ -1,143 +1,95 @@
-"""Saving the progress of a long run, so that it can be continued after an interruption."""
+"""Saving the merges of a long run, so that it can be continued after an interruption."""
 
-import hashlib
 import json
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import scipy.sparse
-import torch
-from numpy.typing import NDArray
-
-from unsplit import __version__
-from unsplit.data.array_files import checksum, hash_array
+from unsplit.data.array_files import checksum
 from unsplit.data.content_check import ContentCheck
-from unsplit.data.rows.kinds import observations
 from unsplit.data.saving import plain_values, replacing, write_json
-from unsplit.errors import InputError
+from unsplit.errors import InputError, refuse_other_run
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.saved_merges import check_tree, read_merges
 
-FORMAT = "unsplit.resume/4"
-NAME = "resume.json"
+FORMAT = "unsplit.merges/1"
+NAME = "merges.json"
 
 
 class ResumeFile:
-    """The file ``resume.json`` in the output folder: the merges so far and the run they belong to.
+    """The file ``merges.json`` of a checkpoint: the merges so far and the run they belong to.
 
     Parameters
     ----------
     folder : str or path
-        The output folder; the first merge creates it.
+        The folder of the checkpoint; the first merge creates it.
+    run : mapping of str to plain values
+        What the merges depend on, such as data, settings and seed.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, Any]) -> None:
         self.path = Path(folder) / NAME
-        self.run: dict[str, Any] = {}
-
-    def begin(self, **run: Any) -> None:
-        """Set what the run depends on, such as data, settings and seed."""
-        self.run = {"format": FORMAT, "version": __version__} | run
+        # As JSON, where tuples are lists.
+        self.run = json.loads(json.dumps(plain_values(run)))
 
     def save(self, record: MergeRecord) -> None:
         """Write the merges so far."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(self.path) as new:
-            content = plain_values(self.run | {"record": asdict(record)})
+            content = plain_values({"format": FORMAT, "run": self.run, "record": asdict(record)})
             write_json(new, content | {"sha256": checksum(content)})
 
-    def remove(self) -> None:
-        """Delete the file, because the run has finished."""
-        self.path.unlink(missing_ok=True)
-
-    def seed(self) -> int | None:
-        """Return the seed of the interrupted run; None if there is no file."""
-        if (content := self._content()) is None:
-            return None
-        return self._check.integer(content, "seed", 0, math.inf)
-
-    def record(self, n_clusters: int | None = None) -> MergeRecord | None:
+    def record(self, n_clusters: int) -> MergeRecord | None:
         """Return the merges of the interrupted run; None if there is no file.
 
         Parameters
         ----------
-        n_clusters : int, optional
+        n_clusters : int
             Number of initial clusters; merges that are impossible with so many are refused.
         """
         content = self._content()
         if content is None:
             return None
-        # Compare as JSON, where tuples are lists.
-        now = json.loads(json.dumps(self.run))
-        differ = [name for name in now if content.get(name) != now[name]]
-        if differ:
-            raise InputError(
-                f"{self.path} belongs to a run with different {' and '.join(differ)}; use the "
-                "same as in that run, or leave out --resume to start again."
-            )
+        self._check.require(isinstance(content["run"], dict), "run must be a mapping")
+        refuse_other_run(self.path, content["run"], self.run, self._advice)
         record = _record_of(self._check, content["record"])
-        if n_clusters is not None:
-            check_tree(self._check, record.merges, record.apart, n_clusters)
+        check_tree(self._check, record.merges, record.apart, n_clusters)
         return record
 
     @property
+    def _advice(self) -> str:
+        return f"remove {self.path.parent} to start again"
+
+    @property
     def _check(self) -> ContentCheck:
-        return ContentCheck(self.path, "resume file", _ADVICE)
+        return ContentCheck(self.path, "file of merges", self._advice)
 
     def _content(self) -> dict[str, Any] | None:
         """Return what the file holds, if it is a complete file of this version."""
         try:
             content = json.loads(self.path.read_text(encoding="utf-8"))
-            complete = {"format", "seed", "record"} <= content.keys()
+            complete = {"format", "run", "record"} <= content.keys()
             found = checksum(content)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, AttributeError, RecursionError):
             complete = False
         if not complete:
-            raise InputError(f"{self.path} is not a resume file of unsplit; {_ADVICE}.")
+            raise InputError(f"{self.path} does not hold the merges of a run; {self._advice}.")
         if content["format"] != FORMAT:
             raise InputError(
                 f"{self.path} belongs to a run with a different format, and this version reads "
-                f"{FORMAT!r}; use the version of unsplit that wrote it, or {_ADVICE}."
+                f"{FORMAT!r}; use the version of unsplit that wrote it, or {self._advice}."
             )
         if content.get("sha256") != found:
             raise InputError(
                 f"{self.path} has been changed since unsplit wrote it, because its checksum does "
-                f"not match its content; {_ADVICE}."
+                f"not match its content; {self._advice}."
             )
         return dict(content)
-
-
-_ADVICE = "leave out --resume to start again"
-
-
-def content_of(X: Any) -> Any:
-    """Return what identifies the observations: the array itself, or a hash of each."""
-    if isinstance(X, np.ndarray) or scipy.sparse.issparse(X):
-        return X
-    return observations(X, torch.device("cpu")).keys
-
-
-def digest(values: Any) -> str:
-    """Compute a fingerprint of the shape, type and values of an array or sparse matrix.
-
-    Examples
-    --------
-    >>> digest(np.arange(3)) == digest(np.arange(3)), digest(np.arange(3)) == digest(np.arange(4))
-    (True, False)
-    """
-    parts: list[NDArray[Any]] = [values]
-    if scipy.sparse.issparse(values):
-        parts = [values.data, values.indices, values.indptr, np.array(values.shape)]
-    fingerprint = hashlib.sha256()
-    for part in parts:
-        hash_array(fingerprint, part)
-    return fingerprint.hexdigest()
 
 
 def _record_of(check: ContentCheck, content: Any) -> MergeRecord:

@@ -1,0 +1,240 @@
+"""What a run costs on machines that are not here: bytes, operations, messages and time.
+
+python -m benchmarks.plan [--matmul 780] [--share 0.6] [--hbm 4] [--link 400] [--latency 20]
+    [--clusters 1000000 10000000] [--observations 1000000000] [--ranks 1 8 64 512]
+    [--measured runs.json]
+
+The formulas follow networks/chunked.py, training/sharded.py and training/optimizer.py.  The speeds
+of a device are inputs, because only a measurement knows them: the ceiling of products in bfloat16
+in TFLOP/s and the share of it that the loss reaches, counted as three products (benchmarks.head
+prints both, for either loss), memory in TB/s, what a rank receives from the others in GB/s, and
+what a message costs in µs.
+
+A file of measured runs is a list of mappings in JSON with the parameters of :class:`Run` and
+``seconds`` of a step; the ratio of the formula to the measurement is printed for each.
+"""
+
+import argparse
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from benchmarks.common import print_table
+from unsplit.networks.training.loop import ALWAYS_DRAWN, MOST_DRAWS
+
+# Products of batch × clusters × features in a step: scores, and gradients of features and weights.
+# The softmax loss computes the scores twice, but its share of the ceiling is counted by three too.
+PRODUCTS = 3
+
+# Bytes of each weight of the head: weight, gradient and running mean in float32, first moment in
+# bfloat16.  The weights kept so far are in main memory.
+HELD = 4 + 4 + 4 + 2
+KEPT = 4
+# To and from memory in a step, beside the loss: the optimizer reads gradient, weight and moment and
+# writes the last two, and the running mean is read and written with the weight.
+MOVED = 4 + 8 + 4 + 12
+# Of each parameter of the backbone: weight, gradient, mean, best and two moments.
+BACKBONE_HELD = 24
+# What a checkpoint holds of a weight of the head.
+IN_CHECKPOINT = 4 + 4 + 4 + 2
+
+# Of n observations, those that are held out, the others being trained on.
+HELD_OUT = 1 / 3
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training: its data, its network and its processes.
+
+    Parameters
+    ----------
+    clusters, observations : int
+    ranks : int
+        Processes, each with a device.
+    batch : int
+        Observations in a step, of all ranks together.
+    features : int
+        Of the backbone.
+    parameters, operations : float
+        Of the backbone, and what it computes forward for one observation.
+    loss : {"softmax", "pairwise"}
+    epochs : int
+    """
+
+    clusters: int
+    observations: int
+    ranks: int = 1
+    batch: int = 4096
+    features: int = 512
+    parameters: float = 1e6
+    operations: float = 2e6
+    loss: str = "softmax"
+    epochs: int = 10
+
+
+@dataclass(frozen=True)
+class Device:
+    """Speeds of a device: operations and bytes a second, and seconds of a message."""
+
+    matmul: float
+    share: float
+    memory: float
+    link: float
+    latency: float
+
+
+def weights(run: Run) -> float:
+    """Weights of the head on one rank."""
+    return run.clusters * run.features / run.ranks
+
+
+def step_operations(run: Run) -> float:
+    """Operations of a step on one rank.
+
+    Examples
+    --------
+    >>> step_operations(Run(10**6, 10**7, operations=0)) / 1e12
+    12.582912
+    """
+    head = PRODUCTS * 2 * run.batch * weights(run)
+    return head + 3 * run.operations * run.batch / run.ranks
+
+
+def step_bytes(run: Run) -> float:
+    """Bytes that go to and from the memory of one rank in a step, beside those of the loss."""
+    return MOVED * (weights(run) + run.parameters)
+
+
+def gathered(run: Run, size: int = 2) -> float:
+    """Bytes of the features that ranks exchange in a step; ``size`` is that of a number."""
+    return run.batch * run.features * size
+
+
+def summed(run: Run) -> float:
+    """Bytes that are added up over all ranks in a step, in float32.
+
+    The gradients of the features and of the backbone, and numbers of every observation: its own
+    score, and two for the softmax (largest score and sum) or the pairwise loss (values and slopes).
+    """
+    return 4 * (run.batch * run.features + run.parameters + 3 * run.batch)
+
+
+def received(run: Run) -> float:
+    """Bytes that one rank receives in a step, if sums and gatherings go around in a ring."""
+    others = (run.ranks - 1) / run.ranks
+    return others * (gathered(run) + 2 * summed(run))
+
+
+MESSAGES = 6
+
+
+def step_seconds(run: Run, device: Device) -> tuple[float, float, float]:
+    """Seconds of a step: products, memory and messages, one after the other."""
+    talk = 0.0
+    if run.ranks > 1:
+        talk = received(run) / device.link + MESSAGES * device.latency
+    return (
+        step_operations(run) / (device.share * device.matmul),
+        step_bytes(run) / device.memory,
+        talk,
+    )
+
+
+def steps(run: Run) -> float:
+    """Steps of an epoch: all that is trained on, but not more than so many draws of a cluster."""
+    trained = (1 - HELD_OUT) * run.observations
+    return min(trained, max(MOST_DRAWS * run.clusters, ALWAYS_DRAWN)) / run.batch
+
+
+def counting_seconds(run: Run, device: Device) -> float:
+    """Seconds in which every held-out observation is compared with every cluster, once."""
+    operations = 2 * HELD_OUT * run.observations * weights(run)
+    return operations / (device.share * device.matmul)
+
+
+def memory(run: Run) -> float:
+    """Bytes of the memory of one rank: head, backbone, features and their gradients."""
+    batch = run.batch * run.features * (2 + 4 + 4)
+    return HELD * weights(run) + BACKBONE_HELD * run.parameters + batch
+
+
+def hours(run: Run, device: Device) -> float:
+    """Hours of training and counting."""
+    training = run.epochs * steps(run) * sum(step_seconds(run, device))
+    return (training + counting_seconds(run, device)) / 3600
+
+
+def row(run: Run, device: Device) -> list[str]:
+    """What the table says about a run."""
+    products, moved, talk = (1e3 * seconds for seconds in step_seconds(run, device))
+    return [
+        f"{run.clusters:,}",
+        f"{run.observations:.0e}".replace("e+0", "e").replace("e+", "e"),
+        str(run.ranks),
+        f"{run.batch:,}",
+        f"{memory(run) / 2**30:,.1f}",
+        f"{step_operations(run) / 1e12:,.1f}",
+        f"{step_bytes(run) / 1e9:,.1f}",
+        f"{received(run) / 1e6:,.0f}",
+        f"{products:,.1f} + {moved:,.1f} + {talk:,.1f}",
+        f"{IN_CHECKPOINT * weights(run) * run.ranks / 1e9:,.0f}",
+        f"{hours(run, device):,.2g}",
+    ]
+
+
+HEADINGS = [
+    "k", "n", "ranks", "batch", "GiB a rank", "TFLOP a step", "GB moved", "MB received",
+    "ms a step: products + memory + messages", "GB of a checkpoint", "hours",
+]  # fmt: skip
+
+
+def print_measured(path: Path, device: Device) -> None:
+    """Print what the formulas say about measured steps."""
+    names = {field.name for field in fields(Run)}
+    table = []
+    for entry in json.loads(path.read_text()):
+        run = Run(**{name: value for name, value in entry.items() if name in names})
+        found = sum(step_seconds(run, device))
+        ratio = found / entry["seconds"]
+        times = [f"{1e3 * entry['seconds']:.1f}", f"{1e3 * found:.1f}", f"{ratio:.2f}"]
+        table.append([f"{run.clusters:,}", str(run.ranks), f"{run.batch:,}", run.loss, *times])
+    head = ["k", "ranks", "batch", "loss", "ms measured", "ms by the formula", "ratio"]
+    print_table("Steps, measured and by the formula", head, table)
+
+
+def main() -> None:
+    """Print the plan."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--matmul", type=float, default=780, help="TFLOP/s of products")
+    parser.add_argument("--share", type=float, default=0.6, help="of it that the head reaches")
+    parser.add_argument("--hbm", type=float, default=4.0, help="TB/s of memory")
+    parser.add_argument("--link", type=float, default=400, help="GB/s that a rank receives")
+    parser.add_argument("--latency", type=float, default=20, help="µs of a message")
+    parser.add_argument("--clusters", type=int, nargs="+", default=[10**6, 10**7])
+    parser.add_argument("--observations", type=int, default=10**9)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 8, 64, 512])
+    parser.add_argument("--batch", type=int, default=4096, help="observations of each rank")
+    parser.add_argument("--most", type=int, default=65536, help="observations of all ranks")
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--measured", type=Path)
+    given = parser.parse_args()
+    device = Device(
+        given.matmul * 1e12, given.share, given.hbm * 1e12, given.link * 1e9, given.latency / 1e6
+    )
+    if given.measured is not None:
+        print_measured(given.measured, device)
+        return
+    table = [
+        row(
+            Run(k, given.observations, r, min(r * given.batch, given.most), epochs=given.epochs),
+            device,
+        )
+        for k in given.clusters
+        for r in given.ranks
+    ]
+    speeds = f"{given.matmul:g} TFLOP/s × {given.share:g}, {given.hbm:g} TB/s, {given.link:g} GB/s"
+    print_table(f"Training and counting, {speeds}", HEADINGS, table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,381 @@
+"""Networks that several processes train together.
+
+Every process computes the features of its part of a batch with a backbone that all have, and holds
+the weights of its part of the clusters.  In a step
+
+1. each computes the features of its observations, and all exchange them;
+2. each computes what its clusters add to the loss (:mod:`unsplit.networks.chunked`); the scores of
+   the own clusters, one or two sums per observation and the gradient of the features are added up;
+3. each goes back through its backbone with the gradient of its observations, and the gradients of
+   the backbones are added up.
+
+So all backbones stay equal, and the result is that of one process but for the order of sums.
+Random changes to observations are drawn for the whole batch, and so are the statistics of batch
+normalisation measured.
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from unsplit.data.rows.base import Rows
+from unsplit.devices import Ranks, current, mixed_precision
+from unsplit.networks.chunked import (
+    Exchange,
+    blocks_for,
+    hits_over_blocks,
+    own_scores,
+    product_type,
+    sharded_loss,
+)
+from unsplit.networks.network import (
+    LARGE_HEAD,
+    Network,
+    ScoreHead,
+    drawing_a_part,
+    refuse_gaps,
+)
+from unsplit.networks.training.group import (
+    Fold,
+    Group,
+    NetworkState,
+    Single,
+    is_batch_norm,
+    settling,
+)
+
+
+class Between(Exchange):
+    """What processes with different clusters tell each other about a batch."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks = ranks
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Add up the tensors of all processes."""
+        return self.ranks.sum(values)
+
+    def log_sum_exp(self, values: Tensor) -> Tensor:
+        """Return the logarithm of the sum of the exponentials of all processes."""
+        most = self.ranks.most(values)
+        finite = most.where(most.isfinite(), 0.0)
+        return finite + self.ranks.sum((values - finite).exp()).log()
+
+
+class Sharded(Group):
+    """Networks of one or more folds, divided between the processes of a run.
+
+    Parameters
+    ----------
+    networks, folds, learning_rate, weight_decay
+        As for the other groups; the networks are the same in all processes.
+    ranks : Ranks
+    """
+
+    def __init__(
+        self,
+        networks: Sequence[Network],
+        folds: Sequence[Fold],
+        learning_rate: float,
+        weight_decay: float,
+        ranks: Ranks,
+    ) -> None:
+        super().__init__(networks, folds)
+        self.ranks, self.exchange = ranks, Between(ranks)
+        self.k = self.head.n_clusters
+        self.own = ranks.part(self.k)
+        large = self.k * self.head.in_features > LARGE_HEAD
+        self.members = [
+            Single([self._shard_of(network)], [fold], learning_rate, weight_decay, large)
+            for network, fold in zip(networks, folds, strict=True)
+        ]
+        self.optimizer = _Together([member.optimizer for member in self.members])
+        self._shared: list[Tensor] = [
+            param
+            for member in self.members
+            for param in member.network.backbone.parameters()
+            if param.requires_grad
+        ]
+
+    def _shard_of(self, network: Network) -> Network:
+        """Copy a network, with the output weights of the own clusters alone."""
+        n, head = self.own.stop - self.own.start, network.head
+        part = ScoreHead(head.in_features, n, head.loss_name).to(self.device)
+        if not head.weight.is_meta:
+            part.load_state_dict({name: v[self.own] for name, v in head.state_dict().items()})
+        backbone = with_shared_statistics(copy.deepcopy(network.backbone), self.ranks)
+        return Network(backbone, part, network.most_at_once)
+
+    # What all groups do, for every network
+
+    def train(self, training: bool) -> None:
+        """Switch between training and evaluation mode."""
+        for member in self.members:
+            member.train(training)
+
+    def body(self) -> list[Tensor]:
+        """Parameters of all backbones."""
+        return self._shared
+
+    def average(self, share: float) -> None:
+        """Move the averaged weights by this share towards the present weights."""
+        for member in self.members:
+            member.average(share)
+
+    def keep(self, mask: NDArray[np.bool_]) -> None:
+        """Remember the averaged weights of the networks in ``mask``."""
+        for member, kept in zip(self.members, np.split(mask, len(mask)), strict=True):
+            member.keep(kept)
+
+    def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
+        """Measure the batch-normalisation statistics of the averaged weights."""
+        n = batches[0].shape[-1]
+        last = [self.taken(batch) for batch in batches[-settling(n) :]]
+        for i, member in enumerate(self.members):
+            with self._part_of(n):
+                member.settle([self._rows_of(part, i) for part in last], rows)
+
+    def at_once(self) -> int:
+        """So many that every process has as many as its network takes at a time."""
+        return self.members[0].at_once() * self.ranks.size
+
+    def shaped(self, index: Tensor) -> Tensor:
+        """Reshape row indices (1, b) of one network to (b,)."""
+        return index[0] if len(self.networks) == 1 else index
+
+    def taken(self, index: Tensor) -> Tensor:
+        """The part of the rows whose features this process computes."""
+        return index[..., self.ranks.part(index.shape[-1])]
+
+    def _rows_of(self, values: Tensor, i: int) -> Tensor:
+        """What belongs to one network."""
+        return values if len(self.networks) == 1 else values[i]
+
+    # The loss
+
+    def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
+        """Not available: no process has the scores for all clusters."""
+        raise NotImplementedError
+
+    def gradients(self, index: Tensor, x: Tensor, rows: Rows, clusters: Tensor) -> Tensor:
+        """Compute the gradients of a batch, of which ``x`` is the own part; its loss."""
+        self.optimizer.zero_grad(set_to_none=True)
+        total = torch.zeros((), device=self.device)
+        for i, member in enumerate(self.members):
+            own = self._rows_of(clusters[index], i)
+            with mixed_precision(self.device):
+                features = self._features(member.network, self._rows_of(x, i), len(own))
+                head = member.network.head
+                loss = sharded_loss(
+                    features, head.weight, head.bias, self._columns(own), self.k,
+                    self.head.loss_name, self.exchange,
+                )  # fmt: skip
+            loss.backward()
+            total += loss.detach()
+        self._add_up_gradients()
+        return total
+
+    def _features(self, network: Network, x: Tensor, n: int) -> Tensor:
+        """The features of all n observations of a batch, of which x are the own."""
+        with self._part_of(n):
+            own = network.backbone(x)
+        whole: Tensor = _Gathered.apply(own, n, self.ranks)
+        return whole
+
+    def _part_of(self, n: int) -> Any:
+        span = self.ranks.part(n)
+        return drawing_a_part(span.start, span.stop, n)
+
+    def _columns(self, clusters: Tensor) -> Tensor:
+        """Places of clusters among the own ones; −1 for those of other processes."""
+        inside = (clusters >= self.own.start) & (clusters < self.own.stop)
+        return (clusters - self.own.start).where(inside, -1)
+
+    def _add_up_gradients(self) -> None:
+        """Sum the gradients of the backbones over all processes, in one message."""
+        for param in self._shared:
+            if param.grad is None:
+                param.grad = torch.zeros_like(param)
+        grads = [param.grad for param in self._shared if param.grad is not None]
+        whole = self.ranks.sum(torch.cat([grad.flatten() for grad in grads]))
+        for grad, part in zip(grads, whole.split([g.numel() for g in grads]), strict=True):
+            grad.copy_(part.view(grad.shape))
+
+    def hits(self, x: Tensor, own: Tensor, index: Tensor) -> Tensor:
+        """For each observation, the share of other clusters that score lower than its own."""
+        found = []
+        for i, member in enumerate(self.members):
+            clusters, head = self._rows_of(own, i), member.mean.head
+            with mixed_precision(self.device):
+                features = self._features(member.mean, self._rows_of(x, i), len(clusters))
+                kind = product_type(features, head.weight)
+            refuse_gaps(features, self._rows_of(index, i))
+            features, columns = features.to(kind), self._columns(clusters)
+            score = self.ranks.sum(own_scores(features, head.weight, head.bias, columns))
+            blocks = blocks_for(len(features), kind, features.device)
+            won = hits_over_blocks(features, head.weight, head.bias, columns, score, blocks)
+            found.append(self.ranks.sum(won) / (2 * max(self.k - 1, 1)))
+        return torch.stack(found)
+
+    # Whole networks, for checkpoints and at the end
+
+    def state(self) -> list[NetworkState]:
+        """What a checkpoint keeps of the networks, with the weights of all clusters."""
+        return [
+            {part: self._whole(values) for part, values in state.items()}
+            for member in self.members
+            for state in member.state()
+        ]
+
+    def load(self, states: Sequence[NetworkState]) -> None:
+        """Continue from a checkpoint, of any number of processes."""
+        for member, state in zip(self.members, states, strict=True):
+            member.load([{part: self._part(values) for part, values in state.items()}])
+
+    def _whole(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Put the rows of all processes together where values belong to clusters."""
+        return {n: self._joined(v) if n.startswith("head.") else v for n, v in values.items()}
+
+    def _joined(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self._joined(one) for name, one in value.items()}
+        return self.ranks.joined(value, self.k) if value.ndim else value
+
+    def _part(self, values: dict[str, Any]) -> dict[str, Any]:
+        return {n: self._cut(v) if n.startswith("head.") else v for n, v in values.items()}
+
+    def _cut(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self._cut(one) for name, one in value.items()}
+        return value[self.own] if value.ndim else value
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Write the remembered weights into the networks, and set them to evaluation mode."""
+        for member, network in zip(self.members, self.networks, strict=True):
+            # A head that was too large to be made before is made now.
+            network.load_state_dict(self._whole(member.kept), assign=network.head.weight.is_meta)
+            network.eval()
+
+    def averaged(self) -> list[Network]:
+        """Copies of the networks with their averaged weights, for evaluation."""
+        copies = [copy.deepcopy(network) for network in self.networks]
+        for member, network in zip(self.members, copies, strict=True):
+            network.load_state_dict(self._whole(member.mean.state_dict()))
+            network.eval()
+        return copies
+
+
+class _Together(torch.optim.Optimizer):
+    """Several optimizers as one."""
+
+    def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        self.optimizers = optimizers
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for optimizer in self.optimizers:
+            optimizer.step(closure)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none)
+
+
+class _Gathered(torch.autograd.Function):
+    """The rows of all processes; each goes back with the gradient of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, n: int, ranks: Ranks) -> Tensor:
+        ctx.span = ranks.part(n)
+        return ranks.joined(own, n)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        return slopes[0][ctx.span].contiguous(), None, None
+
+
+class _Summed(torch.autograd.Function):
+    """The sum over all processes, whose gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, ranks: Ranks) -> Tensor:
+        ctx.ranks = ranks
+        return ranks.sum(values.clone())
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        return ctx.ranks.sum(slopes[0].clone()), None
+
+
+class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
+    """Batch normalisation by the mean and variance of the observations of all processes.
+
+    torch has one for CUDA only.
+    """
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        """Any number of axes will do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise x (n, channels, ...)."""
+        ranks = current()
+        if not self.training or ranks.size == 1:
+            return super().forward(x)
+        axes, shape = [0, *range(2, x.ndim)], (1, -1, *[1] * (x.ndim - 2))
+        wide = x.float()
+        n = torch.tensor([wide.numel() / wide.shape[1]], device=x.device)
+        sums: Tensor = _Summed.apply(torch.cat([wide.sum(axes), n]), ranks)
+        count = sums[-1:]
+        mean = sums[:-1] / count
+        centred = wide - mean.view(shape)
+        squares: Tensor = _Summed.apply(centred.square().sum(axes), ranks)
+        variance = squares / count
+        self._remember(mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
+        normal = centred * (variance + self.eps).rsqrt().view(shape)
+        if self.affine:
+            normal = normal * self.weight.view(shape) + self.bias.view(shape)
+        return normal.to(x.dtype)
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+        if not self.track_running_stats or self.running_mean is None:
+            return
+        assert self.num_batches_tracked is not None
+        assert self.running_var is not None
+        self.num_batches_tracked.add_(1)
+        share = self.momentum
+        if share is None:
+            share = 1 / float(self.num_batches_tracked)
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), share)
+
+
+def with_shared_statistics(module: nn.Module, ranks: Ranks) -> nn.Module:
+    """Let every batch normalisation of a module see the whole batch; the module itself changes.
+
+    Examples
+    --------
+    >>> with_shared_statistics(nn.Sequential(nn.BatchNorm1d(2)), Ranks(0, 2))[0]
+    SharedBatchNorm(2, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
+    """
+    for name, child in module.named_children():
+        if is_batch_norm(child) and not isinstance(child, SharedBatchNorm):
+            module.add_module(name, _shared_norm(child))
+        else:
+            with_shared_statistics(child, ranks)
+    return module
+
+
+def _shared_norm(norm: Any) -> SharedBatchNorm:
+    shared = SharedBatchNorm(
+        norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats
+    )
+    for name, tensor in (*norm.named_parameters(), *norm.named_buffers()):
+        setattr(shared, name, tensor)
+    shared.train(norm.training)
+    return shared

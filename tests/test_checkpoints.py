@@ -1,0 +1,406 @@
+"""A run that is interrupted at any step continues to the bit-identical result."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import unsplit
+from tests.cli_cases import QUICK, arguments, merge, snapshot, succeeds
+from tests.cli_cases import unsplit as command
+from unsplit.data.tensor_files import load_state, plain_state, save_state
+from unsplit.errors import CheckpointWarning, InputError
+from unsplit.networks.training import checkpoint as checkpoints
+from unsplit.networks.training.checkpoint import Checkpoint, TrainingFile
+
+X, LABELS = unsplit.datasets.gaussians([[0, 0], [0, 0], [3, 0], [9, 0]], 60, random_state=0)
+KIND = "unsplit.example/1"
+
+
+class Stopped(BaseException):
+    """Stands for a kill: nothing catches it."""
+
+
+@pytest.fixture
+def at_every_step(monkeypatch):
+    """Write a checkpoint after every step."""
+    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
+    monkeypatch.setattr(checkpoints, "AT_MOST_ONE_IN", 0)
+
+
+def stop_after(monkeypatch, n_saved, before=False):
+    """Stop a run when so many checkpoints were written, or just before the last of them."""
+    save, count = TrainingFile.save, iter(range(1, 10**6))
+
+    def save_and_stop(self, state):
+        last = next(count) == n_saved
+        if not (last and before):
+            save(self, state)
+        if last:
+            raise Stopped
+
+    monkeypatch.setattr(TrainingFile, "save", save_and_stop)
+
+
+def same(one, other):
+    """Whether two estimates are the same to the bit, except for the time they took."""
+    for name in ("hit_rate", "tvd", "n_heldout"):
+        assert np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True)
+    for name in ("loss", "accuracy", "kept_epoch"):
+        assert np.array_equal(getattr(one.history, name), getattr(other.history, name))
+    assert np.array_equal(one.scores.features, other.scores.features)
+    assert one.temperature == other.temperature
+
+
+def noisy():
+    """A network with batch statistics and dropout, which draws from torch."""
+    return nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.ReLU())
+
+
+CASES = {
+    "stacked": {"epochs": 2, "cv": 2},
+    "one by one": {"epochs": 2, "training": unsplit.TrainConfig(batch_folds=False), "cv": 2},
+    "blurred": {"epochs": 2, "blurred": True, "cv": 2},
+    "of the user": {"epochs": 2, "backbone": noisy(), "cv": 2},
+    "holdout": {"epochs": 2, "holdout": 0.3},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_training_continues_to_the_same_bits(case, at_every_step, monkeypatch, tmp_path):
+    settings = {"random_state": 3, "checkpoint": tmp_path / "kept"} | CASES[case]
+    whole = unsplit.pairwise_tvd(X, LABELS, **settings)
+    assert not (tmp_path / "kept").exists()  # a run that has finished leaves nothing
+    for n_saved in (1, 11, 17):
+        with monkeypatch.context() as patch:
+            stop_after(patch, n_saved, before=n_saved == 11)
+            with pytest.raises(Stopped):
+                unsplit.pairwise_tvd(X, LABELS, **settings)
+        assert (tmp_path / "kept" / "training.safetensors").exists()
+        same(unsplit.pairwise_tvd(X, LABELS, **settings), whole)
+        assert not (tmp_path / "kept").exists()
+
+
+def test_a_checkpoint_changes_nothing(at_every_step, tmp_path):
+    plain = unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=3)
+    same(
+        unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=3, checkpoint=tmp_path), plain
+    )
+
+
+def test_short_runs_write_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(TrainingFile, "save", lambda *_: pytest.fail("written"))
+    unsplit.pairwise_tvd(X, LABELS, epochs=1, checkpoint=tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
+
+
+def test_a_whole_merge_continues_through_both_trainings(at_every_step, monkeypatch, tmp_path):
+    # Without a graph, a partition is merged by valleys of blurred densities.
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(240, 2))
+    labels = (points[:, 0] > 0) * 1 + (points[:, 1] > 0) * 2
+    settings = {"epochs": 2, "cv": 2, "random_state": 1, "statistic": "lecam"}
+
+    def merged(**more):
+        merger = unsplit.ClusterMerger(**settings, **more)
+        monkeypatch.setattr("unsplit.estimator._neighbours", lambda *_: None)
+        return merger.fit(points, initial_labels=labels)
+
+    whole = merged()
+    with monkeypatch.context() as patch:
+        stop_after(patch, 30)
+        with pytest.raises(Stopped):
+            merged(checkpoint=tmp_path / "kept")
+    names = {path.name for path in (tmp_path / "kept").iterdir()}
+    assert names == {"training.safetensors", "blurred.safetensors"}
+    again = merged(checkpoint=tmp_path / "kept")
+    assert again.tree_.table() == whole.tree_.table()
+    assert np.array_equal(again.labels_, whole.labels_)
+    assert not (tmp_path / "kept").exists()
+
+
+def test_without_a_seed_the_drawn_one_is_kept(at_every_step, monkeypatch, tmp_path):
+    with monkeypatch.context() as patch:
+        stop_after(patch, 5)
+        with pytest.raises(Stopped):
+            unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, checkpoint=tmp_path)
+    seed = Checkpoint(tmp_path).seed()
+    again = unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, checkpoint=tmp_path)
+    same(again, unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=seed))
+
+
+def test_generators_as_random_state_are_continued_too(at_every_step, monkeypatch, tmp_path):
+    whole = unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=np.random.default_rng(5))
+    with monkeypatch.context() as patch:
+        stop_after(patch, 5)
+        rng = np.random.default_rng(5)
+        with pytest.raises(Stopped):
+            unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=rng, checkpoint=tmp_path)
+    rng = np.random.default_rng(5)
+    same(
+        unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=rng, checkpoint=tmp_path),
+        whole,
+    )
+
+
+def test_another_run_is_never_continued(at_every_step, monkeypatch, tmp_path):
+    settings = {"epochs": 2, "cv": 2, "random_state": 0, "checkpoint": tmp_path}
+    with monkeypatch.context() as patch:
+        stop_after(patch, 5)
+        with pytest.raises(Stopped):
+            unsplit.pairwise_tvd(X, LABELS, **settings)
+    before = snapshot(tmp_path)
+    others = {
+        "data": ((X + 1, LABELS), {}),
+        "labels": ((X, np.roll(LABELS, 7)), {}),  # the same clusters by other names would do
+        "settings": ((X, LABELS), {"epochs": 3}),
+        "seed": ((X, LABELS), {"random_state": 1}),
+    }
+    for named, (data, changed) in others.items():
+        with pytest.raises(InputError, match=f"a run with different .*{named}.*start again") as e:
+            unsplit.pairwise_tvd(*data, **settings | changed)
+        assert str(tmp_path / "training.safetensors") in str(e.value)
+        assert snapshot(tmp_path) == before
+    for changed in ({"backbone": "single-layer"}, {"loss": "pairwise"}, {"cv": 3}):
+        with pytest.raises(InputError, match="a run with different settings"):
+            unsplit.pairwise_tvd(X, LABELS, **settings | changed)
+
+
+def test_a_damaged_file_is_refused_in_one_sentence(at_every_step, monkeypatch, tmp_path):
+    settings = {"epochs": 2, "cv": 2, "random_state": 0, "checkpoint": tmp_path}
+    with monkeypatch.context() as patch:
+        stop_after(patch, 3)
+        with pytest.raises(Stopped):
+            unsplit.pairwise_tvd(X, LABELS, **settings)
+    path = tmp_path / "training.safetensors"
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for case in range(40):
+        damaged = bytearray(whole)
+        place = int(rng.integers(len(whole)))
+        if case % 2:
+            damaged[place] ^= int(rng.integers(1, 256))
+        else:
+            del damaged[place:]
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"training\.safetensors .* to start again\.$"):
+            load_state(path, checkpoints.FORMAT, "remove it to start again")
+    with pytest.raises(InputError, match="is damaged or was not written by unsplit; remove"):
+        unsplit.pairwise_tvd(X, LABELS, **settings)
+
+
+def test_a_state_of_other_networks_is_refused(at_every_step, monkeypatch, tmp_path):
+    settings = {"epochs": 2, "cv": 2, "random_state": 0, "checkpoint": tmp_path}
+    with monkeypatch.context() as patch:
+        stop_after(patch, 3)
+        with pytest.raises(Stopped):
+            unsplit.pairwise_tvd(X, LABELS, **settings)
+    path = tmp_path / "training.safetensors"
+    whole = load_state(path, checkpoints.FORMAT, "")
+    for name in ("networks", "stopping", "epoch", "generators"):
+        state = {key: value for key, value in whole["training"].items() if key != name}
+        save_state(path, checkpoints.FORMAT, whole | {"training": state})
+        with pytest.raises(InputError, match="does not fit the networks of this run"):
+            unsplit.pairwise_tvd(X, LABELS, **settings)
+    weights = whole["training"]["networks"][0]["weights"]
+    weights["head.weight"] = weights["head.weight"][:-1]
+    save_state(path, checkpoints.FORMAT, whole)
+    with pytest.raises(InputError, match="does not fit the networks of this run"):
+        unsplit.pairwise_tvd(X, LABELS, **settings)
+
+
+def test_a_full_disk_does_not_stop_a_run(at_every_step, monkeypatch, tmp_path):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoints, "save_state", full)
+    with pytest.warns(CheckpointWarning, match=r"no space left on device\); the run goes on"):
+        unsplit.pairwise_tvd(X, LABELS, epochs=1, checkpoint=tmp_path / "kept")
+
+
+def test_what_else_is_in_the_folder_stays(at_every_step, tmp_path):
+    (tmp_path / "model.safetensors").write_text("mine")
+    unsplit.pairwise_tvd(X, LABELS, epochs=1, checkpoint=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_a_checkpoint_must_be_a_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"checkpoint must be a folder, but .* is a file; choose"):
+        unsplit.pairwise_tvd(X, LABELS, checkpoint=tmp_path / "file")
+
+
+def test_writing_takes_a_small_part_of_the_time(tmp_path):
+    now = [0.0]
+    file = TrainingFile(tmp_path / "a.safetensors", None, clock=lambda: now[0])
+    assert not file.due()
+    now[0] = checkpoints.EVERY
+    assert file.due()
+
+    class Slow(dict):
+        def items(self):
+            now[0] += 10  # writing takes ten seconds
+            return super().items()
+
+    file.save(Slow())
+    now[0] += checkpoints.AT_MOST_ONE_IN * 10 - 1
+    assert not file.due()
+    now[0] += 1
+    assert file.due()
+
+
+# The file format
+
+
+def test_states_come_back_as_they_were(tmp_path):
+    path = tmp_path / "state.safetensors"
+    tensors = [
+        torch.arange(6.0).reshape(2, 3).t(),
+        torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        torch.tensor(7),
+        torch.zeros(0, 3),
+        torch.tensor([True, False]),
+        *(torch.tensor([1.5, -2]).to(dtype) for dtype in (torch.bfloat16, torch.float16)),
+    ]
+    state = {1: tensors, "a": {"b": (1, 2.5, None)}, "nan": float("inf"), "array": np.eye(2)}
+    save_state(path, KIND, state)
+    found = load_state(path, KIND, "")
+    for one, other in zip(found[1], tensors, strict=True):
+        assert one.dtype == other.dtype
+        assert one.shape == other.shape
+        assert torch.equal(one, other)
+    assert found["a"] == {"b": (1, 2.5, None)}
+    assert found["nan"] == float("inf")
+    assert np.array_equal(found["array"], np.eye(2))
+    assert plain_state(path, KIND, "")["a"] == {"b": (1, 2.5, None)}
+    with pytest.raises(InputError, match=r"has format 'unsplit.example/1', this version reads"):
+        load_state(path, "unsplit.example/2", "make it again")
+
+
+def test_the_file_is_what_the_format_of_safetensors_says(tmp_path):
+    path = tmp_path / "state.safetensors"
+    save_state(path, KIND, {"w": torch.tensor([1.0, 2.0]), "step": 3})
+    content = path.read_bytes()
+    n_header = int.from_bytes(content[:8], "little")
+    assert n_header % 8 == 0
+    header = json.loads(content[8 : 8 + n_header])
+    assert all(isinstance(value, str) for value in header.pop("__metadata__").values())
+    data, end = content[8 + n_header :], 0
+    for entry in header.values():
+        assert entry["data_offsets"][0] == end
+        end = entry["data_offsets"][1]
+    assert end == len(data)
+    assert header["state.w"] == {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+    assert np.frombuffer(data[:8], np.float32).tolist() == [1, 2]
+
+
+def test_headers_that_lie_are_refused(tmp_path):
+    path = tmp_path / "state.safetensors"
+    for header in (
+        {"a": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}},
+        {"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, -4]}},
+        {"a": {"dtype": "X", "shape": [1], "data_offsets": [0, 4]}},
+        {"a": 3},
+    ):
+        text = json.dumps({"__metadata__": {"format": KIND, "state": "1"}} | header).encode()
+        path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(32))
+        with pytest.raises(InputError, match="is damaged or was not written by unsplit"):
+            load_state(path, KIND, "make it again")
+    path.write_bytes((2**60).to_bytes(8, "little"))
+    with pytest.raises(InputError, match="is damaged or was not written by unsplit"):
+        load_state(path, KIND, "make it again")
+
+
+# The command
+
+
+# Writes a checkpoint after every step, and kills itself at one of them or in the midst of one.
+KILLED = """
+import os, signal, sys
+from unsplit.cli import main
+from unsplit.data import saving
+from unsplit.networks.training import checkpoint
+
+checkpoint.EVERY = checkpoint.AT_MOST_ONE_IN = 0
+at, left = sys.argv[1], int(sys.argv[2])
+replace = os.replace
+
+def counted(source, target):
+    global left
+    if str(target).endswith(".safetensors"):
+        left -= 1
+        if left == 0 and at == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+    replace(source, target)
+    if left == 0 and at == "after":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+saving.os.replace = counted
+main(sys.argv[3:], prog_name="unsplit")
+"""
+
+
+def killed(at, n, *typed):
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, at, str(n), *map(str, typed)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+SAME = ("labels.csv", "merges.csv", "review.csv", "linkage.npy", "tree.npz")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder_with_data")
+@pytest.mark.parametrize("at", ["before", "after"])
+def test_a_killed_command_continues_when_it_is_typed_again(at):
+    succeeds(merge(out="whole"))
+    killed(at, 17, *arguments())
+    assert {path.name for path in Path("out.checkpoint").glob("[!.]*")} == {"training.safetensors"}
+    assert not Path("out").exists()
+    killed(at, 9, *arguments())  # and again
+    succeeds(merge())
+    whole, resumed = snapshot("whole"), snapshot()
+    assert {name: resumed[name] for name in SAME} == {name: whole[name] for name in SAME}
+    one, other = (unsplit.PairwiseTVD.load(f"{out}/distances.npz") for out in ("out", "whole"))
+    assert np.array_equal(one.tvd, other.tvd)
+    assert not Path("out.checkpoint").exists()
+
+
+@pytest.mark.usefixtures("folder_with_data", "at_every_step")
+def test_ctrl_c_in_training_says_what_is_kept(monkeypatch):
+    typed = ("distances", "data.csv", "--labels", "cluster", "--out", "out", *QUICK)
+    where = ("--checkpoint", "kept")
+    save = TrainingFile.save
+
+    def save_and_stop(self, state):
+        save(self, state)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingFile, "save", save_and_stop)
+        result = command(*typed, *where)
+    assert result.exit_code == 130
+    line = " ".join(["unsplit", *typed, *where])
+    assert result.stderr == (
+        "unsplit: interrupted while training; kept keeps what was done so far, and out was not "
+        f"made; to go on: {line}\n"
+    )
+    seed = Checkpoint("kept").seed()
+    told = command(*typed, *where, "--json")
+    succeeds(told)
+    events = [json.loads(line) for line in told.stderr.splitlines()]
+    assert {"event": "resumed", "phase": "training", "epochs": 0} in events
+    assert json.loads(told.stdout)["seed"] == seed
+    assert not Path("kept").exists()
