@@ -278,7 +278,7 @@ def test_repr_names_the_closest_pairs_first(three):
 def test_too_many_clusters_say_how_much_memory_they_need():
     n = 400_000
     with pytest.raises(InputError, match=r"400,000 clusters .* would need about [\d,.]+ GiB"):
-        quick(np.arange(n, dtype=float)[:, None], np.arange(n))
+        quick(np.arange(n, dtype=float)[:, None], np.arange(n), form="dense")
 
 
 def test_result_is_frozen(three):

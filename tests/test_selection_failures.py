@@ -7,7 +7,7 @@ from torch import nn
 
 from tests.checks import exactly
 from tests.selection_cases import Explodes, layer, quick, refused, xor
-from unsplit import InputError, TrainConfig, pairwise_tvd
+from unsplit import InputError, OutOfMemoryWarning, TrainConfig, pairwise_tvd
 from unsplit.data.rows.kinds import vector_rows
 from unsplit.datasets import gaussians
 from unsplit.networks.registry import RECIPES, build_network
@@ -28,7 +28,8 @@ def test_candidates_that_fail_are_listed_with_their_sentence():
         "huge": Explodes(memory),
         "fine": layer(8),
     }
-    chosen = quick(candidates, X, labels, epochs=4)
+    with pytest.warns(OutOfMemoryWarning, match="in . parts"):
+        chosen = quick(candidates, X, labels, epochs=4)
     assert chosen.name == "fine"
     why = {trial.name: trial.why for trial in chosen.trials}
     assert why["clouds"] == refused("pointnet++")

@@ -476,7 +476,7 @@ def test_strategies_that_need_more():
 
 MISTYPED = [
     ("strategy", "ward", "linkage, compose, retrain, spectral"),
-    ("statistic", "kl", "auto, edges, tv, lecam, js, hellinger, overlap, auc"),
+    ("statistic", "kl", "auto, edges, overlap and edges, tv, lecam, js, hellinger, overlap, auc"),
     ("linkage", "ward", "average, single, complete"),
 ]
 

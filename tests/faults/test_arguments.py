@@ -58,6 +58,7 @@ def merger(**settings: Any) -> unsplit.ClusterMerger:
 
 
 TREE, TVD = tree(), estimate()
+SPARSE = unsplit.pairwise_tvd(**ESTIMATE, cv=2, form="sparse")
 WASSERSTEIN = unsplit.pairwise_wasserstein(**ESTIMATE, cv=2, n_maps=1)
 GRAPH = unsplit.neighbour_graph(X, Y)
 FITTED = merger().fit(**FIT)
@@ -110,7 +111,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         },
     ),
     "refine": (unsplit.refine, {"labels": Y, "neighbours": GRAPH}, {}),
-    "neighbour_graph": (unsplit.neighbour_graph, {"X": X, "labels": Y}, {"batch": "None"}),
+    "neighbour_graph": (
+        unsplit.neighbour_graph,
+        {"X": X, "labels": Y},
+        {"batch": "None", "everything": "bool"},
+    ),
     "select": (
         unsplit.select,
         {**ESTIMATE, "candidates": ["single-layer"]},
@@ -126,7 +131,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         unsplit.read,
         {"path": "x.csv"},
         {
-            **dict.fromkeys(("labels", "batch"), "str None"),
+            **dict.fromkeys(("labels", "batch", "cache"), "str None"),
             **dict.fromkeys(("id", "features", "progress", "use_rep", "layer"), "None"),
         },
     ),
@@ -181,6 +186,21 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     "PairwiseTVD.confidence_interval": (TVD.confidence_interval, {}, {}),
     "PairwiseTVD.table": (TVD.table, {}, {}),
     "PairwiseTVD.to_frame": (TVD.to_frame, {}, {}),
+    "SparsePairwiseTVD.save": (SPARSE.save, {"path": "new.npz"}, {**PATH, "scores": "bool"}),
+    "SparsePairwiseTVD.load": (unsplit.SparsePairwiseTVD.load, {"path": "sparse.npz"}, {}),
+    "SparsePairwiseTVD.divergence": (SPARSE.divergence, {}, {}),
+    "SparsePairwiseTVD.reordered": (SPARSE.reordered, {"order": [1, 0]}, {}),
+    "SparsePairwiseTVD.confidence_interval": (SPARSE.confidence_interval, {}, {}),
+    "SparsePairwiseTVD.table": (SPARSE.table, {}, {}),
+    "SparsePairwiseTVD.to_frame": (SPARSE.to_frame, {}, {}),
+    "SparsePairwiseTVD.divergence_of": (
+        SPARSE.divergence_of,
+        {"name": "lecam", "left": [0], "right": [1]},
+        {},
+    ),
+    "SparsePairwiseTVD.p_value_of": (SPARSE.p_value_of, {"left": [0], "right": [1]}, {}),
+    "SparsePairwiseTVD.nearest": (SPARSE.nearest, {"among": [True, True]}, {}),
+    "SparsePairwiseTVD.hits_of": (SPARSE.hits_of, {"i": [0], "j": [1]}, {"misses": "None"}),
     "PairwiseWasserstein.save": (WASSERSTEIN.save, {"path": "new.npz"}, PATH),
     "PairwiseWasserstein.load": (unsplit.PairwiseWasserstein.load, {"path": "w1.npz"}, {}),
     "NeighbourGraph.renamed": (GRAPH.renamed, {"new_index": [1, 0]}, {}),
@@ -279,7 +299,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
 # Classes whose objects the library makes; users only read them.
 MADE = {
     "EpochRecord", "History", "Merge", "MergeTree", "NeighbourGraph", "PairwiseTVD",
-    "PairwiseWasserstein", "Selection", "StepRecord", "Dendrogram", "Distances", "MergeCurve",
+    "SparsePairwiseTVD", "PairwiseWasserstein", "Selection", "StepRecord", "Dendrogram", "Distances", "MergeCurve",
 }  # fmt: skip
 # Called by the library alone.
 WITHIN = {
@@ -338,6 +358,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savetxt("x.csv", X, delimiter=",", header="a,b", comments="")
     TREE.save("tree.npz")
     TVD.save("tvd.npz")
+    SPARSE.save("sparse.npz")
     WASSERSTEIN.save("w1.npz")
 
 

@@ -26,6 +26,7 @@ AXIS_LABELS = {
     "hellinger": f"Hellinger distance: {ENDS}",
     "auc": f"2 · AUC − 1: {ENDS}",
     "overlap": "1 − overlap of the densities: 0 = same, 1 = no overlap",
+    "overlap and edges": "mean rank by overlap and edges: 0 = same, 1 = the most different pair",
     "edges": "neighbour graph distance: 0 = same, 0.5 = as by chance, 0.9 or more = no edges",
 }
 
