@@ -299,7 +299,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
 # Classes whose objects the library makes; users only read them.
 MADE = {
     "EpochRecord", "History", "Merge", "MergeTree", "NeighbourGraph", "PairwiseTVD",
-    "SparsePairwiseTVD", "PairwiseWasserstein", "Selection", "StepRecord", "Dendrogram", "Distances", "MergeCurve",
+    "SparsePairwiseTVD", "PairwiseWasserstein", "Selection", "StepRecord", "Dendrogram",
+    "Distances", "MergeCurve",
 }  # fmt: skip
 # Called by the library alone.
 WITHIN = {
