@@ -29,9 +29,10 @@ from torch.nn import functional as F
 
 from unsplit.networks.chunked_kernel import KernelLogSumExp, KernelSums, usable
 
-# Elements of a block of scores: it should stay in the cache of the processor.
+# Elements of a block of scores.  That of a processor should stay in its cache; on an H200, blocks
+# that do were slower than larger ones, whose products are more efficient (docs/scale.md).
 CPU_BLOCK = 2**20
-GPU_BLOCK = 2**24
+GPU_BLOCK = 2**26
 
 
 @dataclass(frozen=True)
@@ -305,9 +306,8 @@ def blocks_for(n_rows: int, kind: torch.dtype, device: torch.device) -> Blocks:
     """
     if device.type != "cuda":
         return Blocks(_clusters(CPU_BLOCK, n_rows))
-    half = kind == torch.bfloat16
     kernel = kind != torch.float64 and usable(device)
-    return Blocks(_clusters(GPU_BLOCK, n_rows), splits=2 if half else 1, kernel=kernel)
+    return Blocks(_clusters(GPU_BLOCK, n_rows), kernel=kernel)
 
 
 def _clusters(elements: int, n_rows: int) -> int:
