@@ -125,6 +125,10 @@ def check_command(program, arguments):
         files = [a for a in arguments if a.startswith(("examples/", "tests/"))]
         assert files
         assert all((ROOT / file).exists() for file in files), arguments
+    elif program == "torchrun":
+        after = arguments[arguments.index("-m") + 1 :]
+        assert after[0] == "unsplit"
+        check_options(after[1:])
     elif program == "pip":
         assert arguments[0] in ("install", "wheel")
     else:

@@ -233,7 +233,7 @@ def test_blocks_suit_the_device_and_the_batch():
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert blocks_for(4096, torch.float32, cpu) == Blocks(256)
     assert blocks_for(10**6, torch.float32, cpu) == Blocks(256)
-    assert blocks_for(4096, torch.bfloat16, gpu).size == 4096
+    assert blocks_for(4096, torch.bfloat16, gpu).size == 16384
     assert blocks_for(0, torch.float32, cpu).size % 256 == 0
 
 
