@@ -76,6 +76,6 @@ class Explodes(nn.Module):
         self.layer, self.error = nn.Linear(2, 2), error
 
     def forward(self, x):
-        if self.training and len(x) > 2:
+        if self.training:
             raise self.error
         return self.layer(x)

@@ -93,7 +93,7 @@ def test_the_table_holds_the_scores(demo):
 def test_without_matplotlib_there_are_no_figures(tmp_path, monkeypatch):
     asked = []
 
-    def stop(folder, task, read, console):
+    def stop(folder, task, read, console, checkpoint):
         asked.append(task.extra.figures)
         raise KeyboardInterrupt
 

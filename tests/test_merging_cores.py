@@ -68,8 +68,8 @@ def test_images_with_features_of_their_own_are_ranked_by_both():
     labels = np.repeat([0, 1, 2, -1], [20, 20, 20, 90])
     features = rng.standard_normal((150, 3)) + np.array([0.0, 3.0, 9.0, 4.0])[labels][:, None]
     images = rng.integers(0, 256, (150, 8, 8), dtype=np.uint8)
-    images[:60] = np.minimum(images[:60], 80 * (labels[:60, None, None] + 1))
-    merger = unsplit.ClusterMerger(n_clusters=2, backbone="single-layer", epochs=2, cv=2)
+    images[:60] //= np.array([1, 4, 16], np.uint8)[labels[:60], None, None]
+    merger = unsplit.ClusterMerger(2, backbone="single-layer", epochs=20, cv=2, random_state=0)
     merger.fit(images, initial_labels=labels, features=features)
     assert merger.neighbours_.source == "other features"
     assert merger.tree_.statistic == "overlap and edges"

@@ -22,7 +22,6 @@ from experiments.imagenette.numbers import (
     mean_and_error,
     paired,
     places,
-    regime,
 )
 
 LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -36,21 +35,18 @@ LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
 def draw(results: Sequence[Result], folder: Path) -> list[Path]:
     """Write what there are numbers for."""
     merged = [r for r in results if "CM" in r]
-    if not regime(merged):
+    there = [p for p in places(merged) if (p.representation, p.categories) == ("sscd", "all")]
+    if not there:
         return []
+    large = [p for p in there if p.side == 96] or there  # the quick form has small images
     return [
-        averaged(merged, folder / "imagenette.png"),
+        averaged(merged, large, folder / "imagenette.png"),
         border(merged, folder / "imagenette_border.png"),
     ]
 
 
-def averaged(results: Sequence[Result], path: Path) -> Path:
+def averaged(results: Sequence[Result], there: Sequence[Place], path: Path) -> Path:
     """Wrong merges by number of merges, a panel for every size; the paper looks at the first 7."""
-    there = [
-        p
-        for p in places(results)
-        if (p.representation, p.categories, p.side) == ("sscd", "all", 96)
-    ]
     figure, axes = plt.subplots(
         1, len(there), figsize=(1.2 + 3.2 * len(there), 3.4), sharey=True, layout="constrained",
         squeeze=False,
@@ -60,10 +56,11 @@ def averaged(results: Sequence[Result], path: Path) -> Path:
         for way, (label, look) in LOOKS.items():
             found = [c[:MANY] for d, c in curves(results, place, way).items() if d in draws]
             if found:
-                wrong = np.arange(1, MANY + 1) - np.mean(found, axis=0)
-                ax.plot(range(1, MANY + 1), wrong, label=label, markersize=3, **look)
+                merges = np.arange(1, min(map(len, found)) + 1)
+                wrong = merges - np.mean([c[: len(merges)] for c in found], axis=0)
+                ax.plot(merges, wrong, label=label, markersize=3, **look)
         ax.axvspan(0.5, FEW + 0.5, color="0.93", zorder=0)
-        ax.set(title=f"s = {place.s}, 96 pixels", xlabel="merges")
+        ax.set(title=f"s = {place.s}, {place.side} pixels", xlabel="merges")
     axes[0, 0].set_ylabel("wrong merges, mean over draws")
     handles, labels = axes[0, -1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)

@@ -360,8 +360,8 @@ def with_shared_statistics(module: nn.Module, ranks: Ranks) -> nn.Module:
 
     Examples
     --------
-    >>> with_shared_statistics(nn.Sequential(nn.BatchNorm1d(2)), Ranks(0, 2))[0]
-    SharedBatchNorm(2, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
+    >>> type(with_shared_statistics(nn.Sequential(nn.BatchNorm1d(2)), Ranks(0, 2))[0]).__name__
+    'SharedBatchNorm'
     """
     for name, child in module.named_children():
         if is_batch_norm(child) and not isinstance(child, SharedBatchNorm):

@@ -606,7 +606,7 @@ def interval_of_pairs(hits: Matrix, n: Matrix, level: float, n_folds: int) -> tu
     >>> hits = np.array([[[0.5, 0.9], [0.7, 0.5]]])
     >>> low, high = interval_of_pairs(hits, np.array([[[20], [30]]]), 0.95, 1)
     >>> low.round(3), high.round(3)
-    (array([0.331]), array([0.753]))
+    (array([0.331]), array([0.752]))
     """
     ends = stats.accuracy_interval(stats.at_least_chance(hits), n, level, n_folds)
     low, high = (np.clip(2 * end[:, 0, 1] - 1, 0.0, 1.0) for end in ends)
