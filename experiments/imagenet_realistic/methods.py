@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 import unsplit
 from benchmarks.baselines import euclidean
@@ -16,6 +15,7 @@ from experiments.core import Result
 from experiments.imagenet_realistic.overclustering import Overclustering
 from unsplit import NeighbourGraph, PairwiseTVD, PartitionWarning
 from unsplit.merging.neighbours.graph import Connected, graph_of_scores
+from unsplit.merging.ranking import mean_rank
 
 FOLDS = 5
 
@@ -67,9 +67,9 @@ def ranked(case: Overclustering, result: PairwiseTVD) -> dict[str, list[int]]:
         "valleys first": case.right(unsplit.merge(forgotten, n_clusters=1).linkage),
     }
     right |= {f"average {name}": linked(case, result.divergence(name)) for name in DIVERGENCES}
-    far = ranks(euclidean(case.features, case.labels))
+    far = euclidean(case.features, case.labels)
     for name in ("lecam", "overlap"):
-        both = (ranks(result.divergence(name)) + far) / 2
+        both = mean_rank(result.divergence(name), far)
         right[f"average {name} + euclidean"] = linked(case, both)
     return right
 
@@ -88,7 +88,7 @@ def with_graph(
         tree = unsplit.merge(result, n_clusters=1, neighbours=neighbours, statistic="edges")
         return case.right(tree.linkage)
 
-    both = (ranks(result.divergence("overlap")) + ranks(between(graph))) / 2
+    both = mean_rank(result.divergence("overlap"), between(graph))
     return {
         "graph of scores": by_edges(by_scores),
         "graph of features": by_edges(graph),
@@ -101,22 +101,6 @@ def between(graph: NeighbourGraph) -> NDArray[np.float64]:
     distances = Connected(graph).distances()
     np.fill_diagonal(distances, 0.0)
     return distances
-
-
-def ranks(distances: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Every distance by its rank among all, from 0 to 1; equal ones share theirs.
-
-    Examples
-    --------
-    >>> ranks(np.array([[0, 3, 2], [3, 0, 9], [2, 9, 0]]))
-    array([[0. , 0.5, 0. ],
-           [0.5, 0. , 1. ],
-           [0. , 1. , 0. ]])
-    """
-    upper = np.triu_indices(len(distances), 1)
-    found = np.zeros(distances.shape)
-    found[upper] = (rankdata(distances[upper]) - 1) / max(1, len(upper[0]) - 1)
-    return found + found.T
 
 
 def retrained(

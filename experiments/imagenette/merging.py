@@ -13,10 +13,11 @@ import unsplit
 from benchmarks.baselines import euclidean
 from benchmarks.peers.communities import communities, connected
 from experiments.core import Result
-from experiments.imagenet_realistic.methods import FOLDS, linked, ranks, with_graph
+from experiments.imagenet_realistic.methods import FOLDS, linked, with_graph
 from experiments.imagenet_realistic.overclustering import Overclustering
 from unsplit import NeighbourGraph, PairwiseTVD
 from unsplit.merging.neighbours.graph import graph_of_scores
+from unsplit.merging.ranking import mean_rank
 
 DIVERGENCES = ("tv", "lecam", "overlap")
 
@@ -35,7 +36,7 @@ def merged(case: Overclustering, result: PairwiseTVD, graph: NeighbourGraph) -> 
     right["default"] = _right(case, result)
     right["compose"] = _right(case, result, strategy="compose")
     far = euclidean(case.features, case.labels)
-    both = (ranks(result.divergence("overlap")) + ranks(far)) / 2
+    both = mean_rank(result.divergence("overlap"), far)
     right["average overlap + euclidean"] = linked(case, both)
     return {
         "CM": right | with_graph(case, result, graph),

@@ -15,6 +15,9 @@ Table = NDArray[np.float64]
 # Merges that the paper looks at, and those where clusters become hard to tell apart.
 FEW, MANY = 7, 12
 
+# Odd draws alone lead to the default; it is shown on the even ones apart.
+ODD, EVEN = (1, 3, 5), (2, 4, 6)
+
 EUCLIDEAN, PAPER, NETWORK, BOTH = (
     "euclidean",
     "paper",

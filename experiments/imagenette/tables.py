@@ -9,9 +9,11 @@ from experiments.core import Result
 from experiments.imagenet_realistic.variants import AUGMENTED, USUAL
 from experiments.imagenette.numbers import (
     BOTH,
+    EVEN,
     FEW,
     MANY,
     NETWORK,
+    ODD,
     PAPER,
     WAYS,
     Place,
@@ -79,10 +81,10 @@ def against_euclidean(results: Sequence[Result]) -> str:
 
 
 def by_half(results: Sequence[Result], tiny: Sequence[tuple[str, dict[str, float]]]) -> str:
-    """What the default was chosen on, and what it is reported on."""
+    """Odd and even draws, and Tiny ImageNet, apart."""
     there = [p for p in places(results) if p.representation == "sscd" and p.categories == "all"]
     columns: dict[str, dict[str, str]] = {}
-    for title, draws in (("odd draws: chosen on", (1, 3, 5)), ("even draws", (2, 4, 6))):
+    for title, draws in (("odd draws", ODD), ("even draws", EVEN)):
         columns[title] = {}
         for way in WAYS:
             ours, _ = paired(results, there, way, NETWORK, draws)
