@@ -88,19 +88,12 @@ def with_graph(
         tree = unsplit.merge(result, n_clusters=1, neighbours=neighbours, statistic="edges")
         return case.right(tree.linkage)
 
-    both = mean_rank(result.divergence("overlap"), between(graph))
+    both = mean_rank(result.divergence("overlap"), Connected(graph).distances())
     return {
         "graph of scores": by_edges(by_scores),
         "graph of features": by_edges(graph),
         "average overlap + graph": linked(case, both),
     }
-
-
-def between(graph: NeighbourGraph) -> NDArray[np.float64]:
-    """Distances of all pairs of clusters in a graph; pairs without an edge are farthest."""
-    distances = Connected(graph).distances()
-    np.fill_diagonal(distances, 0.0)
-    return distances
 
 
 def retrained(
