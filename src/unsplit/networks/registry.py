@@ -54,6 +54,12 @@ CLOUDS = replace(DEEP, learning_rate=3e-4, batch_size=64)
 # Pixels that images are reduced to for the small network.
 CPU_SIDE = 32
 
+# Kinds of data with small networks, and how many observations these are given at a time.
+SMALL_NETWORKS = ("vectors", "counts")
+BIG_BATCH = 4096
+# Where there are very many clusters, a batch has an observation for so many of them.
+CLUSTERS_A_DRAW = 16
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -81,6 +87,22 @@ class Recipe:
     training: TrainConfig = field(default_factory=TrainConfig)
     image_side: int | None = None
     more_augmentation: bool = False
+
+    def training_for(self, n_clusters: int) -> TrainConfig:
+        """Settings of training for so many clusters: more of them get larger batches.
+
+        A stays the same, and the large output layer is moved less often (docs/scale.md).  Networks
+        for images and the like would take too much memory.
+
+        Examples
+        --------
+        >>> [RECIPES["mlp"].training_for(k).batch_size for k in (1_000, 20_000, 1_000_000)]
+        [256, 1250, 4096]
+        """
+        if self.kind not in SMALL_NETWORKS:
+            return self.training
+        batch = min(max(self.training.batch_size, n_clusters // CLUSTERS_A_DRAW), BIG_BATCH)
+        return replace(self.training, batch_size=batch)
 
 
 def _mlp(rows: Rows, train: Index, blurred: bool) -> nn.Module:
@@ -272,10 +294,6 @@ def augmentation_for(augment: Augment, rows: Rows, more: bool = False) -> nn.Mod
     return for_sequences() if rows.kind == "sequences" else None
 
 
-# Number of observations that small networks are given at a time.
-BIG_BATCH = 4096
-
-
 # Units of the first layer, whose size grows with the number of features.  Each weight is kept seven
 # times: in the network and in the stack of all folds, as gradient, two moments of the optimizer,
 # running mean and best value.
@@ -361,7 +379,7 @@ def _built(
     parts.append(recipe.build(rows, fold.train, blurred))
     body = nn.Sequential(*parts).to(rows.device)
     head = _head(n_features_out(body, rows), n_clusters, loss, rows.device)
-    most = BIG_BATCH if rows.kind in ("vectors", "counts") else 2 * recipe.training.batch_size
+    most = BIG_BATCH if rows.kind in SMALL_NETWORKS else 2 * recipe.training.batch_size
     return Network(body, head, most)
 
 

@@ -338,8 +338,8 @@ def fit(
             require_folds(settings.n_folds, encoded.clusters)
         recipe = recipe_for(settings.backbone, rows)
         require_room(rows, recipe.name, settings.n_folds)
-        config = settings.config(recipe.training)
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
+        config = settings.config(recipe.training_for(len(subclusters.cluster)))
         # By the free memory of rank 0, if there are several processes.
         is_sparse = current().agree(
             settings.is_sparse(len(encoded.cluster_ids), subclusters.n_batches)

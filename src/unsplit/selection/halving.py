@@ -126,9 +126,10 @@ class Run:
     def prepare(self, rows: Rows, problem: Problem) -> None:
         """Build the network; all candidates draw the same random numbers."""
         recipe = recipe_for(self.candidate.backbone, rows)
-        self.backbone, self.config = recipe.name, self.candidate.training(recipe.training)
         clusters, fold, self.seed = problem.subclusters.of_rows, problem.fold, problem.seed
         k, augment = len(problem.subclusters.cluster), self.candidate.augment
+        self.backbone = recipe.name
+        self.config = self.candidate.training(recipe.training_for(k))
         draws = draws_of(self.candidate.backbone, augment)
         with private_randomness(self.seed, draws):
             network = build_network(rows, fold, recipe, k, problem.loss, augment=augment)
