@@ -23,6 +23,7 @@ from typing import Any
 
 from benchmarks.common import print_table
 from unsplit.devices import BLOCK_ELEMENTS
+from unsplit.networks.chunked import CPU_BLOCK, GPU_BLOCK
 from unsplit.networks.network import LARGE_HEAD
 from unsplit.networks.training.loop import ALWAYS_DRAWN, MOST_DRAWS
 
@@ -39,6 +40,12 @@ HELD, HELD_SMALL = 4 + 4 + 4 + 2, 4 + 4 + 4 + 8 + 4
 MOVED, MOVED_SMALL = 4 + 8 + 4 + 12, 4 + 8 + 16 + 12
 # Of each parameter of the backbone: weight, gradient, mean, best and two moments.
 BACKBONE_HELD = 24
+# Of each feature of an observation, in the layers of a small backbone and their gradients.
+ACTIVATIONS = 40
+# Of each score if all are held at once: itself, its logarithm, and both gradients.  Otherwise a
+# block of them.
+SCORE_HELD = 16
+BLOCK_BYTES = {"cpu": 4 * CPU_BLOCK, "cuda": 2 * GPU_BLOCK}
 # What a checkpoint holds of a weight of the head.
 IN_CHECKPOINT = 4 + 4 + 4 + 2
 
@@ -144,11 +151,13 @@ def step_bytes(run: Run) -> float:
 
     Examples
     --------
-    >>> step_bytes(Run(10**3, 10**7, features=10, parameters=0))
-    400000.0
+    >>> step_bytes(Run(1000, 10**7, batch=10, features=10, parameters=0))
+    408000.0
     """
     of_head = MOVED if is_large(run) else MOVED_SMALL
-    return of_head * weights(run) + MOVED_SMALL * run.parameters
+    # What is kept of the features is written once and read once.
+    of_batch = 2 * ACTIVATIONS * run.batch * run.features / run.ranks
+    return of_head * weights(run) + MOVED_SMALL * run.parameters + of_batch
 
 
 def gathered(run: Run, size: int = 2) -> float:
@@ -198,11 +207,20 @@ def counting_seconds(run: Run, device: Device) -> float:
     return operations / (device.share * device.matmul)
 
 
-def memory(run: Run) -> float:
-    """Bytes of the memory of one rank: head, backbone, features and their gradients."""
-    batch = run.batch * run.features * (2 + 4 + 4)
+def memory(run: Run, block: int = BLOCK_BYTES["cuda"]) -> float:
+    """Bytes of the memory of one rank; a block of scores takes at most ``block``.
+
+    Head, backbone, features of the whole batch and their gradients, what a small backbone keeps of
+    its part of the batch, and scores.
+    """
     held = HELD if is_large(run) else HELD_SMALL
-    return held * weights(run) + BACKBONE_HELD * run.parameters + batch
+    # Of all observations of the batch: features in bfloat16, and their gradient twice in float32.
+    others = (2 + 4 + 4) * run.batch * run.features if run.ranks > 1 else 0
+    batch = others + ACTIVATIONS * run.batch * run.features / run.ranks
+    of_scores = SCORE_HELD * run.batch * run.clusters
+    if in_blocks(run):
+        of_scores = min(block, 2 * run.batch * run.clusters // run.ranks)
+    return held * weights(run) + BACKBONE_HELD * run.parameters + batch + of_scores
 
 
 def hours(run: Run, device: Device) -> float:
@@ -247,7 +265,10 @@ def run_of(step: Mapping[str, Any]) -> Run:
     return Run(step["k"], step["k"], **{name: step[name] for name in names})
 
 
-COMPARED = ["device", "k", "batch", "ms measured", "ms by the formula", "ratio"]
+COMPARED = [
+    "device", "k", "batch", "ms measured", "by the formula", "ratio", "MiB measured",
+    "by the formula", "ratio",
+]  # fmt: skip
 
 
 def compared(records: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
@@ -255,10 +276,15 @@ def compared(records: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
     speeds = {r["device"]: device_of(r) for r in records if r["what"] == "speeds"}
     for step in (r for r in records if r["what"] == "training step"):
         run = run_of(step)
-        found = sum(step_seconds(run, speeds[step["device"]]))
-        times = [f"{1e3 * step['seconds']:.1f}", f"{1e3 * found:.1f}"]
-        ratio = f"{found / step['seconds']:.2f}"
-        yield [step["device"], f"{run.clusters:,}", f"{run.batch:,}", *times, ratio]
+        seconds = sum(step_seconds(run, speeds[step["device"]]))
+        held = memory(run, BLOCK_BYTES[step["kind"]])
+        taken = step["device_bytes"] if step["kind"] == "cuda" else step["main_bytes"]
+        yield [
+            step["device"], f"{run.clusters:,}", f"{run.batch:,}",
+            f"{1e3 * step['seconds']:,.1f}", f"{1e3 * seconds:,.1f}",
+            f"{seconds / step['seconds']:.2f}",
+            f"{taken / 2**20:,.0f}", f"{held / 2**20:,.0f}", f"{held / taken:.2f}",
+        ]  # fmt: skip
 
 
 def main() -> None:
