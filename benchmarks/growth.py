@@ -159,7 +159,7 @@ def cases(kind: str) -> Iterator[Case]:
     for size in halves(1000, 10**6 if cuda else 100_000):
         given = {"k": k, "n": size, "features": FEATURES}
         yield Case("counting", "n", size, given, partial(counting, k, size))
-    for size in halves(1000, 300_000 if cuda else 100_000):
+    for size in (*halves(1000, 30_000), 50_000, 100_000, 200_000, *([400_000] if cuda else [])):
         given = {"n": size, "dimensions": DIMENSIONS}
         yield Case("neighbour graph", "n", size, given, partial(graph, size))
     for size in halves(100, 100_000):

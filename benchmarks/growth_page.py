@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from benchmarks import markdown, plan
 from benchmarks.common import print_table
+from unsplit.merging.neighbours.graph import MOST_FOR_EXACT
 from unsplit.plots.style import COLOURS, GREY, INK, clean
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
@@ -73,6 +74,26 @@ def series(records: Sequence[Record]) -> Iterator[tuple[str, str, str, list[Reco
                 yield what, against, device, sorted(found, key=lambda record: record["size"])
 
 
+def alike(found: Sequence[Record]) -> list[Record]:
+    """Those of a series that are computed in the same way as the largest."""
+    return [record for record in found if many(record) == many(found[-1])]
+
+
+def many(record: Record) -> bool:
+    """Whether there are so many clusters or observations that they are treated otherwise."""
+    if record["what"] == "training step":
+        return plan.in_blocks(plan.run_of(record))
+    return record["what"] == "neighbour graph" and record["n"] > MOST_FOR_EXACT
+
+
+def fits(found: Sequence[Record]) -> tuple[Slope, Slope]:
+    """How time and memory of a series grow."""
+    found = alike(found)
+    sizes = [record["size"] for record in found]
+    seconds = [record["seconds"] for record in found]
+    return slope(sizes, seconds), slope(sizes, [memory_of(record) for record in found])
+
+
 def memory_of(record: Record) -> int:
     """Bytes of the GPU and of main memory together."""
     return int(record["main_bytes"] + record["device_bytes"])
@@ -87,14 +108,9 @@ HEADER = [
 def slopes(records: Sequence[Record]) -> Iterator[list[str]]:
     """A row for each line of the figure."""
     for what, against, device, found in series(records):
-        sizes = [record["size"] for record in found]
-        fits = [
-            slope(sizes, [record["seconds"] for record in found]),
-            slope(sizes, [memory_of(record) for record in found]),
-        ]
         grown = [
             text
-            for fit in fits
+            for fit in fits(found)
             for text in (f"{against}^{fit.exponent:.2f}", f"{number(fit.first)}–{number(fit.last)}")
         ]
         last = found[-1]
@@ -166,8 +182,8 @@ def draw(records: Sequence[Record], path: Path) -> None:
         sizes = [record["size"] for record in found]
         seconds = [record["seconds"] for record in found]
         gibibytes = [memory_of(record) / 2**30 for record in found]
-        for ax, values in zip(column, (seconds, gibibytes), strict=True):
-            draw_line(ax, sizes, values, device, devices.index(device))
+        for ax, values, fit in zip(column, (seconds, gibibytes), fits(found), strict=True):
+            draw_line(ax, sizes, values, fit, device, devices.index(device))
     for column, (what, against) in zip(axes.T, SERIES, strict=True):
         column[0].set_title(SERIES[what, against], fontsize=11, color=INK)
         column[1].set_xlabel("clusters k" if against == "k" else "observations n", color=INK)
@@ -192,19 +208,24 @@ LINEAR = "linear"
 
 
 def draw_line(
-    ax: Any, sizes: Sequence[float], values: Sequence[float], device: str, place: int
+    ax: Any,
+    sizes: Sequence[float],
+    values: Sequence[float],
+    fit: Slope,
+    device: str,
+    place: int,
 ) -> None:
     """Draw a series, its exponent at its end, and what would be linear through its last point."""
     colour = COLOURS[place]
     x, y = np.array(sizes, float), np.array(values, float)
     linear = y[-1] * x / x[-1]
-    shown = (linear >= y.min() / 2) & (x >= x[-1] / SPAN)
+    shown = x >= fit.first
     ax.plot(x[shown], linear[shown], "--", color=GREY, linewidth=1, label=LINEAR, zorder=1)
     ax.plot(x, y, "o-", color=colour, markersize=3.5, linewidth=1.4, label=device)
     # The first device is usually the slower one, so its line is above the others.
     below = place > 0
     ax.annotate(
-        f"{slope(sizes, values).exponent:.2f}", (x[-1], y[-1]), color=colour, fontsize=9,
+        f"{fit.exponent:.2f}", (x[-1], y[-1]), color=colour, fontsize=9,
         xytext=(5, -13) if below else (-6, 3), textcoords="offset points",
         ha="right", va="top" if below else "bottom",
     )  # fmt: skip
