@@ -310,9 +310,9 @@ def expected(case: Case, machine: Record, records: Sequence[Record]) -> float:
     return float(smaller[max(smaller)] * (case.size / max(smaller)) ** 1.2)
 
 
-def work_off(todo: Sequence[Case], device: torch.device, results: Path, limit: float) -> None:
+def work_off(todo: Sequence[Case], device: torch.device, results: Path, deadline: float) -> None:
     """Measure what is not known yet, and write each line as soon as it is there."""
-    deadline, machine, warm = time.monotonic() + limit, machine_of(device), set[str]()
+    machine, warm = machine_of(device), set[str]()
     for case in todo:
         records = known(results)
         if is_there(case, machine, records):
@@ -349,6 +349,7 @@ def main(arguments: list[str] | None = None) -> None:
     if given.page:
         write_page(known(given.results))
         return
+    deadline = time.monotonic() + given.time_limit
     device = choose_device(given.device)
     warnings.simplefilter("ignore", unsplit.SmallClusterWarning)
     warnings.simplefilter("ignore", unsplit.ConfusionWarning)
@@ -356,7 +357,7 @@ def main(arguments: list[str] | None = None) -> None:
     measured = {r["device"] for r in known(given.results) if r["what"] == "speeds"}
     if "training step" in given.only and machine_of(device)["device"] not in measured:
         append(machine_of(device) | speeds(device), given.results)
-    work_off(todo, device, given.results, given.time_limit)
+    work_off(todo, device, given.results, deadline)
     print_slopes(known(given.results))
 
 
