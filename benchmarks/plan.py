@@ -35,6 +35,7 @@ PRODUCTS = 3
 # in bfloat16.  The weights kept so far are in main memory.  A smaller head has two moments in
 # float32 and keeps its weights beside them.
 HELD, HELD_SMALL = 4 + 4 + 4 + 2, 4 + 4 + 4 + 8 + 4
+KEPT = 4
 # To and from memory in a step, beside the loss: the optimizer reads gradient, weight and moments
 # and writes the last, and the running mean is read and written with the weight.
 MOVED, MOVED_SMALL = 4 + 8 + 4 + 12, 4 + 8 + 16 + 12
@@ -207,19 +208,21 @@ def counting_seconds(run: Run, device: Device) -> float:
     return operations / (device.share * device.matmul)
 
 
-def memory(run: Run, block: int = BLOCK_BYTES["cuda"]) -> float:
-    """Bytes of the memory of one rank; a block of scores takes at most ``block``.
+def memory(run: Run, kind: str = "cuda") -> float:
+    """Bytes of the memory of one rank, on a device of this kind.
 
     Head, backbone, features of the whole batch and their gradients, what a small backbone keeps of
     its part of the batch, and scores.
     """
     held = HELD if is_large(run) else HELD_SMALL
+    if is_large(run) and kind == "cpu":
+        held += KEPT
     # Of all observations of the batch: features in bfloat16, and their gradient twice in float32.
     others = (2 + 4 + 4) * run.batch * run.features if run.ranks > 1 else 0
     batch = others + ACTIVATIONS * run.batch * run.features / run.ranks
     of_scores = SCORE_HELD * run.batch * run.clusters
     if in_blocks(run):
-        of_scores = min(block, 2 * run.batch * run.clusters // run.ranks)
+        of_scores = min(BLOCK_BYTES[kind], 4 * run.batch * run.clusters // run.ranks)
     return held * weights(run) + BACKBONE_HELD * run.parameters + batch + of_scores
 
 
@@ -277,7 +280,7 @@ def compared(records: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
     for step in (r for r in records if r["what"] == "training step"):
         run = run_of(step)
         seconds = sum(step_seconds(run, speeds[step["device"]]))
-        held = memory(run, BLOCK_BYTES[step["kind"]])
+        held = memory(run, step["kind"])
         taken = step["device_bytes"] if step["kind"] == "cuda" else step["main_bytes"]
         yield [
             step["device"], f"{run.clusters:,}", f"{run.batch:,}",
