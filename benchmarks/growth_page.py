@@ -122,8 +122,7 @@ def slopes(records: Sequence[Record]) -> Iterator[list[str]]:
 def setting(record: Record, against: str) -> str:
     """What varies and what is fixed."""
     fixed = [f"{name} = {record[name]:,}" for name in ("k", "n", "batch") if name in record]
-    if record["what"] == "merging":
-        fixed = ["n = 10·k"]
+    fixed = {"merging": ["n = 10·k"], "neighbour graph": ["k = n/100"]}.get(record["what"], fixed)
     return ", ".join([against, *(text for text in fixed if not text.startswith(f"{against} "))])
 
 
