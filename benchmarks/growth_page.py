@@ -150,6 +150,8 @@ def write_page(records: Sequence[Record]) -> None:
     draw(records, FIGURE)
     text = PAGE.read_text("utf-8")
     text = between(text, "growth", markdown.table(HEADER, slopes(records)))
+    planned = plan.rows(plan.options().parse_args([]))
+    text = between(text, "plan", markdown.table(plan.HEADINGS, planned))
     text = between(text, "steps", markdown.table(plan.COMPARED, plan.compared(records)))
     PAGE.write_text(text, "utf-8")
 

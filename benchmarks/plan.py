@@ -290,8 +290,8 @@ def compared(records: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
         ]  # fmt: skip
 
 
-def main() -> None:
-    """Print the plan."""
+def options() -> argparse.ArgumentParser:
+    """The options, whose defaults are those of docs/scale.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--matmul", type=float, default=780, help="TFLOP/s of products")
     parser.add_argument("--share", type=float, default=0.6, help="of it that the head reaches")
@@ -305,25 +305,30 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=65536, help="observations of all ranks")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--measured", type=Path)
-    given = parser.parse_args()
+    return parser
+
+
+def rows(given: argparse.Namespace) -> Iterator[list[str]]:
+    """The plan: a row for every number of clusters and ranks."""
     device = Device(
         given.matmul * 1e12, given.share, given.hbm * 1e12, given.link * 1e9, given.latency / 1e6
     )
+    for k in given.clusters:
+        for r in given.ranks:
+            batch = min(r * given.batch, given.most)
+            yield row(Run(k, given.observations, r, batch, epochs=given.epochs), device)
+
+
+def main() -> None:
+    """Print the plan, or what the formulas say about measured steps."""
+    given = options().parse_args()
     if given.measured is not None:
         lines = given.measured.read_text("utf-8").splitlines()
-        rows = list(compared([json.loads(line) for line in lines]))
-        print_table("Steps, measured and by the formula", COMPARED, rows)
+        found = list(compared([json.loads(line) for line in lines]))
+        print_table("Steps, measured and by the formula", COMPARED, found)
         return
-    table = [
-        row(
-            Run(k, given.observations, r, min(r * given.batch, given.most), epochs=given.epochs),
-            device,
-        )
-        for k in given.clusters
-        for r in given.ranks
-    ]
     speeds = f"{given.matmul:g} TFLOP/s × {given.share:g}, {given.hbm:g} TB/s, {given.link:g} GB/s"
-    print_table(f"Training and counting, {speeds}", HEADINGS, table)
+    print_table(f"Training and counting, {speeds}", HEADINGS, list(rows(given)))
 
 
 if __name__ == "__main__":

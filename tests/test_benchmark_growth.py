@@ -120,14 +120,16 @@ def test_steps_are_compared_with_the_formula():
 
 def test_page_gets_figure_and_tables(tmp_path, monkeypatch):
     page, figure = tmp_path / "scale.md", tmp_path / "images" / "growth.png"
-    marks = "<!-- growth -->\nold\n<!-- end of growth -->"
-    page.write_text(f"before\n{marks}\n{marks.replace('growth', 'steps')}\nafter", "utf-8")
+    names = ("growth", "plan", "steps")
+    marks = "".join(f"<!-- {name} -->\nold\n<!-- end of {name} -->\n" for name in names)
+    page.write_text(f"before\n{marks}after", "utf-8")
     monkeypatch.setattr(growth_page, "PAGE", page)
     monkeypatch.setattr(growth_page, "FIGURE", figure)
     growth_page.write_page([SPEEDS, *(step(k, 0.001 * k) for k in (10, 100, 1000))])
     assert figure.stat().st_size > 10_000
     text = page.read_text("utf-8")
     assert "old" not in text
+    assert "| 10,000,000 | 1e9 | 512 |" in text
     assert text.startswith("before")
     assert text.endswith("after")
     assert "| training step | CPU | k, batch = 4 | k^1.00 | 10¹–10³ | k^1.00 |" in text
