@@ -29,9 +29,10 @@ from unsplit.devices import ALONE, Ranks, current, own_generators
 from unsplit.errors import InputError, check_flag, check_whole, is_number, shown
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import TrainingFile
-from unsplit.networks.training.group import Fold, Group, Single, Stacked, can_be_stacked
+from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
 from unsplit.networks.training.history import EpochRecord, History, StepRecord
 from unsplit.networks.training.sharded import Sharded
+from unsplit.networks.training.single import Single
 
 # A smaller rise of A than this does not count as an improvement.
 TOLERANCE = 1e-4
