@@ -110,9 +110,20 @@ class Group(ABC):
         on_step: Callable[[], None] | None = None,
         first: int = 0,
     ) -> float:
-        """Take one step for each batch of row indices (steps, m, b); the mean loss per network.
+        """Take one step for each batch; the mean loss per network.
 
-        Steps before the ``first`` were taken already, and their losses are in ``total``.
+        Parameters
+        ----------
+        batches : integer Tensor of shape (steps, m, b)
+            Rows of each step, for m networks.
+        rows : Rows
+        clusters : integer Tensor of shape (n,)
+        averaging : float
+            Share of the averaged weights that is kept in a step.
+        on_step : callable, optional
+            Called after every step.
+        first : int
+            Steps before it were taken already, and their losses are in ``total``.
         """
         self.train(True)
         head_alone = self.steps_of_head(batches.shape[-1])

@@ -213,7 +213,12 @@ def train(
 ) -> History:
     """Train one network per fold in place, on the ``train`` rows of the fold.
 
-    Parameters are those of :class:`Training`; the ``reporter`` is told of steps and epochs.
+    Parameters
+    ----------
+    networks, rows, clusters, folds, config, rng, epochs, checkpoint
+        As for :class:`Training`.
+    reporter : Reporter, optional
+        Is told of steps and epochs.
     """
     reporter = reporter or Reporter()
     training = Training(
@@ -538,6 +543,15 @@ def _drawn_by_rounds(
     """Draw as :func:`balanced_draws` does, in linear time and with other random numbers.
 
     If members come several times, they come in the same order.
+
+    Parameters
+    ----------
+    clusters, n_draws, rng
+        As for :func:`balanced_draws`.
+    sizes : ndarray of shape (k,)
+        Number of members of each cluster.
+    present : ndarray
+        The clusters that have members.
     """
     order = rng.permutation(len(clusters))
     # Counting sort: the members of every cluster in their random order.

@@ -40,7 +40,15 @@ MANY_CLUSTERS = BLOCK_ELEMENTS // 256
 
 
 class Single(Group):
-    """One network of any kind and size."""
+    """One network of any kind and size.
+
+    Parameters
+    ----------
+    networks, folds : sequences of one Network and one Fold
+    learning_rate, weight_decay : float
+    large : bool, optional
+        Whether the head is updated with few bytes for each weight; None decides by its size.
+    """
 
     def __init__(
         self,
