@@ -22,6 +22,17 @@ class Retraining:
     """Train from scratch for every new set of clusters, as in the paper.
 
     The seed depends on the number of clusters left, so that an interrupted run can be resumed.
+
+    Parameters
+    ----------
+    X : observations
+    clusters : ndarray of shape (n,)
+        Initial cluster of each observation; −1 is noise.
+    settings : Settings
+    seed : int
+    batch : array-like of shape (n,), optional
+    checkpoint : Checkpoint, optional
+        Keeps each training from time to time.
     """
 
     X: Any
