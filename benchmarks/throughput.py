@@ -26,8 +26,9 @@ from unsplit.devices import choose_device, mixed_precision
 from unsplit.networks.augmentation import ImageAugmentation
 from unsplit.networks.backbones import ResNet18
 from unsplit.networks.registry import RECIPES, build_network
-from unsplit.networks.training.group import Fold, Single
+from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import epoch_minibatches
+from unsplit.networks.training.single import Single
 
 # Clusters of the plain loop.
 K = 1000

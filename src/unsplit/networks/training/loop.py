@@ -29,9 +29,10 @@ from unsplit.devices import ALONE, Ranks, current, own_generators
 from unsplit.errors import InputError, check_flag, check_whole, is_number, shown
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import TrainingFile
-from unsplit.networks.training.group import Fold, Group, Single, Stacked, can_be_stacked
+from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
 from unsplit.networks.training.history import EpochRecord, History, StepRecord
 from unsplit.networks.training.sharded import Sharded
+from unsplit.networks.training.single import Single
 
 # A smaller rise of A than this does not count as an improvement.
 TOLERANCE = 1e-4
@@ -212,7 +213,12 @@ def train(
 ) -> History:
     """Train one network per fold in place, on the ``train`` rows of the fold.
 
-    Parameters are those of :class:`Training`; the ``reporter`` is told of steps and epochs.
+    Parameters
+    ----------
+    networks, rows, clusters, folds, config, rng, epochs, checkpoint
+        As for :class:`Training`.
+    reporter : Reporter, optional
+        Is told of steps and epochs.
     """
     reporter = reporter or Reporter()
     training = Training(
@@ -537,6 +543,15 @@ def _drawn_by_rounds(
     """Draw as :func:`balanced_draws` does, in linear time and with other random numbers.
 
     If members come several times, they come in the same order.
+
+    Parameters
+    ----------
+    clusters, n_draws, rng
+        As for :func:`balanced_draws`.
+    sizes : ndarray of shape (k,)
+        Number of members of each cluster.
+    present : ndarray
+        The clusters that have members.
     """
     order = rng.permutation(len(clusters))
     # Counting sort: the members of every cluster in their random order.

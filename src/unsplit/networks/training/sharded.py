@@ -40,14 +40,8 @@ from unsplit.networks.network import (
     drawing_a_part,
     refuse_gaps,
 )
-from unsplit.networks.training.group import (
-    Fold,
-    Group,
-    NetworkState,
-    Single,
-    is_batch_norm,
-    settling,
-)
+from unsplit.networks.training.group import Fold, Group, NetworkState, is_batch_norm
+from unsplit.networks.training.single import Single, settling
 
 
 class Between(Exchange):
