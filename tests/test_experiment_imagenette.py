@@ -6,13 +6,16 @@ import pytest
 import unsplit
 from experiments import core, story
 from experiments.core import Claim
-from experiments.imagenette import material, numbers, reading, run, tables
+from experiments.imagenette import material, numbers, reading, regime, run, tables
 from experiments.imagenette.config import FULL
 
 CATEGORIES = np.repeat(np.array(list("abcdefghij")), 50)
 
 
-def result(draw, method="cross-fitted", side=96, s=75, variant="usual", **others):
+DEFAULT, LESS = "more augmentation", "usual"
+
+
+def result(draw, method="cross-fitted", side=96, s=75, variant=DEFAULT, seed=0, **others):
     return {
         "representation": "sscd",
         "categories": "all",
@@ -21,7 +24,7 @@ def result(draw, method="cross-fitted", side=96, s=75, variant="usual", **others
         "side": side,
         "method": method,
         "variant": variant,
-        "seed": 0,
+        "seed": seed,
         "purity": 0.9,
         "unique": 8,
         "possible": 12,
@@ -34,19 +37,27 @@ def merges(wrong_after, n=19):
     return [min(m, wrong_after) for m in range(1, n + 1)]
 
 
+AUTO = {"clusters": 9, "ARI": 0.6}
+
+
+def training(draw, network, both, variant=DEFAULT, seconds=10.0, **others):
+    names = ("network", "graph of scores", "graph of features")
+    CM = {"average overlap": merges(network), "average overlap + graph": merges(both)}
+    about = {"A": 0.9, "auto": dict.fromkeys(names, AUTO), "training seconds": seconds}
+    return result(draw, variant=variant, CM=CM, **about | others)
+
+
 def results(network, both, paper=5, euclidean=6):
-    auto = {"clusters": 9, "ARI": 0.6}
+    """Four draws; with less augmentation one merge fewer is right."""
     found = []
     for draw in range(1, 5):
         found += [
-            result(draw, "features", side=0, CM={"euclidean": merges(euclidean)},
-                   auto={"HDBSCAN": auto, "Leiden": auto}),
-            result(draw, "paper", CM={"paper": merges(paper)}, A=0.9,
+            result(draw, "features", side=0, variant=LESS, CM={"euclidean": merges(euclidean)},
+                   auto={"HDBSCAN": AUTO, "Leiden": AUTO}),
+            result(draw, "paper", variant=LESS, CM={"paper": merges(paper)}, A=0.9,
                    **{"training seconds": 20.0}),
-            result(draw, CM={"average overlap": merges(network),
-                             "average overlap + graph": merges(both)}, A=0.9,
-                   auto=dict.fromkeys(("network", "graph of scores", "graph of features"), auto),
-                   **{"training seconds": 10.0}),
+            training(draw, network, both),
+            training(draw, network - 1, both - 1, LESS, seconds=5.0, A=0.8),
         ]  # fmt: skip
     return found
 
@@ -106,23 +117,117 @@ def test_trials_are_all_different_and_those_without_a_network_come_first():
     assert {t["s"] for t in trials if "s" in t} == set(FULL.sizes)
 
 
+def test_the_default_comes_before_less_augmentation():
+    trials = [t for t in run.trials(quick=False) if t.get("method") == "cross-fitted"]
+    assert {t["variant"] for t in trials} == {DEFAULT, LESS}
+    assert next(t for t in trials)["variant"] == DEFAULT
+    variants = [t["variant"] for t in trials]
+    assert variants == sorted(variants)  # "more …" is before "usual"
+
+
+def test_every_result_in_the_repository_is_a_trial():
+    known = {core.file_of(trial) for trial in run.trials(quick=False)}
+    there = {path.name for path in (core.folder_of("imagenette") / "results").glob("*.json")}
+    assert there <= known
+
+
 def test_only_the_same_draws_are_compared():
     some = results(network=8, both=9)
     some = [r for r in some if not (r["method"] == "features" and r["draw"] == 2)]
-    ours, euclidean = numbers.paired(some, numbers.regime(some), numbers.NETWORK)
+    ours, euclidean, draws = numbers.paired(some, numbers.complete(some), numbers.NETWORK)
+    assert draws.tolist() == [1, 3, 4]
     assert ours.shape == euclidean.shape == (3, 12)
     assert (ours[:, -1] == 8).all()
     assert (euclidean[:, -1] == 6).all()
 
 
+def test_cases_of_one_draw_count_once():
+    some = results(network=8, both=8)
+    some += [training(1, 12, 12, side=112), training(1, 12, 12, side=112, s=100)]
+    gap = numbers.paired(some, numbers.regime(some), numbers.BOTH).gap()
+    assert gap.shape == (4, 12)
+    assert gap[:, -1].tolist() == [4, 2, 2, 2]  # s = 100 has no Euclidean distance here
+
+
+def test_augmentations_are_never_in_one_mean():
+    some = [
+        r for r in results(network=8, both=9) if not (r["variant"] == DEFAULT and r["draw"] > 3)
+    ]
+    (place,) = numbers.shown(some)
+    assert place.variant == DEFAULT
+    assert sorted(numbers.curves(some, place, numbers.NETWORK)) == [1, 2, 3]
+    few = [r for r in some if r["variant"] == LESS or r["draw"] == 1]  # no standard error
+    (place,) = numbers.shown(few)
+    assert str(place) == "SSCD, s = 75, 96 px, less augmentation"
+    assert {c[-1] for c in numbers.curves(few, place, numbers.NETWORK).values()} == {7}
+
+
 def test_verdicts_follow_the_numbers():
-    verdicts = {c.paper: c.verdict for c in reading.claims(results(network=8, both=9))}
-    assert list(verdicts.values()) == [
-        "not reproduced", "reproduced", "reproduced", "reached", "reached", "reached",
+    verdicts = [c.verdict for c in reading.claims(results(network=8, both=9))]
+    assert verdicts == [
+        "not measured", "not reproduced", "reproduced", "reproduced", "reached", "reached",
+        "reached", "reached",
     ]  # fmt: skip
     worse = [c.verdict for c in reading.claims(results(network=4, both=6, paper=5))]
-    assert worse[1] == "not reproduced"
-    assert worse[4:] == ["not reached", "not reached"]
+    assert worse[2] == "not reproduced"
+    assert worse[5:7] == ["not reached", "not reached"]
+
+
+def test_the_aim_is_that_of_all_pixels():
+    some = results(network=8, both=7)
+    some += [training(draw, 8, 1, side=112) for draw in (1, 2)]
+    claim = reading.claims(some)[5]
+    assert claim.ours.startswith("+0.00 or more at 1–7, then +1.00 ± 0.00 after 12 (4 cases")
+    assert "112 pixels: -5.00 or more at 1–7, then -5.00 ± 0.00 after 12 (2 cases)" in claim.ours
+    assert claim.verdict == "not reached"
+
+
+def test_purity_is_that_of_the_papers_size():
+    def claim(at_100, at_75):
+        purity = {100: at_100, 75: at_75}
+        some = [
+            result(1, "features", side=0, s=s, variant=LESS, CM={"euclidean": [1]}, purity=p)
+            for s, p in purity.items()
+        ]
+        return reading.claims(some)[0]
+
+    assert claim(0.92, 0.8).verdict == "reproduced"
+    assert claim(0.85, 0.9).verdict == "changed"
+    assert claim(0.5, 0.6).verdict == "not reproduced"
+    assert claim(0.85, 0.9).ours == "s = 75: 90%–90%, s = 100: 85%–85%"
+
+
+def test_seconds_are_compared_where_as_many_ran_at_a_time():
+    some = results(network=8, both=9)
+    for r in some:
+        r["at once"] = 8 if r["variant"] == DEFAULT and r["draw"] > 1 else 7
+        if r["at once"] == 8:
+            r["training seconds"] = 90.0
+    (default, *_, paper), cases, alike = regime.costs(some)
+    assert (cases, alike) == (4, 1)
+    assert (default.seconds, default.alike) == (70.0, 10.0)
+    assert (paper.seconds, paper.right) == (20.0, 5.0)
+    claim = reading.claims(some)[-1]
+    assert claim.verdict == "not reached"
+    assert claim.ours.endswith(
+        "in the 1 cases that ran beside as many others each time 10 against 20"
+    )
+
+
+def test_a_second_seed_is_compared_with_the_first():
+    some = results(network=8, both=9)
+    assert regime.seeds(some) == ""
+    some += [training(1, 7, 8, seed=1), training(2, 7, 6, seed=1)]
+    said = regime.seeds(some)
+    assert "overlap and edges 7.00 where the first has 9.00 (-2.00 ± 1.00)" in said
+    assert (
+        "+1.00 ± 1.00 after 12 (standard error over draws): the aim of one merge more is re" in said
+    )
+    rows = regime.by_size(some).splitlines()
+    assert [row.split(" | ")[-1] for row in rows if "seed" in row] == [
+        "+1.00 ± 1.00 |",
+        "+3.00 ± 0.00 |",
+    ]
 
 
 def test_nothing_is_claimed_without_results():
@@ -132,12 +237,16 @@ def test_nothing_is_claimed_without_results():
 
 def test_tables_have_the_numbers():
     some = results(network=8, both=9)
-    some.append(result(1, variant="more augmentation", A=0.95, CM={"average overlap": merges(10)}))
     assert "| 6.0 / 6.0 |" in tables.by_way(some)
     assert "+2.00 ± 0.00" in tables.against_euclidean(some)
-    assert "| 1 | 0.9000 | 0.9500 | 1 of 1 | 7.0 / 8.0 | 7.0 / 10.0 |" in tables.augmentation(some)
-    assert "| 10 | 8.00 |" in tables.costs(some)
+    assert "| 4 | 0.8000 | 0.9000 | 4 of 4 | 7.00 | 8.00 | +1.00 ±" in tables.augmentation(some)
+    assert "| 12 | 5.00 | 20 | 20 |" in regime.costs_table(some)
     assert "9.0, 0.60" in tables.automatic(some)
+
+
+def test_odd_draws_choose_the_way():
+    assert "choose overlap and edges, which is the default." in tables.by_half(results(8, 9), [])
+    assert "choose overlap, which is not the default." in tables.by_half(results(9, 8), [])
 
 
 def test_the_story_quotes_the_claims():

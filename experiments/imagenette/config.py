@@ -20,11 +20,11 @@ class Config:
     sizes : tuple of int
         Images of a cluster.
     regime : tuple of int
-        Sizes whose clusters are as pure as the paper's, for what is not tried at all sizes.
+        Sizes that are nearest to the paper's, for what is not tried at all sizes.
     sides : tuple of int
-        Pixels a side; the first for halves of the categories and for DeepCluster.
+        Pixels a side; the first for DeepCluster.
     side : int
-        Pixels a side for what is not tried at all of them.
+        Pixels a side for halves of the categories and the paper's method.
     merges : int
         So many merges are made by training anew.
     epochs : int

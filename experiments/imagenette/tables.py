@@ -1,4 +1,4 @@
-"""The tables of the page."""
+"""The tables of the page: every way, every place, and what is found without a number."""
 
 from collections.abc import Sequence
 
@@ -6,22 +6,27 @@ import numpy as np
 
 from benchmarks import markdown
 from experiments.core import Result
-from experiments.imagenet_realistic.variants import AUGMENTED, USUAL
 from experiments.imagenette.numbers import (
     BOTH,
+    DEFAULT,
     EVEN,
     FEW,
+    LESS,
     MANY,
     NETWORK,
     ODD,
     PAPER,
+    VARIANTS,
     WAYS,
     Place,
+    complete,
     curves,
-    mean_and_error,
+    numbers_below,
     paired,
     place_of,
     places,
+    shown,
+    signed,
     trained,
 )
 
@@ -32,7 +37,7 @@ def overclusterings(results: Sequence[Result]) -> str:
     for place in sorted({place_of(r) for r in results if r["method"] == "features"}):
         here = [r for r in results if r["method"] == "features" and place_of(r) == place]
         pure, unique = ([r[what] for r in here] for what in ("purity", "unique"))
-        name = str(place).replace(", 0 px", "")
+        name = str(place).replace(f", 0 px, {VARIANTS[LESS]}", "")
         spread = f"{min(pure):.0%}–{max(pure):.0%}"
         rows.append((name, len(here), f"{np.mean(pure):.1%}", spread, f"{np.mean(unique):.1f}"))
     header = ("over-clustering", "draws", "purity", "from–to", "unique majority categories")
@@ -41,9 +46,8 @@ def overclusterings(results: Sequence[Result]) -> str:
 
 def by_way(results: Sequence[Result]) -> str:
     """Correct merges of every way, where all categories were drawn from."""
-    there = [p for p in places(results) if p.representation == "sscd" and p.categories == "all"]
-    there = [p for p in there if len(curves(results, p, NETWORK)) > 1]
-    columns = [f"s = {p.s}, {p.side} px ({len(curves(results, p, NETWORK))} draws)" for p in there]
+    there = [place for place in shown(results) if place.headline]
+    columns = [f"{p.short} ({len(curves(results, p, NETWORK))} draws)" for p in there]
     rows = [
         (name, *(_seven_and_twelve(results, p, way) for p in there)) for way, name in WAYS.items()
     ]
@@ -64,88 +68,97 @@ def _seven_and_twelve(results: Sequence[Result], place: Place, way: str) -> str:
 def against_euclidean(results: Sequence[Result]) -> str:
     """How many more correct merges than by Euclidean distance, with standard errors."""
     rows = []
-    for place in places(results):
+    for place in shown(results):
         for way in (PAPER, NETWORK, "graph of features", BOTH):
-            ours, euclidean = paired(results, [place], way)
-            if len(ours) < 2:
+            gap = paired(results, [place], way).gap()
+            if len(gap) < 2:
                 continue
-            gap = ours - euclidean
-            below = int((gap[:, :FEW].mean(axis=0) < 0).sum())
             few = min(FEW, gap.shape[1])
-            after = [mean_and_error(gap[:, m - 1]) for m in (few, gap.shape[1])]
-            gaps = [f"{mean:+.2f} ± {error:.2f}" for mean, error in after]
+            after = signed(gap[:, few - 1]), signed(gap[:, -1])
             name = WAYS[way].split(":")[0]
-            rows.append((str(place), name, len(ours), f"{below} of {few}", *gaps))
+            rows.append((str(place), name, len(gap), f"{numbers_below(gap)} of {few}", *after))
     header = ("over-clustering", "way", "draws", "numbers 1–7 below", "after 7", "after 12, or all")
     return markdown.table(header, rows)
 
 
 def by_half(results: Sequence[Result], tiny: Sequence[tuple[str, dict[str, float]]]) -> str:
-    """Odd and even draws, and Tiny ImageNet, apart."""
-    there = [p for p in places(results) if p.representation == "sscd" and p.categories == "all"]
+    """Odd and even draws, and Tiny ImageNet, apart; the first line says what odd draws choose."""
     columns: dict[str, dict[str, str]] = {}
     for title, draws in (("odd draws", ODD), ("even draws", EVEN)):
-        columns[title] = {}
-        for way in WAYS:
-            ours, _ = paired(results, there, way, NETWORK, draws)
-            if len(ours):
-                few, many = ours[:, FEW - 1].mean(), ours[:, -1].mean()
-                columns[title][way] = f"{few:.2f} / {many:.2f}"
+        right = _right_on(results, draws)
+        columns[title] = {way: f"{few:.2f} / {many:.2f}" for way, (few, many) in right.items()}
     for title, means in tiny:
         columns[title] = {way: f"{means[way]:.2f}" for way in WAYS if way in means}
     named = [way for way in WAYS if not way.startswith("paper")]
     rows = [(WAYS[way], *(c.get(way, "–") for c in columns.values())) for way in named]
-    return markdown.table(("", *columns), rows)
+    return f"{_chosen(_right_on(results, ODD))}\n\n{markdown.table(('', *columns), rows)}"
+
+
+def _right_on(results: Sequence[Result], draws: Sequence[int]) -> dict[str, tuple[float, float]]:
+    """Correct merges after 7 and 12 by way, where all draws were measured."""
+    found = {way: paired(results, complete(results), way, NETWORK, draws).ours for way in WAYS}
+    return {
+        way: (float(ours[:, FEW - 1].mean()), float(ours[:, -1].mean()))
+        for way, ours in found.items()
+        if len(ours)
+    }
+
+
+def _chosen(right: dict[str, tuple[float, float]]) -> str:
+    """The way with most correct merges after 12."""
+    if not right:
+        return ""
+    best = max(right, key=lambda way: right[way][1])
+    said = "which is the default" if best == BOTH else "which is not the default"
+    return f"Odd draws alone choose {WAYS[best].split(':')[0]}, {said}."
 
 
 def augmentation(results: Sequence[Result]) -> str:
-    """More augmentation against the usual, on the same draws."""
+    """More augmentation against less on the same draws, place by place and over all of them."""
     rows = []
-    for place in places(results, AUGMENTED):
-        both = [_by_draw(results, place, variant) for variant in (USUAL, AUGMENTED)]
-        draws = sorted(both[0].keys() & both[1].keys())
-        if not draws:
-            continue
-        A, seven, twelve = (
-            [np.mean([pick(one[draw]) for draw in draws]) for one in both]
-            for pick in (
-                lambda r: r["A"],
-                lambda r: r["CM"][NETWORK][FEW - 1],
-                lambda r: r["CM"][NETWORK][MANY - 1],
-            )
-        )
-        higher = sum(both[1][d]["A"] > both[0][d]["A"] for d in draws)
-        rows.append(
-            (
-                str(place),
-                len(draws),
-                f"{A[0]:.4f}",
-                f"{A[1]:.4f}",
-                f"{higher} of {len(draws)}",
-                f"{seven[0]:.1f} / {twelve[0]:.1f}",
-                f"{seven[1]:.1f} / {twelve[1]:.1f}",
-            )
-        )
+    pairs: list[tuple[Result, Result]] = []
+    for place in places(results, DEFAULT):
+        more, less = (by_draw(results, place._replace(variant=v)) for v in (DEFAULT, LESS))
+        here = [(less[draw], more[draw]) for draw in sorted(more.keys() & less.keys())]
+        if here:
+            rows.append((str(place), *_less_and_more(here)))
+            pairs += here
+    if not pairs:
+        return ""
+    rows.append(("all of these", *_less_and_more(pairs)))
+    ways = [WAYS[way].split(":")[0] for way in (NETWORK, BOTH)]
     header = (
-        "over-clustering", "draws", "A, usual", "A, more", "A higher with more",
-        "merges right, usual", "merges right, more",
+        "over-clustering", "pairs", "A, less", "A, more", "A higher with more",
+        *(f"{way}, {which}" for way in ways for which in ("less", "more", "difference")),
     )  # fmt: skip
     return markdown.table(header, rows)
 
 
-def _by_draw(results: Sequence[Result], place: Place, variant: str) -> dict[int, Result]:
-    return {r["draw"]: r for r in trained(results, variant) if place_of(r) == place}
+def _less_and_more(pairs: Sequence[tuple[Result, Result]]) -> list[str]:
+    A = np.array([[one["A"] for one in pair] for pair in pairs])
+    cells = [str(len(pairs)), *(f"{mean:.4f}" for mean in A.mean(axis=0))]
+    cells.append(f"{int((A[:, 1] > A[:, 0]).sum())} of {len(pairs)}")
+    for way in (NETWORK, BOTH):
+        right = np.array([[one["CM"][way][MANY - 1] for one in pair] for pair in pairs])
+        cells += [f"{mean:.2f}" for mean in right.mean(axis=0)]
+        cells.append(signed(np.diff(right)[:, 0]) if len(pairs) > 1 else "–")
+    return cells
+
+
+def by_draw(results: Sequence[Result], place: Place, seed: int = 0) -> dict[int, Result]:
+    """What was trained at a place."""
+    return {r["draw"]: r for r in trained(results, seed) if place_of(r) == place}
 
 
 def automatic(results: Sequence[Result]) -> str:
     """What is found without being told a number, mean over draws: clusters and ARI."""
     rows = []
-    for place in places(results):
-        here = _by_draw(results, place, USUAL)
+    for place in shown(results):
+        here = by_draw(results, place)
         features = {
             r["draw"]: r
             for r in results
-            if r["method"] == "features" and place_of(r) == place._replace(side=0)
+            if r["method"] == "features" and place_of(r) == place._replace(side=0, variant=LESS)
         }
         draws = sorted(here.keys() & features.keys())
         if len(draws) < 2:
@@ -167,22 +180,3 @@ def automatic(results: Sequence[Result]) -> str:
 def _found(some: Sequence[Result]) -> str:
     clusters, agreement = (np.mean([one[what] for one in some]) for what in ("clusters", "ARI"))
     return f"{clusters:.1f}, {agreement:.2f}"
-
-
-def costs(results: Sequence[Result]) -> str:
-    """Training once against training before every merge, seven at a time on one card."""
-    rows = []
-    for name, method in (("cross-fitted once", "cross-fitted"), (WAYS[PAPER], PAPER)):
-        here = [
-            r
-            for r in results
-            if r["method"] == method and r["variant"] == USUAL
-            and (r["representation"], r["categories"], r["side"]) == ("sscd", "all", 96)
-            and r["s"] >= 75
-        ]  # fmt: skip
-        if here:
-            right = [r["CM"][NETWORK if method != PAPER else PAPER][MANY - 1] for r in here]
-            networks = 5 if method != PAPER else MANY
-            seconds = np.mean([r["training seconds"] for r in here])
-            rows.append((name, networks, len(here), f"{seconds:.0f}", f"{np.mean(right):.2f}"))
-    return markdown.table(("", "networks", "draws", "seconds", f"right after {MANY}"), rows)
