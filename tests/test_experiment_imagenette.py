@@ -257,3 +257,11 @@ def test_the_story_quotes_the_claims():
     assert "| few | **changed** |" in lines[-1]
     with pytest.raises(ValueError, match="has 0 claims"):
         story.story({"scaling": []})
+
+
+def test_both_are_shown_by_which_of_the_two_is_ahead():
+    rows = regime.by_lead(results(network=8, both=9)).splitlines()
+    assert rows[2:] == ["| network ahead by 2 or more | 4 | 6.00 | 8.00 | 9.00 |"]
+    rows = regime.by_lead(results(network=5, both=7)).splitlines()
+    assert rows[2:] == ["| features ahead by 1 | 4 | 6.00 | 5.00 | 7.00 |"]
+    assert regime.by_lead([]) == ""

@@ -53,6 +53,9 @@ def table(results: Sequence[Result]) -> str:
          "not all were made.", tables.by_way(merged)),
         ("More correct merges than by Euclidean distance, with the standard error over draws.",
          tables.against_euclidean(merged)),
+        (f"Correct merges after {MANY} by how far the features alone are ahead of the network "
+         "alone; ten categories, SSCD, all sizes and pixels with the default.",
+         regime.by_lead(merged)),
         (f"Chosen on odd draws: after {FEW} and {MANY}, 96 pixels, s of 75 and 100; and after "
          f"{MANY} on Tiny ImageNet, with less augmentation.", tables.by_half(merged, _tiny())),
         ("One training, or one before each merge; 96 pixels, s of 75 and 100, seven or eight at a "

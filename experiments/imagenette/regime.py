@@ -25,6 +25,7 @@ from experiments.imagenette.numbers import (
     paired,
     place_of,
     regime,
+    shown,
     signed,
 )
 
@@ -129,6 +130,34 @@ def seeds(results: Sequence[Result]) -> str:
         f"{numbers_below(gap)} of {FEW} numbers and differ from it by {signed(gap[:, -1])} after "
         f"{MANY} (standard error over draws): the aim of one merge more {verdict}."
     )
+
+
+# By how many right merges of 12 the features alone are ahead of the network alone.
+LEADS = (
+    ("features ahead by 2 or more", 2, MANY),
+    ("features ahead by 1", 1, 1),
+    ("level", 0, 0),
+    ("network ahead by 1", -1, -1),
+    ("network ahead by 2 or more", -MANY, -2),
+)
+
+
+def by_lead(results: Sequence[Result]) -> str:
+    """Right merges of each alone and of both together, by which of the two is ahead."""
+    there = [p for p in shown(results) if p.headline and p.variant == DEFAULT]
+    compared = paired(results, there, NETWORK)
+    if not len(compared.ours):
+        return ""
+    network, euclidean = compared.ours[:, -1], compared.other[:, -1]
+    both = paired(results, there, BOTH).ours[:, -1]
+    lead = euclidean - network
+    rows = []
+    for name, low, high in LEADS:
+        here = (lead >= low) & (lead <= high)
+        if here.any():
+            right = [f"{one[here].mean():.2f}" for one in (euclidean, network, both)]
+            rows.append((name, int(here.sum()), *right))
+    return markdown.table(("", "cases", "Euclidean distance", "overlap", "overlap and edges"), rows)
 
 
 class Cost(NamedTuple):
