@@ -57,8 +57,8 @@ CPU_SIDE = 32
 # Kinds of data with small networks, and how many observations these are given at a time.
 SMALL_NETWORKS = ("vectors", "counts")
 BIG_BATCH = 4096
-# Where there are very many clusters, a batch has an observation for so many of them.
-CLUSTERS_A_DRAW = 16
+# An epoch of small networks has no more steps than this, if batches are not larger than that.
+MOST_STEPS = 256
 
 
 @dataclass(frozen=True)
@@ -88,20 +88,20 @@ class Recipe:
     image_side: int | None = None
     more_augmentation: bool = False
 
-    def training_for(self, n_clusters: int) -> TrainConfig:
-        """Settings of training for so many clusters: more of them get larger batches.
+    def training_for(self, n_draws: int) -> TrainConfig:
+        """Settings of training for so many observations in an epoch: long ones get larger batches.
 
-        A stays the same, and the large output layer is moved less often (docs/scale.md).  Networks
-        for images and the like would take too much memory.
+        A is not lower for it, and steps of small networks cost time whatever their size
+        (docs/scale.md).  Networks for images and the like would take too much memory.
 
         Examples
         --------
-        >>> [RECIPES["mlp"].training_for(k).batch_size for k in (1_000, 20_000, 1_000_000)]
-        [256, 1250, 4096]
+        >>> [RECIPES["mlp"].training_for(n).batch_size for n in (10_000, 200_000, 20_000_000)]
+        [256, 782, 4096]
         """
         if self.kind not in SMALL_NETWORKS:
             return self.training
-        batch = min(max(self.training.batch_size, n_clusters // CLUSTERS_A_DRAW), BIG_BATCH)
+        batch = min(max(self.training.batch_size, -(-n_draws // MOST_STEPS)), BIG_BATCH)
         return replace(self.training, batch_size=batch)
 
 

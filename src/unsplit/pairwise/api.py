@@ -61,7 +61,13 @@ from unsplit.networks.registry import (
 from unsplit.networks.training.checkpoint import Checkpoint, TrainingFile
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
-from unsplit.networks.training.loop import MAX_EPOCHS, TRAINING, Reporter, TrainConfig
+from unsplit.networks.training.loop import (
+    MAX_EPOCHS,
+    TRAINING,
+    Reporter,
+    TrainConfig,
+    draws_in_epoch,
+)
 from unsplit.networks.training.progress import Bars
 from unsplit.pairwise.batch_effects import check_overlap
 from unsplit.pairwise.heldout_scores import (
@@ -343,7 +349,6 @@ def fit(
         recipe = recipe_for(settings.backbone, rows)
         require_room(rows, recipe.name, settings.n_folds)
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
-        config = settings.config(recipe.training_for(len(subclusters.cluster)))
         # By the free memory of rank 0, if there are several processes.
         is_sparse = current().agree(
             settings.is_sparse(len(encoded.cluster_ids), subclusters.n_batches)
@@ -362,6 +367,8 @@ def fit(
         _warn_of_single(encoded, subclusters)
         rows.hold(*(part for fold in folds for part in (fold.train, fold.watch, fold.test)))
         k = len(subclusters.cluster)
+        n_draws = draws_in_epoch(max(len(fold.train) for fold in folds), k)
+        config = settings.config(recipe.training_for(n_draws))
         names = np.zeros(k, np.int64)
         names[clusters[order]] = subclusters.of_rows[order]
         seed = int(rng.integers(2**63))

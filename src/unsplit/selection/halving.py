@@ -26,7 +26,7 @@ from unsplit.errors import InputError
 from unsplit.networks.registry import build_network, draws_of, recipe_for
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
-from unsplit.networks.training.loop import Measure, TrainConfig, Training
+from unsplit.networks.training.loop import Measure, TrainConfig, Training, draws_in_epoch
 from unsplit.pairwise.heldout_scores import accuracy_within_batches
 from unsplit.selection.candidates import Candidate, word
 
@@ -129,7 +129,8 @@ class Run:
         clusters, fold, self.seed = problem.subclusters.of_rows, problem.fold, problem.seed
         k, augment = len(problem.subclusters.cluster), self.candidate.augment
         self.backbone = recipe.name
-        self.config = self.candidate.training(recipe.training_for(k))
+        n_draws = draws_in_epoch(len(fold.train), k)
+        self.config = self.candidate.training(recipe.training_for(n_draws))
         draws = draws_of(self.candidate.backbone, augment)
         with private_randomness(self.seed, draws):
             network = build_network(rows, fold, recipe, k, problem.loss, augment=augment)

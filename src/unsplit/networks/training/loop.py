@@ -565,6 +565,17 @@ def _drawn_by_rounds(
     return drawn
 
 
+def draws_in_epoch(n_rows: int, n_clusters: int) -> int:
+    """Observations that are drawn in one epoch, of so many that may be.
+
+    Examples
+    --------
+    >>> draws_in_epoch(10_000, 50), draws_in_epoch(500_000, 500)
+    (10000, 200000)
+    """
+    return min(n_rows, max(MOST_DRAWS * n_clusters, ALWAYS_DRAWN))
+
+
 def epoch_minibatches(
     train: Sequence[Index], clusters: Index, batch_size: int, rng: np.random.Generator
 ) -> Tensor:
@@ -573,7 +584,7 @@ def epoch_minibatches(
     An epoch is a pass over all rows, or over a part of every cluster where clusters are large.
     """
     k = int(clusters.max()) + 1
-    longest = min(max(len(rows) for rows in train), max(MOST_DRAWS * k, ALWAYS_DRAWN))
+    longest = draws_in_epoch(max(len(rows) for rows in train), k)
     batch_size = min(batch_size, longest)
     steps = max(-(-longest // batch_size), MIN_STEPS)
     draws = [rows[balanced_draws(clusters[rows], steps * batch_size, rng)] for rows in train]
