@@ -7,9 +7,9 @@ import pytest
 
 import unsplit
 from benchmarks.memory_guard import CASES, GRAPHS, run
-from unsplit import devices
+from unsplit.data import memory
+from unsplit.data.memory import available_memory, most_that_fits, require_memory
 from unsplit.data.rows.base import is_mapped
-from unsplit.devices import available_memory, most_that_fits
 from unsplit.errors import InputError
 from unsplit.merging.api import MATRICES, check_memory
 from unsplit.merging.neighbours import graph
@@ -106,12 +106,30 @@ def test_the_most_that_fits(free):
 
 def test_limits_of_the_process_and_of_its_group_count(monkeypatch, tmp_path):
     free = available_memory()
-    monkeypatch.setattr(devices, "_left_of_limits", lambda: [free // 2, -5])
+    monkeypatch.setattr(memory, "_left_of_limits", lambda: [free // 2, -5])
     assert available_memory() == 0
-    monkeypatch.setattr(devices, "_left_of_limits", list)
+    monkeypatch.setattr(memory, "_left_of_limits", list)
     for name, value in (("max", "1000"), ("current", "900"), ("stat", "anon 1\ninactive_file 50")):
         (tmp_path / f"memory.{name}").write_text(value)
-    monkeypatch.setattr(devices, "GROUPS", [(tmp_path, *devices.GROUPS[0][1:])])
+    monkeypatch.setattr(memory, "GROUPS", [(tmp_path, *memory.GROUPS[0][1:])])
     assert available_memory() == 150
     (tmp_path / "memory.max").write_text("max\n")
     assert available_memory() > 150
+
+
+def test_available_memory_is_a_whole_number_of_bytes():
+    assert isinstance(available_memory(), int)
+    # Less would not have got as far as this test; more than a pebibyte is a unit mistaken.
+    assert 2**20 < available_memory() < 2**50
+
+
+def test_memory_is_refused_only_beyond_what_there_is():
+    require_memory(100, 100, "this", "that")
+    with pytest.raises(InputError, match="this would need"):
+        require_memory(101, 100, "this", "that")
+
+
+def test_memory_error_says_what_is_needed_what_is_there_and_what_to_do():
+    message = "5 clusters would need about 2,500.0 GiB .* 1.5 GiB are available; use fewer"
+    with pytest.raises(InputError, match=message):
+        require_memory(2500 * 2**30, 3 * 2**29, "5 clusters", "use fewer")

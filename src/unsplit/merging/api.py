@@ -12,13 +12,8 @@ from sklearn.cluster import SpectralClustering
 
 from unsplit._typing import Index
 from unsplit.data.annotated import refuse_annotated
-from unsplit.devices import (
-    available_memory,
-    check_seed,
-    generator_of,
-    memory_errors,
-    require_memory,
-)
+from unsplit.data.memory import available_memory, memory_errors, require_memory
+from unsplit.devices import check_seed, generator_of
 from unsplit.errors import InputError, check_type
 from unsplit.merging.evidence import Columns, Evidence, evidence_of
 from unsplit.merging.loop import MergeRecord, MergeState, agglomerate

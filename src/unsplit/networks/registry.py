@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from unsplit._typing import Index
+from unsplit.data.memory import available_memory, require_memory
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import CountRows, VectorRows
 from unsplit.data.rows.sequences import RaggedRows
-from unsplit.devices import Draws, available_memory, current, require_memory
+from unsplit.devices import Draws, current
 from unsplit.errors import InputError, shown
 from unsplit.networks.augmentation import ImageAugmentation, PointAugmentation, for_sequences
 from unsplit.networks.backbones import (

@@ -23,19 +23,16 @@ from unsplit.data.labels import (
     encode_labels,
     refuse_other_order,
 )
+from unsplit.data.memory import available_memory, memory_errors, most_that_fits, require_memory
 from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import (
     BLOCK_ELEMENTS,
-    available_memory,
     check_seed,
     choose_device,
     current,
     generator_of,
-    memory_errors,
-    most_that_fits,
     private_randomness,
-    require_memory,
 )
 from unsplit.errors import (
     InputError,

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from unsplit._typing import Index
+from unsplit.data.memory import free_memory, is_out_of_memory
 from unsplit.data.rows.base import Rows
-from unsplit.devices import BLOCK_ELEMENTS, free_memory, is_out_of_memory, mixed_precision
+from unsplit.devices import BLOCK_ELEMENTS, mixed_precision
 from unsplit.errors import InputError, OutOfMemoryWarning
 from unsplit.networks.network import LARGE_HEAD, Network, refuse_gaps
 from unsplit.networks.training.optimizer import LargeHeadAdamW
