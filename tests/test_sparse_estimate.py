@@ -12,6 +12,7 @@ from unsplit import ConfusionWarning, InputError, PairwiseTVD, SparsePairwiseTVD
 from unsplit.data.array_files import load_arrays, save_arrays
 from unsplit.pairwise import api
 from unsplit.pairwise.api import Settings
+from unsplit.pairwise.memory import Estimate
 from unsplit.pairwise.sparse.confusions import count_confusions
 from unsplit.pairwise.sparse.pair_scores import PairScores
 from unsplit.pairwise.sparse.saved import FORMAT
@@ -230,7 +231,7 @@ def test_little_memory_makes_the_estimate_sparse(monkeypatch):
 
 def test_twenty_thousand_small_clusters_need_less_than_all_their_pairs_would():
     k = 20_000
-    sparse, dense = (api.memory_of_fit(k, k, 5, 2 * k, 2 * k, form) for form in (True, False))
+    sparse, dense = (Estimate(k, k, 5, 2 * k, 2 * k, form).memory for form in (True, False))
     assert sparse < dense - 8 * k**2
 
 

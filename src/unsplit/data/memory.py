@@ -94,7 +94,9 @@ def free_memory(device: "torch.device") -> int:
     import torch
 
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        # What torch holds and does not use is free as well.
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + held
     return available_memory()
 
 
@@ -112,9 +114,26 @@ def memory_size() -> float:
         return math.inf
 
 
-def require_memory(needed: int, available: int, what: str, advice: str) -> None:
-    """Raise an error, before any work starts, if the work will not fit into memory."""
+def require_memory(needed: int, available: int, what: str, advice: str | Callable[[], str]) -> None:
+    """Raise an error, before any work starts, if the work will not fit into memory.
+
+    Parameters
+    ----------
+    needed, available : int
+        Bytes.
+    what : str
+        What needs the memory, such as "merging 9,000 clusters".
+    advice : str or callable
+        What to do, without a full stop; a function that finds out is called only if it is needed.
+
+    Examples
+    --------
+    >>> require_memory(2**40, 2**30, "this", "use less data")
+    Traceback (most recent call last):
+    unsplit.errors.InputError: this would need about 1,024.0 GiB of memory, but only 1.0 GiB are ...
+    """
     if needed > available:
+        advice = advice if isinstance(advice, str) else advice()
         raise InputError(
             f"{what} would need about {needed / 2**30:,.1f} GiB of memory, but only "
             f"{available / 2**30:,.1f} GiB are available; {advice}."

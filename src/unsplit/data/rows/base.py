@@ -332,6 +332,11 @@ class Rows(ABC):
             yield self.take(index)
 
     @property
+    def largest(self) -> int:
+        """Row that takes most memory; usually all take the same."""
+        return 0
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of one observation as a network gets it."""
         return tuple(self.take(torch.zeros(1, dtype=torch.long, device=self.device)).shape[1:])

@@ -73,6 +73,11 @@ class RaggedRows(Rows):
         """Number of channels, including the mask, and the median length."""
         return self.sequences.n_channels + 1, int(np.median(self.sequences.lengths))
 
+    @property
+    def largest(self) -> int:
+        """The longest sequence."""
+        return int(np.argmax(self.sequences.lengths))
+
     def take(self, index: Tensor) -> Tensor:
         """Return the sequences at ``index`` (one-dimensional), shape (b, C + 1, longest)."""
         return self._padded(index).to(self.device)
