@@ -151,7 +151,7 @@ def _reached(*_):
 
 def test_one_network_or_a_smaller_one_is_advised_where_batches_are_not_the_reason(monkeypatch):
     X, labels = pictures()
-    free_for(monkeypatch, 400 * 2**20)
+    free_for(monkeypatch, 600 * 2**20)
     with pytest.raises(InputError, match=r"holdout=0\.2, which trains 1 network instead of 5"):
         unsplit.pairwise_tvd(X, labels, backbone="resnet18", cv=5, device="cpu")
     free_for(monkeypatch, 0)

@@ -150,6 +150,8 @@ class Generators:
         """Draw from now on what would have been drawn after these states."""
         import torch
 
+        for kind in self._made.keys() - states.keys():
+            del self._made[kind]
         for kind, state in states.items():
             self.of(torch.device(kind)).set_state(state)
 
@@ -217,6 +219,33 @@ def own_generator(device: "torch.device") -> "torch.Generator | None":
     return None if _own.generators is None else _own.generators.of(device)
 
 
+@contextmanager
+def drawn_again_after_errors() -> Iterator[None]:
+    """Let this thread draw the same numbers again if there is an error inside the block.
+
+    Examples
+    --------
+    >>> import torch
+    >>> with private_randomness(3):
+    ...     try:
+    ...         with drawn_again_after_errors():
+    ...             one = torch.rand(1, generator=own_generator(torch.device("cpu")))
+    ...             raise MemoryError
+    ...     except MemoryError:
+    ...         other = torch.rand(1, generator=own_generator(torch.device("cpu")))
+    >>> bool(one == other)
+    True
+    """
+    generators = _own.generators
+    before = None if generators is None else generators.states()
+    try:
+        yield
+    except BaseException:
+        if generators is not None and before is not None:
+            generators.continue_from(before)
+        raise
+
+
 # What rank 0 tells the others when they are no longer needed.
 DONE = "done"
 # What a process leaves behind that ends because of an error.
@@ -244,6 +273,8 @@ class Ranks:
     def __init__(self, rank: int = 0, size: int = 1, store: Any = None) -> None:
         self.rank, self.size, self._store = rank, size, store
         self._n_orders = self._n_shared = 0
+        # In a step of training, what processes tell each other before each message.
+        self.alarm: Any = None
 
     def share(self, value: Any) -> Any:
         """Return the value that rank 0 passes, however long that takes."""
@@ -283,8 +314,14 @@ class Ranks:
         import torch.distributed as dist
 
         values = values.contiguous()
+        self._ready()
         dist.all_reduce(values)
         return values
+
+    def _ready(self) -> None:
+        """Nothing more is allocated before a message is sent."""
+        if self.alarm is not None:
+            self.alarm.meet()
 
     def most(self, values: "torch.Tensor") -> "torch.Tensor":
         """Return the largest values of all processes."""
@@ -293,6 +330,7 @@ class Ranks:
         import torch.distributed as dist
 
         values = values.clone()
+        self._ready()
         dist.all_reduce(values, op=dist.ReduceOp.MAX)
         return values
 
@@ -320,6 +358,7 @@ class Ranks:
         padded = part.new_zeros((longest, *part.shape[1:]))
         padded[: len(part)] = part
         found = [torch.empty_like(padded) for _ in range(self.size)]
+        self._ready()
         dist.all_gather(found, padded)
         spans = [self.part(n, rank) for rank in range(self.size)]
         return torch.cat([x[: s.stop - s.start] for x, s in zip(found, spans, strict=True)])

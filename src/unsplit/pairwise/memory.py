@@ -32,10 +32,9 @@ BYTES_OF_CONFUSIONS = 2 * 24 * 16
 # Copies of a backbone beside the one that is built: gradient, two moments, running mean and best
 # weights.
 COPIES = 5
-# The allocator of a processor keeps what layers give back, and often cannot use it for the next:
-# for each byte of a step 1.5 to 2.4 are taken, but a part of them serves for evaluation
-# (benchmarks/memory_guard.py).
-CPU_STEPS, CPU_EVALUATION = 1.9, 0.5
+# The allocator of a processor keeps what layers give back, and often cannot use it for the next: so
+# many bytes are taken for each that is saved for the gradients (benchmarks/memory_guard.py).
+CPU_SAVED = 2.2
 
 
 @dataclass(frozen=True)
@@ -209,11 +208,10 @@ class Networks:
         """Bytes beside the networks themselves, if batches have so many observations."""
         found = self.activations
         steps, evaluation = found.of_training(batch_size), found.of_evaluation(self.tried)
-        computed: float = max(steps, evaluation)
+        computed = max(steps, evaluation)
         if self.on_cpu:
-            computed = CPU_STEPS * steps + CPU_EVALUATION * evaluation
-        copies = COPIES * self.n_folds * self.parameters
-        return copies + int(self.at_once * computed)
+            computed = steps + evaluation + int((CPU_SAVED - 1) * batch_size * found.saved)
+        return COPIES * self.n_folds * self.parameters + self.at_once * computed
 
 
 def require_memory_of_networks(

@@ -59,6 +59,7 @@ class RaggedRows(Rows):
     """
 
     kind = "sequences"
+    ragged = True
 
     def __init__(self, sequences: Ragged, device: torch.device, rate: int | None = None) -> None:
         self.sequences = sequences
