@@ -14,7 +14,12 @@ from torch.nn import functional as F
 import unsplit
 from benchmarks.memory_guard import cases_on, run
 from unsplit.data import memory, observations
-from unsplit.data.memory import available_memory, most_that_fits, require_memory
+from unsplit.data.memory import (
+    available_memory,
+    is_out_of_memory,
+    most_that_fits,
+    require_memory,
+)
 from unsplit.data.rows.base import is_mapped
 from unsplit.devices import private_randomness
 from unsplit.errors import InputError
@@ -221,12 +226,40 @@ def test_what_a_network_keeps_grows_with_the_batch_as_expected():
     assert found.fixed + 40 * found.saved == pytest.approx(saved, rel=0.05)
 
 
+class OnlyPairs(nn.Linear):
+    """Takes an even number of observations in training."""
+
+    def forward(self, x):
+        if self.training and len(x) % 2:
+            raise ValueError("an even number, please")
+        return super().forward(x)
+
+
+def test_a_network_that_does_not_take_a_few_rows_is_trained_all_the_same():
+    X, labels = data()
+    found = unsplit.pairwise_tvd(X, labels, epochs=1, cv=2, device="cpu", backbone=OnlyPairs(2, 4))
+    assert found.n_clusters == 3
+
+
+def test_errors_of_memory_are_told_from_others():
+    for text in (
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED",
+        "DefaultCPUAllocator: not enough memory",
+    ):
+        assert is_out_of_memory(RuntimeError(text))
+    assert not is_out_of_memory(RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED"))
+    assert not is_out_of_memory(ValueError("out of memory"))
+
+
 def test_nothing_is_tried_for_vectors(monkeypatch):
     monkeypatch.setattr("unsplit.pairwise.memory.activations_of", _reached)
     X, labels = data()
     assert unsplit.pairwise_tvd(X, labels, epochs=1, cv=2, device="cpu").n_clusters == 3
-    with pytest.raises(InterruptedError):
+    called = []
+    monkeypatch.setattr("unsplit.pairwise.memory.activations_of", lambda *_: called.append(1))
+    with pytest.raises(AttributeError):
         unsplit.pairwise_tvd(X, labels, epochs=1, cv=2, device="cpu", backbone=Noisy())
+    assert called
 
 
 def test_neighbours_that_do_not_fit_are_refused_with_a_number_that_does(monkeypatch):

@@ -241,15 +241,18 @@ def require_memory_of_networks(
     """
     if recipe.name in FIRST_LAYER:
         return
-    on_gpu = rows.device.type == "cuda"
-    network, size = networks[0], current().size
+    network, size, on_gpu = networks[0], current().size, rows.device.type == "cuda"
+    try:
+        activations = activations_of(network.backbone, rows, draws)
+    except Exception:  # a user's network may not take so few; if it takes none, training says so
+        return
     stacked = can_be_stacked(networks, rows) if config.batch_folds is None else config.batch_folds
     longest = max(len(fold.train) for fold in folds)
     tried = max(len(fold.watch) for fold in folds)
     batch_size = -(-min(config.batch_size, longest) // size)
     found = Networks(
         sum(p.nbytes for p in network.backbone.parameters()),
-        activations_of(network.backbone, rows, draws),
+        activations,
         len(networks) if stacked else 1,
         len(networks),
         min(network.most_at_once, -(-tried // size)),

@@ -11,7 +11,8 @@ the weights of its part of the clusters.  In a step
 
 So all backbones stay equal, and the result is that of one process but for the order of sums.
 Random changes to observations are drawn for the whole batch, and so are the statistics of batch
-normalisation measured.
+normalisation measured.  If memory runs out in one process, all compute the batch in parts
+(:mod:`unsplit.networks.training.alarm`).
 """
 
 import copy
