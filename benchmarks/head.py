@@ -1,7 +1,7 @@
 """The losses over blocks of clusters, against the ceiling of the device and all scores at once.
 
 python -m benchmarks.head [--device cuda] [--clusters 1000000] [--features 512] [--batch 4096]
-    [--blocks 4096 8192] [--splits 1 2] [--write head.json]
+    [--losses pairwise] [--blocks 16384 65536] [--write head.json]
 
 Forward and backward are timed together.  The pairwise loss needs three products of batch × clusters
 × features multiplications, the softmax loss four; the share of the ceiling counts three for both,
@@ -23,7 +23,7 @@ from torch import Tensor
 from benchmarks.common import print_table
 from unsplit.devices import choose_device
 from unsplit.networks.chunked import Blocks, blocks_for, chunked_loss, product_type
-from unsplit.networks.chunked_kernel import reason_against, usable
+from unsplit.networks.chunked_kernel import reason_against
 from unsplit.networks.network import LOSSES
 
 Loss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -66,20 +66,14 @@ def wait(device: torch.device) -> None:
 
 
 def variants(
-    losses: list[str], sizes: list[int], splits: list[int], n_rows: int, device: torch.device
+    losses: list[str], sizes: list[int], n_rows: int, device: torch.device
 ) -> Iterator[Variant]:
     """All ways that are compared; bfloat16 weights on CUDA as well as float32."""
     cuda = device.type == "cuda"
     kinds = [torch.bfloat16, torch.float32] if cuda else [torch.float32]
     products = torch.bfloat16 if cuda else torch.float32
     chosen = blocks_for(n_rows, products, device)
-    tried = [chosen]
-    for size in sizes:
-        for n_splits in splits:
-            tried.append(Blocks(size, n_splits, kernel=usable(device)))
-        if cuda:
-            tried.append(Blocks(size, 1, kernel=usable(device), beside=True))
-            tried.append(Blocks(size, 1, kernel=False))
+    tried = [chosen, *(Blocks(size, chosen.kernel) for size in sizes), Blocks(chosen.size)]
     for loss in losses:
         for kind in kinds:
             for blocks in dict.fromkeys(tried):
@@ -93,9 +87,7 @@ def variants(
 
 def described(blocks: Blocks) -> str:
     """The choices in words."""
-    parts = [f"blocks of {blocks.size:,}", "kernel" if blocks.kernel else "plain"]
-    parts += [f"{blocks.splits} splits"] if blocks.splits > 1 else []
-    return ", ".join(parts + (["two streams"] if blocks.beside else []))
+    return f"blocks of {blocks.size:,}, " + ("kernel" if blocks.kernel else "plain")
 
 
 def in_blocks(loss: str, blocks: Blocks) -> Loss:
@@ -220,8 +212,7 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--features", type=int, default=512)
     parser.add_argument("--batch", type=int, default=4096)
     parser.add_argument("--losses", nargs="+", default=["pairwise", "softmax"])
-    parser.add_argument("--blocks", type=int, nargs="+", default=[4096, 8192, 16384])
-    parser.add_argument("--splits", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--blocks", type=int, nargs="+", default=[16_384, 65_536])
     parser.add_argument("--side", type=int, default=8192, help="of the product for the ceiling")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--write", type=Path)
@@ -230,7 +221,7 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
     rate = ceiling(device, given.side, given.repeats)
     problem = Problem(given.clusters, given.features, given.batch, device)
     print("kernels:", reason_against(device) or "usable", flush=True)
-    tried = variants(given.losses, given.blocks, given.splits, given.batch, device)
+    tried = variants(given.losses, given.blocks, given.batch, device)
     records = list(compared(problem, tried, rate, given.repeats))
     if given.write:
         named = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"

@@ -18,8 +18,9 @@ from unsplit.devices import choose_device
 from unsplit.metrics import majority_categories, quality
 from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.registry import RECIPES, build_network
-from unsplit.networks.training.group import Fold, Single
+from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import TrainConfig, epoch_minibatches, train
+from unsplit.networks.training.single import Single
 from unsplit.pairwise.heldout_scores import holdout_fold
 
 WIDTH = 256

@@ -28,9 +28,9 @@ from sklearn.metrics import adjusted_rand_score
 
 import unsplit
 from benchmarks.common import print_table
-from unsplit.networks.training import group as group_module
 from unsplit.networks.training import loop
-from unsplit.networks.training.group import Single
+from unsplit.networks.training import single as single_module
+from unsplit.networks.training.single import Single
 
 PARTS, MEMBERS, DIMENSIONS, SPREAD = 5, 20, 20, 0.5
 USUAL, LARGE = "AdamW", "fewer moments, blocks"
@@ -59,7 +59,7 @@ def as_if(large: bool) -> Iterator[list[Single]]:
     limits = {"LARGE_HEAD": 0, "MANY_CLUSTERS": 0, "free_memory": lambda device: 0}
     with (
         mock.patch.object(Single, "__init__", remember),
-        mock.patch.dict(vars(group_module), limits if large else {}),
+        mock.patch.dict(vars(single_module), limits if large else {}),
     ):
         yield groups
 

@@ -2,7 +2,7 @@
 
 python -m benchmarks.plan [--matmul 780] [--share 0.6] [--hbm 4] [--link 400] [--latency 20]
     [--clusters 1000000 10000000] [--observations 1000000000] [--ranks 1 8 64 512]
-    [--measured runs.json]
+    [--measured benchmarks/results/growth.jsonl]
 
 The formulas follow networks/chunked.py, training/sharded.py and training/optimizer.py.  The speeds
 of a device are inputs, because only a measurement knows them: the ceiling of products in bfloat16
@@ -10,31 +10,43 @@ in TFLOP/s and the share of it that the loss reaches, counted as three products 
 prints both, for either loss), memory in TB/s, what a rank receives from the others in GB/s, and
 what a message costs in µs.
 
-A file of measured runs is a list of mappings in JSON with the parameters of :class:`Run` and
-``seconds`` of a step; the ratio of the formula to the measurement is printed for each.
+The file that benchmarks.growth writes has steps and the speeds of the device that took them; the
+ratio of the formula to the measurement is printed for each step.
 """
 
 import argparse
 import json
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.common import print_table
+from unsplit.devices import BLOCK_ELEMENTS
+from unsplit.networks.chunked import CPU_BLOCK, GPU_BLOCK
+from unsplit.networks.network import LARGE_HEAD
 from unsplit.networks.training.loop import ALWAYS_DRAWN, MOST_DRAWS
 
 # Products of batch × clusters × features in a step: scores, and gradients of features and weights.
 # The softmax loss computes the scores twice, but its share of the ceiling is counted by three too.
 PRODUCTS = 3
 
-# Bytes of each weight of the head: weight, gradient and running mean in float32, first moment in
-# bfloat16.  The weights kept so far are in main memory.
-HELD = 4 + 4 + 4 + 2
+# Bytes of each weight of a large head: weight, gradient and running mean in float32, first moment
+# in bfloat16.  The weights kept so far are in main memory.  A smaller head has two moments in
+# float32 and keeps its weights beside them.
+HELD, HELD_SMALL = 4 + 4 + 4 + 2, 4 + 4 + 4 + 8 + 4
 KEPT = 4
-# To and from memory in a step, beside the loss: the optimizer reads gradient, weight and moment and
-# writes the last two, and the running mean is read and written with the weight.
-MOVED = 4 + 8 + 4 + 12
+# To and from memory in a step, beside the loss: the optimizer reads gradient, weight and moments
+# and writes the last, and the running mean is read and written with the weight.
+MOVED, MOVED_SMALL = 4 + 8 + 4 + 12, 4 + 8 + 16 + 12
 # Of each parameter of the backbone: weight, gradient, mean, best and two moments.
 BACKBONE_HELD = 24
+# Of each feature of an observation, in the layers of a small backbone and their gradients.
+ACTIVATIONS = 40
+# Of each score if all are held at once: itself, its logarithm, and both gradients.  Otherwise a
+# block of them.
+SCORE_HELD = 16
+BLOCK_BYTES = {"cpu": 4 * CPU_BLOCK, "cuda": 2 * GPU_BLOCK}
 # What a checkpoint holds of a weight of the head.
 IN_CHECKPOINT = 4 + 4 + 4 + 2
 
@@ -74,13 +86,29 @@ class Run:
 
 @dataclass(frozen=True)
 class Device:
-    """Speeds of a device: operations and bytes a second, and seconds of a message."""
+    """Speeds of a device.
+
+    Parameters
+    ----------
+    matmul, memory, link : float
+        Operations of products, bytes of its memory, and bytes from other ranks, in a second.
+    share : float
+        Of ``matmul``, what the loss over blocks of clusters reaches.
+    latency : float
+        Seconds of a message.
+    at_once : float, optional
+        As ``share``, where all scores of a batch are held at once because they are few.
+    fixed : float
+        Seconds of a step that has next to nothing to compute.
+    """
 
     matmul: float
     share: float
     memory: float
-    link: float
-    latency: float
+    link: float = 1.0
+    latency: float = 0.0
+    at_once: float | None = None
+    fixed: float = 0.0
 
 
 def weights(run: Run) -> float:
@@ -88,21 +116,49 @@ def weights(run: Run) -> float:
     return run.clusters * run.features / run.ranks
 
 
-def step_operations(run: Run) -> float:
-    """Operations of a step on one rank.
+def is_large(run: Run) -> bool:
+    """Whether fewer moments of the head are kept."""
+    return run.clusters * run.features > LARGE_HEAD
+
+
+def in_blocks(run: Run) -> bool:
+    """Whether the loss is computed over blocks of clusters."""
+    return run.ranks > 1 or run.batch * run.clusters > BLOCK_ELEMENTS
+
+
+def head_operations(run: Run) -> float:
+    """Operations of the loss in a step on one rank.
 
     Examples
     --------
-    >>> step_operations(Run(10**6, 10**7, operations=0)) / 1e12
+    >>> head_operations(Run(10**6, 10**7)) / 1e12
     12.582912
     """
-    head = PRODUCTS * 2 * run.batch * weights(run)
-    return head + 3 * run.operations * run.batch / run.ranks
+    return PRODUCTS * 2 * run.batch * weights(run)
+
+
+def backbone_operations(run: Run) -> float:
+    """Operations of the backbone in a step on one rank, forward and backward."""
+    return 3 * run.operations * run.batch / run.ranks
+
+
+def step_operations(run: Run) -> float:
+    """Operations of a step on one rank."""
+    return head_operations(run) + backbone_operations(run)
 
 
 def step_bytes(run: Run) -> float:
-    """Bytes that go to and from the memory of one rank in a step, beside those of the loss."""
-    return MOVED * (weights(run) + run.parameters)
+    """Bytes that go to and from the memory of one rank in a step, beside those of the loss.
+
+    Examples
+    --------
+    >>> step_bytes(Run(1000, 10**7, batch=10, features=10, parameters=0))
+    408000.0
+    """
+    of_head = MOVED if is_large(run) else MOVED_SMALL
+    # What is kept of the features is written once and read once.
+    of_batch = 2 * ACTIVATIONS * run.batch * run.features / run.ranks
+    return of_head * weights(run) + MOVED_SMALL * run.parameters + of_batch
 
 
 def gathered(run: Run, size: int = 2) -> float:
@@ -128,16 +184,16 @@ def received(run: Run) -> float:
 MESSAGES = 6
 
 
-def step_seconds(run: Run, device: Device) -> tuple[float, float, float]:
-    """Seconds of a step: products, memory and messages, one after the other."""
+def step_seconds(run: Run, device: Device) -> tuple[float, float, float, float]:
+    """Seconds of a step: products, memory, messages and a fixed part, one after the other."""
     talk = 0.0
     if run.ranks > 1:
         talk = received(run) / device.link + MESSAGES * device.latency
-    return (
-        step_operations(run) / (device.share * device.matmul),
-        step_bytes(run) / device.memory,
-        talk,
-    )
+    share = device.share
+    if device.at_once is not None and not in_blocks(run):
+        share = device.at_once
+    products = head_operations(run) / share + backbone_operations(run)
+    return products / device.matmul, step_bytes(run) / device.memory, talk, device.fixed
 
 
 def steps(run: Run) -> float:
@@ -152,10 +208,22 @@ def counting_seconds(run: Run, device: Device) -> float:
     return operations / (device.share * device.matmul)
 
 
-def memory(run: Run) -> float:
-    """Bytes of the memory of one rank: head, backbone, features and their gradients."""
-    batch = run.batch * run.features * (2 + 4 + 4)
-    return HELD * weights(run) + BACKBONE_HELD * run.parameters + batch
+def memory(run: Run, kind: str = "cuda") -> float:
+    """Bytes of the memory of one rank, on a device of this kind.
+
+    Head, backbone, features of the whole batch and their gradients, what a small backbone keeps of
+    its part of the batch, and scores.
+    """
+    held = HELD if is_large(run) else HELD_SMALL
+    if is_large(run) and kind == "cpu":
+        held += KEPT
+    # Of all observations of the batch: features in bfloat16, and their gradient twice in float32.
+    others = (2 + 4 + 4) * run.batch * run.features if run.ranks > 1 else 0
+    batch = others + ACTIVATIONS * run.batch * run.features / run.ranks
+    of_scores = SCORE_HELD * run.batch * run.clusters
+    if in_blocks(run):
+        of_scores = min(BLOCK_BYTES[kind], 4 * run.batch * run.clusters // run.ranks)
+    return held * weights(run) + BACKBONE_HELD * run.parameters + batch + of_scores
 
 
 def hours(run: Run, device: Device) -> float:
@@ -166,7 +234,7 @@ def hours(run: Run, device: Device) -> float:
 
 def row(run: Run, device: Device) -> list[str]:
     """What the table says about a run."""
-    products, moved, talk = (1e3 * seconds for seconds in step_seconds(run, device))
+    products, moved, talk, _ = (1e3 * seconds for seconds in step_seconds(run, device))
     return [
         f"{run.clusters:,}",
         f"{run.observations:.0e}".replace("e+0", "e").replace("e+", "e"),
@@ -188,22 +256,42 @@ HEADINGS = [
 ]  # fmt: skip
 
 
-def print_measured(path: Path, device: Device) -> None:
-    """Print what the formulas say about measured steps."""
-    names = {field.name for field in fields(Run)}
-    table = []
-    for entry in json.loads(path.read_text()):
-        run = Run(**{name: value for name, value in entry.items() if name in names})
-        found = sum(step_seconds(run, device))
-        ratio = found / entry["seconds"]
-        times = [f"{1e3 * entry['seconds']:.1f}", f"{1e3 * found:.1f}", f"{ratio:.2f}"]
-        table.append([f"{run.clusters:,}", str(run.ranks), f"{run.batch:,}", run.loss, *times])
-    head = ["k", "ranks", "batch", "loss", "ms measured", "ms by the formula", "ratio"]
-    print_table("Steps, measured and by the formula", head, table)
+def device_of(speeds: Mapping[str, Any]) -> Device:
+    """The device that benchmarks.growth measured."""
+    names = "matmul", "share", "memory", "at_once", "fixed"
+    return Device(**{name: speeds[name] for name in names})
 
 
-def main() -> None:
-    """Print the plan."""
+def run_of(step: Mapping[str, Any]) -> Run:
+    """The training of which benchmarks.growth measured a step."""
+    names = "batch", "features", "parameters", "operations"
+    return Run(step["k"], step["k"], **{name: step[name] for name in names})
+
+
+COMPARED = [
+    "device", "k", "batch", "ms measured", "by the formula", "ratio", "MiB measured",
+    "by the formula", "ratio",
+]  # fmt: skip
+
+
+def compared(records: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """What the formulas say about measured steps, by the speeds of the same device."""
+    speeds = {r["device"]: device_of(r) for r in records if r["what"] == "speeds"}
+    for step in (r for r in records if r["what"] == "training step"):
+        run = run_of(step)
+        seconds = sum(step_seconds(run, speeds[step["device"]]))
+        held = memory(run, step["kind"])
+        taken = step["device_bytes"] if step["kind"] == "cuda" else step["main_bytes"]
+        yield [
+            step["device"], f"{run.clusters:,}", f"{run.batch:,}",
+            f"{1e3 * step['seconds']:,.1f}", f"{1e3 * seconds:,.1f}",
+            f"{seconds / step['seconds']:.2f}",
+            f"{taken / 2**20:,.0f}", f"{held / 2**20:,.0f}", f"{held / taken:.2f}",
+        ]  # fmt: skip
+
+
+def options() -> argparse.ArgumentParser:
+    """The options, whose defaults are those of docs/scale.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--matmul", type=float, default=780, help="TFLOP/s of products")
     parser.add_argument("--share", type=float, default=0.6, help="of it that the head reaches")
@@ -217,23 +305,30 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=65536, help="observations of all ranks")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--measured", type=Path)
-    given = parser.parse_args()
+    return parser
+
+
+def rows(given: argparse.Namespace) -> Iterator[list[str]]:
+    """The plan: a row for every number of clusters and ranks."""
     device = Device(
         given.matmul * 1e12, given.share, given.hbm * 1e12, given.link * 1e9, given.latency / 1e6
     )
+    for k in given.clusters:
+        for r in given.ranks:
+            batch = min(r * given.batch, given.most)
+            yield row(Run(k, given.observations, r, batch, epochs=given.epochs), device)
+
+
+def main() -> None:
+    """Print the plan, or what the formulas say about measured steps."""
+    given = options().parse_args()
     if given.measured is not None:
-        print_measured(given.measured, device)
+        lines = given.measured.read_text("utf-8").splitlines()
+        found = list(compared([json.loads(line) for line in lines]))
+        print_table("Steps, measured and by the formula", COMPARED, found)
         return
-    table = [
-        row(
-            Run(k, given.observations, r, min(r * given.batch, given.most), epochs=given.epochs),
-            device,
-        )
-        for k in given.clusters
-        for r in given.ranks
-    ]
     speeds = f"{given.matmul:g} TFLOP/s × {given.share:g}, {given.hbm:g} TB/s, {given.link:g} GB/s"
-    print_table(f"Training and counting, {speeds}", HEADINGS, table)
+    print_table(f"Training and counting, {speeds}", HEADINGS, list(rows(given)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 """Images per second: our training loop against a plain one, and streaming against the decoder.
 
 python -m benchmarks.throughput [--device cuda] [--folder FOLDER] [--repeat 5] [--compile]
+    [--clusters 1000 26000] [--size 64] [--batch 512]
+
+The plain loop always has 1,000 clusters, so that ``--clusters`` shows what more of them cost.
 """
 
 import argparse
@@ -23,17 +26,19 @@ from unsplit.devices import choose_device, mixed_precision
 from unsplit.networks.augmentation import ImageAugmentation
 from unsplit.networks.backbones import ResNet18
 from unsplit.networks.registry import RECIPES, build_network
-from unsplit.networks.training.group import Fold, Single
+from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import epoch_minibatches
+from unsplit.networks.training.single import Single
 
+# Clusters of the plain loop.
 K = 1000
 
 
-def ours(rows: Rows, clusters: Any, batch: int) -> Callable[[int], None]:
+def ours(rows: Rows, clusters: Any, batch: int, k: int = K) -> Callable[[int], None]:
     """So many steps of our loop, with everything it does."""
     everything = np.arange(len(rows))
     fold = Fold(everything, everything[:0], everything)
-    network = build_network(rows, fold, RECIPES["resnet18"], K, "softmax")
+    network = build_network(rows, fold, RECIPES["resnet18"], k, "softmax")
     group = Single([network], [fold], learning_rate=1e-3, weight_decay=0.1)
     on_device = torch.from_numpy(clusters).to(rows.device)
     rng = np.random.default_rng(0)
@@ -93,6 +98,25 @@ def rate(run: Callable[[int], None], steps: int, batch: int, cuda: bool) -> floa
     return steps * batch / (time.perf_counter() - start)
 
 
+class PeakMemory:
+    """Most memory of a GPU that is held at once, beside what other loops keep there."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.gib = device, "–"
+
+    def __enter__(self) -> "PeakMemory":
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(self.device)
+            self._before = torch.cuda.memory_allocated(self.device)
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        if self.device.type == "cuda":
+            most = torch.cuda.max_memory_allocated(self.device) - self._before
+            self.gib = f"{most / 2**30:.2f}"
+
+
 def on_device(args: argparse.Namespace, device: torch.device) -> None:
     rng = np.random.default_rng(0)
     shape = (args.images, args.size, args.size, 3)
@@ -104,21 +128,27 @@ def on_device(args: argparse.Namespace, device: torch.device) -> None:
     for compiled in [False, True][: 1 + args.compile]:
         name, simple = plain(images, clusters, args.batch, compiled)
         loops[f"plain ({name} ResNet-18)"] = simple
-    loops["unsplit"] = ours(rows, clusters, args.batch)
+    for k in args.clusters:
+        loops[f"unsplit, {k:,} clusters"] = ours(rows, np.arange(args.images) % k, args.batch, k)
     cuda = device.type == "cuda"
     found: dict[str, list[float]] = {name: [] for name in loops}
+    held = {}
     for name, run in loops.items():
         start = time.perf_counter()
-        run(args.steps // 4 + 1)
+        with PeakMemory(device) as peak:
+            run(args.steps // 4 + 1)
+        held[name] = peak.gib
         print(f"{name}: {time.perf_counter() - start:.1f} s to warm up", flush=True)
     for _ in range(3):
         for name, run in loops.items():
             found[name].append(rate(run, args.steps, args.batch, cuda))
     best = {name: max(values) for name, values in found.items()}
     base = next(iter(best.values()))
-    table = [(name, f"{value:,.0f}", value / base) for name, value in best.items()]
-    title = f"{args.size} px, batch {args.batch}, {K} clusters, data on {device.type}"
-    print_table(title, ("loop", "images a second", "ratio"), table)
+    table = [
+        (name, f"{value:,.0f}", f"{value / base:.3f}", held[name]) for name, value in best.items()
+    ]
+    title = f"{args.size} px, batch {args.batch}, data on {device.type}"
+    print_table(title, ("loop", "images a second", "ratio", "peak GiB"), table)
 
 
 def streamed(args: argparse.Namespace, device: torch.device) -> None:
@@ -155,6 +185,7 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="a compiled plain loop as well")
     parser.add_argument("--repeat", type=int, default=5, help="times the folder is listed")
     parser.add_argument("--size", type=int, default=64)
+    parser.add_argument("--clusters", type=int, nargs="+", default=[K], help="of our loop")
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--images", type=int, default=50_000)
     parser.add_argument("--steps", type=int, default=60)

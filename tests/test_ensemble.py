@@ -14,8 +14,9 @@ from unsplit.datasets import gaussians
 from unsplit.errors import InputError
 from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.registry import RECIPES, build_network, recipe_for
-from unsplit.networks.training.group import Fold, Single, Stacked, can_be_stacked
+from unsplit.networks.training.group import Fold, Stacked, can_be_stacked
 from unsplit.networks.training.loop import TrainConfig, train
+from unsplit.networks.training.single import Single
 from unsplit.pairwise.heldout_scores import crossfit_folds, heldout_scores
 
 HALF = Fold(np.arange(12), np.arange(12, 24), np.arange(12, 24))

@@ -14,9 +14,11 @@ from unsplit.datasets import gaussians
 from unsplit.networks import network as network_module
 from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.training import group as group_module
-from unsplit.networks.training.group import Single, Stacked, watched_part
+from unsplit.networks.training import single as single_module
+from unsplit.networks.training.group import Stacked, watched_part
 from unsplit.networks.training.loop import Training, epoch_minibatches, train, used_decay
 from unsplit.networks.training.optimizer import LargeHeadAdamW
+from unsplit.networks.training.single import Single
 from unsplit.pairwise.heldout_scores import holdout_fold
 
 CPU = torch.device("cpu")
@@ -42,8 +44,8 @@ def test_training_over_blocks_gives_the_same_networks(monkeypatch):
     )
     trained(epochs=1)
     assert not called  # few scores are held at once, as ever
-    monkeypatch.setattr(group_module, "BLOCK_ELEMENTS", 100)
-    monkeypatch.setattr(group_module, "MANY_CLUSTERS", 3)
+    monkeypatch.setattr(single_module, "BLOCK_ELEMENTS", 100)
+    monkeypatch.setattr(single_module, "MANY_CLUSTERS", 3)
     in_blocks, history = trained()
     assert called
     np.testing.assert_allclose(history.loss, usual.loss, rtol=1e-4)
@@ -54,7 +56,7 @@ def test_training_over_blocks_gives_the_same_networks(monkeypatch):
 
 def test_little_free_memory_is_a_reason_for_blocks(monkeypatch):
     rows, _, folds = small_problem(n_folds=2)
-    monkeypatch.setattr(group_module, "free_memory", lambda device: 8000)
+    monkeypatch.setattr(single_module, "free_memory", lambda device: 8000)
     (network, _) = networks_for(rows, folds)
     assert Single([network], folds[:1], 1e-3, 0.0).most_scores == 100
 
@@ -67,7 +69,7 @@ def test_accuracy_over_blocks_is_that_of_all_scores(monkeypatch, seed):
     training = Training(networks_for(rows, folds), rows, clusters, folds, config, rng)
     training.epoch()
     expected = [group.watched_accuracy(rows, clusters) for group in training.groups]
-    monkeypatch.setattr(group_module, "MANY_CLUSTERS", 3)
+    monkeypatch.setattr(single_module, "MANY_CLUSTERS", 3)
     found = [group.watched_accuracy(rows, clusters) for group in training.groups]
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
@@ -152,7 +154,7 @@ def test_a_matrix_without_gradient_stays():
 
 
 def test_large_heads_are_trained_with_fewer_moments(monkeypatch):
-    monkeypatch.setattr(group_module, "LARGE_HEAD", 10)
+    monkeypatch.setattr(single_module, "LARGE_HEAD", 10)
     networks, history = trained(epochs=8)
     assert history.accuracy.max() > 0.9
     folds = small_problem(n_folds=2)[2]

@@ -28,7 +28,7 @@ from unsplit.merging.neighbours import graph
 from unsplit.networks.activations import activations_of
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold
-from unsplit.pairwise.memory import Estimate
+from unsplit.pairwise.memory import EstimateSize
 from unsplit.randomness import redirected
 
 CPU = torch.device("cpu")
@@ -82,7 +82,7 @@ def test_features_that_do_not_fit_are_refused_with_a_number_that_does(monkeypatc
 
 def test_clusters_that_do_not_fit_are_refused_with_a_number_that_does(monkeypatch):
     X, _ = data()
-    free = Estimate(40, 40, 2, 180, 180).memory
+    free = EstimateSize(40, 40, 2, 180, 180).memory
     monkeypatch.setattr("unsplit.pairwise.memory.available_memory", lambda: free)
     call = lambda k: unsplit.pairwise_tvd(X, np.arange(180) % k, epochs=1, cv=2)  # noqa: E731
     number = refused(lambda: call(80), r"80 clusters of 180 .* at most (\d+) clusters would fit")
@@ -107,7 +107,7 @@ def test_a_form_or_folds_that_would_fit_are_named(monkeypatch):
             unsplit.pairwise_tvd(X, labels, epochs=1, **options)
         return str(caught.value)
 
-    dense = Estimate(80, 80, 1, 33, 80)
+    dense = EstimateSize(80, 80, 1, 33, 80)
     # Here the pairs are what is too much, so the sparse form is all that helps.
     monkeypatch.setattr("unsplit.pairwise.memory.MATRICES", 10**4)
     sparse = replace(dense, is_sparse=True).memory

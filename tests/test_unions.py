@@ -82,3 +82,15 @@ def test_a_large_cluster_with_a_single_one_is_still_compared():
 def test_single_clusters_put_together_are_still_too_small():
     tree = merged([0, 0, 5, 5], [60, 60, 1, 1], must_link=[(2, 3)])
     assert tree.groups.tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("by", "one", "both"), [("neighbours", False, True), ("tests", True, True), ("", True, True)]
+)
+def test_where_neighbours_decide_tests_judge_only_two_that_were_split_at_random(by, one, both):
+    state = MergeState.__new__(MergeState)
+    state.by, state.at_random = by, np.array([True, True, False, False])
+    assert state.split_at_random(0, 1) is both
+    assert state.split_at_random(1, 2) is one
+    assert state.split_at_random(2, 1) is one
+    assert state.split_at_random(2, 3) is False

@@ -1,5 +1,6 @@
 """What the kernels use of Triton, done with torch on a CPU: programs run one after the other."""
 
+import functools
 import importlib.util
 import itertools
 import sys
@@ -27,7 +28,7 @@ class Pointer:
 
 
 class Programs:
-    """A kernel: called for every place of a grid."""
+    """A kernel: called for every place of a grid; or a function of kernels, called as it is."""
 
     def __init__(self, function, place):
         self.function, self.place = function, place
@@ -40,19 +41,28 @@ class Programs:
 
         return run
 
+    def __call__(self, *args):
+        return self.function(*args)
 
-def load(pointer, mask, other):
-    places, mask = torch.broadcast_tensors(pointer.places, mask)
+
+def load(pointer, mask=True, other=0.0):
+    places, mask = torch.broadcast_tensors(pointer.places, torch.as_tensor(mask))
     memory = pointer.memory()
     found = torch.full(places.shape, other, dtype=memory.dtype)
     found[mask] = memory[places[mask]]  # outside of the memory without the mask: an error
     return found
 
 
-def store(pointer, values, mask):
+def store(pointer, values, mask=True):
+    mask = torch.as_tensor(mask)
     places, mask, values = torch.broadcast_tensors(pointer.places, mask, values)
     assert values.dtype == pointer.tensor.dtype
     pointer.memory()[places[mask]] = values[mask]
+
+
+def inline_asm_elementwise(code, constraints, args, **options):
+    instruction = code.split(".")[0]
+    return {"rcp": torch.reciprocal, "ex2": torch.exp2, "lg2": torch.log2}[instruction](*args)
 
 
 def modules():
@@ -62,20 +72,21 @@ def modules():
     triton.language = language
     vars(language).update(
         constexpr=object,
+        int32=torch.int32,
         int64=torch.int64,
         float32=torch.float32,
         program_id=lambda axis: place.now[axis],
         arange=torch.arange,
         load=load,
         store=store,
-        exp=torch.exp,
         sqrt=torch.sqrt,
-        log=torch.log,
         abs=torch.abs,
         where=torch.where,
         maximum=lambda a, b: torch.maximum(a, torch.as_tensor(b)),
         sum=lambda x, axis: x.sum(axis),
         max=lambda x, axis: x.amax(axis),
+        reduce=lambda x, axis, combine: functools.reduce(combine, x.unbind(axis)),
+        inline_asm_elementwise=inline_asm_elementwise,
     )
     return {"triton": triton, "triton.language": language}
 

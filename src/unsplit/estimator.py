@@ -52,9 +52,7 @@ from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.overclustering.clusterers import check_clusterer
 from unsplit.pairwise.api import (
     LESS_DATA,
-    RETRAINING,
     Progress,
-    Retraining,
     Settings,
     check_progress,
     fit,
@@ -62,6 +60,7 @@ from unsplit.pairwise.api import (
 )
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.retraining import RETRAINING, Retraining
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 # The second training of a run, in a checkpoint and for other processes.
@@ -482,10 +481,21 @@ def merge_overclustering(
 ) -> Merged:
     """Estimate all distances, find neighbours, and merge.
 
-    The neighbour graph is made from ``features``, or from X if X holds vectors or counts.  A
-    second estimate, of blurred densities, is made only if the result depends on it.  ``progress``
-    is told of the phases, steps and merges.  ``checkpoint`` keeps every training, and after every
-    merge of the strategy "retrain" the merges.
+    A second estimate, of blurred densities, is made only if the result depends on it.
+
+    Parameters
+    ----------
+    X, labels, random_state, batch
+        As for :func:`unsplit.pairwise_tvd`.
+    merge_options : MergeOptions
+    settings : Settings
+        How distances are estimated.
+    progress : bool, callable or Reporter
+        Is told of the phases, steps and merges.
+    features : array-like of shape (n, d), optional
+        What the neighbour graph is made from; by default X, if X holds vectors or counts.
+    checkpoint : Checkpoint, optional
+        Keeps every training, and after every merge of the strategy "retrain" the merges.
     """
     encoded = encode_labels(labels)
     merge_options.constraints(encoded.cluster_ids)  # refuses impossible ones before any training

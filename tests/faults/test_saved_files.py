@@ -69,6 +69,8 @@ class Npz:
             loaded.mapping, loaded.review_table(), loaded.cut(height=0.5)
         elif isinstance(loaded, unsplit.PairwiseTVD):
             loaded.confidence_interval(), loaded.mean_accuracy, loaded.n_batches
+        elif isinstance(loaded, unsplit.SparsePairwiseTVD):
+            loaded.mean_accuracy, loaded.tvd_error[0, 1], loaded.nearest(np.ones(3, bool))
         else:
             unsplit.merge(loaded, n_clusters=2)
 
@@ -169,6 +171,11 @@ def estimate():
     return result
 
 
+def sparse_estimate():
+    X, labels = unsplit.datasets.gaussians([[0, 0], [1, 0], [9, 0]], 30, random_state=0)
+    return unsplit.pairwise_tvd(X, labels, form="sparse", cv=2, epochs=1, random_state=0)
+
+
 def wasserstein():
     X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 30, random_state=0)
     return unsplit.pairwise_wasserstein(X, labels, epochs=2, random_state=0)
@@ -200,6 +207,7 @@ def half_a_run():
 MAKERS = {
     "PairwiseTVD": lambda: Npz(estimate()),
     "PairwiseTVD with batches": lambda: Npz(batched_estimate()),
+    "SparsePairwiseTVD": lambda: Npz(sparse_estimate()),
     "scores": lambda: Scores(estimate()),
     "scores with batches": lambda: Scores(batched_estimate()),
     "PairwiseWasserstein": lambda: Npz(wasserstein()),

@@ -217,7 +217,19 @@ def write_merge(
     keep_scores: bool,
     console: Console,
 ) -> None:
-    """Write all files of a merge except result.json."""
+    """Write all files of a merge except result.json.
+
+    Parameters
+    ----------
+    folder : Path
+    read : Observations
+        What the command read.
+    merged : Merged
+    figures, keep_scores : bool
+        Whether to draw figures, and to write the held-out scores.
+    console : Console
+        Is told how many files are written.
+    """
     tree, distances = merged.tree, merged.fitted.result
     tasks: list[Callable[[], object]] = [
         lambda: write_labels(folder / "labels.csv", read, merged),

@@ -172,8 +172,13 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     # On the CPU, torch raises a plain RuntimeError.
-    signs = ("allocate memory", "not enough memory", "out of memory", "size calculation overflowed")
-    signs += ("STATUS_ALLOC_FAILED",)  # of the libraries for products and convolutions on a GPU
+    signs = (
+        "allocate memory",
+        "not enough memory",
+        "out of memory",
+        "size calculation overflowed",
+        "STATUS_ALLOC_FAILED",  # of the libraries for products and convolutions on a GPU
+    )
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
 
 

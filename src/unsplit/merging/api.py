@@ -219,6 +219,7 @@ def merge_with(
         *_evidence(inputs, ranking, options.alpha is not None),
         _neighbourhoods(inputs, random_state),
         at_random,
+        by,
         np.zeros(k, bool) if result is None else result.too_small,
         _assigned(assigned, inputs),
         np.ones((k, k)) if result is None else result.tvd,

@@ -56,7 +56,17 @@ class Contrast:
         n_strata: int,
         n_batches: int,
     ) -> "Contrast":
-        """A contrast that leaves out the batches in which only one of the two occurs."""
+        """A contrast that leaves out the batches in which only one of the two occurs.
+
+        Parameters
+        ----------
+        values, of_a : ndarrays of shape (n,)
+            As for the contrast itself.
+        strata : ndarray of shape (n,)
+            Fold and batch of each observation: fold · ``n_batches`` + batch.
+        n_strata, n_batches : int
+            How many there are of each.
+        """
         if n_batches > 1:
             batch = strata % n_batches
             counts = np.bincount(2 * batch + ~of_a, minlength=2 * n_batches).reshape(-1, 2)

@@ -16,11 +16,19 @@ from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.options import Constraints
 from unsplit.merging.ranking import Ranking
 from unsplit.merging.review import BEYOND, MUST_LINK, Merge
-from unsplit.merging.rules import ASSIGNED, BOTH_SMALL, BY_NETWORK, ONE_SMALL, Pair, Rule
+from unsplit.merging.rules import (
+    ASSIGNED,
+    BOTH_SMALL,
+    BY_NETWORK,
+    NEIGHBOURS,
+    ONE_SMALL,
+    Pair,
+    Rule,
+)
 
 FORBIDDEN = "kept apart by cannot_link"
-# How many nearest neighbours of each remaining cluster are reported as kept apart.
-NEIGHBOURS = 10
+# How many nearest ones of each remaining cluster are reported as kept apart.
+N_NEAREST = 10
 
 
 @dataclass
@@ -62,6 +70,8 @@ class MergeState:
         Evidence from the neighbour graph.
     at_random : ndarray of shape (k,)
         Whether a cluster was split at random.
+    by : {"tests", "neighbours", "valleys", ""}
+        What decides about most observations.
     small : ndarray of shape (k,)
         Whether a cluster is too small to hold out observations.
     assigned : ndarray of shape (k,)
@@ -84,6 +94,7 @@ class MergeState:
     blurred: Evidence | None
     neighbourhoods: Neighbourhoods | None
     at_random: NDArray[np.bool_]
+    by: str
     small: NDArray[np.bool_]
     assigned: Index
     tvd: Any
@@ -141,10 +152,19 @@ class MergeState:
             self.evidence,
             self.blurred,
             self.neighbourhoods,
-            bool(self.at_random[[a, b]].any()),
+            self.split_at_random(a, b),
             self.nearest_tvd(a, b),
             self._size(a, b),
         )
+
+    def split_at_random(self, a: int, b: int) -> bool:
+        """Whether tests judge two slots: one that was split at random is enough, or not.
+
+        Where neighbours decide about most observations, two pieces may look alike by chance, and
+        the tests would keep all others apart from them; so there it takes both.
+        """
+        one, other = bool(self.at_random[a]), bool(self.at_random[b])
+        return one and other if self.by == NEIGHBOURS else one or other
 
     def nearest_tvd(self, a: int, b: int) -> float:
         """Smallest TVD between an initial cluster of one slot and one of the other."""
@@ -222,7 +242,7 @@ class MergeState:
         self.node[b] = -1
         self.n_left -= 1
         self.size[a] += self.size[b]
-        self.at_random[a] |= self.at_random[b]
+        self.at_random[a] = self.split_at_random(a, b)
         self.small[a] &= self.small[b]
         self._unite_pairs(a, b)
         if self.neighbourhoods is not None:
@@ -249,7 +269,7 @@ class MergeState:
         left = np.flatnonzero(self.alive)
         distances = self.ranking.distances()[np.ix_(left, left)]
         np.fill_diagonal(distances, np.inf)
-        nearest = np.argsort(distances, axis=1, kind="stable")[:, :NEIGHBOURS]
+        nearest = np.argsort(distances, axis=1, kind="stable")[:, :N_NEAREST]
         near = np.zeros(distances.shape, bool)
         np.put_along_axis(near, nearest, values=True, axis=1)
         near = np.triu(near | near.T) & np.isfinite(distances)

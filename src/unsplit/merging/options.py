@@ -245,7 +245,16 @@ def constraints(
     min_clusters: int | None = None,
     max_clusters: int | None = None,
 ) -> Constraints:
-    """Check the user's constraints for contradictions and turn names into indices."""
+    """Check the user's constraints for contradictions and turn names into indices.
+
+    Parameters
+    ----------
+    cluster_ids : ndarray of shape (k,)
+        The names of the clusters; their positions are the indices.
+    must_link, cannot_link : iterables of pairs of names
+    min_clusters, max_clusters : int, optional
+        Bounds on the number of merged clusters.
+    """
     k = len(cluster_ids)
     fewest = _bound("min_clusters", min_clusters, 1, k)
     most = _bound("max_clusters", max_clusters, k, k)

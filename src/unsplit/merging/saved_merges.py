@@ -1,19 +1,53 @@
-"""Read merges back from a saved file, and refuse those that cannot be a tree."""
+"""Saved trees and merges: written, read back, and refused if they cannot be a tree."""
 
 import math
+import os
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
 
+from unsplit.data.array_files import load_arrays, save_arrays
 from unsplit.data.content_check import ROUNDING, ContentCheck
+from unsplit.merging.answers import listed_answers
 from unsplit.merging.review import Merge
+
+FORMAT = "unsplit.MergeTree/4"
+
+_ARRAYS = ("cluster_ids", "sizes", "taken")
+_MERGES = ("merges", "apart")
+_PLAIN = ("statistic", "strategy", "stopped", "n_forbidden")
 
 _NAMES = {field.name for field in fields(Merge)}
 _COUNTS = {"left": 0, "right": 0, "size_left": 1, "size_right": 1, "n_border": 0}
 _SHARES = ("tvd", "low", "high", "p_adjusted", "p_valley")
 _AT_LEAST_0 = ("edges", "times_chance", "neck", "strength")
+
+
+def write_tree(path: str | os.PathLike[str], tree: Any) -> None:
+    """Write a MergeTree."""
+    meta: dict[str, Any] = {name: getattr(tree, name) for name in _PLAIN}
+    meta |= {name: [asdict(merge) for merge in getattr(tree, name)] for name in _MERGES}
+    if tree.answers:
+        meta["answers"] = [asdict(answer) for answer in tree.answers]
+    save_arrays(path, FORMAT, meta, {name: getattr(tree, name) for name in _ARRAYS})
+
+
+def read_tree(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the fields of a MergeTree."""
+    meta, arrays = load_arrays(path, FORMAT)
+    check = ContentCheck(path, "MergeTree", "make it again")
+    check.names(meta, {*_PLAIN, *_MERGES}, {"answers"})
+    check.names(arrays, set(_ARRAYS), set())
+    merges, apart = (tuple(read_merges(check, meta[name], name)) for name in _MERGES)
+    plain = {name: meta[name] for name in _PLAIN}
+    _check_content(check, plain, arrays, merges, apart)
+    answers = listed_answers(str(path), meta.get("answers", []))
+    known = {str(name) for name in arrays["cluster_ids"].tolist()}
+    strangers = {name for one in answers for name in (*one.left, *one.right)} - known
+    check.require(not strangers, "answers must be about clusters of the tree")
+    return {"merges": merges, "apart": apart, "answers": answers, **arrays, **plain}
 
 
 def read_merges(check: ContentCheck, content: Any, name: str) -> list[Merge]:
@@ -100,7 +134,7 @@ def check_tree(
         _check_sizes(check, pair, size_of)
 
 
-def check_saved_tree(
+def _check_content(
     check: ContentCheck,
     plain: dict[str, Any],
     arrays: dict[str, Any],

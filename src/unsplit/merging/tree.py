@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -11,16 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
-from unsplit.data.array_files import load_arrays, save_arrays
-from unsplit.data.content_check import ContentCheck
 from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels, like
 from unsplit.errors import InputError, is_number, is_whole, shown
-from unsplit.merging.answers import Answer, listed_answers
+from unsplit.merging.answers import Answer
 from unsplit.merging.review import Merge, Row, members_of_nodes, review_table
-from unsplit.merging.saved_merges import check_saved_tree, read_merges
-
-FORMAT = "unsplit.MergeTree/4"
+from unsplit.merging.saved_merges import read_tree, write_tree
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -384,11 +380,7 @@ class MergeTree:
         >>> unsplit.MergeTree.load(path).groups
         array([0, 0, 1])
         """
-        meta: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN}
-        meta |= {name: [asdict(merge) for merge in getattr(self, name)] for name in _MERGES}
-        if self.answers:
-            meta["answers"] = [asdict(answer) for answer in self.answers]
-        save_arrays(path, FORMAT, meta, {name: getattr(self, name) for name in _ARRAYS})
+        write_tree(path, self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "MergeTree":
@@ -412,18 +404,7 @@ class MergeTree:
         >>> unsplit.MergeTree.load(path).n_clusters
         2
         """
-        meta, arrays = load_arrays(path, FORMAT)
-        check = ContentCheck(path, "MergeTree", "make it again")
-        check.names(meta, {*_PLAIN, *_MERGES}, {"answers"})
-        check.names(arrays, set(_ARRAYS), set())
-        merges, apart = (tuple(read_merges(check, meta[name], name)) for name in _MERGES)
-        plain = {name: meta[name] for name in _PLAIN}
-        check_saved_tree(check, plain, arrays, merges, apart)
-        answers = listed_answers(str(path), meta.get("answers", []))
-        known = {str(name) for name in arrays["cluster_ids"].tolist()}
-        strangers = {name for one in answers for name in (*one.left, *one.right)} - known
-        check.require(not strangers, "answers must be about clusters of the tree")
-        return cls(merges=merges, apart=apart, answers=answers, **arrays, **plain)
+        return cls(**read_tree(path))
 
     def report(
         self,
@@ -502,8 +483,3 @@ def renumbered(merge: Merge, order: Index) -> Merge:
         return merge
     left, right = (int(order[n]) if n < k else n for n in (merge.left, merge.right))
     return replace(merge, left=left, right=right)
-
-
-_ARRAYS = ("cluster_ids", "sizes", "taken")
-_MERGES = ("merges", "apart")
-_PLAIN = ("statistic", "strategy", "stopped", "n_forbidden")

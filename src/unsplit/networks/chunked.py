@@ -18,21 +18,20 @@ per observation, and the gradient of the features.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
 from unsplit.networks.chunked_kernel import KernelLogSumExp, KernelSums, usable
+from unsplit.networks.chunked_plain import PlainLogSumExp, PlainSums, wide_type, without_own
 
 # Elements of a block of scores.  That of a processor should stay in its cache; on an H200, blocks
 # that do were slower than larger ones, whose products are more efficient (docs/scale.md).
 CPU_BLOCK = 2**20
-GPU_BLOCK = 2**26
+GPU_BLOCK = 2**27
 
 
 @dataclass(frozen=True)
@@ -43,19 +42,12 @@ class Blocks:
     ----------
     size : int
         Clusters in a block.
-    splits : int
-        Parts of a block whose gradients of the features are summed side by side: a GPU has more
-        processors than this small result has tiles.
     kernel : bool
         Turn scores into slopes with one kernel of Triton.
-    beside : bool
-        Compute the gradients of features and of weights at the same time, in two streams.
     """
 
     size: int
-    splits: int = 1
     kernel: bool = False
-    beside: bool = False
 
 
 class Exchange:
@@ -335,7 +327,7 @@ def own_scores(features: Tensor, weight: Tensor, bias: Tensor, columns: Tensor) 
     >>> own_scores(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4), torch.tensor([2, -1]))
     tensor([4., 0.])
     """
-    wide = _wide(features.dtype)
+    wide = wide_type(features.dtype)
     if not len(weight):
         return torch.zeros(len(features), dtype=wide, device=features.device)
     at = columns.clamp(min=0)
@@ -367,9 +359,9 @@ def log_sum_exp(
     >>> log_sum_exp(torch.ones(2, 3), *zeros, columns, Blocks(2)).exp().round()
     tensor([3., 4.])
     """
-    wide = _wide(features.dtype)
+    wide = wide_type(features.dtype)
     size = min(blocks.size, len(weight))
-    sums = (KernelLogSumExp if blocks.kernel else _LogSumExp)(columns, size)
+    sums = (KernelLogSumExp if blocks.kernel else PlainLogSumExp)(columns, size)
     for start, _, scores in _scores(features, weight, blocks):
         sums.add(scores, bias[start : start + scores.shape[1]], start)
     return sums.value.to(wide)
@@ -403,7 +395,7 @@ def hits_over_blocks(
     own = own[:, None]
     for start, _, scores in _scores(features, weight, blocks):
         scores = scores.to(own.dtype).add_(bias[start : start + scores.shape[1]])
-        scores = _without_own(scores, columns - start)
+        scores = without_own(scores, columns - start)
         found += 2 * (scores < own).sum(1) + (scores == own).sum(1)
     # The score of the own cluster was made the lowest of all.
     return found - 2 * (columns >= 0).long()
@@ -438,70 +430,17 @@ def over_blocks(
     >>> over_blocks(torch.ones(2, 3), *zeros, "pairwise", 1.0, Blocks(3)).slopes
     tensor([1.5000, 2.0000])
     """
-    wide, device = _wide(features.dtype), features.device
+    wide, device = wide_type(features.dtype), features.device
     size = min(blocks.size, len(weight))
-    sums = (KernelSums if blocks.kernel else _Sums)(columns, shift, loss, size)
+    sums = (KernelSums if blocks.kernel else PlainSums)(columns, shift, loss, size)
     d_weight, d_bias = torch.empty_like(weight), torch.empty(len(weight), dtype=wide, device=device)
-    d_features = torch.zeros((blocks.splits, *features.shape), dtype=wide, device=device)
-    beside = torch.cuda.Stream(device) if blocks.beside else None
+    d_features = torch.zeros(features.shape, dtype=wide, device=device)
     for start, rows, scores in _scores(features, weight, blocks):
         here = slice(start, start + scores.shape[1])
         sums.turn(scores, bias[here], start, d_bias[here])
-        with _in_stream(beside):
-            _add_products(d_features, scores, rows)
+        _product(d_features, scores, rows, 1.0, add=True)
         _product(d_weight[here], scores.T, features, factor)
-        if beside is not None:
-            torch.cuda.current_stream(device).wait_stream(beside)
-    return Shard(
-        sums.values, sums.slopes, factor * d_features.sum(0), d_weight, d_bias.mul_(factor)
-    )
-
-
-@contextmanager
-def _in_stream(stream: torch.cuda.Stream | None) -> Iterator[None]:
-    """Compute in another stream what comes after the work of this one; here if it is None."""
-    if stream is None:
-        yield
-        return
-    stream.wait_stream(torch.cuda.current_stream(stream.device))
-    with torch.cuda.stream(stream):
-        yield
-
-
-class _Sums:
-    """Turns scores into slopes in place, and sums them by observation."""
-
-    def __init__(self, columns: Tensor, shift: Tensor, loss: str, size: int) -> None:
-        self.columns, self.shift, self.loss = columns, shift[:, None], loss
-        self.values, self.slopes = torch.zeros_like(shift), torch.zeros_like(shift)
-
-    def turn(self, scores: Tensor, bias: Tensor, start: int, of_bias: Tensor) -> None:
-        """Replace scores by slopes, and write the sum of the slopes of every cluster."""
-        margins = scores.to(self.shift.dtype).add_(bias).sub_(self.shift)
-        margins = _without_own(margins, self.columns - start)
-        if self.loss == "softmax":
-            slopes = margins.exp_()
-        else:
-            self.values -= F.logsigmoid(-margins).sum(1)
-            slopes = margins.sigmoid_()
-        self.slopes += slopes.sum(1)
-        torch.sum(slopes, 0, out=of_bias)
-        if slopes is not scores:
-            scores.copy_(slopes)
-
-
-class _LogSumExp:
-    """Logarithm of the sum of exp(score) over all blocks, for every observation."""
-
-    def __init__(self, columns: Tensor, size: int) -> None:
-        self.columns = columns
-        self.value = torch.tensor(-torch.inf, device=columns.device).expand(len(columns))
-
-    def add(self, scores: Tensor, bias: Tensor, start: int) -> None:
-        """Add a block of scores."""
-        scores = scores.to(_wide(scores.dtype)).add_(bias)
-        scores = _without_own(scores, self.columns - start)
-        self.value = torch.logaddexp(self.value, scores.logsumexp(1))
+    return Shard(sums.values, sums.slopes, factor * d_features, d_weight, d_bias.mul_(factor))
 
 
 def _scores(
@@ -520,43 +459,22 @@ def _scores(
         yield start, rows, torch.mm(features, rows.T, out=out)
 
 
-def _without_own(scores: Tensor, places: Tensor) -> Tensor:
-    """Write −∞ over the scores for the own clusters that are in this block."""
-    n = scores.shape[1]
-    inside = ((places >= 0) & (places < n))[:, None]
-    at = places.clamp(0, n - 1)[:, None]
-    return scores.scatter_(1, at, scores.gather(1, at).masked_fill_(inside, -torch.inf))
-
-
-def _product(out: Tensor, one: Tensor, other: Tensor, factor: float) -> None:
-    """Write the product of two matrices, times a factor, straight into the gradient."""
+def _product(out: Tensor, one: Tensor, other: Tensor, factor: float, add: bool = False) -> None:
+    """Write the product of two matrices, times a factor, straight into ``out``, or add it."""
     if out.dtype == one.dtype:
-        torch.addmm(out, one, other, beta=0, alpha=factor, out=out)
+        torch.addmm(out, one, other, beta=int(add), alpha=factor, out=out)
     elif _WIDENS and out.is_cuda and out.dtype == torch.float32:
         torch.ops.aten.addmm.dtype_out(
-            out, one, other, torch.float32, beta=0, alpha=factor, out=out
+            out, one, other, torch.float32, beta=int(add), alpha=factor, out=out
         )
+    elif add:
+        out.add_(torch.mm(one, other), alpha=factor)
     else:
         out.copy_(torch.mm(one, other).mul_(factor))
 
 
-def _add_products(sums: Tensor, slopes: Tensor, rows: Tensor) -> None:
-    """Add slopes @ rows to ``sums`` (splits, b, h), in as many parts if they can be divided."""
-    splits, (b, n) = len(sums), slopes.shape
-    if n % splits:
-        sums, splits = sums[:1], 1
-    parts = slopes.view(b, splits, n // splits).transpose(0, 1)
-    rows = rows.view(splits, n // splits, -1)
-    if sums.dtype == slopes.dtype:
-        torch.baddbmm(sums, parts, rows, out=sums)
-    elif _WIDENS and sums.is_cuda:
-        torch.ops.aten.baddbmm.dtype_out(sums, parts, rows, torch.float32, out=sums)
-    else:
-        sums += torch.bmm(parts, rows)
-
-
 # Newer versions of torch write products of bfloat16 as float32.
-_WIDENS = hasattr(torch.ops.aten.baddbmm, "dtype_out")
+_WIDENS = hasattr(torch.ops.aten.addmm, "dtype_out")
 
 
 def _add_own(
@@ -572,8 +490,3 @@ def _add_own(
     shard.weight.index_put_((at,), of_weight.to(weight.dtype), accumulate=True)
     shard.bias.index_put_((at,), slopes, accumulate=True)
     shard.features.addcmul_(slopes[:, None], weight[at].to(features.dtype).to(wide))
-
-
-def _wide(kind: torch.dtype) -> torch.dtype:
-    """Type of sums: at least float32."""
-    return torch.promote_types(kind, torch.float32)

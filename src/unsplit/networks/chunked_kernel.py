@@ -7,6 +7,11 @@ in plain torch.
 
 Every program of a kernel has sums of its own in memory, which are added up at the end: adding to
 one place from many programs would make the last digits depend on which comes first.
+
+A block of scores has three axes here: observations, threads, and the clusters of one thread.  So
+sums over the last axis stay within a thread, and one logarithm serves all its clusters:
+Σ log(1 + e) = log Π (1 + e).  Logarithms and divisions for every score took longer than the three
+products around them (docs/scale.md).
 """
 
 import functools
@@ -21,8 +26,9 @@ try:
 except ImportError:
     triton = None
 
-# Observations and clusters of one program.
-ROWS, COLUMNS, WARPS = 32, 256, 4
+# Observations of one program, threads side by side, clusters of a thread, and warps.
+ROWS, LANES, EACH, WARPS = 4, 256, 8, 8
+COLUMNS = LANES * EACH
 
 # Clusters of a head that one program moves.
 MOVED_ROWS = 4
@@ -104,8 +110,9 @@ class KernelSums:
         parts = self._of_bias[:, :n_columns]
         tensors = scores, bias, self.shift, self.columns, self._values, self._slopes, parts
         numbers = start, n_rows, n_columns, parts.stride(0)
+        even = n_rows % ROWS == 0 and n_columns % COLUMNS == 0
         _kernel("slopes")[_grid(n_rows, n_columns)](
-            *tensors, *numbers, self.pairwise, ROWS, COLUMNS, num_warps=WARPS
+            *tensors, *numbers, self.pairwise, even, ROWS, LANES, EACH, num_warps=WARPS
         )
         torch.sum(parts, 0, out=of_bias)
 
@@ -131,7 +138,7 @@ class KernelLogSumExp:
         n_rows, n_columns = scores.shape
         _kernel("log_sum_exp")[_grid(n_rows, n_columns)](
             *(scores, bias, self.columns, self._most, self._sums),
-            *(start, n_rows, n_columns, ROWS, COLUMNS),
+            *(start, n_rows, n_columns, ROWS, LANES, EACH),
             num_warps=WARPS,
         )
 
@@ -181,6 +188,35 @@ def _kernel(name: str) -> Any:
 if triton is not None:
 
     @triton.jit
+    def _multiply(one, other):
+        return one * other
+
+    # Division, exp and log of Triton also serve numbers that do not come here, and are slower.
+
+    @triton.jit
+    def _inverse(x):
+        return tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+
+    @triton.jit
+    def _exp(x):
+        return tl.inline_asm_elementwise(
+            "ex2.approx.ftz.f32 $0, $1;",
+            "=f,f",
+            [x * 1.4426950408889634],
+            dtype=tl.float32,
+            is_pure=True,
+            pack=1,
+        )
+
+    @triton.jit
+    def _log(x):
+        return 0.6931471805599453 * tl.inline_asm_elementwise(
+            "lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+
+    @triton.jit
     def _slopes_kernel(
         scores,
         bias,
@@ -194,35 +230,52 @@ if triton is not None:
         n_columns,
         stride,
         PAIRWISE: tl.constexpr,
+        EVEN: tl.constexpr,
         N_ROWS: tl.constexpr,
-        N_COLUMNS: tl.constexpr,
+        N_LANES: tl.constexpr,
+        N_EACH: tl.constexpr,
     ):
         row_tile, column_tile = tl.program_id(0), tl.program_id(1)
         rows = row_tile * N_ROWS + tl.arange(0, N_ROWS)
-        columns = column_tile * N_COLUMNS + tl.arange(0, N_COLUMNS)
-        there, wanted = rows < n_rows, columns < n_columns
-        inside = there[:, None] & wanted[None, :]
-        at = scores + rows[:, None].to(tl.int64) * n_columns + columns[None, :]
-        margins = tl.load(at, mask=inside, other=0.0).to(tl.float32)
-        margins += tl.load(bias + columns, mask=wanted, other=0.0).to(tl.float32)[None, :]
-        margins -= tl.load(shift + rows, mask=there, other=0.0)[:, None]
-        place = tl.load(own + rows, mask=there, other=-1) - start
-        others = inside & (columns[None, :] != place[:, None])
-        sums = slopes + column_tile * n_rows + rows
-        if PAIRWISE:
-            small = tl.exp(-tl.abs(margins))
-            slope = tl.where(margins > 0, 1.0, small) / (1.0 + small)
-            value = tl.where(others, tl.maximum(margins, 0.0) + tl.log(1.0 + small), 0.0)
-            totals = values + column_tile * n_rows + rows
-            before = tl.load(totals, mask=there, other=0.0)
-            tl.store(totals, before + tl.sum(value, axis=1), mask=there)
+        lanes = column_tile * N_LANES + tl.arange(0, N_LANES)
+        columns = lanes[:, None] * N_EACH + tl.arange(0, N_EACH)[None, :]
+        there = rows < n_rows
+        at = scores + rows[:, None, None].to(tl.int64) * n_columns + columns[None, :, :]
+        if EVEN:
+            margins = tl.load(at).to(tl.float32)
+            added = tl.load(bias + columns)
         else:
-            slope = tl.exp(margins)
-        slope = tl.where(others, slope, 0.0)
-        tl.store(at, slope.to(scores.dtype.element_ty), mask=inside)
-        before = tl.load(sums, mask=there, other=0.0)
-        tl.store(sums, before + tl.sum(slope, axis=1), mask=there)
-        tl.store(of_bias + row_tile * stride + columns, tl.sum(slope, axis=0), mask=wanted)
+            wanted = columns < n_columns
+            inside = there[:, None, None] & wanted[None, :, :]
+            margins = tl.load(at, mask=inside, other=float("-inf")).to(tl.float32)
+            added = tl.load(bias + columns, mask=wanted, other=0.0)
+        margins += added.to(tl.float32)[None, :, :]
+        margins -= tl.load(shift + rows, mask=there, other=0.0)[:, None, None]
+        place = (tl.load(own + rows, mask=there, other=-1) - start).to(tl.int32)
+        is_own = columns[None, :, :] == place[:, None, None]
+        # The own cluster adds nothing, and neither does what is outside.
+        margins = tl.where(is_own, float("-inf"), margins)
+        sums = column_tile * n_rows + rows
+        if PAIRWISE:
+            small = _exp(-tl.abs(margins))
+            above = 1.0 + small
+            slope = tl.where(margins > 0, 1.0, small) * _inverse(above)
+            value = tl.sum(tl.maximum(margins, 0.0), axis=2)
+            value += _log(tl.reduce(above, 2, _multiply))
+            before = tl.load(values + sums, mask=there, other=0.0)
+            tl.store(values + sums, before + tl.sum(value, axis=1), mask=there)
+        else:
+            slope = _exp(margins)
+        before = tl.load(slopes + sums, mask=there, other=0.0)
+        total = tl.sum(tl.sum(slope, axis=2), axis=1)
+        tl.store(slopes + sums, before + total, mask=there)
+        of_columns = of_bias + row_tile * stride + columns
+        if EVEN:
+            tl.store(at, slope.to(scores.dtype.element_ty))
+            tl.store(of_columns, tl.sum(slope, axis=0))
+        else:
+            tl.store(at, slope.to(scores.dtype.element_ty), mask=inside)
+            tl.store(of_columns, tl.sum(slope, axis=0), mask=wanted)
 
     @triton.jit
     def _log_sum_exp_kernel(
@@ -235,24 +288,27 @@ if triton is not None:
         n_rows,
         n_columns,
         N_ROWS: tl.constexpr,
-        N_COLUMNS: tl.constexpr,
+        N_LANES: tl.constexpr,
+        N_EACH: tl.constexpr,
     ):
         column_tile = tl.program_id(1)
         rows = tl.program_id(0) * N_ROWS + tl.arange(0, N_ROWS)
-        columns = column_tile * N_COLUMNS + tl.arange(0, N_COLUMNS)
+        lanes = column_tile * N_LANES + tl.arange(0, N_LANES)
+        columns = lanes[:, None] * N_EACH + tl.arange(0, N_EACH)[None, :]
         there, wanted = rows < n_rows, columns < n_columns
-        at = scores + rows[:, None].to(tl.int64) * n_columns + columns[None, :]
-        found = tl.load(at, mask=there[:, None] & wanted[None, :], other=0.0).to(tl.float32)
-        found += tl.load(bias + columns, mask=wanted, other=0.0).to(tl.float32)[None, :]
-        place = tl.load(own + rows, mask=there, other=-1) - start
-        others = wanted[None, :] & (columns[None, :] != place[:, None])
-        found = tl.where(others, found, float("-inf"))
+        inside = there[:, None, None] & wanted[None, :, :]
+        at = scores + rows[:, None, None].to(tl.int64) * n_columns + columns[None, :, :]
+        found = tl.load(at, mask=inside, other=float("-inf")).to(tl.float32)
+        found += tl.load(bias + columns, mask=wanted, other=0.0).to(tl.float32)[None, :, :]
+        place = (tl.load(own + rows, mask=there, other=-1) - start).to(tl.int32)
+        is_own = columns[None, :, :] == place[:, None, None]
+        found = tl.where(is_own, float("-inf"), found)
         places = column_tile * n_rows + rows
         before = tl.load(most + places, mask=there, other=float("-inf"))
-        now = tl.maximum(before, tl.max(found, axis=1))
+        now = tl.maximum(before, tl.max(tl.max(found, axis=2), axis=1))
         safe = tl.where(now == float("-inf"), 0.0, now)
-        total = tl.load(sums + places, mask=there, other=0.0) * tl.exp(before - safe)
-        total += tl.sum(tl.exp(found - safe[:, None]), axis=1)
+        total = tl.load(sums + places, mask=there, other=0.0) * _exp(before - safe)
+        total += tl.sum(tl.sum(_exp(found - safe[:, None, None]), axis=2), axis=1)
         tl.store(most + places, now, mask=there)
         tl.store(sums + places, total, mask=there)
 

@@ -55,6 +55,12 @@ CLOUDS = replace(DEEP, learning_rate=3e-4, batch_size=64)
 # Pixels that images are reduced to for the small network.
 CPU_SIDE = 32
 
+# Kinds of data with small networks, and how many observations these are given at a time.
+SMALL_NETWORKS = ("vectors", "counts")
+BIG_BATCH = 4096
+# An epoch of small networks has no more steps than this, if batches are not larger than that.
+MOST_STEPS = 256
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -82,6 +88,22 @@ class Recipe:
     training: TrainConfig = field(default_factory=TrainConfig)
     image_side: int | None = None
     more_augmentation: bool = False
+
+    def training_for(self, n_draws: int) -> TrainConfig:
+        """Settings of training for so many observations in an epoch: long ones get larger batches.
+
+        A is not lower for it, and steps of small networks cost time whatever their size
+        (docs/scale.md).  Networks for images and the like would take too much memory.
+
+        Examples
+        --------
+        >>> [RECIPES["mlp"].training_for(n).batch_size for n in (10_000, 200_000, 20_000_000)]
+        [256, 782, 4096]
+        """
+        if self.kind not in SMALL_NETWORKS:
+            return self.training
+        batch = min(max(self.training.batch_size, -(-n_draws // MOST_STEPS)), BIG_BATCH)
+        return replace(self.training, batch_size=batch)
 
 
 def _mlp(rows: Rows, train: Index, blurred: bool) -> nn.Module:
@@ -273,10 +295,6 @@ def augmentation_for(augment: Augment, rows: Rows, more: bool = False) -> nn.Mod
     return for_sequences() if rows.kind == "sequences" else None
 
 
-# Number of observations that small networks are given at a time.
-BIG_BATCH = 4096
-
-
 # Units of the first layer, whose size grows with the number of features.  Each weight is kept seven
 # times: in the network and in the stack of all folds, as gradient, two moments of the optimizer,
 # running mean and best value.
@@ -361,7 +379,7 @@ def _built(
     parts.append(recipe.build(rows, fold.train, blurred))
     body = nn.Sequential(*parts).to(rows.device)
     head = _head(n_features_out(body, rows), n_clusters, loss, rows.device)
-    most = BIG_BATCH if rows.kind in ("vectors", "counts") else 2 * recipe.training.batch_size
+    most = BIG_BATCH if rows.kind in SMALL_NETWORKS else 2 * recipe.training.batch_size
     return Network(body, head, most)
 
 

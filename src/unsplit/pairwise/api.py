@@ -56,7 +56,13 @@ from unsplit.networks.registry import (
 from unsplit.networks.training.checkpoint import Checkpoint, TrainingFile
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
-from unsplit.networks.training.loop import MAX_EPOCHS, TRAINING, Reporter, TrainConfig
+from unsplit.networks.training.loop import (
+    MAX_EPOCHS,
+    TRAINING,
+    Reporter,
+    TrainConfig,
+    draws_in_epoch,
+)
 from unsplit.networks.training.progress import Bars
 from unsplit.pairwise.batch_effects import check_overlap
 from unsplit.pairwise.heldout_scores import (
@@ -69,8 +75,11 @@ from unsplit.pairwise.heldout_scores import (
     require_folds,
     summarize,
 )
-from unsplit.pairwise.memory import Estimate, require_memory_of_estimate, require_memory_of_networks
-from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.memory import (
+    EstimateSize,
+    require_memory_of_estimate,
+    require_memory_of_networks,
+)
 
 log = logging.getLogger("unsplit")
 
@@ -79,9 +88,6 @@ Progress = Callable[[EpochRecord], None] | Reporter
 BLURRED_STEPS = 300
 # The blurred estimate only ranks pairs and shows valleys; more folds improved neither.
 BLURRED_FOLDS = 3
-
-# The file of a checkpoint for a training after a merge; the number of clusters is added.
-RETRAINING = "retraining-"
 
 FORMS = ("auto", "dense", "sparse")
 # Up to this many clusters all pairs are kept if they fit into memory, beyond it only those that are
@@ -318,8 +324,16 @@ def fit(
 ) -> Fitted:
     """Do what :func:`pairwise_tvd` does, and keep the trained networks.
 
-    Parameters are those of :func:`pairwise_tvd`, most of them in ``settings``.  If ``shared``, it
-    is an error that no two clusters share a batch.
+    Parameters
+    ----------
+    X, labels, random_state, progress, batch
+        As for :func:`pairwise_tvd`.
+    settings : Settings
+        All other choices.
+    shared : bool
+        Whether it is an error that no two clusters share a batch.
+    checkpoint : TrainingFile, optional
+        Keeps the training from time to time; if it has one, training continues from there.
     """
     check_progress(progress)
     check_seed(random_state)
@@ -331,7 +345,6 @@ def fit(
             require_folds(settings.n_folds, encoded.clusters)
         recipe = recipe_for(settings.backbone, rows)
         require_room(rows, recipe.name, settings.n_folds)
-        config = settings.config(recipe.training)
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
         # By the free memory of rank 0, if there are several processes.
         is_sparse = current().agree(
@@ -348,7 +361,7 @@ def fit(
             for f in settings.folds(clusters[order], rng)
         ]
         k, n_clusters = len(subclusters.cluster), len(encoded.cluster_ids)
-        estimate = Estimate(n_clusters, k, 1, 0, 0, is_sparse).with_folds(folds)
+        estimate = EstimateSize(n_clusters, k, 1, 0, 0, is_sparse).with_folds(folds)
         require_memory_of_estimate(
             estimate,
             rows,
@@ -357,6 +370,8 @@ def fit(
         )
         _warn_of_single(encoded, subclusters)
         rows.hold(*(part for fold in folds for part in (fold.train, fold.watch, fold.test)))
+        n_draws = draws_in_epoch(max(len(fold.train) for fold in folds), k)
+        config = settings.config(recipe.training_for(n_draws))
         names = np.zeros(k, np.int64)
         names[clusters[order]] = subclusters.of_rows[order]
         seed = int(rng.integers(2**63))
@@ -404,36 +419,6 @@ def _described(
     }
 
 
-@dataclass(frozen=True, eq=False)
-class Retraining:
-    """Train from scratch for every new set of clusters, as in the paper.
-
-    The seed depends on the number of clusters left, so that an interrupted run can be resumed.
-    """
-
-    X: Any
-    clusters: Index
-    settings: Settings
-    seed: int
-    batch: ArrayLike | None = None
-    checkpoint: Checkpoint | None = None
-
-    def __call__(self, groups: Index) -> PairwiseTVD:
-        """The estimate for groups of the initial clusters, numbered from 0."""
-        if current().rank == 0:
-            current().order(RETRAINING, groups=groups.tolist())
-        clusters = np.where(self.clusters < 0, -1, groups[self.clusters])
-        labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
-        rng = np.random.default_rng([self.seed, int(groups.max())])
-        file = None
-        if self.checkpoint is not None:
-            file = self.checkpoint.training(f"{RETRAINING}{len(labels.cluster_ids)}")
-        # What is left may share no batch: such groups are only joined to complete the tree.
-        found = fit(self.X, labels, self.settings, rng, False, self.batch, False, file)
-        assert isinstance(found.result, PairwiseTVD)
-        return found.result
-
-
 def subclusters_of(
     encoded: EncodedLabels,
     batch: ArrayLike | None,
@@ -443,8 +428,15 @@ def subclusters_of(
 ) -> Subclusters:
     """Return the classes that the network learns: clusters, or clusters within batches.
 
-    ``consequence`` completes the warning about pairs of clusters that share no batch.  If
-    ``shared``, it is an error that no pair does.
+    Parameters
+    ----------
+    encoded : EncodedLabels
+    batch : array-like of shape (n,) or None
+    rows : Rows
+    consequence : str
+        Completes the warning about pairs of clusters that share no batch.
+    shared : bool
+        Whether it is an error that no two clusters share a batch.
     """
     one = np.zeros(len(rows), np.int64)
     if batch is None:

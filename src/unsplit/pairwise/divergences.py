@@ -129,7 +129,17 @@ def _means(
     batch: int | None = None,
     ranks: Ranks = ALONE,
 ) -> Matrix:
-    """:func:`directed_means` of one batch, or of all observations."""
+    """:func:`directed_means` of one batch, or of all observations.
+
+    Parameters
+    ----------
+    scores, function, device
+        As for :func:`directed_means`.
+    batch : int, optional
+        Count only observations of this batch.
+    ranks : Ranks
+        The processes that count together.
+    """
     k, counts = scores.n_clusters, _counts(scores, batch)
     # Sums of halves are exact in single precision up to here, in half of the memory.
     exact = function is hit and counts.max(initial=0) < LARGEST_EXACT

@@ -296,7 +296,14 @@ def heldout_scores(
 ) -> tuple[HeldoutScores, History]:
     """Train one network per fold and use it to score the ``test`` rows of its fold.
 
-    In the scores, output c of the networks is cluster ``names[c]``; by default, cluster c.
+    Parameters
+    ----------
+    networks, rows, folds, config, rng, reporter, epochs, checkpoint
+        As for :func:`unsplit.networks.training.loop.train`.
+    clusters : ndarray of shape (n,)
+        Cluster of every row, as numbered for the networks.
+    names : ndarray of shape (k,), optional
+        In the scores, output c of the networks is cluster ``names[c]``; by default, cluster c.
     """
     on_device = torch.from_numpy(clusters).to(next(networks[0].parameters()).device)
     history = train(networks, rows, on_device, folds, config, rng, reporter, epochs, checkpoint)
@@ -313,7 +320,22 @@ def scores_of(
     names: Index,
     ranks: Ranks = ALONE,
 ) -> HeldoutScores:
-    """Score the test rows of every network, together with the other ``ranks``."""
+    """Score the test rows of every network.
+
+    Parameters
+    ----------
+    networks : sequence of Network
+        One per fold.
+    rows : Rows
+    clusters : ndarray of shape (n,)
+        Cluster of every row, as numbered for the networks.
+    tests : sequence of ndarrays
+        The rows that each network scores.
+    names : ndarray of shape (k,)
+        In the scores, output c of the networks is cluster ``names[c]``.
+    ranks : Ranks
+        The processes that score together.
+    """
     device = next(networks[0].parameters()).device
     # Sorted before and not after scoring, because sorting would copy all features.
     tests = [test[np.lexsort((test, names[clusters[test]]))] for test in tests]
@@ -390,7 +412,20 @@ def summarize(
     labels: EncodedLabels,
     is_sparse: bool = False,
 ) -> PairwiseTVD | SparsePairwiseTVD:
-    """Calibrate the scores and compute the hit rates of all pairs, or of confused ones only."""
+    """Calibrate the scores and compute the hit rates of all pairs, or of confused ones only.
+
+    Parameters
+    ----------
+    scores : HeldoutScores
+        For subclusters, which are the clusters themselves if there is one batch.
+    subclusters : Subclusters
+    history : History
+        How training went.
+    labels : EncodedLabels
+        The over-clustering, with the names of the clusters.
+    is_sparse : bool
+        Whether only confused pairs are kept.
+    """
     factor = best_factor(scores)
     scores = within_batches(scaled(scores, factor), subclusters)
     if is_sparse:

@@ -38,7 +38,7 @@ CPU_SAVED = 2.2
 
 
 @dataclass(frozen=True)
-class Estimate:
+class EstimateSize:
     """What the memory of an estimate depends on, beside data and backbones.
 
     Parameters
@@ -54,7 +54,7 @@ class Estimate:
 
     Examples
     --------
-    >>> Estimate(500, 500, 1, 50_000, 100_000).memory >> 20
+    >>> EstimateSize(500, 500, 1, 50_000, 100_000).memory >> 20
     490
     """
 
@@ -65,13 +65,13 @@ class Estimate:
     n_tested: int
     is_sparse: bool = False
 
-    def with_folds(self, folds: Sequence[Fold]) -> "Estimate":
+    def with_folds(self, folds: Sequence[Fold]) -> "EstimateSize":
         """The same with these folds."""
         watched = sum(len(fold.watch) for fold in folds)
         tested = sum(len(fold.test) for fold in folds)
         return replace(self, n_folds=len(folds), n_watched=watched, n_tested=tested)
 
-    def with_clusters(self, n: int) -> "Estimate":
+    def with_clusters(self, n: int) -> "EstimateSize":
         """The same with so many clusters."""
         outputs = max(1, round(n * self.n_outputs / self.n_clusters))
         return replace(self, n_clusters=n, n_outputs=outputs)
@@ -105,13 +105,13 @@ OtherFolds = Iterable[tuple[str, Sequence[Fold]]]
 
 
 def require_memory_of_estimate(
-    estimate: Estimate, rows: Rows, may_be_sparse: bool, fewer_folds: Callable[[], OtherFolds]
+    estimate: EstimateSize, rows: Rows, may_be_sparse: bool, fewer_folds: Callable[[], OtherFolds]
 ) -> None:
     """Raise an error, before training, if an estimate will not fit into memory.
 
     Parameters
     ----------
-    estimate : Estimate
+    estimate : EstimateSize
     rows : Rows
     may_be_sparse : bool
         Whether the sparse form could be used.
@@ -119,7 +119,7 @@ def require_memory_of_estimate(
         Called if the estimate does not fit; fewer folds that might.
     """
     what = f"{estimate.n_clusters:,} clusters of {len(rows):,} observations"
-    places: list[tuple[str, int, Callable[[Estimate], int]]]
+    places: list[tuple[str, int, Callable[[EstimateSize], int]]]
     places = [(what, available_memory(), lambda one: one.memory)]
     if rows.device.type == "cuda":
         on_gpu = free_memory(rows.device)
@@ -131,11 +131,11 @@ def require_memory_of_estimate(
 
 
 def _advice(
-    estimate: Estimate,
+    estimate: EstimateSize,
     n_rows: int,
     free: int,
-    memory: Callable[[Estimate], int],
-    others: Callable[[], Iterator[tuple[str, Estimate]]],
+    memory: Callable[[EstimateSize], int],
+    others: Callable[[], Iterator[tuple[str, EstimateSize]]],
 ) -> str:
     """What would fit: another form, fewer folds, fewer clusters or fewer observations."""
     ways = [words for words, other in others() if memory(other) <= free]
@@ -144,8 +144,8 @@ def _advice(
 
 
 def _others(
-    estimate: Estimate, may_be_sparse: bool, fewer_folds: Callable[[], OtherFolds]
-) -> Iterator[tuple[str, Estimate]]:
+    estimate: EstimateSize, may_be_sparse: bool, fewer_folds: Callable[[], OtherFolds]
+) -> Iterator[tuple[str, EstimateSize]]:
     """Estimates of the same clusters that take less memory, and how to ask for them."""
     if may_be_sparse and not estimate.is_sparse:
         words = 'form="sparse", which keeps only pairs that are ever confused'
@@ -160,7 +160,7 @@ def _trains(words: str, few: int, many: int) -> str:
 
 
 def _number_that_fits(
-    estimate: Estimate, n_rows: int, free: int, memory: Callable[[Estimate], int]
+    estimate: EstimateSize, n_rows: int, free: int, memory: Callable[[EstimateSize], int]
 ) -> str:
     k = estimate.n_clusters
     fitting = most_that_fits(lambda n: memory(estimate.with_clusters(n)), free, k)
@@ -221,7 +221,7 @@ def require_memory_of_networks(
     recipe: Recipe,
     config: TrainConfig,
     draws: Draws,
-    estimate: Estimate,
+    estimate: EstimateSize,
 ) -> None:
     """Raise an error, before training, if the activations of networks will not fit into memory.
 
@@ -237,7 +237,7 @@ def require_memory_of_networks(
     config : TrainConfig
     draws : callable
         As for :func:`unsplit.devices.private_randomness`.
-    estimate : Estimate
+    estimate : EstimateSize
     """
     if recipe.name in FIRST_LAYER:
         return

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.array_files import checksum, load_arrays, save_arrays
@@ -40,21 +41,45 @@ def scores_path(path: str | os.PathLike[str]) -> Path:
 
 
 def write_estimate(path: str | os.PathLike[str], result: Any, with_scores: bool) -> None:
-    """Write a PairwiseTVD and, on demand, its scores, which name the distances they belong to."""
+    """Write a PairwiseTVD and, on demand, its scores."""
+    own = {name: getattr(result, name) for name in OWN}
+    write_arrays(path, FORMAT, result, own, result.p_value, with_scores)
+
+
+def write_arrays(
+    path: str | os.PathLike[str],
+    format: str,
+    result: Any,
+    own: dict[str, NDArray[Any]],
+    p_value: Matrix,
+    with_scores: bool,
+) -> None:
+    """Write an estimate and, on demand, its scores, which name the distances they belong to.
+
+    Parameters
+    ----------
+    path : str or path-like
+    format : str
+        What the file holds and in which version.
+    result : PairwiseEstimate
+    own : dict of str to ndarray
+        What this kind of estimate has for clusters and pairs.
+    p_value : ndarray
+        Saved because it cannot be computed without the scores.
+    with_scores : bool
+    """
     scores: HeldoutScores = result.scores
-    arrays = {name: getattr(result, name) for name in OWN}
-    arrays |= {f"history.{name}": getattr(result.history, name) for name in HISTORY}
-    # What cannot be computed without the scores.
-    arrays |= {"p_value": result.p_value, "counts": scores.counts}
+    arrays = own | {f"history.{name}": getattr(result.history, name) for name in HISTORY}
+    arrays |= {"p_value": p_value, "counts": scores.counts}
     if scores.subclusters is not None:
         arrays["subclusters"] = scores.subclusters
     meta = {name: getattr(result, name) for name in PLAIN} | {"n_folds": scores.n_folds}
     if with_scores:
-        write_scores(path, scores, meta, arrays)
-    save_arrays(path, FORMAT, meta, arrays)
+        _write_scores(path, scores, meta, arrays)
+    save_arrays(path, format, meta, arrays)
 
 
-def write_scores(
+def _write_scores(
     path: str | os.PathLike[str],
     scores: HeldoutScores,
     meta: dict[str, Any],
@@ -74,13 +99,20 @@ def read_estimate(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]
     """
     meta, arrays = load_arrays(path, FORMAT)
     _check_result(ContentCheck(path, "PairwiseTVD", "make it again"), meta, arrays)
-    scores = read_scores(path, meta, arrays)
+    fields = {name: arrays[name] for name in OWN} | read_shared(path, meta, arrays)
+    return fields, arrays["p_value"]
+
+
+def read_shared(
+    path: str | os.PathLike[str], meta: dict[str, Any], arrays: dict[str, Any]
+) -> dict[str, Any]:
+    """The fields that all estimates have beside those for clusters and pairs."""
     history = History(**{name: arrays[f"history.{name}"] for name in HISTORY})
-    fields = {name: arrays[name] for name in OWN} | {name: meta[name] for name in PLAIN}
-    return fields | {"scores": scores, "history": history}, arrays["p_value"]
+    plain = {name: meta[name] for name in PLAIN}
+    return plain | {"scores": _read_scores(path, meta, arrays), "history": history}
 
 
-def read_scores(
+def _read_scores(
     path: str | os.PathLike[str], meta: dict[str, Any], arrays: dict[str, Any]
 ) -> HeldoutScores:
     """Read the scores beside a file with this content; only their numbers if there are none."""
@@ -105,8 +137,36 @@ def _fingerprint(meta: dict[str, Any], arrays: dict[str, Any]) -> str:
 
 def _check_result(check: ContentCheck, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Refuse saved content that cannot be an estimate."""
-    needed = {*OWN, *(f"history.{name}" for name in HISTORY), "p_value", "counts"}
-    check.names(arrays, needed, {"subclusters"})
+    k = len(check_shared(check, meta, arrays, {*OWN}, {"subclusters"}))
+    hit_rate = check.array(arrays, "hit_rate", np.float64, k, k)
+    check.within("hit_rate", hit_rate, 0, 1, ROUNDING)
+    check.within("p_value", check.array(arrays, "p_value", np.float64, k, k), 0, 1, ROUNDING)
+
+
+def check_shared(
+    check: ContentCheck,
+    meta: dict[str, Any],
+    arrays: dict[str, Any],
+    own: set[str],
+    optional: set[str],
+) -> Index:
+    """Refuse saved content that cannot be an estimate, whatever else it has for pairs.
+
+    Parameters
+    ----------
+    check : ContentCheck
+    meta, arrays : dict
+        What the file holds.
+    own, optional : set of str
+        Arrays that this kind of estimate must have, and those that it may have.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        How many observations of each cluster were held out.
+    """
+    needed = {*own, *(f"history.{name}" for name in HISTORY), "p_value", "counts"}
+    check.names(arrays, needed, optional)
     check.names(meta, {*PLAIN, "n_folds"}, set())
     check.integer(meta, "n_noise", 0, math.inf)
     temperature = check.number(meta, "temperature", 0, sys.float_info.max)
@@ -114,16 +174,14 @@ def _check_result(check: ContentCheck, meta: dict[str, Any], arrays: dict[str, A
     k = len(check.cluster_ids(arrays, at_least=2))
     sizes = check.array(arrays, "sizes", np.int64, k)
     check.within("sizes", sizes, 1, LARGEST)
-    n_heldout = check.array(arrays, "n_heldout", np.int64, k)
+    n_heldout: Index = check.array(arrays, "n_heldout", np.int64, k)
     check.require((n_heldout <= sizes).all(), "n_heldout must not be larger than sizes")
-    hit_rate = check.array(arrays, "hit_rate", np.float64, k, k)
-    check.within("hit_rate", hit_rate, 0, 1, ROUNDING)
-    check.within("p_value", check.array(arrays, "p_value", np.float64, k, k), 0, 1, ROUNDING)
-    check_counts(check, arrays, check.integer(meta, "n_folds", 1, LARGEST), n_heldout)
-    check_history(check, arrays)
+    _check_counts(check, arrays, check.integer(meta, "n_folds", 1, LARGEST), n_heldout)
+    _check_history(check, arrays)
+    return n_heldout
 
 
-def check_history(check: ContentCheck, arrays: dict[str, Any]) -> None:
+def _check_history(check: ContentCheck, arrays: dict[str, Any]) -> None:
     """Refuse a history whose parts do not fit together."""
     epochs = len(check.array(arrays, "history.epoch", np.int64, None))
     for name in ("loss", "accuracy", "seconds"):
@@ -131,7 +189,7 @@ def check_history(check: ContentCheck, arrays: dict[str, Any]) -> None:
     check.array(arrays, "history.kept_epoch", np.int64, None)
 
 
-def check_counts(
+def _check_counts(
     check: ContentCheck, arrays: dict[str, Any], n_folds: int, n_heldout: Index
 ) -> None:
     """Refuse numbers of held-out observations that do not fit together."""

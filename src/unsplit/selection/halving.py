@@ -27,7 +27,7 @@ from unsplit.errors import InputError
 from unsplit.networks.registry import build_network, draws_of, recipe_for
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
-from unsplit.networks.training.loop import Measure, TrainConfig, Training
+from unsplit.networks.training.loop import Measure, TrainConfig, Training, draws_in_epoch
 from unsplit.pairwise.heldout_scores import accuracy_within_batches
 from unsplit.selection.candidates import Candidate, word
 
@@ -127,9 +127,11 @@ class Run:
     def prepare(self, rows: Rows, problem: Problem) -> None:
         """Build the network; all candidates draw the same random numbers."""
         recipe = recipe_for(self.candidate.backbone, rows)
-        self.backbone, self.config = recipe.name, self.candidate.training(recipe.training)
         clusters, fold, self.seed = problem.subclusters.of_rows, problem.fold, problem.seed
         k, augment = len(problem.subclusters.cluster), self.candidate.augment
+        self.backbone = recipe.name
+        n_draws = draws_in_epoch(len(fold.train), k)
+        self.config = self.candidate.training(recipe.training_for(n_draws))
         draws = draws_of(self.candidate.backbone, augment)
         with private_randomness(self.seed, draws):
             network = build_network(rows, fold, recipe, k, problem.loss, augment=augment)

@@ -14,7 +14,7 @@ from unsplit.data.readers.broken import check_max_broken, leave_out, size_of
 from unsplit.data.readers.cloud_arrays import read_cloud_array
 from unsplit.data.readers.cloud_files import ENDINGS, OWN_ENDINGS, require_parsers
 from unsplit.data.readers.folders import clusters_in
-from unsplit.data.readers.isolated import Broken, parse_all
+from unsplit.data.readers.isolated import parse_all, store_parsed
 from unsplit.data.rows.workers import default_workers
 from unsplit.devices import generator_of
 from unsplit.errors import InputError
@@ -127,16 +127,8 @@ def _read_all(
 ) -> tuple[NDArray[np.float32], dict[int, str]]:
     """Return all clouds, and for those that are broken why."""
     points = np.zeros((len(requests), n_points, 3), np.float32)
-    why: dict[int, str] = {}
     size = sum(size_of(path) for path, *_ in requests)
     # A damaged mesh can crash the process that parses it; files parsed by NumPy cannot.
     workers = max(int(isolated), default_workers(size // _LIKE_AN_IMAGE))
     drawn = parse_all("unsplit.data.readers.cloud_files:draw", requests, workers)
-    for done, (index, found) in enumerate(drawn, start=1):
-        if isinstance(found, Broken):
-            why[index] = found.why
-        else:
-            points[index] = found
-        if progress is not None:
-            progress(done, len(requests))
-    return points, why
+    return points, store_parsed(drawn, points, progress)

@@ -19,7 +19,7 @@ from unsplit.data.readers.broken import (
     shown_place,
 )
 from unsplit.data.readers.folders import FileList
-from unsplit.data.readers.isolated import Broken, parse_all
+from unsplit.data.readers.isolated import parse_all, store_parsed
 from unsplit.data.readers.pixels import content_key, open_image, square_pixels
 from unsplit.data.rows.pixels import pillow
 from unsplit.data.rows.workers import default_workers
@@ -201,15 +201,7 @@ def _look_at_all(
     pillow()
     n = len(paths)
     facts = np.zeros((n, 4), np.int64)
-    why: dict[int, str] = {}
     # At least one, because a damaged image can crash the process that decodes it.
     workers = max(1, default_workers(n)) if workers is None else workers
     looks = parse_all("unsplit.data.readers.pixels:look_at", paths, workers)
-    for done, (index, found) in enumerate(looks, start=1):
-        if isinstance(found, Broken):
-            why[index] = found.why
-        else:
-            facts[index] = found
-        if progress is not None and (done % _BATCH == 0 or done == n):
-            progress(done, n)
-    return facts, why
+    return facts, store_parsed(looks, facts, progress, _BATCH)

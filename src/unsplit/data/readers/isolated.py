@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -105,6 +105,46 @@ def parse_all(
             yield pool.next()
     finally:
         pool.close()
+
+
+def store_parsed(
+    results: Iterable[tuple[int, Any]],
+    array: Any,
+    progress: Callable[[int, int], None] | None = None,
+    every: int = 1,
+) -> dict[int, str]:
+    """Write what :func:`parse_all` yields into an array; return why files are broken.
+
+    Parameters
+    ----------
+    results : iterable of position and result
+    array : ndarray
+        Row i receives result i; the rows of broken files stay as they are.
+    progress : callable, optional
+        Called with the number of files parsed so far and the number of all.
+    every : int
+        After how many files it is called; always after the last.
+
+    Returns
+    -------
+    dict of int to str
+        By position, what is wrong with each broken file.
+
+    Examples
+    --------
+    >>> rows = [0.0, 0.0]
+    >>> store_parsed(parse_all("math:sqrt", [9, -1], workers=0), rows), rows
+    ({1: 'math domain error'}, [3.0, 0.0])
+    """
+    why: dict[int, str] = {}
+    for done, (index, found) in enumerate(results, start=1):
+        if isinstance(found, Broken):
+            why[index] = found.why
+        else:
+            array[index] = found
+        if progress is not None and (done % every == 0 or done == len(array)):
+            progress(done, len(array))
+    return why
 
 
 def parse_alone(parser: str, path: str, *more: Any) -> Any:

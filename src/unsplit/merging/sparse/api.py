@@ -98,6 +98,7 @@ def merge_sparse(
         searched,
         judged,
         at_random[order],
+        by,
         result.too_small[order],
         _assigned(assigned, order),
         MergedRows(k, slot_of[pairs.left], slot_of[pairs.right], result.tvd.values, min),

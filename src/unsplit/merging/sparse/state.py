@@ -11,7 +11,7 @@ import numpy as np
 from unsplit._typing import Index
 from unsplit.merging.loop import (
     FORBIDDEN,
-    NEIGHBOURS,
+    N_NEAREST,
     GreedyMerge,
     MergeRecord,
     MergeState,
@@ -104,7 +104,7 @@ class SparseMergeState(MergeState):
         )
 
     def _worth_comparing(self, a: int, b: int) -> bool:
-        at_random = bool(self.at_random[a] or self.at_random[b])
+        at_random = self.split_at_random(a, b)
         return self.compare_all or at_random or self.nearest_tvd(a, b) <= ALIKE_TVD
 
     def nearest_tvd(self, a: int, b: int) -> float:
@@ -202,7 +202,7 @@ class SparseMergeState(MergeState):
         order = np.lexsort((others, both, sides))
         first = np.searchsorted(sides[order], np.arange(len(self.sizes)))
         rank = np.arange(len(order)) - first[sides[order]]
-        near = np.unique(order[rank < NEIGHBOURS] % max(len(left), 1))
+        near = np.unique(order[rank < N_NEAREST] % max(len(left), 1))
         near = near[np.argsort(distances[near], kind="stable")][:MOST_APART]
         near = near[np.lexsort((right[near], left[near]))]
         columns = [column[near].tolist() for column in (left, right, distances)]

@@ -29,9 +29,10 @@ from unsplit.devices import ALONE, Ranks, current, own_generators
 from unsplit.errors import InputError, check_flag, check_whole, is_number, shown
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import TrainingFile
-from unsplit.networks.training.group import Fold, Group, Single, Stacked, can_be_stacked
+from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
 from unsplit.networks.training.history import EpochRecord, History, StepRecord
 from unsplit.networks.training.sharded import Sharded
+from unsplit.networks.training.single import Single
 
 # A smaller rise of A than this does not count as an improvement.
 TOLERANCE = 1e-4
@@ -212,7 +213,12 @@ def train(
 ) -> History:
     """Train one network per fold in place, on the ``train`` rows of the fold.
 
-    Parameters are those of :class:`Training`; the ``reporter`` is told of steps and epochs.
+    Parameters
+    ----------
+    networks, rows, clusters, folds, config, rng, epochs, checkpoint
+        As for :class:`Training`.
+    reporter : Reporter, optional
+        Is told of steps and epochs.
     """
     reporter = reporter or Reporter()
     training = Training(
@@ -537,6 +543,15 @@ def _drawn_by_rounds(
     """Draw as :func:`balanced_draws` does, in linear time and with other random numbers.
 
     If members come several times, they come in the same order.
+
+    Parameters
+    ----------
+    clusters, n_draws, rng
+        As for :func:`balanced_draws`.
+    sizes : ndarray of shape (k,)
+        Number of members of each cluster.
+    present : ndarray
+        The clusters that have members.
     """
     order = rng.permutation(len(clusters))
     # Counting sort: the members of every cluster in their random order.
@@ -550,6 +565,17 @@ def _drawn_by_rounds(
     return drawn
 
 
+def draws_in_epoch(n_rows: int, n_clusters: int) -> int:
+    """Observations that are drawn in one epoch, of so many that may be.
+
+    Examples
+    --------
+    >>> draws_in_epoch(10_000, 50), draws_in_epoch(500_000, 500)
+    (10000, 200000)
+    """
+    return min(n_rows, max(MOST_DRAWS * n_clusters, ALWAYS_DRAWN))
+
+
 def epoch_minibatches(
     train: Sequence[Index], clusters: Index, batch_size: int, rng: np.random.Generator
 ) -> Tensor:
@@ -558,7 +584,7 @@ def epoch_minibatches(
     An epoch is a pass over all rows, or over a part of every cluster where clusters are large.
     """
     k = int(clusters.max()) + 1
-    longest = min(max(len(rows) for rows in train), max(MOST_DRAWS * k, ALWAYS_DRAWN))
+    longest = draws_in_epoch(max(len(rows) for rows in train), k)
     batch_size = min(batch_size, longest)
     steps = max(-(-longest // batch_size), MIN_STEPS)
     draws = [rows[balanced_draws(clusters[rows], steps * batch_size, rng)] for rows in train]

@@ -43,14 +43,8 @@ from unsplit.networks.network import (
     refuse_gaps,
 )
 from unsplit.networks.training.alarm import Alarm
-from unsplit.networks.training.group import (
-    Fold,
-    Group,
-    NetworkState,
-    Single,
-    is_batch_norm,
-    settling,
-)
+from unsplit.networks.training.group import Fold, Group, NetworkState, is_batch_norm
+from unsplit.networks.training.single import Single, settling
 
 # Steps of an epoch in which processes ask each other, before every message, whether memory has run
 # out.  Later steps need no more than these, unless observations differ in size.

@@ -5,8 +5,8 @@ NumPy and SciPy only; torch is imported when something must be computed from the
 
 import math
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,12 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.frames import data_frame
-from unsplit.errors import InputError, check_choice, check_flag, is_number, shown
+from unsplit.errors import InputError, check_choice, shown
 from unsplit.networks.training.history import History
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.result import permutation
-from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores, ScoreCounts
+from unsplit.pairwise.estimate import PairwiseEstimate
+from unsplit.pairwise.scores import HeldoutScores
 from unsplit.pairwise.sparse.pair_scores import OF_MARGINS, PairScores
 from unsplit.pairwise.sparse.pairs import PairMatrix, StoredPairs
 from unsplit.pairwise.sparse.saved import read_sparse, write_sparse
@@ -30,7 +29,7 @@ PAIRS_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SparsePairwiseTVD:
+class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
     """Total variation distances between very many clusters; only confused pairs are stored.
 
     A pair is stored if a held-out observation of one of the two clusters scores at least as high
@@ -78,30 +77,6 @@ class SparsePairwiseTVD:
     history: History
     n_noise: int = 0
     temperature: float = 1.0
-
-    def __post_init__(self) -> None:
-        for array in (self.cluster_ids, self.sizes, self.n_heldout, self.capped):
-            array.flags.writeable = False
-
-    @property
-    def n_clusters(self) -> int:
-        """Number of clusters, k."""
-        return len(self.cluster_ids)
-
-    @property
-    def method(self) -> str:
-        """How observations were held out: ``"holdout"`` or ``"crossfit"``."""
-        return "holdout" if self.scores.n_folds == 1 else "crossfit"
-
-    @property
-    def has_scores(self) -> bool:
-        """Whether the held-out scores are there; False after loading a file without them."""
-        return not isinstance(self.scores, ScoreCounts)
-
-    @property
-    def too_small(self) -> NDArray[np.bool_]:
-        """Whether a cluster is too small to hold any observation out, shape (k,)."""
-        return self.n_heldout == 0
 
     @cached_property
     def pairs(self) -> StoredPairs:
@@ -235,43 +210,14 @@ class SparsePairwiseTVD:
         lost = accuracy.absent(pairs.left, pairs.right) - accuracy.values
         return float((total - lost.sum()) / math.comb(k, 2))
 
-    def divergence(self, name: str = "tv") -> PairMatrix:
-        """Compute another distance in [0, 1] for every stored pair, from the same scores.
-
-        Parameters
-        ----------
-        name : {"tv", "lecam", "js", "hellinger", "auc"}
-            Total variation, Le Cam, Jensen–Shannon, Hellinger, or 2·AUC − 1.  "overlap" asks all
-            observations about every pair and is not possible here.
-
-        Returns
-        -------
-        PairMatrix
-            Pairs that are not stored have the distance 1.  For "tv" and "auc" that is their value;
-            for the others it is an upper bound.
-
-        Examples
-        --------
-        >>> import unsplit
-        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
-        >>> bool(result.divergence("lecam")[0, 1] < 0.5)
-        True
-        """
-        check_choice("name", name, DIVERGENCES)
+    def _divergence(self, name: str) -> PairMatrix:
         if name == "overlap":
             raise InputError(
                 'divergence("overlap") needs the scores of all observations for every pair, which '
                 'a sparse estimate does not keep; use "lecam" or "js".'
             )
-        if name == "tv":
-            return self.tvd
-        computed: dict[str, PairMatrix] = self.__dict__.setdefault("_divergences", {})
-        if name not in computed:
-            left, right = self.pairs.left, self.pairs.right
-            values = self.divergence_of(name, left, right)
-            computed[name] = PairMatrix(self.pairs, values, self._farthest(name), 0.0)
-        return computed[name]
+        values = self.divergence_of(name, self.pairs.left, self.pairs.right)
+        return PairMatrix(self.pairs, values, self._farthest(name), 0.0)
 
     def divergence_of(self, name: str, left: ArrayLike, right: ArrayLike) -> Matrix:
         """A divergence of some pairs, without computing those of all.
@@ -321,37 +267,6 @@ class SparsePairwiseTVD:
         """Pairs of an observation of i and one of j in the same fold."""
         counts = self.scores.counts.astype(float)
         return (counts[:, i] * counts[:, j]).sum(axis=0)
-
-    def confidence_interval(self, level: float = 0.95) -> tuple[PairMatrix, PairMatrix]:
-        """Compute confidence intervals for the TVD, as :class:`unsplit.PairwiseTVD` does.
-
-        Parameters
-        ----------
-        level : float
-            Between 0 and 1.
-
-        Returns
-        -------
-        low, high : PairMatrix
-            Lower and upper ends.
-
-        Examples
-        --------
-        >>> import unsplit
-        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
-        >>> low, high = result.confidence_interval(0.9)
-        >>> bool(low[0, 1] <= result.tvd[0, 1] <= high[0, 1])
-        True
-        """
-        if not is_number(level) or not 0 < level < 1:
-            raise InputError(f"level must be between 0 and 1, got {shown(level)}; 0.95 is usual.")
-        n_folds = self.scores.n_folds
-
-        def end(which: int) -> Callable[[Matrix, Matrix], Matrix]:
-            return lambda hits, n: interval_of_pairs(hits, n, level, n_folds)[which]
-
-        return self._matrix(end(0), 0.0), self._matrix(end(1), 0.0)
 
     def nearest(self, among: NDArray[np.bool_]) -> tuple[Index, Matrix]:
         """The nearest of some clusters to each of them, and its TVD.
@@ -430,123 +345,6 @@ class SparsePairwiseTVD:
 
         return PairMatrix(self.pairs, values, absent, diagonal)
 
-    def reordered(self, order: Index) -> "SparsePairwiseTVD":
-        """Return the same estimate with its clusters in another order.
-
-        Parameters
-        ----------
-        order : ndarray of shape (k,)
-            Positions of the clusters in the new order.
-
-        Returns
-        -------
-        SparsePairwiseTVD
-
-        Examples
-        --------
-        >>> import unsplit
-        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
-        >>> result.reordered(np.array([1, 0])).cluster_ids
-        array([1, 0])
-        """
-        order = permutation(order, self.n_clusters)
-        return replace(
-            self,
-            cluster_ids=self.cluster_ids[order],
-            sizes=self.sizes[order],
-            n_heldout=self.n_heldout[order],
-            misses=self.misses[order][:, order],
-            capped=self.capped[order],
-            scores=self.scores.renamed(np.argsort(order)),
-        )
-
-    def table(self, level: float = 0.95) -> dict[str, NDArray[Any]]:
-        """List the stored pairs, closest first.
-
-        Parameters
-        ----------
-        level : float
-            Level of the confidence intervals in the columns ``low`` and ``high``.
-
-        Returns
-        -------
-        dict of str to ndarray
-            Columns with one entry per stored pair; all other pairs have the TVD 1.
-
-        Examples
-        --------
-        >>> import unsplit
-        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
-        >>> list(result.table())[:5]
-        ['cluster_a', 'cluster_b', 'tvd', 'low', 'high']
-        """
-        order = np.argsort(self.balanced_accuracy.values, kind="stable")
-        i, j = self.pairs.left[order], self.pairs.right[order]
-        low, high = self.confidence_interval(level)
-        return {
-            "cluster_a": self.cluster_ids[i],
-            "cluster_b": self.cluster_ids[j],
-            "tvd": self.tvd.values[order],
-            "low": low.values[order],
-            "high": high.values[order],
-            "stderr": self.stderr.values[order],
-            "balanced_accuracy": self.balanced_accuracy.values[order],
-            "p_value": self.p_value.values[order],
-            "p_adjusted": self.p_adjusted.values[order],
-            "n_a": self.n_heldout[i],
-            "n_b": self.n_heldout[j],
-            "too_small": self.too_small[i] | self.too_small[j],
-        }
-
-    def to_frame(self, level: float = 0.95) -> Any:
-        """:meth:`table` as a pandas DataFrame.
-
-        Parameters
-        ----------
-        level : float
-            Level of the confidence intervals in the columns ``low`` and ``high``.
-
-        Returns
-        -------
-        pandas.DataFrame
-
-        Examples
-        --------
-        >>> import unsplit
-        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
-        >>> result.to_frame()[["cluster_a", "cluster_b", "n_a", "n_b"]]
-           cluster_a  cluster_b  n_a  n_b
-        0          0          1   50   50
-        """
-        return data_frame(
-            self.table(level), "SparsePairwiseTVD.to_frame", "SparsePairwiseTVD.table"
-        )
-
-    def save(self, path: str | os.PathLike[str], *, scores: bool = False) -> None:
-        """Write the estimate to an .npz file, without pickle; an existing file is replaced.
-
-        Parameters
-        ----------
-        path : str or path-like
-        scores : bool
-            Whether to write the held-out scores as well, as :meth:`unsplit.PairwiseTVD.save` does.
-
-        Examples
-        --------
-        >>> import tempfile, unsplit
-        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
-        >>> path = tempfile.mkdtemp() + "/distances.npz"
-        >>> result.save(path)
-        >>> bool(SparsePairwiseTVD.load(path).tvd[0, 1] == result.tvd[0, 1])
-        True
-        """
-        check_flag("scores", scores)
-        write_sparse(path, self, scores)
-
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "SparsePairwiseTVD":
         """Read a file that :meth:`save` wrote, and the scores beside it if they are there.
@@ -577,25 +375,35 @@ class SparsePairwiseTVD:
         result.__dict__["p_value"] = p
         return result
 
-    def __repr__(self) -> str:
-        k = self.n_clusters
-        folds = f" in {self.scores.n_folds} folds" if self.method == "crossfit" else ""
-        extras = f", {self.n_noise:,} noise observations left out" if self.n_noise else ""
-        if self.too_small.any():
-            extras += f", {int(self.too_small.sum())} clusters too small to hold one out"
-        if self.capped.any():
-            extras += f", {int(self.capped.sum()):,} observations with too many confusions to keep"
-        first = np.argsort(self.balanced_accuracy.values, kind="stable")[:3]
-        ids, pairs = self.cluster_ids, self.pairs
-        closest = ", ".join(
-            f"{ids[pairs.left[p]]}–{ids[pairs.right[p]]} {self.tvd.values[p]:.2f}" for p in first
-        )
-        return (
-            f"SparsePairwiseTVD: {k:,} clusters, {len(pairs):,} of {math.comb(k, 2):,} pairs are "
-            f"ever confused, {int(self.n_heldout.sum()):,} of {int(self.sizes.sum()):,} held out"
-            f"{folds}{extras}\n"
-            f"  mean accuracy A {self.mean_accuracy:.3f}, closest {closest or 'none'}"
-        )
+    def _interval(self, level: float) -> tuple[PairMatrix, PairMatrix]:
+        n_folds = self.scores.n_folds
+
+        def end(which: int) -> Callable[[Matrix, Matrix], Matrix]:
+            return lambda hits, n: interval_of_pairs(hits, n, level, n_folds)[which]
+
+        return self._matrix(end(0), 0.0), self._matrix(end(1), 0.0)
+
+    def _in_order(self, order: Index) -> dict[str, Any]:
+        return {"misses": self.misses[order][:, order], "capped": self.capped[order]}
+
+    def _closest_first(self) -> tuple[Index, Index, Callable[[PairMatrix], Matrix]]:
+        order = np.argsort(self.balanced_accuracy.values, kind="stable")
+        return self.pairs.left[order], self.pairs.right[order], lambda matrix: matrix.values[order]
+
+    def _write(self, path: str | os.PathLike[str], scores: bool) -> None:
+        write_sparse(path, self, scores)
+
+    def _pairs_in_words(self) -> str:
+        return f"{len(self.pairs):,} of {math.comb(self.n_clusters, 2):,} pairs are ever confused"
+
+    def _remarks(self) -> str:
+        n = int(self.capped.sum())
+        capped = f", {n:,} observations with too many confusions to keep" if n else ""
+        return super()._remarks() + capped
+
+    def _closest(self, n: int) -> Iterator[tuple[int, int, float]]:
+        i, j, of_pairs = self._closest_first()
+        yield from zip(i[:n], j[:n], of_pairs(self.tvd)[:n], strict=True)
 
 
 def interval_of_pairs(hits: Matrix, n: Matrix, level: float, n_folds: int) -> tuple[Matrix, Matrix]:

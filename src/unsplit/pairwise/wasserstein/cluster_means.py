@@ -50,7 +50,18 @@ class ClusterMeans:
     def of(
         cls, maps: LipschitzMaps, x: Tensor, clusters: Tensor, used: Tensor, k: int
     ) -> "ClusterMeans":
-        """Means over the rows of x (n, d) that each model uses; ``used`` has shape (M, n)."""
+        """Means over the rows that each model uses.
+
+        Parameters
+        ----------
+        maps : LipschitzMaps
+        x : Tensor of shape (n, d)
+        clusters : integer Tensor of shape (n,)
+        used : boolean Tensor of shape (M, n)
+            Which rows each of the M models uses.
+        k : int
+            Number of clusters.
+        """
         n_models, (n_maps, h) = len(used), maps.signs.shape
         raw = torch.zeros(n_models, k, x.shape[1], dtype=torch.double)
         mapped = torch.zeros(n_models, 1 + n_maps, k, h, dtype=torch.double)

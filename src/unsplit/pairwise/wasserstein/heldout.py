@@ -25,10 +25,20 @@ def choose_maps(
 ) -> Index:
     """Which map to use for each pair in each fold, shape (K, k, k); 0 is the identity.
 
-    ``means`` are those of training rows, on which trained maps look better than they are, wide
-    maps most of all.  So a map is used only if its gain over the identity on training rows is
-    larger than what the best maps of its kind lose, on average over pairs, on new rows: the rows of
-    the other folds, or rows that were set aside.
+    Trained maps look better on training rows than they are, wide maps most of all.  So a map is
+    used only if its gain over the identity on training rows is larger than what the best maps of
+    its kind lose, on average over pairs, on new rows: the rows of the other folds, or rows that
+    were set aside.
+
+    Parameters
+    ----------
+    maps : LipschitzMaps
+        Trained, one set for each fold.
+    x : Tensor of shape (n, d)
+    clusters : ndarray of shape (n,)
+    folds : sequence of Fold
+    means : ClusterMeans
+        Of the training rows.
     """
     k, y = means.n_clusters, torch.from_numpy(clusters).to(x.device)
     watched = ClusterMeans.of(maps, x, y, row_masks([f.watch for f in folds], x), k)
@@ -79,10 +89,23 @@ def heldout_sums(
 ) -> tuple[Array, Array, Index]:
     """Sums over held-out rows of the functions f_ij of all pairs.
 
-    Returns three arrays.  At [i, j] of the first, shape (K, k, k), is the sum of f_ij over the
-    held-out rows of cluster i in each fold; at [i, j] of the second, shape (k, k), the sum of its
-    square over all folds.  The third has the counts of rows, (K, k).  f_ij is zero halfway between
-    the training means, and f_ji = −f_ij.
+    f_ij is zero halfway between the training means, and f_ji = −f_ij.
+
+    Parameters
+    ----------
+    maps, x, clusters, folds, means
+        As for :func:`choose_maps`.
+    choice : ndarray of shape (K, k, k)
+        What :func:`choose_maps` gives.
+
+    Returns
+    -------
+    first : ndarray of shape (K, k, k)
+        At [i, j], the sum of f_ij over the held-out rows of cluster i in each fold.
+    second : ndarray of shape (k, k)
+        At [i, j], the sum of its square over all folds.
+    counts : ndarray of shape (K, k)
+        Held-out rows.
     """
     k, fold_of = means.n_clusters, np.full(len(clusters), -1)
     for f, fold in enumerate(folds):
