@@ -75,3 +75,26 @@ def best_peer(scores: Sequence[Score], mode: str) -> Best | None:
         return None
     name = max(peers, key=lambda peer: difference(peers[peer]))
     return Best(name, mean(s.ari for s, _ in peers[name]), mean(o.ari for _, o in peers[name]))
+
+
+class Behind(NamedTuple):
+    """A data set on which a peer is ahead of ours: by how much, and how many clusters ours has."""
+
+    problem: str
+    by: float
+    number: float
+
+
+def sets_behind(scores: Sequence[Score], peer: str, least: float = 0.01) -> list[Behind]:
+    """Data sets on which a peer that stops by itself is ahead of ours, refined; worst first.
+
+    ``number`` is the geometric mean of clusters found, divided by the true number.
+    """
+    found = []
+    for problem in {s.problem for s in scores}:
+        here = [s for s in scores if s.problem == problem and s.mode == "automatic"]
+        ahead = mean_of(here, peer, "automatic") - mean_of(here, REFINED, "automatic")
+        ratios = [s.number / s.true for s in here if s.method == OURS]
+        if ahead > least:
+            found.append(Behind(problem, ahead, float(np.exp(np.mean(np.log(ratios))))))
+    return sorted(found, key=lambda behind: -behind.by)
