@@ -33,8 +33,9 @@ from unsplit.devices import choose_device, private_randomness
 from unsplit.networks.chunked import blocks_for
 from unsplit.networks.network import MLP
 from unsplit.networks.registry import RECIPES, build_network
-from unsplit.networks.training.group import Fold, Single
+from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import TrainConfig, epoch_minibatches, used_decay
+from unsplit.networks.training.single import Single
 from unsplit.pairwise.scores import HeldoutScores
 from unsplit.pairwise.sparse.confusions import count_confusions
 

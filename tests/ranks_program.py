@@ -3,7 +3,7 @@
 The processes are forked from one that has loaded all they need.  What torchrun would tell them is
 in their environment, and as there, another process holds the messages between them.  Reads a list
 of cases in JSON: the arguments of a command, the number of processes, and perhaps which of them is
-killed, and at which step.
+killed, and at which step, or where memory runs out in one of them.
 """
 
 import importlib
@@ -15,10 +15,12 @@ import sys
 import traceback
 
 import numpy as np
+import torch
 import torch.distributed as dist
 
 import unsplit
 from unsplit.cli import main
+from unsplit.networks import chunked
 from unsplit.networks.training import checkpoint
 from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.pairwise.api import Settings
@@ -57,7 +59,47 @@ def run(case, rank, port):
             return due(self)
 
         TrainingFile.due = counted
+    if "starve" in case and case["starve"][0] == rank:
+        starve(*case["starve"][1:])
     main(case["typed"], prog_name="unsplit")
+
+
+def starve(where, most):
+    """Let memory run out for more than so many observations, in one place of every step."""
+
+    def check(n):
+        if torch.is_grad_enabled() and n > most:
+            raise MemoryError("no more memory")
+
+    def layer(module):
+        forward = module.forward
+
+        def starved(self, x):
+            if where == "forward":
+                check(len(x))
+            out = forward(self, x)
+            if where == "backward" and out.requires_grad:
+                out.register_hook(lambda slope: check_backward(len(slope)))
+            return out
+
+        module.forward = starved
+
+    def check_backward(n):
+        with torch.enable_grad():
+            check(n)
+
+    if where == "head":
+        whole = chunked.over_blocks
+
+        def starved_blocks(features, *others):
+            with torch.enable_grad():
+                check(len(features))
+            return whole(features, *others)
+
+        chunked.over_blocks = starved_blocks
+    else:
+        layer(torch.nn.LayerNorm)
+        layer(torch.nn.MaxPool2d)
 
 
 def forked(case, rank, port):

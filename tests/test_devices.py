@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from unsplit.devices import available_memory, choose_device, require_memory
+from unsplit.devices import choose_device
 from unsplit.errors import InputError
 
 CPU = torch.device("cpu")
@@ -43,21 +43,3 @@ def test_unknown_device_is_refused_with_its_name_and_what_to_use():
 def test_device_that_is_not_here_is_refused(device):
     with pytest.raises(InputError, match=rf"^device='{device}' cannot be used here"):
         choose_device(device)
-
-
-def test_available_memory_is_a_whole_number_of_bytes():
-    assert isinstance(available_memory(), int)
-    # Less would not have got as far as this test; more than a pebibyte is a unit mistaken.
-    assert 2**20 < available_memory() < 2**50
-
-
-def test_memory_is_refused_only_beyond_what_there_is():
-    require_memory(100, 100, "this", "that")
-    with pytest.raises(InputError, match="this would need"):
-        require_memory(101, 100, "this", "that")
-
-
-def test_memory_error_says_what_is_needed_what_is_there_and_what_to_do():
-    message = "5 clusters would need about 2,500.0 GiB .* 1.5 GiB are available; use fewer"
-    with pytest.raises(InputError, match=message):
-        require_memory(2500 * 2**30, 3 * 2**29, "5 clusters", "use fewer")

@@ -22,7 +22,12 @@ from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold, tensors_of
 from unsplit.networks.training.optimizer import LargeHeadAdamW
 from unsplit.networks.training.ranks import is_lost, together
-from unsplit.networks.training.sharded import Between, Sharded, with_shared_statistics
+from unsplit.networks.training.sharded import (
+    WATCHED_STEPS,
+    Between,
+    Sharded,
+    with_shared_statistics,
+)
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 CPU = torch.device("cpu")
@@ -161,10 +166,14 @@ def test_lost_processes_are_told_from_other_errors():
 @pytest.fixture
 def sent(monkeypatch):
     """Pretend that another process answers with the same; bytes that would be sent."""
-    found = {"gathered": 0, "summed": 0}
+    found = {"gathered": 0, "summed": 0, "met": 0}
 
     def all_reduce(values, op=None):
-        found["summed"] += values.numel() * values.element_size()
+        # Before each message, two words that say whether all can go on.
+        name = "met" if values.shape == (2,) else "summed"
+        found[name] += values.numel() * values.element_size()
+        if name == "met":
+            values[0] = 0
 
     def all_gather(parts, own):
         found["gathered"] += len(parts) * own.numel() * own.element_size()
@@ -215,11 +224,37 @@ def test_a_step_sends_what_the_plan_says(sent):
     group.gradients(batch, rows.take(group.taken(batch)), rows, clusters)
     n_parameters = sum(p.numel() for p in network.backbone.parameters())
     run = plan.Run(6, 40, 2, 32, network.head.in_features, parameters=n_parameters)
-    assert sent == {"gathered": plan.gathered(run, size=4), "summed": plan.summed(run)}
+    met = {"met": 6 * 8}
+    assert sent == met | {"gathered": plan.gathered(run, size=4), "summed": plan.summed(run)}
     group.optimizer.step()
     after = tensors_of(group.members[0].network)
     assert after["head.weight"].shape == (3, network.head.in_features)
     assert not torch.equal(before["head.weight"], after["head.weight"])
+
+
+def test_processes_ask_for_failures_in_the_first_steps_of_an_epoch_alone(sent):
+    index, clusters = np.arange(40), torch.arange(40) % 6
+    values = np.random.default_rng(0).standard_normal((40, 3))
+    rows, fold = observations(values, CPU), Fold(index, index, index)
+    network = build_network(rows, fold, RECIPES["mlp"], 6, "pairwise")
+    group = Sharded([network], [fold], 1e-3, 0.0, Ranks(0, 2))
+    batch = torch.arange(32)
+
+    def met():
+        sent["met"] = 0
+        group.gradients(batch, rows.take(group.taken(batch)), rows, clusters)
+        return sent["met"]
+
+    assert met() > 0
+    group.steps_taken = WATCHED_STEPS
+    assert met() == 0
+    group.train(True)
+    assert met() > 0
+    group.steps_taken = 2 * WATCHED_STEPS
+    assert met() == 0
+    # Where observations differ in size, memory may run out at any time.
+    rows.ragged = True
+    assert met() > 0
 
 
 def test_parts_of_different_lengths_are_collected(monkeypatch):
@@ -318,6 +353,45 @@ def test_a_killed_process_ends_all_and_another_number_of_them_goes_on(victim):
     assert found["out"] == [0], said("out")
     assert_same("whole", "out")
     assert not Path("out.checkpoint").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["forward", "backward", "head"])
+def test_memory_that_runs_out_in_one_process_makes_all_compute_in_parts(where):
+    # Of a batch of 100 each process has the features of 50 and the scores of all.
+    most = 70 if where == "head" else 30
+    found = run(case("whole", 1), case("short", 2, starve=[1, where, most]))
+    assert found == {"whole": [0], "short": [0, 0]}, said("short")
+    assert_same("whole", "short")
+    told = said("short")
+    warning = "memory ran out in training (in another process), so batches of 100 observations are"
+    assert told.count("memory ran out") == told.count(warning) == 1
+    assert said("short", 1) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_memory_that_runs_out_between_batch_normalisations(where):
+    # Batch normalisation sees the parts, so one process computes in as many.
+    found = run(
+        case("one", 1, data="pictures.npz", starve=[0, where, 30]),
+        case("two", 2, data="pictures.npz", starve=[1, where, 12]),
+        case("three", 3, data="pictures.npz", starve=[0, where, 8]),
+    )
+    assert found == {"one": [0], "two": [0, 0], "three": [0, 0, 0]}, said("two")
+    assert_same("one", "two")
+    assert_same("one", "three")
+    for name in ("one", "two", "three"):
+        assert said(name).count("are now computed in 2 parts") == 1
+
+
+@pytest.mark.slow
+def test_memory_that_suffices_for_no_part_ends_all_with_one_sentence():
+    found = run(case("none", 2, starve=[1, "forward", 0]))
+    assert found == {"none": [2, 2]}
+    told = [said("none", rank) for rank in range(2)]
+    assert sum(text.count("needs more memory than is available") for text in told) == 1
+    assert "a smaller batch_size" in "".join(told)
 
 
 @pytest.mark.slow

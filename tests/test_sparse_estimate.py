@@ -12,6 +12,7 @@ from unsplit import ConfusionWarning, InputError, PairwiseTVD, SparsePairwiseTVD
 from unsplit.data.array_files import load_arrays, save_arrays
 from unsplit.pairwise import api
 from unsplit.pairwise.api import Settings
+from unsplit.pairwise.memory import EstimateSize
 from unsplit.pairwise.sparse.confusions import count_confusions
 from unsplit.pairwise.sparse.pair_scores import PairScores
 from unsplit.pairwise.sparse.saved import FORMAT
@@ -211,6 +212,7 @@ QUICK = {"cv": 2, "epochs": 1, "random_state": 0}
 
 def test_the_form_is_chosen_by_the_number_of_clusters_and_the_log_says_so(monkeypatch, caplog):
     assert isinstance(pairwise_tvd(X, LABELS, **QUICK), PairwiseTVD)
+    monkeypatch.setattr(api, "available_memory", lambda: 2**40)
     assert not Settings().is_sparse(10_000)
     assert Settings().is_sparse(10_001)
     assert not Settings().is_sparse(10_001, n_batches=2)
@@ -230,7 +232,7 @@ def test_little_memory_makes_the_estimate_sparse(monkeypatch):
 
 def test_twenty_thousand_small_clusters_need_less_than_all_their_pairs_would():
     k = 20_000
-    sparse, dense = (api.memory_of_fit(k, k, 5, 2 * k, 2 * k, form) for form in (True, False))
+    sparse, dense = (EstimateSize(k, k, 5, 2 * k, 2 * k, form).memory for form in (True, False))
     assert sparse < dense - 8 * k**2
 
 

@@ -1,14 +1,12 @@
-"""Where and with whom to compute, free memory, and random numbers that touch nobody else's."""
+"""Where and with whom to compute, and random numbers that touch nobody else's."""
 
 import json
-import math
 import os
 import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -74,179 +72,6 @@ def n_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def available_memory() -> int:
-    """Bytes of main memory that this process can still take, as far as the system reports them.
-
-    Limits of the process and of its container or job count as well (Linux).
-    """
-    return max(0, min([_free_memory(), *_left_of_limits(), *_left_in_groups()]))
-
-
-def _free_memory() -> int:
-    try:
-        with open("/proc/meminfo") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    if hasattr(os, "sysconf"):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return 2**63 - 1
-
-
-def _left_of_limits() -> list[int]:
-    """What is left of the limits of this process, as ``ulimit`` sets them."""
-    try:
-        import resource
-
-        pages = Path("/proc/self/statm").read_text().split()
-        size, _, _, _, _, data, _ = (int(n) * os.sysconf("SC_PAGE_SIZE") for n in pages)
-    except (ImportError, OSError, ValueError):
-        return []
-    limits = (resource.RLIMIT_AS, size), (resource.RLIMIT_DATA, data)
-    soft = [(resource.getrlimit(limit)[0], used) for limit, used in limits]
-    return [limit - used for limit, used in soft if limit != resource.RLIM_INFINITY]
-
-
-# Where containers and jobs have their limits: version 2 of control groups, then version 1.
-GROUPS = (
-    ("/sys/fs/cgroup", "max", "current", "inactive_file"),
-    ("/sys/fs/cgroup/memory", "limit_in_bytes", "usage_in_bytes", "total_inactive_file"),
-)
-
-
-def _left_in_groups() -> list[int]:
-    """What is left of the limits of the control groups that this process is in."""
-    left = []
-    for root, limit, usage, cached in GROUPS:
-        for folder in _groups_below(Path(root)):
-            try:
-                most = int((folder / f"memory.{limit}").read_text())
-                used = int((folder / f"memory.{usage}").read_text())
-                stat = (folder / "memory.stat").read_text().split()
-            except (OSError, ValueError):  # there is none, or the limit is "max"
-                continue
-            # What files have cached makes room when it is needed.
-            spare = int(stat[stat.index(cached) + 1]) if cached in stat else 0
-            left.append(most - used + spare)
-    return left
-
-
-def _groups_below(root: Path) -> list[Path]:
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return []
-    fields = [line.split(":", 2) for line in lines]
-    own = [Path(path.lstrip("/")) for _, kind, path in fields if kind in ("", "memory")]
-    return [root / folder for path in own for folder in (path, *path.parents)]
-
-
-def free_memory(device: "torch.device") -> int:
-    """Bytes of free memory of a device.
-
-    Examples
-    --------
-    >>> import torch
-    >>> free_memory(torch.device("cpu")) > 0
-    True
-    """
-    import torch
-
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    return available_memory()
-
-
-def memory_size() -> float:
-    """Return the size of this computer's memory in bytes; infinity if it is not known.
-
-    Examples
-    --------
-    >>> memory_size() > 1e6
-    True
-    """
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return math.inf
-
-
-def require_memory(needed: int, available: int, what: str, advice: str) -> None:
-    """Raise an error, before any work starts, if the work will not fit into memory."""
-    if needed > available:
-        raise InputError(
-            f"{what} would need about {needed / 2**30:,.1f} GiB of memory, but only "
-            f"{available / 2**30:,.1f} GiB are available; {advice}."
-        )
-
-
-def most_that_fits(needed: Callable[[int], int], available: int, most: int) -> int:
-    """Return the largest number up to ``most`` for which memory suffices; 0 if none does.
-
-    Parameters
-    ----------
-    needed : callable
-        Bytes that a number of features, clusters or the like needs; not decreasing.
-    available, most : int
-
-    Examples
-    --------
-    >>> most_that_fits(lambda n: 8 * n * n, 1000, 50)
-    11
-    """
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if needed(middle) <= available else (low, middle - 1)
-    return low
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error of Python, NumPy or torch says that memory is used up.
-
-    Examples
-    --------
-    >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("another reason"))
-    (True, False)
-    """
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    # On the CPU, torch raises a plain RuntimeError.
-    signs = ("allocate memory", "not enough memory", "out of memory", "size calculation overflowed")
-    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
-
-
-@contextmanager
-def memory_errors(what: str, advice: str) -> Iterator[None]:
-    """Turn errors about memory inside the ``with`` block into a sentence with advice.
-
-    Parameters
-    ----------
-    what : str
-        What needs the memory, such as "merging 9,000 clusters".
-    advice : str
-        What to do, without a full stop.
-
-    Examples
-    --------
-    >>> with memory_errors("this", "use less data"):
-    ...     raise MemoryError
-    Traceback (most recent call last):
-    unsplit.errors.InputError: this needs more memory than is available (...); use less data.
-    """
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        reason = (str(error).splitlines() or [""])[0].rstrip(". ") or type(error).__name__
-        raise InputError(
-            f"{what} needs more memory than is available ({reason}); {advice}."
-        ) from error
 
 
 def generator_of(random_state: object) -> np.random.Generator:
@@ -325,6 +150,8 @@ class Generators:
         """Draw from now on what would have been drawn after these states."""
         import torch
 
+        for kind in self._made.keys() - states.keys():
+            del self._made[kind]
         for kind, state in states.items():
             self.of(torch.device(kind)).set_state(state)
 
@@ -392,6 +219,33 @@ def own_generator(device: "torch.device") -> "torch.Generator | None":
     return None if _own.generators is None else _own.generators.of(device)
 
 
+@contextmanager
+def drawn_again_after_errors() -> Iterator[None]:
+    """Let this thread draw the same numbers again if there is an error inside the block.
+
+    Examples
+    --------
+    >>> import torch
+    >>> with private_randomness(3):
+    ...     try:
+    ...         with drawn_again_after_errors():
+    ...             one = torch.rand(1, generator=own_generator(torch.device("cpu")))
+    ...             raise MemoryError
+    ...     except MemoryError:
+    ...         other = torch.rand(1, generator=own_generator(torch.device("cpu")))
+    >>> bool(one == other)
+    True
+    """
+    generators = _own.generators
+    before = None if generators is None else generators.states()
+    try:
+        yield
+    except BaseException:
+        if generators is not None and before is not None:
+            generators.continue_from(before)
+        raise
+
+
 # What rank 0 tells the others when they are no longer needed.
 DONE = "done"
 # What a process leaves behind that ends because of an error.
@@ -419,6 +273,8 @@ class Ranks:
     def __init__(self, rank: int = 0, size: int = 1, store: Any = None) -> None:
         self.rank, self.size, self._store = rank, size, store
         self._n_orders = self._n_shared = 0
+        # In a step of training, what processes tell each other before each message.
+        self.alarm: Any = None
 
     def share(self, value: Any) -> Any:
         """Return the value that rank 0 passes, however long that takes."""
@@ -458,8 +314,14 @@ class Ranks:
         import torch.distributed as dist
 
         values = values.contiguous()
+        self._ready()
         dist.all_reduce(values)
         return values
+
+    def _ready(self) -> None:
+        """Nothing more is allocated before a message is sent."""
+        if self.alarm is not None:
+            self.alarm.meet()
 
     def most(self, values: "torch.Tensor") -> "torch.Tensor":
         """Return the largest values of all processes."""
@@ -468,6 +330,7 @@ class Ranks:
         import torch.distributed as dist
 
         values = values.clone()
+        self._ready()
         dist.all_reduce(values, op=dist.ReduceOp.MAX)
         return values
 
@@ -495,6 +358,7 @@ class Ranks:
         padded = part.new_zeros((longest, *part.shape[1:]))
         padded[: len(part)] = part
         found = [torch.empty_like(padded) for _ in range(self.size)]
+        self._ready()
         dist.all_gather(found, padded)
         spans = [self.part(n, rank) for rank in range(self.size)]
         return torch.cat([x[: s.stop - s.start] for x, s in zip(found, spans, strict=True)])

@@ -20,9 +20,10 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from unsplit._typing import Index, Matrix
 from unsplit.data.array_files import digest
 from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refuse_other_order
+from unsplit.data.memory import memory_errors
 from unsplit.data.rows.base import plain_array
 from unsplit.data.rows.kinds import VectorRows, feature_matrix, is_table, numeric_matrix
-from unsplit.devices import DONE, check_seed, current, generator_of, memory_errors
+from unsplit.devices import DONE, check_seed, current, generator_of
 from unsplit.errors import InputError, check_whole, in_one_sentence
 from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
 from unsplit.merging.loop import MergeRecord

@@ -16,9 +16,10 @@ from unsplit.cli.program import INTERRUPTED
 from unsplit.cli.progress import Console
 from unsplit.cli.reading import Input, read_clustered, read_picture
 from unsplit.data.labels import encode_labels
+from unsplit.data.memory import memory_errors
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import MANIFEST
-from unsplit.devices import current, memory_errors
+from unsplit.devices import current
 from unsplit.errors import InputError
 from unsplit.estimator import Merged, help_to_merge, merge_overclustering
 from unsplit.merging.options import MergeOptions

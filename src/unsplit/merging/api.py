@@ -12,13 +12,8 @@ from sklearn.cluster import SpectralClustering
 
 from unsplit._typing import Index
 from unsplit.data.annotated import refuse_annotated
-from unsplit.devices import (
-    available_memory,
-    check_seed,
-    generator_of,
-    memory_errors,
-    require_memory,
-)
+from unsplit.data.memory import available_memory, memory_errors, require_memory
+from unsplit.devices import check_seed, generator_of
 from unsplit.errors import InputError, check_type
 from unsplit.merging.evidence import Columns, Evidence, evidence_of
 from unsplit.merging.loop import MergeRecord, MergeState, agglomerate
@@ -55,8 +50,8 @@ MATRICES = 8
 MATRICES_OF_SCORES = 20
 
 FEWER_CLUSTERS = (
-    "at most {fitting:,} would fit: merge the smallest clusters first, or check that labels are "
-    "clusters and not row ids"
+    "merge the smallest clusters first, check that labels are clusters and not row ids, or compare "
+    'them with unsplit.pairwise_tvd(form="sparse"), which needs no matrix of all pairs'
 )
 
 
@@ -253,7 +248,8 @@ def check_memory(n_clusters: int, matrices: int) -> None:
     unsplit.errors.InputError: merging 10,000,000 clusters would need about 5,960,464.5 GiB ...
     """
     needed, available = 8 * matrices * n_clusters**2, available_memory()
-    advice = FEWER_CLUSTERS.format(fitting=math.isqrt(available // (8 * matrices)))
+    fitting = math.isqrt(available // (8 * matrices))
+    advice = f"at most {fitting:,} would fit: {FEWER_CLUSTERS}"
     require_memory(needed, available, f"merging {n_clusters:,} clusters", advice)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.devices import available_memory, require_memory
+from unsplit.data.memory import available_memory, require_memory
 from unsplit.merging.dip import dip_test
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.batch_effects import effective_counts, pair_weights

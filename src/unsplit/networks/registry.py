@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from unsplit._typing import Index
+from unsplit.data.memory import available_memory, free_memory, require_memory
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import CountRows, VectorRows
 from unsplit.data.rows.sequences import RaggedRows
-from unsplit.devices import Draws, available_memory, current, require_memory
+from unsplit.devices import Draws, current
 from unsplit.errors import InputError, shown
 from unsplit.networks.augmentation import ImageAugmentation, PointAugmentation, for_sequences
 from unsplit.networks.backbones import (
@@ -313,8 +314,7 @@ def require_room(rows: Rows, backbone: str, n_folds: int) -> None:
     on_gpu = rows.device.type == "cuda"
     _require_features(d, statistics + (0 if on_gpu else a_layer), available_memory(), what)
     if on_gpu:
-        free = torch.cuda.mem_get_info(rows.device)[0]
-        _require_features(d, a_layer, free, f"{what} on the GPU")
+        _require_features(d, a_layer, free_memory(rows.device), f"{what} on the GPU")
 
 
 def _require_features(d: int, each: int, available: int, what: str) -> None:

@@ -23,19 +23,15 @@ from unsplit.data.labels import (
     encode_labels,
     refuse_other_order,
 )
+from unsplit.data.memory import available_memory, memory_errors
 from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import (
-    BLOCK_ELEMENTS,
-    available_memory,
     check_seed,
     choose_device,
     current,
     generator_of,
-    memory_errors,
-    most_that_fits,
     private_randomness,
-    require_memory,
 )
 from unsplit.errors import (
     InputError,
@@ -48,7 +44,6 @@ from unsplit.errors import (
 )
 from unsplit.networks.network import LOSSES, Network
 from unsplit.networks.registry import (
-    BIG_BATCH,
     Augment,
     Backbone,
     build_network,
@@ -80,6 +75,11 @@ from unsplit.pairwise.heldout_scores import (
     require_folds,
     summarize,
 )
+from unsplit.pairwise.memory import (
+    EstimateSize,
+    require_memory_of_estimate,
+    require_memory_of_networks,
+)
 
 log = logging.getLogger("unsplit")
 
@@ -95,11 +95,8 @@ FORMS = ("auto", "dense", "sparse")
 MANY_CLUSTERS = 10_000
 # Bytes that estimate and merge need for each pair of clusters if all are kept: twenty matrices.
 BYTES_A_PAIR = 8 * 20
-# Bytes for each held-out observation if only confused pairs are kept: some dozen confusions, each
-# with two indices and a number, and once more while they are added up.
-BYTES_OF_CONFUSIONS = 2 * 24 * 16
 
-LESS_DATA = "use fewer features, fewer clusters or a smaller backbone"
+LESS_DATA = "use fewer features, fewer clusters, a smaller backbone or a smaller batch_size"
 
 NOTHING_KNOWN = (
     "they cannot be compared: their TVD and p-value are set to 1, and their n_batches to 0"
@@ -355,18 +352,24 @@ def fit(
         )
         log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
         if is_sparse:
-            n_clusters = f"{len(encoded.cluster_ids):,}"
-            log.info("%s clusters: only pairs that are ever confused are kept", n_clusters)
+            many = f"{len(encoded.cluster_ids):,}"
+            log.info("%s clusters: only pairs that are ever confused are kept", many)
         order, clusters = canonical_order(rows.keys, subclusters.of_rows)
         rng = generator_of(random_state)
         folds = [
             Fold(order[f.train], order[f.watch], order[f.test])
             for f in settings.folds(clusters[order], rng)
         ]
-        _require_memory(rows, folds, subclusters, len(encoded.cluster_ids), is_sparse)
+        k, n_clusters = len(subclusters.cluster), len(encoded.cluster_ids)
+        estimate = EstimateSize(n_clusters, k, 1, 0, 0, is_sparse).with_folds(folds)
+        require_memory_of_estimate(
+            estimate,
+            rows,
+            subclusters.n_batches == 1,
+            lambda: _fewer_folds(settings, clusters[order]),
+        )
         _warn_of_single(encoded, subclusters)
         rows.hold(*(part for fold in folds for part in (fold.train, fold.watch, fold.test)))
-        k = len(subclusters.cluster)
         n_draws = draws_in_epoch(max(len(fold.train) for fold in folds), k)
         config = settings.config(recipe.training_for(n_draws))
         names = np.zeros(k, np.int64)
@@ -383,6 +386,7 @@ def fit(
                 )
                 for fold in folds
             ]
+            require_memory_of_networks(networks, rows, folds, recipe, config, draws, estimate)
             if checkpoint is not None:
                 about = {
                     "data": digest(np.sort(rows.keys)),
@@ -456,88 +460,13 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
     return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
 
 
-# Number of features of the networks for vectors; others have 512 at most.
-WIDTH = 256
-# Copies of the output layer: weights, gradient, two moments, running mean, best weights, the stack
-# of all folds and working space.
-HEADS = 8
-# Blocks of scores that are in memory at the same time when pairs are counted.
-SCORE_BLOCKS = 6
-# Distances, errors, and working space of all pairs.
-MATRICES = 4
-
-
-def memory_of_fit(
-    n_clusters: int,
-    n_outputs: int,
-    n_folds: int,
-    n_watched: int,
-    n_tested: int,
-    is_sparse: bool = False,
-) -> int:
-    """Bytes that training and scoring take beside the data and the first layers of networks.
-
-    Parameters
-    ----------
-    n_clusters, n_outputs : int
-        Clusters, and classes of the networks: clusters within batches.
-    n_folds : int
-        Networks that are trained.
-    n_watched, n_tested : int
-        Observations of all folds that choose the epoch, and that are held out.
-    is_sparse : bool
-        Whether only confused pairs are kept.
-
-    Examples
-    --------
-    >>> memory_of_fit(500, 500, 1, 50_000, 100_000) >> 20
-    490
-    """
-    head = 4 * n_folds * n_outputs * WIDTH
-    # Networks of several folds are tried on a block of scores, others on a batch.
-    tried = min(n_watched, BLOCK_ELEMENTS // n_outputs if n_folds > 1 else BIG_BATCH)
-    # Each of several processes trains a part of every head.
-    training = HEADS * head // current().size + 4 * tried * (4 * WIDTH + 3 * n_outputs)
-    block = min(n_tested // n_folds * n_clusters, BLOCK_ELEMENTS)
-    pairs = BYTES_OF_CONFUSIONS * n_tested if is_sparse else 8 * MATRICES * n_clusters**2
-    counting = 3 * head + 4 * SCORE_BLOCKS * block + pairs
-    return 4 * n_tested * WIDTH + max(training, counting)
-
-
-def _require_memory(
-    rows: Rows, folds: list[Fold], subclusters: Subclusters, k: int, is_sparse: bool
-) -> None:
-    """Raise an error, before training, if it will not fit into memory; it says what would."""
-    watched = sum(len(fold.watch) for fold in folds)
-    tested = sum(len(fold.test) for fold in folds)
-    per_cluster = len(subclusters.cluster) / k
-
-    def needed(n_clusters: int) -> int:
-        outputs = max(1, round(per_cluster * n_clusters))
-        return memory_of_fit(n_clusters, outputs, len(folds), watched, tested, is_sparse)
-
-    free = available_memory()
-    what = f"{k:,} clusters of {len(rows):,} observations"
-    fitting = most_that_fits(needed, free, k)
-    advice = (
-        f"at most {fitting:,} clusters would fit: merge the smallest first, or check that labels "
-        "are clusters and not row ids"
-    )
-    if fitting < 2:
-        share = free / needed(2)
-        advice = f"at most {int(share * len(rows)):,} observations would fit"
-    require_memory(needed(k), free, what, advice)
-    if rows.device.type == "cuda":
-        head = 4 * len(folds) * WIDTH * HEADS * per_cluster
-        on_gpu = torch.cuda.mem_get_info(rows.device)[0]
-        pairs = 0 if is_sparse else 8
-
-        def needed_there(n: int) -> int:
-            return int(head * n) + pairs * n * n
-
-        fitting = most_that_fits(needed_there, on_gpu, k)
-        advice = f"at most {fitting:,} clusters would fit: merge the smallest first"
-        require_memory(needed_there(k), on_gpu, f"{what} on the GPU", advice)
+def _fewer_folds(settings: Settings, clusters: Index) -> Iterator[tuple[str, list[Fold]]]:
+    """Yield other choices of folds, and how to ask for them."""
+    for words, other in (
+        ('cv="auto"', replace(settings, cv="auto", holdout=None)),
+        ("holdout=0.2", replace(settings, holdout=0.2)),
+    ):
+        yield words, other.folds(clusters, np.random.default_rng(0))
 
 
 def _warn_of_single(encoded: EncodedLabels, subclusters: Subclusters) -> None:

@@ -17,9 +17,10 @@ from tqdm.auto import tqdm
 
 from unsplit.data.frames import data_frame
 from unsplit.data.labels import Subclusters, encode_labels, refuse_other_order
+from unsplit.data.memory import memory_errors
 from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import observations
-from unsplit.devices import check_seed, choose_device, generator_of, memory_errors
+from unsplit.devices import check_seed, choose_device, generator_of
 from unsplit.errors import InputError
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord

@@ -20,8 +20,9 @@ import numpy as np
 import torch
 
 from unsplit.data.labels import Subclusters
+from unsplit.data.memory import is_out_of_memory
 from unsplit.data.rows.base import Rows
-from unsplit.devices import is_out_of_memory, private_randomness
+from unsplit.devices import private_randomness
 from unsplit.errors import InputError
 from unsplit.networks.registry import build_network, draws_of, recipe_for
 from unsplit.networks.training.group import Fold

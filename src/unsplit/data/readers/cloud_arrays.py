@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unsplit.data.memory import available_memory
 from unsplit.data.readers.cloud_files import is_too_far_out
 from unsplit.data.readers.formats import parsed, read_file, refuse_unreadable, require_module
 from unsplit.data.readers.row_ids import LABEL_NAMES, RowIds, one_label_each, take_ids
 from unsplit.data.readers.tables import listing
-from unsplit.devices import available_memory
 from unsplit.errors import InputError
 
 CLOUD_NAMES = ("points", "data", "X")

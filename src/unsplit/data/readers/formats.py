@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from unsplit.data.memory import available_memory, require_memory
 from unsplit.data.readers.arrow import ENDINGS as ARROW_ENDINGS
 from unsplit.data.readers.arrow import Streamed, parquet_files, read_arrow
 from unsplit.data.readers.broken import reason
@@ -27,7 +28,6 @@ from unsplit.data.readers.tables import (
     read_text_table,
     shortened,
 )
-from unsplit.devices import available_memory, require_memory
 from unsplit.errors import InputError
 
 _TEXT_TABLE = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zip))?$")

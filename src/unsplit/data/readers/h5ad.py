@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from unsplit.data.cells import Matrix, batches_in, groups_in, require_key
+from unsplit.data.memory import available_memory
 from unsplit.data.readers.formats import reading, refuse_unreadable
 from unsplit.data.readers.hdf5_trial import try_out
 from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds
 from unsplit.data.readers.tables_and_arrays import Observations, values_of_rows
-from unsplit.devices import available_memory
 from unsplit.errors import InputError
 
 

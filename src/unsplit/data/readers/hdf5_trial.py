@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from unsplit.data.memory import available_memory
 from unsplit.data.readers.formats import refuse_broken
 from unsplit.data.readers.isolated import parse_alone
-from unsplit.devices import available_memory
 
 # Bytes that are read at once.
 PIECE = 2**26

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from unsplit.data.memory import available_memory, memory_size
 from unsplit.data.readers.broken import reason, size_of
-from unsplit.devices import available_memory, memory_size
 
 SECONDS_PER_FILE = 60.0
 SECONDS_TO_START = 300.0

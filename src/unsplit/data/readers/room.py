@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit.devices import available_memory
+from unsplit.data.memory import available_memory
 from unsplit.errors import InputError
 
 # A matrix that takes a larger share of the free memory is kept on disk.

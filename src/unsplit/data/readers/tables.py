@@ -16,7 +16,7 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit.devices import available_memory
+from unsplit.data.memory import available_memory
 from unsplit.errors import InputError
 
 Columns = dict[str, NDArray[Any]]

@@ -280,7 +280,8 @@ class Rows(ABC):
 
     ``kind`` says what they are: "vectors", "counts" (sparse), "images", "points" or "sequences";
     ``rate`` is the number of samples per second of sound, None for everything else; ``stackable``
-    says whether batches of several networks can be taken at once, with an index of two axes.
+    says whether batches of several networks can be taken at once, with an index of two axes;
+    ``ragged`` says whether observations differ in size.
 
     Examples
     --------
@@ -294,6 +295,7 @@ class Rows(ABC):
     device: torch.device
     rate: int | None = None
     stackable: bool = False
+    ragged: bool = False
 
     @abstractmethod
     def __len__(self) -> int:
@@ -330,6 +332,11 @@ class Rows(ABC):
         """Yield what ``take`` returns for each of the batches, in order."""
         for index in batches:
             yield self.take(index)
+
+    @property
+    def largest(self) -> int:
+        """Row that takes most memory; usually all take the same."""
+        return 0
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unsplit._typing import Index
+from unsplit.data.memory import available_memory
 from unsplit.data.rows.base import LOOKED_AT, Rows, channel_moments, evenly, kind_of, require_kind
 from unsplit.data.rows.ragged import FAR
 from unsplit.data.rows.tensors import SHARE_FOR_DATA
 from unsplit.data.rows.workers import Decoder
-from unsplit.devices import available_memory
 from unsplit.errors import InputError
 
 BATCH = 256

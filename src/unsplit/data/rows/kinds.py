@@ -16,6 +16,7 @@ from torch.utils.data import Dataset
 
 from unsplit._typing import Index
 from unsplit.data.labels import is_gap
+from unsplit.data.memory import available_memory, require_memory
 from unsplit.data.rows.base import (
     Rows,
     as_array,
@@ -30,7 +31,6 @@ from unsplit.data.rows.mapped import MappedVectors
 from unsplit.data.rows.ragged import Ragged
 from unsplit.data.rows.sequences import Audio, RaggedRows
 from unsplit.data.rows.tensors import TensorRows
-from unsplit.devices import available_memory, require_memory
 from unsplit.errors import InputError
 
 CHUNK_ELEMENTS = 2**24

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unsplit._typing import Index
+from unsplit.data.memory import available_memory
 from unsplit.data.rows.base import BLOCK, is_mapped
-from unsplit.devices import available_memory
 
 # Rows that are needed in every epoch are kept in memory if they take at most this share of it.
 SHARE_FOR_HELD = 0.25

@@ -59,6 +59,7 @@ class RaggedRows(Rows):
     """
 
     kind = "sequences"
+    ragged = True
 
     def __init__(self, sequences: Ragged, device: torch.device, rate: int | None = None) -> None:
         self.sequences = sequences
@@ -72,6 +73,11 @@ class RaggedRows(Rows):
     def shape(self) -> tuple[int, ...]:
         """Number of channels, including the mask, and the median length."""
         return self.sequences.n_channels + 1, int(np.median(self.sequences.lengths))
+
+    @property
+    def largest(self) -> int:
+        """The longest sequence."""
+        return int(np.argmax(self.sequences.lengths))
 
     def take(self, index: Tensor) -> Tensor:
         """Return the sequences at ``index`` (one-dimensional), shape (b, C + 1, longest)."""

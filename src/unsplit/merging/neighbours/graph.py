@@ -20,13 +20,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import EncodedLabels, encode_batches, encode_labels, refuse_other_order
-from unsplit.devices import (
-    available_memory,
-    choose_device,
-    memory_errors,
-    n_cores,
-    require_memory,
-)
+from unsplit.data.memory import available_memory, memory_errors, require_memory
+from unsplit.devices import choose_device, n_cores
 from unsplit.errors import InputError, check_flag, numeric_array, shown
 from unsplit.merging.neighbours import sample
 from unsplit.pairwise.result import PairwiseTVD

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from unsplit._typing import Index
+from unsplit.data.memory import is_out_of_memory
 from unsplit.data.rows.base import Rows
-from unsplit.devices import BLOCK_ELEMENTS, is_out_of_memory, mixed_precision
+from unsplit.devices import BLOCK_ELEMENTS, drawn_again_after_errors, mixed_precision
 from unsplit.errors import InputError, OutOfMemoryWarning
 from unsplit.networks.network import Network, refuse_gaps
 
@@ -187,16 +188,22 @@ class Group(ABC):
         while True:
             self.optimizer.zero_grad(set_to_none=True)
             try:
-                if self.parts == 1:
-                    return _backward(self.loss(x, clusters[index]))
-                return self._gradients_of_parts(index, rows, clusters)
+                # The same numbers again: of several processes, not all have drawn as many.
+                with drawn_again_after_errors():
+                    return self._attempt(index, x, rows, clusters)
             except (MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error) or index.shape[-1] < 4 * self.parts:
+                if not is_out_of_memory(error) or index.shape[-1] < self.least_in_parts():
                     raise
                 reason = (str(error).splitlines() or [type(error).__name__])[0]
             self._halve(index.shape[-1], reason)
 
-    def _gradients_of_parts(self, index: Tensor, rows: Rows, clusters: Tensor) -> Tensor:
+    def least_in_parts(self) -> int:
+        """Observations that a batch must have to be computed in twice as many parts."""
+        return 4 * self.parts
+
+    def _attempt(self, index: Tensor, x: Tensor, rows: Rows, clusters: Tensor) -> Tensor:
+        if self.parts == 1:
+            return _backward(self.loss(x, clusters[index]))
         total, n = torch.zeros((), device=self.device), index.shape[-1]
         for part in index.tensor_split(self.parts, dim=-1):
             loss = self.loss(rows.take(part), clusters[part])

@@ -11,11 +11,13 @@ the weights of its part of the clusters.  In a step
 
 So all backbones stay equal, and the result is that of one process but for the order of sums.
 Random changes to observations are drawn for the whole batch, and so are the statistics of batch
-normalisation measured.
+normalisation measured.  If memory runs out in one process, all compute the batch in parts
+(:mod:`unsplit.networks.training.alarm`).
 """
 
 import copy
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -40,8 +42,13 @@ from unsplit.networks.network import (
     drawing_a_part,
     refuse_gaps,
 )
+from unsplit.networks.training.alarm import Alarm
 from unsplit.networks.training.group import Fold, Group, NetworkState, is_batch_norm
 from unsplit.networks.training.single import Single, settling
+
+# Steps of an epoch in which processes ask each other, before every message, whether memory has run
+# out.  Later steps need no more than these, unless observations differ in size.
+WATCHED_STEPS = 16
 
 
 class Between(Exchange):
@@ -89,6 +96,9 @@ class Sharded(Group):
             for network, fold in zip(networks, folds, strict=True)
         ]
         self.optimizer = _Together([member.optimizer for member in self.members])
+        norms: list[Any] = [m for m in networks[0].backbone.modules() if is_batch_norm(m)]
+        self.alarm = Alarm(ranks, norms, self.device)
+        self._watched_until = WATCHED_STEPS
         self._shared: list[Tensor] = [
             param
             for member in self.members
@@ -108,7 +118,8 @@ class Sharded(Group):
     # What all groups do, for every network
 
     def train(self, training: bool) -> None:
-        """Switch between training and evaluation mode."""
+        """Switch between training and evaluation mode; an epoch begins with the former."""
+        self._watched_until = self.steps_taken + WATCHED_STEPS
         for member in self.members:
             member.train(training)
 
@@ -156,22 +167,38 @@ class Sharded(Group):
         """Not available: no process has the scores for all clusters."""
         raise NotImplementedError
 
-    def gradients(self, index: Tensor, x: Tensor, rows: Rows, clusters: Tensor) -> Tensor:
+    def least_in_parts(self) -> int:
+        """So many that every process has some of each part."""
+        return super().least_in_parts() * self.ranks.size
+
+    def _attempt(self, index: Tensor, x: Tensor, rows: Rows, clusters: Tensor) -> Tensor:
         """Compute the gradients of a batch, of which ``x`` is the own part; its loss."""
-        self.optimizer.zero_grad(set_to_none=True)
+        total, n = torch.zeros((), device=self.device), index.shape[-1]
+        watched = rows.ragged or self.steps_taken < self._watched_until
+        with self.alarm.watching() if watched else nullcontext():
+            for part in index.tensor_split(self.parts, dim=-1):
+                own = x if self.parts == 1 else rows.take(self.taken(part))
+                total += self._pass(part, own, clusters, part.shape[-1] / n)
+            grads, whole = self._sum_of_gradients()
+        # Nothing is allocated from here on, so no process fails when the others go on.
+        for grad, part in zip(grads, whole.split([g.numel() for g in grads]), strict=True):
+            grad.copy_(part.view(grad.shape))
+        return total
+
+    def _pass(self, index: Tensor, x: Tensor, clusters: Tensor, share: float) -> Tensor:
+        """Add the gradients of a part of a batch, which is this share of it; what it adds."""
         total = torch.zeros((), device=self.device)
         for i, member in enumerate(self.members):
             own = self._rows_of(clusters[index], i)
             with mixed_precision(self.device):
                 features = self._features(member.network, self._rows_of(x, i), len(own))
                 head = member.network.head
-                loss = sharded_loss(
+                loss = share * sharded_loss(
                     features, head.weight, head.bias, self._columns(own), self.k,
                     self.head.loss_name, self.exchange,
                 )  # fmt: skip
             loss.backward()
             total += loss.detach()
-        self._add_up_gradients()
         return total
 
     def _features(self, network: Network, x: Tensor, n: int) -> Tensor:
@@ -190,15 +217,13 @@ class Sharded(Group):
         inside = (clusters >= self.own.start) & (clusters < self.own.stop)
         return (clusters - self.own.start).where(inside, -1)
 
-    def _add_up_gradients(self) -> None:
-        """Sum the gradients of the backbones over all processes, in one message."""
+    def _sum_of_gradients(self) -> tuple[list[Tensor], Tensor]:
+        """The gradients of the backbones, and their sums over all processes, in one message."""
         for param in self._shared:
             if param.grad is None:
                 param.grad = torch.zeros_like(param)
         grads = [param.grad for param in self._shared if param.grad is not None]
-        whole = self.ranks.sum(torch.cat([grad.flatten() for grad in grads]))
-        for grad, part in zip(grads, whole.split([g.numel() for g in grads]), strict=True):
-            grad.copy_(part.view(grad.shape))
+        return grads, self.ranks.sum(torch.cat([grad.flatten() for grad in grads]))
 
     def hits(self, x: Tensor, own: Tensor, index: Tensor) -> Tensor:
         """For each observation, the share of other clusters that score lower than its own."""
@@ -298,12 +323,13 @@ class _Summed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, ranks: Ranks) -> Tensor:
-        ctx.ranks = ranks
-        return ranks.sum(values.clone())
+        # In a step its messages are those of the alarm.
+        ctx.sum = ranks.sum if ranks.alarm is None else ranks.alarm.sum
+        return ctx.sum(values.clone())
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        return ctx.ranks.sum(slopes[0].clone()), None
+        return ctx.sum(slopes[0].clone()), None
 
 
 class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):

@@ -9,8 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from unsplit.data.memory import free_memory
 from unsplit.data.rows.base import Rows
-from unsplit.devices import BLOCK_ELEMENTS, free_memory, mixed_precision
+from unsplit.devices import BLOCK_ELEMENTS, mixed_precision
 from unsplit.networks.network import LARGE_HEAD, Network, refuse_gaps
 from unsplit.networks.training.group import (
     Fold,

@@ -35,15 +35,10 @@ from torch import Tensor
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import encode_labels
+from unsplit.data.memory import memory_errors
 from unsplit.data.rows.base import canonical_order
 from unsplit.data.rows.kinds import VectorRows, numeric_matrix
-from unsplit.devices import (
-    check_seed,
-    choose_device,
-    generator_of,
-    memory_errors,
-    private_randomness,
-)
+from unsplit.devices import check_seed, choose_device, generator_of, private_randomness
 from unsplit.errors import check_flag, check_whole
 from unsplit.networks.network import OwnNumbers
 from unsplit.networks.training.group import Fold
