@@ -265,3 +265,11 @@ def test_both_are_shown_by_which_of_the_two_is_ahead():
     rows = regime.by_lead(results(network=5, both=7)).splitlines()
     assert rows[2:] == ["| features ahead by 1 | 4 | 6.00 | 5.00 | 7.00 |"]
     assert regime.by_lead([]) == ""
+
+
+def test_cases_as_pure_as_the_papers_are_named():
+    some = results(network=8, both=9)
+    for r in some:
+        r["purity"] = 0.9 if r["draw"] == 2 else 0.88
+    assert regime.as_pure(some).endswith("Euclidean distance: 9 against 6 (draw 2, s = 75, 96 px).")
+    assert regime.as_pure([r for r in some if r["draw"] != 2]) == ""

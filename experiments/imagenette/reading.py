@@ -48,7 +48,7 @@ def table(results: Sequence[Result]) -> str:
          "Images and clusters as large as the paper's: more correct merges than by Euclidean "
          "distance. The standard error is that over draws, whose cases are averaged first; two "
          "draws give a rough one.", regime.by_size(merged)),
-        (regime.seeds(merged), ""),
+        (regime.as_pure(merged), regime.seeds(merged)),
         (f"Correct merges after {FEW} and after {MANY}, mean over draws; in brackets how many if "
          "not all were made.", tables.by_way(merged)),
         ("More correct merges than by Euclidean distance, with the standard error over draws.",

@@ -7,6 +7,7 @@ import numpy as np
 
 from benchmarks import markdown
 from experiments.core import Result
+from experiments.imagenet_realistic.numbers import PAPER_PURITY
 from experiments.imagenette.numbers import (
     BOTH,
     DEFAULT,
@@ -21,6 +22,7 @@ from experiments.imagenette.numbers import (
     Place,
     Table,
     complete,
+    curves,
     numbers_below,
     paired,
     place_of,
@@ -129,6 +131,25 @@ def seeds(results: Sequence[Result]) -> str:
         f"{'; '.join(said)}. With this seed overlap and edges are below Euclidean distance at "
         f"{numbers_below(gap)} of {FEW} numbers and differ from it by {signed(gap[:, -1])} after "
         f"{MANY} (standard error over draws): the aim of one merge more {verdict}."
+    )
+
+
+def as_pure(results: Sequence[Result]) -> str:
+    """The cases that are as pure as the least pure of the paper's, one by one."""
+    there = [r for r in _described(results, regime(results)) if r["purity"] >= min(PAPER_PURITY)]
+    said = []
+    for r in there:
+        euclidean = curves(results, place_of(r), EUCLIDEAN).get(r["draw"])
+        if euclidean:
+            seed = ", second seed" if r["seed"] else ""
+            right = f"{r['CM'][BOTH][MANY - 1]} against {euclidean[MANY - 1]}"
+            said.append(f"{right} (draw {r['draw']}, {place_of(r).short}{seed})")
+    if not said:
+        return ""
+    return (
+        f"Of all cases above, those with the paper's purity of {min(PAPER_PURITY):.1%} or more are "
+        f"few; right merges after {MANY} by overlap and edges against Euclidean distance: "
+        f"{', '.join(sorted(said))}."
     )
 
 
