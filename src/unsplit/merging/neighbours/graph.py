@@ -134,6 +134,12 @@ class NeighbourGraph:
         return f"the neighbour graph{of_some}"
 
     @cached_property
+    def few_dimensions(self) -> bool:
+        """Whether the local dimension is so low that groups are told apart by gaps."""
+        inverse = self.inverse_dimension[self.clusters >= 0]
+        return bool(np.count_nonzero(inverse > 0) < FEW_DIMENSIONS * inverse.sum())
+
+    @cached_property
     def members(self) -> sparse.csr_array:
         """1 if an observation counts for a cluster, shape (n, k)."""
         inside = np.flatnonzero(self.clusters >= 0)
@@ -465,9 +471,7 @@ class Connections:
         self.n_known = members.T @ known.astype(float)
         self.sizes = members.sum(axis=0)
         self.usual_weight = float(weights.sum()) / max(weights.nnz, 1)
-        self.few_dimensions = bool(
-            self.n_known.sum() < FEW_DIMENSIONS * self.inverse_dimensions.sum()
-        )
+        self.few_dimensions = graph.few_dimensions
 
     def _store(self, edges: sparse.csr_array) -> None:
         self.edges = edges.toarray()

@@ -1,26 +1,27 @@
-"""Moving single observations to the merged cluster that their neighbours are in.
+"""Moving observations to the merged cluster that their neighbours are in.
 
 Merging keeps every initial cluster whole.  Where an initial cluster holds parts of two groups, its
 observations can still be told apart by their neighbours once the groups are known.
 """
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels, label_array
 from unsplit.errors import InputError, check_type
 from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.merging.neighbours.moving import Moving
 
-# Usually nothing moves any more after twenty rounds.
-MOST_ROUNDS = 100
+# How often parts of initial clusters are formed and moved.
+TIMES = 3
 
-# A smaller gain is rounding.
-LEAST_GAIN = 1e-9
+# All move in random order and end up in different places; of so many attempts the one with the most
+# edges within clusters, beyond chance, is taken.  With more observations the places differ less.
+ATTEMPTS, MOST_FOR_ATTEMPTS = 5, 20_000
 
 
 def refine(labels: ArrayLike, neighbours: NeighbourGraph) -> NDArray[Any]:
@@ -29,6 +30,10 @@ def refine(labels: ArrayLike, neighbours: NeighbourGraph) -> NDArray[Any]:
     An observation moves if the cluster it moves to has more of its neighbours, beyond those
     expected by chance, than its own (the gain in modularity, as in the Leiden and Louvain methods).
     This goes on until no observation moves.  No cluster is added and none is lost.
+
+    In three or more dimensions parts of an initial cluster also move together: each observation
+    of them alone would stay, because the others do.  In fewer dimensions they do not, because long
+    and small clusters would be taken apart there.
 
     Parameters
     ----------
@@ -67,93 +72,39 @@ def refine(labels: ArrayLike, neighbours: NeighbourGraph) -> NDArray[Any]:
             f"{rows.max() + 1} observations; pass the labels of the same observations."
         )
     before = encoded.clusters[rows]
-    state = Moving(neighbours, before, len(encoded.cluster_ids))
-    state.move_all(np.random.default_rng(0))
-    lost = ~np.isin(before, state.clusters)
-    after = np.where(lost, before, state.clusters)
+    after = _moved(neighbours, before, len(encoded.cluster_ids))
     refined = label_array(labels).copy()
     moved = after != before
     refined[rows[moved]] = encoded.cluster_ids[after[moved]]
     return refined
 
 
-@dataclass
-class Moving:
-    """Observations of a graph while they move between clusters.
+def _moved(graph: NeighbourGraph, clusters: Index, k: int) -> Index:
+    """Clusters after all moves."""
+    single = Moving.of(graph, clusters, k)
+    if graph.few_dimensions:
+        single.move_all(np.random.default_rng(0))
+        return single.clusters
+    n_attempts = ATTEMPTS if len(clusters) <= MOST_FOR_ATTEMPTS else 1
+    attempts = [
+        _move_parts(single, graph.clusters, np.random.default_rng(seed))
+        for seed in range(n_attempts)
+    ]
+    return max(attempts, key=Moving.modularity).clusters
 
-    Parameters
-    ----------
-    graph : NeighbourGraph
-    clusters : ndarray of shape (n,)
-        Present cluster of each observation in the graph; −1 for noise, which does not move.
-    k : int
-        Number of clusters.
-    """
 
-    graph: NeighbourGraph
-    clusters: Index
-    k: int
-
-    def __post_init__(self) -> None:
-        inside = self.clusters >= 0
-        self.degree = self.graph.adjacency @ inside.astype(np.float64)
-        self.degree[~inside] = 0.0
-        self.totals = np.maximum(np.bincount(self.graph.batches, self.degree), 1.0)
-
-    def move_all(self, rng: np.random.Generator) -> None:
-        """Move observations until none gains by it."""
-        everyone = active = np.flatnonzero(self.clusters >= 0)
-        for _ in range(MOST_ROUNDS):
-            willing, targets = self.better(active)
-            if len(willing) == 0:
-                if active is everyone:
-                    return
-                active = everyone  # clusters have other sizes now, which matters to all a little
-                continue
-            # Two neighbours that move at the same time may only change places, so half waits.
-            now = rng.random(len(willing)) < 0.5
-            now[rng.integers(len(willing))] = True
-            self.clusters = self.clusters.copy()
-            self.clusters[willing[now]] = targets[now]
-            around = np.unique(self.graph.adjacency[willing[now]].indices)
-            active = np.union1d(willing, around[self.clusters[around] >= 0])
-
-    def better(self, rows: Index) -> tuple[Index, Index]:
-        """Those of the rows that gain by moving, and the cluster to which each moves."""
-        votes = (self.graph.adjacency[rows] @ self._members()).tocoo()
-        place, cluster = votes.coords
-        degrees = self._degrees()
-        gain = votes.data - self._by_chance(rows[place], cluster, degrees)
-        # The last entry of each row is its best; the first best one if several are.
-        order = np.lexsort((-cluster, gain, place))
-        last = order[np.flatnonzero(np.diff(place[order], append=-1))]
-        best = rows[place[last]]
-        stay = cluster == self.clusters[rows[place]]
-        edges_inside = np.bincount(place[stay], votes.data[stay], minlength=len(rows))
-        staying = edges_inside[place[last]] - self._by_chance(best, self.clusters[best], degrees)
-        gains = gain[last] > staying + LEAST_GAIN
-        return best[gains], cluster[last][gains]
-
-    def _members(self) -> sparse.csr_array:
-        inside = np.flatnonzero(self.clusters >= 0)
-        entries = np.ones(len(inside)), (inside, self.clusters[inside])
-        return sparse.csr_array(entries, (len(self.clusters), self.k))
-
-    def _degrees(self) -> NDArray[np.float64]:
-        """Summed degrees by batch and cluster, shape (batches, k)."""
-        inside = self.clusters >= 0
-        place = self.graph.batches[inside] * self.k + self.clusters[inside]
-        n_batches = len(self.totals)
-        sums = np.zeros(n_batches * self.k)
-        sums += np.bincount(place, self.degree[inside], minlength=len(sums))
-        return sums.reshape(n_batches, self.k)
-
-    def _by_chance(
-        self, rows: Index, clusters: Index, degrees: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Edges from rows to other observations in clusters, in a random graph."""
-        batches = self.graph.batches[rows]
-        others = degrees[batches, clusters]
-        others -= np.where(self.clusters[rows] == clusters, self.degree[rows], 0.0)
-        expected: NDArray[np.float64] = self.degree[rows] * others / self.totals[batches]
-        return expected
+def _move_parts(start: Moving, initial: Index, rng: np.random.Generator) -> Moving:
+    """Move single observations, then parts of the initial clusters, and so on."""
+    single = replace(start)
+    single.move_all(rng)
+    for _ in range(TIMES):
+        before = single.clusters
+        parts = single.apart(initial)
+        parts.move_all(rng, keep=False)
+        together = single.together(parts.clusters)
+        together.move_all(rng)
+        single.follow(together, parts.clusters)
+        single.move_all(rng)
+        if np.array_equal(single.clusters, before):
+            break
+    return single
