@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heappush, nsmallest
+from heapq import heapify, heappop, heappush
 
 from unsplit._typing import Index, Matrix
 from unsplit.merging.sparse.rows import MergedRows
@@ -47,6 +47,8 @@ class ClosestStoredPairs:
         self.refused: set[tuple[int, int]] = set()
         # Pairs out of reach, by slot: they are looked at again when the slot has changed.
         self.waiting: dict[int, set[int]] = {}
+        # By slot, the distance of the last cluster in reach, until a distance up to it changes.
+        self.horizon: dict[int, float] = {}
 
     def closest(self) -> tuple[int, int] | None:
         """The closest pair (a, b) with a < b, the first if several are; None if there is none."""
@@ -71,28 +73,32 @@ class ClosestStoredPairs:
     def remove(self, a: int) -> None:
         """Remove cluster a."""
         for other in self.near[a]:
-            del self.near[other][a]
+            self._put(other, a, None)
             self.refused.discard((a, other) if a < other else (other, a))
             self._look_again(other)
         self.near[a] = {}
+        self.horizon.pop(a, None)
         self.waiting.pop(a, None)
 
     def set_row(self, a: int, row: dict[int, float]) -> None:
         """Set the distances from a to other clusters; pairs not in the row may not be merged."""
         for other in self.near[a].keys() - row.keys():
-            del self.near[other][a]
+            self._put(other, a, None)
         for other, distance in row.items():
             pair = (a, other) if a < other else (other, a)
-            self.near[other][a] = distance
+            self._put(other, a, distance)
             self.refused.discard(pair)
             if distance < self.limit:
                 heappush(self.heap, (distance, *pair))
             self._look_again(other)
         self.near[a] = row
+        self.horizon.pop(a, None)
         self.waiting.pop(a, None)
 
-    def soon(self, most: int, wanted: Callable[[int, int], bool]) -> list[tuple[int, int]]:
-        """The next pairs that would be merged if all were allowed, no cluster twice.
+    def soon(
+        self, most: int, wanted: Callable[[int, int], bool], twice: bool = False
+    ) -> list[tuple[int, int]]:
+        """The next pairs that would be merged if all were allowed.
 
         Parameters
         ----------
@@ -100,6 +106,8 @@ class ClosestStoredPairs:
             How many of the closest pairs are looked at.
         wanted : callable
             Takes a and b; says whether the pair is of interest.
+        twice : bool
+            Whether a cluster may be in several pairs, which would not be merged after the first.
         """
         used: set[int] = set()
         found: list[tuple[int, int]] = []
@@ -114,7 +122,8 @@ class ClosestStoredPairs:
                 continue
             if wanted(a, b):
                 found.append((a, b))
-                used |= {a, b}
+                if not twice:
+                    used |= {a, b}
         for entry in seen:
             heappush(self.heap, entry)
         return found
@@ -140,11 +149,23 @@ class ClosestStoredPairs:
         return self.reach is None or any(self._is_near(distance, slot) for slot in (a, b))
 
     def _is_near(self, distance: float, slot: int) -> bool:
-        assert self.reach is not None
-        row = self.near[slot]
-        if len(row) <= self.reach:
+        row, reach = self.near[slot], self.reach
+        assert reach is not None
+        if len(row) <= reach:
             return True
-        return distance <= nsmallest(self.reach, row.values())[-1]
+        if slot not in self.horizon:
+            self.horizon[slot] = sorted(row.values())[reach - 1]
+        return distance <= self.horizon[slot]
+
+    def _put(self, slot: int, other: int, distance: float | None) -> None:
+        """Set one distance in the row of a slot, or remove it."""
+        row = self.near[slot]
+        before = row.pop(other, math.inf) if distance is None else row.get(other, math.inf)
+        if distance is not None:
+            row[other] = distance
+        after = math.inf if distance is None else distance
+        if slot in self.horizon and min(before, after) <= self.horizon[slot]:
+            del self.horizon[slot]
 
     def _look_again(self, slot: int) -> None:
         """Pairs of a slot that were out of reach may be in reach now."""

@@ -18,12 +18,14 @@ from unsplit._typing import Index, Matrix
 from unsplit.merging.evidence import LEVEL, Contrast
 from unsplit.merging.sparse.foresight import Foreseen
 from unsplit.merging.sparse.rankings import Ranked, ranked
-from unsplit.pairwise.sparse.pair_scores import MOST_ENTRIES, ragged, rank_sums
+from unsplit.pairwise.sparse.pair_scores import MOST_ENTRIES, parts, ragged, rank_sums
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD, interval_of_pairs
 from unsplit.pairwise.statistics import rank_sum_p_value_of_pairs
 
 # For more pairs of an observation and a member, a matrix product is faster than single ones.
 ENOUGH_FOR_PRODUCTS = 1024
+# Scores that are in a matrix at a time, which should fit into the cache.
+MOST_PRODUCTS = 2**17
 
 Pairs = list[tuple[int, int]]
 Floats = NDArray[np.float32]
@@ -183,32 +185,44 @@ class GroupScores:
 
     def scores_of(self, sides: GroupPairs) -> Floats:
         """Scores of the observations of x for the mixture y, for one (x, y) after another."""
-        few = [len(x.rows) * len(y.members) <= ENOUGH_FOR_PRODUCTS for x, y in sides]
-        if all(few):
+        many = [len(x.rows) * len(y.members) > ENOUGH_FOR_PRODUCTS for x, y in sides]
+        if not any(many):
             return self._one_by_one(sides)
-        some = [side for side, is_small in zip(sides, few, strict=True) if is_small]
-        ends = np.cumsum([len(x.rows) for x, _ in some[:-1]])
-        listed = iter(np.split(self._one_by_one(some), ends) if some else ())
-        parts = [
-            next(listed) if is_small else self._by_products(*side)
-            for side, is_small in zip(sides, few, strict=True)
-        ]
-        return np.concatenate(parts)
+        few = [side for side, is_large in zip(sides, many, strict=True) if not is_large]
+        ends = np.cumsum([len(x.rows) for x, _ in few[:-1]])
+        listed = iter(np.split(self._one_by_one(few), ends) if few else ())
+        products = iter(self._by_products([s for s, large in zip(sides, many, strict=True) if large]))
+        return np.concatenate([next(products if is_large else listed) for is_large in many])
 
-    def _by_products(self, x: Group, y: Group) -> Floats:
-        """Scores of the observations of x for the mixture y, if they are many."""
-        scores = self.result.scores
-        # Observations are ordered by stratum, and so are those of a group.
-        ends = np.searchsorted(scores.strata[x.rows], np.arange(len(scores.bias) + 1))
-        log_share = np.log(self.result.sizes[y.members] / y.size).astype(np.float32)
-        found = np.empty(len(x.rows), np.float32)
-        for stratum, (start, stop) in enumerate(pairwise(ends.tolist())):
-            if start < stop:
-                weights, bias = scores.weights[stratum, y.members], scores.bias[stratum, y.members]
-                z = scores.features[x.rows[start:stop]] @ weights.T + (bias + log_share)
-                top = z.max(axis=1)
-                found[start:stop] = top + np.log(np.exp(z - top[:, None]).sum(axis=1))
+    def _by_products(self, sides: GroupPairs) -> list[Floats]:
+        """:meth:`scores_of` for each (x, y), if they are many observations and members."""
+        n_rows, widths = (np.array([len(side[i][i]) for side in sides]) for i in (0, 1))
+        found: list[Floats] = [np.zeros(0, np.float32)] * len(sides)
+        # Those for as many members are in one matrix, because each call of NumPy takes time.
+        for width in np.unique(widths):
+            same = np.flatnonzero(widths == width)
+            for some in parts(n_rows[same] * width, MOST_PRODUCTS):
+                z = np.concatenate([self._products(*sides[n]) for n in same[some]])
+                split = np.split(log_sums_of_rows(z), np.cumsum(n_rows[same[some]])[:-1])
+                for n, part in zip(same[some].tolist(), split, strict=True):
+                    found[n] = part
         return found
+
+    def _products(self, x: Group, y: Group) -> Floats:
+        """Scores of the observations of x for each member of y, weighted by its share."""
+        scores = self.result.scores
+        strata, features = scores.strata[x.rows], np.take(scores.features, x.rows, axis=0)
+        weights = np.take(scores.weights, y.members, axis=1)
+        log_share = np.log(self.result.sizes[y.members] / y.size).astype(np.float32)
+        bias = np.take(scores.bias, y.members, axis=1) + log_share
+        # Observations are ordered by stratum, and so are those of a group.
+        ends = strata.searchsorted(np.arange(len(bias) + 1)).tolist()
+        z = np.empty((len(x.rows), len(y.members)), np.float32)
+        for stratum, (start, stop) in enumerate(pairwise(ends)):
+            if start < stop:
+                np.matmul(features[start:stop], weights[stratum].T, out=z[start:stop])
+        z += np.take(bias, strata, axis=0)
+        return z
 
     def _one_by_one(self, sides: GroupPairs) -> Floats:
         """:meth:`scores_of`, an observation and a member at a time."""
@@ -220,17 +234,11 @@ class GroupScores:
         log_share = np.log(self.result.sizes[members] / whole).astype(np.float32)
         starts = np.repeat(np.cumsum(n_members) - n_members, n_rows)
         lengths = np.repeat(n_members, n_rows)
-        ends = np.cumsum(lengths)
         found = np.empty(len(rows), np.float32)
-        start = 0
-        while start < len(rows):
-            done = ends[start - 1] if start else 0
-            stop = max(start + 1, int(np.searchsorted(ends, done + MOST_ENTRIES, side="right")))
-            some = slice(start, stop)
+        for some in parts(lengths, MOST_ENTRIES):
             row, place = ragged(starts[some], lengths[some])
             z = self.scores.of(rows[some][row], members[place]) + log_share[place]
             found[some] = log_sums(z, lengths[some])
-            start = stop
         return found
 
 
@@ -251,11 +259,11 @@ class Forecast:
         self.nodes = list(groups)
         self.merges = list(zip(merges.left.tolist(), merges.right.tolist(), strict=True))
         of_node = list(self.identity)
+        # By left and right identity: the number of the merge.
         self.place: dict[tuple[int, int], int] = {}
         for n, (left, right) in enumerate(self.merges):
-            a, b = of_node[left], of_node[right]
-            self.place[min(a, b), max(a, b)] = n
-            of_node.append(a ^ b)
+            self.place[of_node[left], of_node[right]] = n
+            of_node.append(of_node[left] ^ of_node[right])
         self.found: dict[int, Compared] = {}
         self.n_made = 0
 
@@ -266,21 +274,26 @@ class Forecast:
     def compared(self, a: int, b: int, scores: GroupScores) -> Compared | None:
         """The evidence about two slots if it was foreseen."""
         one, other = self.identity[a], self.identity[b]
-        n = self.place.pop((min(one, other), max(one, other)), None)
+        n = self.place.pop((one, other), None)
+        turned = n is None
+        if n is None:
+            n = self.place.pop((other, one), None)
         if n is None:
             return None
         while n >= self.n_made:
             self._make_more(scores)
         found = self.found.pop(n)
-        left = self.nodes[self.merges[n][0]]
-        return found if np.array_equal(left.members, scores.groups[a].members) else mirrored(found)
+        return mirrored(found) if turned else found
 
     def _make_more(self, scores: GroupScores) -> None:
         """Compare the next merges of the forecast."""
         pairs: GroupPairs = []
         n_entries = 0
         while self.n_made + len(pairs) < len(self.merges) and n_entries < MOST_ENTRIES:
-            left, right = (self.nodes[n] for n in self.merges[self.n_made + len(pairs)])
+            parts_of = self.merges[self.n_made + len(pairs)]
+            left, right = (self.nodes[n] for n in parts_of)
+            for n in parts_of:
+                self.nodes[n] = NOBODY  # no other merge has this part
             pairs.append((left, right))
             self.nodes.append(left.with_(right))
             n_entries += len(self.nodes[-1].rows) * len(self.nodes[-1].members)
@@ -303,6 +316,20 @@ def log_sums(z: Floats, lengths: Index) -> Floats:
     top = np.maximum.reduceat(z, first)
     sums = np.add.reduceat(np.exp(z - np.repeat(top, lengths)), first, dtype=np.float64)
     return (top + np.log(sums)).astype(np.float32)
+
+
+def log_sums_of_rows(z: Floats) -> Floats:
+    """Logarithm of the sum of the exponentials of each row; changes its argument.
+
+    Examples
+    --------
+    >>> log_sums_of_rows(np.log(np.array([[1, 2], [3, 4]], np.float32))).round(3)
+    array([1.099, 1.946], dtype=float32)
+    """
+    top = np.ascontiguousarray(z.T).max(axis=0)  # rows are short, and columns are long
+    z -= top[:, None]
+    sums: Floats = np.exp(z, out=z).sum(axis=1)
+    return top + np.log(sums)
 
 
 def _statistics(

@@ -142,14 +142,8 @@ class PairScores:
     def margins(self, left: Index, right: Index) -> Iterator[tuple[slice, Margins]]:
         """Yield the margins of the pairs (left, right), some pairs at a time."""
         n_heldout = np.diff(self.starts)
-        ends = np.cumsum(n_heldout[left] + n_heldout[right])
-        start = 0
-        while start < len(left):
-            done = ends[start - 1] if start else 0
-            stop = max(start + 1, int(np.searchsorted(ends, done + MOST_ENTRIES, side="right")))
-            some = slice(start, stop)
+        for some in parts(n_heldout[left] + n_heldout[right], MOST_ENTRIES):
             yield some, self._margins(left[some], right[some])
-            start = stop
 
     def _margins(self, left: Index, right: Index) -> Margins:
         own, other = np.concatenate([left, right]), np.concatenate([right, left])
@@ -184,6 +178,22 @@ class PairScores:
             means = np.where(counts > 0, sums / np.maximum(counts, 1), nothing)
             found[some] = (means[:n] + means[n:]) / 2
         return found
+
+
+def parts(sizes: Index, most: int) -> Iterator[slice]:
+    """Yield runs of items whose sizes sum to at most ``most``, or of one item that is larger.
+
+    Examples
+    --------
+    >>> list(parts(np.array([2, 2, 9, 1]), 4))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    ends, start = np.cumsum(sizes), 0
+    while start < len(sizes):
+        done = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, done + most, side="right")))
+        yield slice(start, stop)
+        start = stop
 
 
 def ragged(starts: Index, lengths: Index) -> tuple[Index, Index]:
