@@ -44,6 +44,7 @@ class ClosestStoredPairs:
         # Also holds pairs that have changed, which are skipped later.
         self.heap = [pair for pair in pairs if pair[0] < limit]
         heapify(self.heap)
+        self.n_pushed = 0
         self.refused: set[tuple[int, int]] = set()
         # Pairs out of reach, by slot: they are looked at again when the slot has changed.
         self.waiting: dict[int, set[int]] = {}
@@ -94,6 +95,9 @@ class ClosestStoredPairs:
         self.near[a] = row
         self.horizon.pop(a, None)
         self.waiting.pop(a, None)
+        self.n_pushed += len(row)
+        if self.n_pushed > len(self.heap) // 4:
+            self._tidy_up()
 
     def soon(
         self, most: int, wanted: Callable[[int, int], bool], twice: bool = False
@@ -141,6 +145,12 @@ class ClosestStoredPairs:
         """All pairs that are left, with their distances, in no order."""
         for a, row in enumerate(self.near):
             yield from ((distance, a, b) for b, distance in row.items() if a < b)
+
+    def _tidy_up(self) -> None:
+        """Drop pairs that have changed, because popping each would cost more."""
+        self.heap = [entry for entry in self.heap if self._is_current(*entry)]
+        heapify(self.heap)
+        self.n_pushed = 0
 
     def _is_current(self, distance: float, a: int, b: int) -> bool:
         return self.near[a].get(b) == distance and (a, b) not in self.refused

@@ -24,8 +24,8 @@ from unsplit.pairwise.statistics import rank_sum_p_value_of_pairs
 
 # For more pairs of an observation and a member, a matrix product is faster than single ones.
 ENOUGH_FOR_PRODUCTS = 1024
-# Scores that are in a matrix at a time, which should fit into the cache.
-MOST_PRODUCTS = 2**17
+# Scores in a matrix, and observations whose pairs are compared, at a time: what fits into the cache.
+MOST_PRODUCTS = MOST_COMPARED = 2**17
 
 Pairs = list[tuple[int, int]]
 Floats = NDArray[np.float32]
@@ -139,6 +139,15 @@ class GroupScores:
 
     def compared(self, pairs: GroupPairs, own: Floats | None = None) -> list[Compared]:
         """Compare pairs of groups; ``own`` has the scores for their own groups, if known."""
+        n_rows = np.array([len(a.rows) + len(b.rows) for a, b in pairs])
+        ends = np.concatenate([[0], np.cumsum(n_rows)])
+        found: list[Compared] = []
+        for some in parts(n_rows, MOST_COMPARED):
+            part = None if own is None else own[ends[some.start] : ends[some.stop]]
+            found += self._compared(pairs[some], part)
+        return found
+
+    def _compared(self, pairs: GroupPairs, own: Floats | None) -> list[Compared]:
         sides = [side for a, b in pairs for side in ((a, b), (b, a))]
         if own is None:
             own = self.scores_of([(x, x) for x, _ in sides])

@@ -229,7 +229,7 @@ def rank_sums(
     """
     if len(values) == 0:
         return np.zeros(n_pairs)
-    order = np.lexsort((values, group))
+    order = _sorted_within(group, values)
     group, values, left = group[order], values[order], of_left[order].astype(np.int64)
     first = np.flatnonzero(np.concatenate([[True], np.diff(group) > 0]) | _changes(values))
     n_left = np.add.reduceat(left, first)
@@ -240,6 +240,14 @@ def rank_sums(
     below -= np.maximum.accumulate(np.where(begins, below, 0))
     won = n_left * (below + n_right / 2)
     return np.bincount(pair[order][first], won, minlength=n_pairs).astype(np.float64, copy=False)
+
+
+def _sorted_within(group: Index, values: Matrix) -> Index:
+    """The order of values within groups; of equal values in any order."""
+    order = np.argsort(values)
+    # Numbers of 16 bits are sorted in linear time.
+    small = group.astype(np.uint16) if group.max() < 2**16 else group
+    return order[np.argsort(small[order], kind="stable")]
 
 
 def _changes(values: Matrix) -> NDArray[np.bool_]:
