@@ -96,7 +96,7 @@ class ClosestStoredPairs:
         self.horizon.pop(a, None)
         self.waiting.pop(a, None)
         self.n_pushed += len(row)
-        if self.n_pushed > len(self.heap) // 4:
+        if self.n_pushed > len(self.heap):
             self._tidy_up()
 
     def soon(
@@ -148,7 +148,9 @@ class ClosestStoredPairs:
 
     def _tidy_up(self) -> None:
         """Drop pairs that have changed, because popping each would cost more."""
-        self.heap = [entry for entry in self.heap if self._is_current(*entry)]
+        near, refused = self.near, self.refused
+        current = (entry for entry in self.heap if near[entry[1]].get(entry[2]) == entry[0])
+        self.heap = [entry for entry in current if entry[1:] not in refused]
         heapify(self.heap)
         self.n_pushed = 0
 

@@ -81,6 +81,10 @@ class GroupScores:
         self.ahead: Callable[[], Pairs] = list
         self.known: dict[tuple[int, int], Compared] = {}
         self.pairs_of: dict[int, Pairs] = {}
+        # Of the known pairs: those that can be computed again, and those of them that were asked
+        # for.  Most of these were refused and will not be asked for again.
+        self.repeatable: set[tuple[int, int]] = set()
+        self.asked: Pairs = []
         self.forecast: Forecast | None = None
 
     def foresee(self, merges: Foreseen) -> None:
@@ -106,7 +110,7 @@ class GroupScores:
             self.forecast.merge(a, b)
         for slot in (a, b):
             for pair in self.pairs_of.pop(slot, ()):
-                self.known.pop(pair, None)
+                self._forget(pair)
         return (a,)
 
     def contrast(self, a: int, b: int) -> Contrast:
@@ -117,6 +121,8 @@ class GroupScores:
                 self._remember((a, b), expected)
             else:
                 self.compare([(a, b), *(pair for pair in self.ahead() if pair != (a, b))])
+        if (a, b) in self.repeatable:
+            self.asked.append((a, b))
         return self.known[a, b].contrast
 
     def known_p_value(self, a: int, b: int) -> float | None:
@@ -125,12 +131,24 @@ class GroupScores:
 
     def compare(self, pairs: Pairs) -> None:
         """Compute the contrasts of some pairs that are not known yet."""
+        self.forget_asked()
         self._refresh(pairs)
         groups = [(self.groups[a], self.groups[b]) for a, b in pairs]
         rows = np.concatenate([group.rows for both in groups for group in both])
         found = self.compared(groups, self.own[rows])
         for pair, compared in zip(pairs, found, strict=True):
             self._remember(pair, compared)
+        self.repeatable.update(pairs)
+
+    def forget_asked(self) -> None:
+        """Forget pairs that were asked for, because all together would take much memory."""
+        for pair in self.asked:
+            self._forget(pair)
+        self.asked = []
+
+    def _forget(self, pair: tuple[int, int]) -> None:
+        self.known.pop(pair, None)
+        self.repeatable.discard(pair)
 
     def _remember(self, pair: tuple[int, int], compared: Compared) -> None:
         self.known[pair] = compared

@@ -211,6 +211,7 @@ class SparseMergeState(MergeState):
         self.closest = None
         worth = [pair for pair in zip(*columns[:2], strict=True) if self._worth_comparing(*pair)]
         for part in self._compared():
+            part.forget_asked()
             asked = [pair for pair in worth if pair not in part.known]
             if asked:
                 part.compare(asked)
