@@ -76,7 +76,8 @@ class ClosestStoredPairs:
         for other in self.near[a]:
             self._put(other, a, None)
             self.refused.discard((a, other) if a < other else (other, a))
-            self._look_again(other)
+            if other in self.waiting:
+                self._look_again(other)
         self.near[a] = {}
         self.horizon.pop(a, None)
         self.waiting.pop(a, None)
@@ -91,7 +92,8 @@ class ClosestStoredPairs:
             self.refused.discard(pair)
             if distance < self.limit:
                 heappush(self.heap, (distance, *pair))
-            self._look_again(other)
+            if other in self.waiting:
+                self._look_again(other)
         self.near[a] = row
         self.horizon.pop(a, None)
         self.waiting.pop(a, None)
@@ -171,17 +173,17 @@ class ClosestStoredPairs:
 
     def _put(self, slot: int, other: int, distance: float | None) -> None:
         """Set one distance in the row of a slot, or remove it."""
-        row = self.near[slot]
-        before = row.pop(other, math.inf) if distance is None else row.get(other, math.inf)
+        row, horizon = self.near[slot], self.horizon.get(slot)
+        nearest = row.pop(other, math.inf) if distance is None else row.get(other, math.inf)
         if distance is not None:
             row[other] = distance
-        after = math.inf if distance is None else distance
-        if slot in self.horizon and min(before, after) <= self.horizon[slot]:
+            nearest = min(nearest, distance)
+        if horizon is not None and nearest <= horizon:
             del self.horizon[slot]
 
     def _look_again(self, slot: int) -> None:
         """Pairs of a slot that were out of reach may be in reach now."""
-        for other in self.waiting.pop(slot, ()):
+        for other in self.waiting.pop(slot):
             distance = self.near[slot].get(other)
             if distance is not None and distance < self.limit:
                 pair = (slot, other) if slot < other else (other, slot)

@@ -24,7 +24,7 @@ from unsplit.pairwise.statistics import rank_sum_p_value_of_pairs
 
 # For more pairs of an observation and a member, a matrix product is faster than single ones.
 ENOUGH_FOR_PRODUCTS = 1024
-# Scores in a matrix, and observations whose pairs are compared, at a time: what fits into the cache.
+# Scores in a matrix, and observations in compared pairs, at a time: what fits into the cache.
 MOST_PRODUCTS = MOST_COMPARED = 2**17
 
 Pairs = list[tuple[int, int]]
@@ -218,12 +218,15 @@ class GroupScores:
         few = [side for side, is_large in zip(sides, many, strict=True) if not is_large]
         ends = np.cumsum([len(x.rows) for x, _ in few[:-1]])
         listed = iter(np.split(self._one_by_one(few), ends) if few else ())
-        products = iter(self._by_products([s for s, large in zip(sides, many, strict=True) if large]))
+        products = iter(
+            self._by_products([s for s, large in zip(sides, many, strict=True) if large])
+        )
         return np.concatenate([next(products if is_large else listed) for is_large in many])
 
     def _by_products(self, sides: GroupPairs) -> list[Floats]:
         """:meth:`scores_of` for each (x, y), if they are many observations and members."""
-        n_rows, widths = (np.array([len(side[i][i]) for side in sides]) for i in (0, 1))
+        n_rows = np.array([len(x.rows) for x, _ in sides])
+        widths = np.array([len(y.members) for _, y in sides])
         found: list[Floats] = [np.zeros(0, np.float32)] * len(sides)
         # Those for as many members are in one matrix, because each call of NumPy takes time.
         for width in np.unique(widths):
