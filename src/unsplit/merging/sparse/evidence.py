@@ -168,7 +168,7 @@ class GroupScores:
     def _compared(self, pairs: GroupPairs, own: Floats | None) -> list[Compared]:
         sides = [side for a, b in pairs for side in ((a, b), (b, a))]
         if own is None:
-            own = self.scores_of([(x, x) for x, _ in sides])
+            own = self._own_of([x for x, _ in sides])
         other = self.scores_of(sides)
         counts = np.array([len(x.rows) for x, _ in sides])
         index = np.concatenate([x.rows for x, _ in sides])
@@ -188,6 +188,15 @@ class GroupScores:
             contrast.__dict__.update(hit_rate=rates[n], interval=intervals[n], p_value=p_values[n])
             found.append(Compared(contrast, other[start:middle], other[middle:stop]))
         return found
+
+    def _own_of(self, groups: list[Group]) -> Floats:
+        """Scores of the observations of each group for the group, if no slot holds them yet."""
+        merged = [len(x.members) > 1 or len(x.rows) > ENOUGH_FOR_PRODUCTS for x in groups]
+        own = self.scores.own[np.concatenate([x.rows for x in groups])]
+        if any(merged):
+            sides = [(x, x) for x, changed in zip(groups, merged, strict=True) if changed]
+            own[np.repeat(merged, [len(x.rows) for x in groups])] = self.scores_of(sides)
+        return own
 
     def soft_distances(self, pairs: Pairs) -> Matrix:
         """2·soft accuracy − 1 of some pairs, every observation counted once."""
