@@ -120,6 +120,14 @@ def test_a_sample_has_the_same_share_of_every_cluster(few):
     assert (np.diff(chosen) > 0).all()
 
 
+def test_a_sample_of_very_many_clusters_is_bounded(few, monkeypatch):
+    monkeypatch.setattr(sample, "MOST_SAMPLED", 300)
+    clusters = np.repeat(np.arange(150), 20)
+    chosen, n = sample.sample_of(clusters, with_noise=False)
+    assert n == 3000
+    assert np.bincount(clusters[chosen]).tolist() == [2] * 150
+
+
 def test_noise_is_sampled_only_where_it_is_connected(few):
     half = np.repeat([0, 1, -1], [150, 150, 100])
     chosen, n = sample.sample_of(half, with_noise=False)

@@ -17,8 +17,10 @@ from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.rules import Always
 from unsplit.merging.sparse.closest import ClosestStoredPairs
+from unsplit.merging.sparse.evidence import GroupScores
 from unsplit.merging.sparse.foresight import foreseen_merges
-from unsplit.merging.sparse.rankings import Ranked
+from unsplit.merging.sparse.neighbourhoods import NeighbourhoodsWhenAsked, SparseNeighbourhoods
+from unsplit.merging.sparse.rankings import Ranked, SparseConnections
 from unsplit.merging.sparse.state import UNCONNECTED
 from unsplit.pairwise import api
 
@@ -204,6 +206,44 @@ def test_a_user_can_bring_a_rule():
     # Pairs that are neither confused nor connected are not judged.
     assert tree.n_clusters < N_GROUPS
     assert tree.stopped == "no pair is left to merge"
+
+
+def test_pairs_that_are_asked_for_soon_may_share_a_cluster():
+    pairs = np.array([0, 0, 2]), np.array([1, 2, 3]), np.array([0.1, 0.2, 0.3])
+    heap = ClosestStoredPairs(4, *pairs)
+    assert heap.soon(3, lambda a, b: True) == [(0, 1), (2, 3)]
+    assert heap.soon(3, lambda a, b: True, twice=True) == [(0, 1), (0, 2), (2, 3)]
+    assert heap.closest() == (0, 1)
+
+
+def test_evidence_that_was_forgotten_is_computed_again():
+    _, sparse, *_ = estimates(0, "random")
+    scores = GroupScores(sparse, np.arange(sparse.n_clusters))
+    scores.merge(0, 1)
+    first = scores.contrast(0, 2)
+    second = scores.contrast(3, 4)
+    assert (0, 2) not in scores.known
+    np.testing.assert_array_equal(scores.contrast(0, 2).values, first.values)
+    assert scores.contrast(3, 4).p_value == second.p_value
+
+
+def test_neighbours_are_counted_only_if_a_pair_is_asked_about():
+    *_, graph, _, _ = estimates(0, "kmeans")
+    counted = []
+
+    def make():
+        counted.append(graph)
+        rng, connections = np.random.default_rng(0), SparseConnections(graph)
+        return SparseNeighbourhoods(graph, rng, connections, shared=False)
+
+    later, now = NeighbourhoodsWhenAsked(make), make()
+    for a, b in ((0, 1), (5, 6), (0, 5)):
+        later.merge(a, b)
+        now.merge(a, b)
+    assert len(counted) == 1
+    for a, b in ((0, 2), (3, 4)):
+        assert later.connection(a, b) == now.connection(a, b)
+    assert len(counted) == 2
 
 
 @settings(max_examples=40, deadline=None)

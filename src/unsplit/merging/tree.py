@@ -79,20 +79,20 @@ class MergeTree:
     @cached_property
     def linkage(self) -> NDArray[np.float64]:
         """The whole tree as a SciPy linkage, shape (k − 1, 4): left, right, height, leaves."""
-        k, leaves = self.n_initial, np.ones(2 * self.n_initial - 1)
-        table = np.empty((k - 1, 4))
-        for step, merge in enumerate(self.merges):
-            leaves[k + step] = leaves[merge.left] + leaves[merge.right]
-            table[step] = merge.left, merge.right, merge.height, leaves[k + step]
-        return table
+        leaves = [1] * self.n_initial
+        for merge in self.merges:
+            leaves.append(leaves[merge.left] + leaves[merge.right])
+        nodes = [(merge.left, merge.right, merge.height) for merge in self.merges]
+        table = np.array(nodes, np.float64).reshape(-1, 3)
+        return np.column_stack([table, leaves[self.n_initial :]])
 
     @cached_property
     def groups(self) -> Index:
         """New cluster of every initial one, shape (k,), numbered by first member."""
         k = self.n_initial
-        parent = np.arange(2 * k - 1)
-        for step in np.flatnonzero(self.taken):
-            parent[[self.merges[step].left, self.merges[step].right]] = k + step
+        parent = list(range(2 * k - 1))
+        for step in np.flatnonzero(self.taken).tolist():
+            parent[self.merges[step].left] = parent[self.merges[step].right] = k + step
         # Parents have higher numbers, so a single pass from the top finds all roots.
         for node in range(2 * k - 2, -1, -1):
             parent[node] = parent[parent[node]]

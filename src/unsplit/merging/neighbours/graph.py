@@ -205,7 +205,7 @@ def neighbour_graph(
     """Connect every observation to its fifteen nearest neighbours, for :func:`unsplit.merge`.
 
     More than 500,000 observations are sampled: 100,000 of them, or 20 of each cluster if that is
-    more.
+    more, but at most about five million.
 
     Parameters
     ----------

@@ -5,10 +5,12 @@ import numpy as np
 from unsplit._typing import Index
 
 # Of more observations than the first number, the graph connects a sample: as many as the second, or
-# the third for each cluster if that is more.  docs/scale.md says what this changes.
+# the third for each cluster if that is more, but at most about as many as the fourth, so that time
+# and memory are bounded.  docs/scale.md says what this changes.
 MOST_CONNECTED = 500_000
 SAMPLED = 100_000
 SAMPLED_A_CLUSTER = 20
+MOST_SAMPLED = 5_000_000
 
 
 def sample_of(clusters: Index, with_noise: bool) -> tuple[Index | slice, int | None]:
@@ -41,9 +43,11 @@ def sample_of(clusters: Index, with_noise: bool) -> tuple[Index | slice, int | N
     if n <= MOST_CONNECTED:
         return slice(None), None
     sizes = np.bincount(clusters + 1)  # noise first
-    most = max(SAMPLED, SAMPLED_A_CLUSTER * (len(sizes) - 1))
+    k = len(sizes) - 1
+    most = min(max(SAMPLED, SAMPLED_A_CLUSTER * k), MOST_SAMPLED)
+    of_each = min(SAMPLED_A_CLUSTER, max(1, most // max(1, k)))
     share = np.ceil(sizes * min(1.0, most / n)).astype(np.int64)
-    wanted = np.maximum(share, np.minimum(sizes, SAMPLED_A_CLUSTER))
+    wanted = np.maximum(share, np.minimum(sizes, of_each))
     wanted[0] = share[0] if with_noise else 0
     order = np.argsort(clusters, kind="stable")
     rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -12,6 +12,7 @@ from unsplit.devices import generator_of
 from unsplit.errors import InputError, check_type
 from unsplit.merging.evidence import Evidence
 from unsplit.merging.loop import MergeRecord
+from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import (
     OVERLAP_AND_EDGES,
@@ -24,7 +25,7 @@ from unsplit.merging.ranking import Ranking
 from unsplit.merging.rules import NEIGHBOURS, Always
 from unsplit.merging.sparse.evidence import ComposedPairs, GroupScores
 from unsplit.merging.sparse.foresight import foreseen_merges
-from unsplit.merging.sparse.neighbourhoods import SparseNeighbourhoods
+from unsplit.merging.sparse.neighbourhoods import NeighbourhoodsWhenAsked, SparseNeighbourhoods
 from unsplit.merging.sparse.rankings import (
     ConnectedPairs,
     LinkedPairs,
@@ -84,19 +85,13 @@ def merge_sparse(
     evidence, searched = _evidence(result, blurred, ranking, graph is not None, order)
     if isinstance(ranking, LinkedPairs) and isinstance(evidence, GroupScores):
         evidence.foresee(foreseen_merges(k, ranking.pairs(), options.linkage, NEAR))
-    judged = None
-    if graph is not None:
-        # Without a seed the same graph still gives the same result.
-        rng = generator_of(0 if random_state is None else random_state)
-        shared = connections is not None
-        connections = SparseConnections(graph) if connections is None else connections
-        judged = SparseNeighbourhoods(graph, rng, connections, shared)
+    judged = None if graph is None else _neighbourhoods(graph, connections, random_state)
     pairs = result.pairs
     state = SparseMergeState(
         cast(Ranking, ranking),
         evidence,
         searched,
-        judged,
+        cast(Neighbourhoods | None, judged),
         at_random[order],
         by,
         result.too_small[order],
@@ -223,6 +218,19 @@ def _evidence(
     if blurred is None:
         return evidence, evidence
     return evidence, GroupScores(blurred, order) if composed is None else composed
+
+
+def _neighbourhoods(
+    graph: NeighbourGraph, connections: SparseConnections | None, random_state: object
+) -> SparseNeighbourhoods | NeighbourhoodsWhenAsked:
+    """Evidence from the graph; ``connections`` are those of the ranking, if they rank pairs."""
+    # Without a seed the same graph still gives the same result.
+    rng = generator_of(0 if random_state is None else random_state)
+    if connections is not None:
+        return SparseNeighbourhoods(graph, rng, connections, shared=True)
+    return NeighbourhoodsWhenAsked(
+        lambda: SparseNeighbourhoods(graph, rng, SparseConnections(graph), shared=False)
+    )
 
 
 def _assigned(assigned: ArrayLike | None, order: Index) -> NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heappush, nsmallest
+from heapq import heapify, heappop, heappush
 
 from unsplit._typing import Index, Matrix
 from unsplit.merging.sparse.rows import MergedRows
@@ -44,9 +44,12 @@ class ClosestStoredPairs:
         # Also holds pairs that have changed, which are skipped later.
         self.heap = [pair for pair in pairs if pair[0] < limit]
         heapify(self.heap)
+        self.n_pushed = 0
         self.refused: set[tuple[int, int]] = set()
         # Pairs out of reach, by slot: they are looked at again when the slot has changed.
         self.waiting: dict[int, set[int]] = {}
+        # By slot, the distance of the last cluster in reach, until a distance up to it changes.
+        self.horizon: dict[int, float] = {}
 
     def closest(self) -> tuple[int, int] | None:
         """The closest pair (a, b) with a < b, the first if several are; None if there is none."""
@@ -71,28 +74,37 @@ class ClosestStoredPairs:
     def remove(self, a: int) -> None:
         """Remove cluster a."""
         for other in self.near[a]:
-            del self.near[other][a]
+            self._put(other, a, None)
             self.refused.discard((a, other) if a < other else (other, a))
-            self._look_again(other)
+            if other in self.waiting:
+                self._look_again(other)
         self.near[a] = {}
+        self.horizon.pop(a, None)
         self.waiting.pop(a, None)
 
     def set_row(self, a: int, row: dict[int, float]) -> None:
         """Set the distances from a to other clusters; pairs not in the row may not be merged."""
         for other in self.near[a].keys() - row.keys():
-            del self.near[other][a]
+            self._put(other, a, None)
         for other, distance in row.items():
             pair = (a, other) if a < other else (other, a)
-            self.near[other][a] = distance
+            self._put(other, a, distance)
             self.refused.discard(pair)
             if distance < self.limit:
                 heappush(self.heap, (distance, *pair))
-            self._look_again(other)
+            if other in self.waiting:
+                self._look_again(other)
         self.near[a] = row
+        self.horizon.pop(a, None)
         self.waiting.pop(a, None)
+        self.n_pushed += len(row)
+        if self.n_pushed > len(self.heap):
+            self._tidy_up()
 
-    def soon(self, most: int, wanted: Callable[[int, int], bool]) -> list[tuple[int, int]]:
-        """The next pairs that would be merged if all were allowed, no cluster twice.
+    def soon(
+        self, most: int, wanted: Callable[[int, int], bool], twice: bool = False
+    ) -> list[tuple[int, int]]:
+        """The next pairs that would be merged if all were allowed.
 
         Parameters
         ----------
@@ -100,6 +112,8 @@ class ClosestStoredPairs:
             How many of the closest pairs are looked at.
         wanted : callable
             Takes a and b; says whether the pair is of interest.
+        twice : bool
+            Whether a cluster may be in several pairs, which would not be merged after the first.
         """
         used: set[int] = set()
         found: list[tuple[int, int]] = []
@@ -114,7 +128,8 @@ class ClosestStoredPairs:
                 continue
             if wanted(a, b):
                 found.append((a, b))
-                used |= {a, b}
+                if not twice:
+                    used |= {a, b}
         for entry in seen:
             heappush(self.heap, entry)
         return found
@@ -133,6 +148,14 @@ class ClosestStoredPairs:
         for a, row in enumerate(self.near):
             yield from ((distance, a, b) for b, distance in row.items() if a < b)
 
+    def _tidy_up(self) -> None:
+        """Drop pairs that have changed, because popping each would cost more."""
+        near, refused = self.near, self.refused
+        current = (entry for entry in self.heap if near[entry[1]].get(entry[2]) == entry[0])
+        self.heap = [entry for entry in current if entry[1:] not in refused]
+        heapify(self.heap)
+        self.n_pushed = 0
+
     def _is_current(self, distance: float, a: int, b: int) -> bool:
         return self.near[a].get(b) == distance and (a, b) not in self.refused
 
@@ -140,15 +163,27 @@ class ClosestStoredPairs:
         return self.reach is None or any(self._is_near(distance, slot) for slot in (a, b))
 
     def _is_near(self, distance: float, slot: int) -> bool:
-        assert self.reach is not None
-        row = self.near[slot]
-        if len(row) <= self.reach:
+        row, reach = self.near[slot], self.reach
+        assert reach is not None
+        if len(row) <= reach:
             return True
-        return distance <= nsmallest(self.reach, row.values())[-1]
+        if slot not in self.horizon:
+            self.horizon[slot] = sorted(row.values())[reach - 1]
+        return distance <= self.horizon[slot]
+
+    def _put(self, slot: int, other: int, distance: float | None) -> None:
+        """Set one distance in the row of a slot, or remove it."""
+        row, horizon = self.near[slot], self.horizon.get(slot)
+        nearest = row.pop(other, math.inf) if distance is None else row.get(other, math.inf)
+        if distance is not None:
+            row[other] = distance
+            nearest = min(nearest, distance)
+        if horizon is not None and nearest <= horizon:
+            del self.horizon[slot]
 
     def _look_again(self, slot: int) -> None:
         """Pairs of a slot that were out of reach may be in reach now."""
-        for other in self.waiting.pop(slot, ()):
+        for other in self.waiting.pop(slot):
             distance = self.near[slot].get(other)
             if distance is not None and distance < self.limit:
                 pair = (slot, other) if slot < other else (other, slot)

@@ -18,12 +18,14 @@ from unsplit._typing import Index, Matrix
 from unsplit.merging.evidence import LEVEL, Contrast
 from unsplit.merging.sparse.foresight import Foreseen
 from unsplit.merging.sparse.rankings import Ranked, ranked
-from unsplit.pairwise.sparse.pair_scores import MOST_ENTRIES, ragged, rank_sums
+from unsplit.pairwise.sparse.pair_scores import MOST_ENTRIES, parts, ragged, rank_sums
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD, interval_of_pairs
 from unsplit.pairwise.statistics import rank_sum_p_value_of_pairs
 
 # For more pairs of an observation and a member, a matrix product is faster than single ones.
 ENOUGH_FOR_PRODUCTS = 1024
+# Scores in a matrix, and observations in compared pairs, at a time: what fits into the cache.
+MOST_PRODUCTS = MOST_COMPARED = 2**17
 
 Pairs = list[tuple[int, int]]
 Floats = NDArray[np.float32]
@@ -79,6 +81,10 @@ class GroupScores:
         self.ahead: Callable[[], Pairs] = list
         self.known: dict[tuple[int, int], Compared] = {}
         self.pairs_of: dict[int, Pairs] = {}
+        # Of the known pairs: those that can be computed again, and those of them that were asked
+        # for.  Most of these were refused and will not be asked for again.
+        self.repeatable: set[tuple[int, int]] = set()
+        self.asked: Pairs = []
         self.forecast: Forecast | None = None
 
     def foresee(self, merges: Foreseen) -> None:
@@ -104,7 +110,7 @@ class GroupScores:
             self.forecast.merge(a, b)
         for slot in (a, b):
             for pair in self.pairs_of.pop(slot, ()):
-                self.known.pop(pair, None)
+                self._forget(pair)
         return (a,)
 
     def contrast(self, a: int, b: int) -> Contrast:
@@ -115,6 +121,8 @@ class GroupScores:
                 self._remember((a, b), expected)
             else:
                 self.compare([(a, b), *(pair for pair in self.ahead() if pair != (a, b))])
+        if (a, b) in self.repeatable:
+            self.asked.append((a, b))
         return self.known[a, b].contrast
 
     def known_p_value(self, a: int, b: int) -> float | None:
@@ -123,12 +131,24 @@ class GroupScores:
 
     def compare(self, pairs: Pairs) -> None:
         """Compute the contrasts of some pairs that are not known yet."""
+        self.forget_asked()
         self._refresh(pairs)
         groups = [(self.groups[a], self.groups[b]) for a, b in pairs]
         rows = np.concatenate([group.rows for both in groups for group in both])
         found = self.compared(groups, self.own[rows])
         for pair, compared in zip(pairs, found, strict=True):
             self._remember(pair, compared)
+        self.repeatable.update(pairs)
+
+    def forget_asked(self) -> None:
+        """Forget pairs that were asked for, because all together would take much memory."""
+        for pair in self.asked:
+            self._forget(pair)
+        self.asked = []
+
+    def _forget(self, pair: tuple[int, int]) -> None:
+        self.known.pop(pair, None)
+        self.repeatable.discard(pair)
 
     def _remember(self, pair: tuple[int, int], compared: Compared) -> None:
         self.known[pair] = compared
@@ -137,9 +157,18 @@ class GroupScores:
 
     def compared(self, pairs: GroupPairs, own: Floats | None = None) -> list[Compared]:
         """Compare pairs of groups; ``own`` has the scores for their own groups, if known."""
+        n_rows = np.array([len(a.rows) + len(b.rows) for a, b in pairs])
+        ends = np.concatenate([[0], np.cumsum(n_rows)])
+        found: list[Compared] = []
+        for some in parts(n_rows, MOST_COMPARED):
+            part = None if own is None else own[ends[some.start] : ends[some.stop]]
+            found += self._compared(pairs[some], part)
+        return found
+
+    def _compared(self, pairs: GroupPairs, own: Floats | None) -> list[Compared]:
         sides = [side for a, b in pairs for side in ((a, b), (b, a))]
         if own is None:
-            own = self.scores_of([(x, x) for x, _ in sides])
+            own = self._own_of([x for x, _ in sides])
         other = self.scores_of(sides)
         counts = np.array([len(x.rows) for x, _ in sides])
         index = np.concatenate([x.rows for x, _ in sides])
@@ -159,6 +188,15 @@ class GroupScores:
             contrast.__dict__.update(hit_rate=rates[n], interval=intervals[n], p_value=p_values[n])
             found.append(Compared(contrast, other[start:middle], other[middle:stop]))
         return found
+
+    def _own_of(self, groups: list[Group]) -> Floats:
+        """Scores of the observations of each group for the group, if no slot holds them yet."""
+        merged = [len(x.members) > 1 or len(x.rows) > ENOUGH_FOR_PRODUCTS for x in groups]
+        own = self.scores.own[np.concatenate([x.rows for x in groups])]
+        if any(merged):
+            sides = [(x, x) for x, changed in zip(groups, merged, strict=True) if changed]
+            own[np.repeat(merged, [len(x.rows) for x in groups])] = self.scores_of(sides)
+        return own
 
     def soft_distances(self, pairs: Pairs) -> Matrix:
         """2·soft accuracy − 1 of some pairs, every observation counted once."""
@@ -183,32 +221,47 @@ class GroupScores:
 
     def scores_of(self, sides: GroupPairs) -> Floats:
         """Scores of the observations of x for the mixture y, for one (x, y) after another."""
-        few = [len(x.rows) * len(y.members) <= ENOUGH_FOR_PRODUCTS for x, y in sides]
-        if all(few):
+        many = [len(x.rows) * len(y.members) > ENOUGH_FOR_PRODUCTS for x, y in sides]
+        if not any(many):
             return self._one_by_one(sides)
-        some = [side for side, is_small in zip(sides, few, strict=True) if is_small]
-        ends = np.cumsum([len(x.rows) for x, _ in some[:-1]])
-        listed = iter(np.split(self._one_by_one(some), ends) if some else ())
-        parts = [
-            next(listed) if is_small else self._by_products(*side)
-            for side, is_small in zip(sides, few, strict=True)
-        ]
-        return np.concatenate(parts)
+        few = [side for side, is_large in zip(sides, many, strict=True) if not is_large]
+        ends = np.cumsum([len(x.rows) for x, _ in few[:-1]])
+        listed = iter(np.split(self._one_by_one(few), ends) if few else ())
+        products = iter(
+            self._by_products([s for s, large in zip(sides, many, strict=True) if large])
+        )
+        return np.concatenate([next(products if is_large else listed) for is_large in many])
 
-    def _by_products(self, x: Group, y: Group) -> Floats:
-        """Scores of the observations of x for the mixture y, if they are many."""
-        scores = self.result.scores
-        # Observations are ordered by stratum, and so are those of a group.
-        ends = np.searchsorted(scores.strata[x.rows], np.arange(len(scores.bias) + 1))
-        log_share = np.log(self.result.sizes[y.members] / y.size).astype(np.float32)
-        found = np.empty(len(x.rows), np.float32)
-        for stratum, (start, stop) in enumerate(pairwise(ends.tolist())):
-            if start < stop:
-                weights, bias = scores.weights[stratum, y.members], scores.bias[stratum, y.members]
-                z = scores.features[x.rows[start:stop]] @ weights.T + (bias + log_share)
-                top = z.max(axis=1)
-                found[start:stop] = top + np.log(np.exp(z - top[:, None]).sum(axis=1))
+    def _by_products(self, sides: GroupPairs) -> list[Floats]:
+        """:meth:`scores_of` for each (x, y), if they are many observations and members."""
+        n_rows = np.array([len(x.rows) for x, _ in sides])
+        widths = np.array([len(y.members) for _, y in sides])
+        found: list[Floats] = [np.zeros(0, np.float32)] * len(sides)
+        # Those for as many members are in one matrix, because each call of NumPy takes time.
+        for width in np.unique(widths):
+            same = np.flatnonzero(widths == width)
+            for some in parts(n_rows[same] * width, MOST_PRODUCTS):
+                z = np.concatenate([self._products(*sides[n]) for n in same[some]])
+                split = np.split(log_sums_of_rows(z), np.cumsum(n_rows[same[some]])[:-1])
+                for n, part in zip(same[some].tolist(), split, strict=True):
+                    found[n] = part
         return found
+
+    def _products(self, x: Group, y: Group) -> Floats:
+        """Scores of the observations of x for each member of y, weighted by its share."""
+        scores = self.result.scores
+        strata, features = scores.strata[x.rows], np.take(scores.features, x.rows, axis=0)
+        weights = np.take(scores.weights, y.members, axis=1)
+        log_share = np.log(self.result.sizes[y.members] / y.size).astype(np.float32)
+        bias = np.take(scores.bias, y.members, axis=1) + log_share
+        # Observations are ordered by stratum, and so are those of a group.
+        ends = strata.searchsorted(np.arange(len(bias) + 1)).tolist()
+        z = np.empty((len(x.rows), len(y.members)), np.float32)
+        for stratum, (start, stop) in enumerate(pairwise(ends)):
+            if start < stop:
+                np.matmul(features[start:stop], weights[stratum].T, out=z[start:stop])
+        z += np.take(bias, strata, axis=0)
+        return z
 
     def _one_by_one(self, sides: GroupPairs) -> Floats:
         """:meth:`scores_of`, an observation and a member at a time."""
@@ -220,17 +273,11 @@ class GroupScores:
         log_share = np.log(self.result.sizes[members] / whole).astype(np.float32)
         starts = np.repeat(np.cumsum(n_members) - n_members, n_rows)
         lengths = np.repeat(n_members, n_rows)
-        ends = np.cumsum(lengths)
         found = np.empty(len(rows), np.float32)
-        start = 0
-        while start < len(rows):
-            done = ends[start - 1] if start else 0
-            stop = max(start + 1, int(np.searchsorted(ends, done + MOST_ENTRIES, side="right")))
-            some = slice(start, stop)
+        for some in parts(lengths, MOST_ENTRIES):
             row, place = ragged(starts[some], lengths[some])
             z = self.scores.of(rows[some][row], members[place]) + log_share[place]
             found[some] = log_sums(z, lengths[some])
-            start = stop
         return found
 
 
@@ -251,11 +298,11 @@ class Forecast:
         self.nodes = list(groups)
         self.merges = list(zip(merges.left.tolist(), merges.right.tolist(), strict=True))
         of_node = list(self.identity)
+        # By left and right identity: the number of the merge.
         self.place: dict[tuple[int, int], int] = {}
         for n, (left, right) in enumerate(self.merges):
-            a, b = of_node[left], of_node[right]
-            self.place[min(a, b), max(a, b)] = n
-            of_node.append(a ^ b)
+            self.place[of_node[left], of_node[right]] = n
+            of_node.append(of_node[left] ^ of_node[right])
         self.found: dict[int, Compared] = {}
         self.n_made = 0
 
@@ -266,21 +313,26 @@ class Forecast:
     def compared(self, a: int, b: int, scores: GroupScores) -> Compared | None:
         """The evidence about two slots if it was foreseen."""
         one, other = self.identity[a], self.identity[b]
-        n = self.place.pop((min(one, other), max(one, other)), None)
+        n = self.place.pop((one, other), None)
+        turned = n is None
+        if n is None:
+            n = self.place.pop((other, one), None)
         if n is None:
             return None
         while n >= self.n_made:
             self._make_more(scores)
         found = self.found.pop(n)
-        left = self.nodes[self.merges[n][0]]
-        return found if np.array_equal(left.members, scores.groups[a].members) else mirrored(found)
+        return mirrored(found) if turned else found
 
     def _make_more(self, scores: GroupScores) -> None:
         """Compare the next merges of the forecast."""
         pairs: GroupPairs = []
         n_entries = 0
         while self.n_made + len(pairs) < len(self.merges) and n_entries < MOST_ENTRIES:
-            left, right = (self.nodes[n] for n in self.merges[self.n_made + len(pairs)])
+            parts_of = self.merges[self.n_made + len(pairs)]
+            left, right = (self.nodes[n] for n in parts_of)
+            for n in parts_of:
+                self.nodes[n] = NOBODY  # no other merge has this part
             pairs.append((left, right))
             self.nodes.append(left.with_(right))
             n_entries += len(self.nodes[-1].rows) * len(self.nodes[-1].members)
@@ -303,6 +355,20 @@ def log_sums(z: Floats, lengths: Index) -> Floats:
     top = np.maximum.reduceat(z, first)
     sums = np.add.reduceat(np.exp(z - np.repeat(top, lengths)), first, dtype=np.float64)
     return (top + np.log(sums)).astype(np.float32)
+
+
+def log_sums_of_rows(z: Floats) -> Floats:
+    """Logarithm of the sum of the exponentials of each row; changes its argument.
+
+    Examples
+    --------
+    >>> log_sums_of_rows(np.log(np.array([[1, 2], [3, 4]], np.float32))).round(3)
+    array([1.099, 1.946], dtype=float32)
+    """
+    top = np.ascontiguousarray(z.T).max(axis=0)  # rows are short, and columns are long
+    z -= top[:, None]
+    sums: Floats = np.exp(z, out=z).sum(axis=1)
+    return top + np.log(sums)
 
 
 def _statistics(

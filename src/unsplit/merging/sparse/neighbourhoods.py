@@ -1,5 +1,6 @@
 """Evidence from the neighbour graph about very many clusters."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -8,6 +9,7 @@ from scipy import sparse
 
 from unsplit.merging.neighbours.evidence import (
     MOST_JUDGED_AT_ALL,
+    Connection,
     Lumps,
     Neighbourhoods,
     Spectrum,
@@ -16,6 +18,38 @@ from unsplit.merging.neighbours.evidence import (
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.sparse.rankings import SparseConnections
 from unsplit.merging.sparse.rows import MergedRows
+
+
+class NeighbourhoodsWhenAsked:
+    """Neighbourhoods that are made when a pair is first asked about.
+
+    If all clusters were split at random, none ever is, and weights of edges take long.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the neighbourhoods of the initial clusters.
+    """
+
+    def __init__(self, make: Callable[[], "SparseNeighbourhoods"]) -> None:
+        self.make = make
+        self.made: SparseNeighbourhoods | None = None
+        self.merges: list[tuple[int, int]] = []
+
+    def merge(self, a: int, b: int) -> None:
+        """Put b into a."""
+        if self.made is None:
+            self.merges.append((a, b))
+        else:
+            self.made.merge(a, b)
+
+    def connection(self, a: int, b: int) -> Connection:
+        """How the graph connects two slots."""
+        if self.made is None:
+            self.made = self.make()
+            for pair in self.merges:
+                self.made.merge(*pair)
+        return self.made.connection(a, b)
 
 
 class SparseNeighbourhoods(Neighbourhoods):

@@ -77,13 +77,18 @@ class LinkedPairs:
             else None
         )
         self.n_members = [1] * n_clusters
+        # They are asked for several times before the first merge and after the last.
+        self.stored: Ranked | None = None
 
     def pairs(self) -> Ranked:
         """All stored pairs."""
-        return ranked(self.row(a) for a in range(len(self.n_members)))
+        if self.stored is None:
+            self.stored = ranked(self.row(a) for a in range(len(self.n_members)))
+        return self.stored
 
     def merge(self, a: int, b: int) -> Sequence[int]:
         """Every pair of initial clusters counts once, as in SciPy."""
+        self.stored = None
         self.values.merge(a, b)
         if self.counts is not None:
             self.counts.merge(a, b)

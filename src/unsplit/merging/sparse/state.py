@@ -29,6 +29,7 @@ from unsplit.merging.sparse.rows import MergedRows
 
 # Of so many of the closest pairs, those without a common cluster are compared at once.
 PAIRS_AHEAD, FEWEST_AHEAD = 8192, 64
+ROWS_AHEAD = 2**20
 # At most this many pairs of nearby clusters are reported as kept apart, the closest ones.
 MOST_APART = 10_000
 
@@ -210,6 +211,7 @@ class SparseMergeState(MergeState):
         self.closest = None
         worth = [pair for pair in zip(*columns[:2], strict=True) if self._worth_comparing(*pair)]
         for part in self._compared():
+            part.forget_asked()
             asked = [pair for pair in worth if pair not in part.known]
             if asked:
                 part.compare(asked)
@@ -223,7 +225,8 @@ class SparseMergeState(MergeState):
         def wanted(a: int, b: int) -> bool:
             return not any((a, b) in one for one in known) and self._worth_comparing(a, b)
 
-        found = self.closest.soon(self.n_ahead, wanted)
+        # If nothing was merged since the last time, the next pairs will probably be refused too.
+        found = self.closest.soon(self.n_ahead, wanted, twice=not self.recent)
         # Where few clusters are in many pairs, looking further ahead finds nothing more.
         better = 2 * self.n_ahead if 16 * len(found) > self.n_ahead else self.n_ahead // 2
         self.n_ahead = min(max(better, FEWEST_AHEAD), PAIRS_AHEAD)
@@ -234,7 +237,14 @@ class SparseMergeState(MergeState):
                 found.append(pair)
                 used |= {*pair}
         self.recent = set()
-        return found
+        return self._few_enough(found)
+
+    def _few_enough(self, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The first of the pairs, with as many observations as can be compared at once."""
+        if not pairs:
+            return []
+        n = np.cumsum([self.size[a] + self.size[b] for a, b in pairs])
+        return pairs[: int(np.searchsorted(n, max(ROWS_AHEAD, int(self.sizes.sum()))))]
 
 
 def agglomerate_sparse(state: SparseMergeState, rule: Rule) -> MergeRecord:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 
-# Features that are multiplied at a time: 64 MiB, once for observations and once for weights.
-MOST_FEATURES = 2**24
+# Features that are multiplied at a time, once for observations and once for weights: on a CPU what
+# stays in its cache, on a GPU 64 MiB, because each step costs time there.
+MOST_FEATURES, MOST_ON_GPU = 2**18, 2**24
 # Pairs of an observation and a cluster that are listed at a time.
 MOST_ENTRIES = 2**22
 
@@ -114,13 +115,14 @@ class PairScores:
         features, weights, bias = self._tensors
         where = self.scores.strata[rows] * self.scores.n_clusters + clusters
         found = np.empty(len(rows), np.float32)
-        step = max(1, MOST_FEATURES // max(1, features.shape[1]))
+        most = MOST_ON_GPU if bias.is_cuda else MOST_FEATURES
+        step = max(1, most // max(1, features.shape[1]))
         for start in range(0, len(rows), step):
             some = slice(start, start + step)
             row, place = (torch.from_numpy(index[some]).to(bias.device) for index in (rows, where))
             # Multiplied and added in the same way for own and other clusters, so that ties stay.
-            dots = (features[row] * weights[place]).sum(dim=1) + bias[place]
-            found[some] = dots.cpu().numpy()
+            products = features.index_select(0, row).mul_(weights.index_select(0, place))
+            found[some] = (products.sum(dim=1) + bias.index_select(0, place)).cpu().numpy()
         return found
 
     @cached_property
@@ -140,14 +142,8 @@ class PairScores:
     def margins(self, left: Index, right: Index) -> Iterator[tuple[slice, Margins]]:
         """Yield the margins of the pairs (left, right), some pairs at a time."""
         n_heldout = np.diff(self.starts)
-        ends = np.cumsum(n_heldout[left] + n_heldout[right])
-        start = 0
-        while start < len(left):
-            done = ends[start - 1] if start else 0
-            stop = max(start + 1, int(np.searchsorted(ends, done + MOST_ENTRIES, side="right")))
-            some = slice(start, stop)
+        for some in parts(n_heldout[left] + n_heldout[right], MOST_ENTRIES):
             yield some, self._margins(left[some], right[some])
-            start = stop
 
     def _margins(self, left: Index, right: Index) -> Margins:
         own, other = np.concatenate([left, right]), np.concatenate([right, left])
@@ -184,6 +180,22 @@ class PairScores:
         return found
 
 
+def parts(sizes: Index, most: int) -> Iterator[slice]:
+    """Yield runs of items whose sizes sum to at most ``most``, or of one item that is larger.
+
+    Examples
+    --------
+    >>> list(parts(np.array([2, 2, 9, 1]), 4))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    ends, start = np.cumsum(sizes), 0
+    while start < len(sizes):
+        done = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, done + most, side="right")))
+        yield slice(start, stop)
+        start = stop
+
+
 def ragged(starts: Index, lengths: Index) -> tuple[Index, Index]:
     """For runs of numbers, which run each belongs to, and the numbers.
 
@@ -217,7 +229,7 @@ def rank_sums(
     """
     if len(values) == 0:
         return np.zeros(n_pairs)
-    order = np.lexsort((values, group))
+    order = _sorted_within(group, values)
     group, values, left = group[order], values[order], of_left[order].astype(np.int64)
     first = np.flatnonzero(np.concatenate([[True], np.diff(group) > 0]) | _changes(values))
     n_left = np.add.reduceat(left, first)
@@ -228,6 +240,14 @@ def rank_sums(
     below -= np.maximum.accumulate(np.where(begins, below, 0))
     won = n_left * (below + n_right / 2)
     return np.bincount(pair[order][first], won, minlength=n_pairs).astype(np.float64, copy=False)
+
+
+def _sorted_within(group: Index, values: Matrix) -> Index:
+    """The order of values within groups; of equal values in any order."""
+    order = np.argsort(values)
+    # Numbers of 16 bits are sorted in linear time.
+    small = group.astype(np.uint16) if group.max() < 2**16 else group
+    return order[np.argsort(small[order], kind="stable")]
 
 
 def _changes(values: Matrix) -> NDArray[np.bool_]:
