@@ -90,8 +90,9 @@ def assert_same_distances(one, other):
 
 
 def assert_same_history(one, other):
-    assert np.allclose(one.loss, other.loss, rtol=1e-3)
-    assert np.allclose(one.accuracy, other.accuracy, atol=0.01)
+    # Normalisation of batches of images makes rounding grow, on some processors to 0.12 %.
+    assert np.allclose(one.loss, other.loss, rtol=3e-3)
+    assert np.allclose(one.accuracy, other.accuracy, atol=0.02)
 
 
 def assert_same_confusions(one, other):

@@ -1,14 +1,15 @@
 """What merging remembers about unions of clusters, against a slow twin."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.merging_cases import gaussian_estimate
-from unsplit import SmallClusterWarning, merge
+from unsplit import SmallClusterWarning, merge, neighbour_graph
 from unsplit.merging.loop import MergeState
-from unsplit.merging.options import split_at_random
+from unsplit.merging.options import needs_both_at_random, split_at_random
 
 
 @pytest.fixture
@@ -85,12 +86,24 @@ def test_single_clusters_put_together_are_still_too_small():
 
 
 @pytest.mark.parametrize(
-    ("by", "one", "both"), [("neighbours", False, True), ("tests", True, True), ("", True, True)]
+    ("by", "source", "one"),
+    [
+        ("neighbours", "observations", False),
+        ("neighbours", "other features", False),
+        ("neighbours", "scores", True),
+        ("tests", "observations", True),
+        ("", None, True),
+    ],
 )
-def test_where_neighbours_decide_tests_judge_only_two_that_were_split_at_random(by, one, both):
+def test_tests_judge_pieces_of_a_cut_only_if_both_were_split_at_random(by, source, one):
+    graph = None
+    if source is not None:
+        X = np.arange(8.0)[:, None]
+        graph = replace(neighbour_graph(X, [0, 1] * 4), source=source)
     state = MergeState.__new__(MergeState)
-    state.by, state.at_random = by, np.array([True, True, False, False])
-    assert state.split_at_random(0, 1) is both
+    state.both_at_random = needs_both_at_random(by, graph)
+    state.at_random = np.array([True, True, False, False])
+    assert state.split_at_random(0, 1) is True
     assert state.split_at_random(1, 2) is one
     assert state.split_at_random(2, 1) is one
     assert state.split_at_random(2, 3) is False

@@ -20,7 +20,6 @@ from unsplit.merging.rules import (
     ASSIGNED,
     BOTH_SMALL,
     BY_NETWORK,
-    NEIGHBOURS,
     ONE_SMALL,
     Pair,
     Rule,
@@ -70,8 +69,8 @@ class MergeState:
         Evidence from the neighbour graph.
     at_random : ndarray of shape (k,)
         Whether a cluster was split at random.
-    by : {"tests", "neighbours", "valleys", ""}
-        What decides about most observations.
+    both_at_random : bool
+        Whether tests judge a pair only if both clusters were split at random.
     small : ndarray of shape (k,)
         Whether a cluster is too small to hold out observations.
     assigned : ndarray of shape (k,)
@@ -94,7 +93,7 @@ class MergeState:
     blurred: Evidence | None
     neighbourhoods: Neighbourhoods | None
     at_random: NDArray[np.bool_]
-    by: str
+    both_at_random: bool
     small: NDArray[np.bool_]
     assigned: Index
     tvd: Any
@@ -160,11 +159,11 @@ class MergeState:
     def split_at_random(self, a: int, b: int) -> bool:
         """Whether tests judge two slots: one that was split at random is enough, or not.
 
-        Where neighbours decide about most observations, two pieces may look alike by chance, and
-        the tests would keep all others apart from them; so there it takes both.
+        Two pieces of a cut may look alike by chance, and the tests would keep all others apart
+        from them; so where clusters were cut it takes both.
         """
         one, other = bool(self.at_random[a]), bool(self.at_random[b])
-        return one and other if self.by == NEIGHBOURS else one or other
+        return one and other if self.both_at_random else one or other
 
     def nearest_tvd(self, a: int, b: int) -> float:
         """Smallest TVD between an initial cluster of one slot and one of the other."""

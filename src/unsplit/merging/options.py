@@ -18,7 +18,12 @@ from unsplit._typing import Index
 from unsplit.errors import InputError, PartitionWarning, check_choice, is_number, is_whole, shown
 from unsplit.merging.answers import Answer, Answers, read_answers
 from unsplit.merging.evidence import Mixtures
-from unsplit.merging.neighbours.graph import OBSERVATIONS, OTHER_FEATURES, SCORES
+from unsplit.merging.neighbours.graph import (
+    OBSERVATIONS,
+    OTHER_FEATURES,
+    SCORES,
+    NeighbourGraph,
+)
 from unsplit.merging.rules import (
     ALIKE_TVD,
     NEIGHBOURS,
@@ -358,6 +363,15 @@ def stopping_rule(result: Estimated | None, options: MergeOptions, by: str) -> R
         return Alpha(options.alpha)
     assert options.max_tvd is not None
     return MaxTVD(options.max_tvd)
+
+
+def needs_both_at_random(by: str, graph: NeighbourGraph | None) -> bool:
+    """Whether tests judge a pair only if both clusters were split at random.
+
+    They do where clusters were cut out of the features that neighbours were found in.  Scores are
+    the network's own, and say nothing about how clusters were made.
+    """
+    return by == NEIGHBOURS and graph is not None and graph.source != SCORES
 
 
 def ranking_statistic(options: MergeOptions, result: Estimated, by: str, source: str | None) -> str:

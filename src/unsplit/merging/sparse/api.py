@@ -18,6 +18,7 @@ from unsplit.merging.options import (
     OVERLAP_AND_EDGES,
     MergeOptions,
     decided_by,
+    needs_both_at_random,
     ranking_statistic,
     stopping_rule,
 )
@@ -93,7 +94,7 @@ def merge_sparse(
         searched,
         cast(Neighbourhoods | None, judged),
         at_random[order],
-        by,
+        needs_both_at_random(by, graph),
         result.too_small[order],
         _assigned(assigned, order),
         MergedRows(k, slot_of[pairs.left], slot_of[pairs.right], result.tvd.values, min),
