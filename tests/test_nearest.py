@@ -40,7 +40,7 @@ def check(X, rows, distances, n_neighbours):
     assert (np.diff(np.sort(rows, axis=1), axis=1) > 0).all()
     assert (np.diff(distances, axis=1) >= 0).all()
     true = np.sqrt(((X[rows] - X[:, None]) ** 2).sum(axis=2))
-    np.testing.assert_allclose(distances, true, rtol=1e-6, atol=1e-6)  # in single precision
+    np.testing.assert_allclose(distances, true, rtol=1e-6, atol=1e-9)
 
 
 @pytest.fixture(scope="module")

@@ -48,6 +48,9 @@ DIMENSIONS_FOR_TREES = 8
 MOST_FOR_EXACT = 30_000
 
 
+# Distances of equal rows, divided by the rows' length; 1e-8 is the square root of double precision.
+ROUNDING = 1e-7
+
 # Memory that a graph takes for each observation and each of its features, measured with
 # benchmarks/memory_guard.py.
 BYTES_A_ROW = 5_000
@@ -397,6 +400,8 @@ def nearest(
         method = "kd_tree" if X.shape[1] <= DIMENSIONS_FOR_TREES else "brute"
         model = NearestNeighbors(n_neighbors=n_neighbours, algorithm=method).fit(X)
         distances, rows = model.kneighbors()
+        if method == "brute":  # from squared lengths, so that equal rows may not be quite at 0
+            distances[distances < ROUNDING * np.linalg.norm(X, axis=1, keepdims=True)] = 0.0
         return rows.astype(np.int64), distances
     from unsplit.merging.neighbours.search import by_regions
 
