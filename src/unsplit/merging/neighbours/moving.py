@@ -73,18 +73,15 @@ class Moving:
 
     def apart(self, initial: Index) -> "Moving":
         """The same, each alone, with the edges within initial and within present clusters only."""
-        edges = self.adjacency.tocoo()
-        left, right = edges.coords
+        left, right = self.adjacency.nonzero()
         within = (self.clusters[left] == self.clusters[right]) & (self.clusters[left] >= 0)
         within &= initial[left] == initial[right]
-        places = left[within], right[within]
-        adjacency = sparse.csr_array((edges.data[within], places), edges.shape)
         alone = np.where(self.clusters >= 0, np.arange(len(self.clusters)), -1)
         # Edges stay within batches, so these clusters do, and need no sums by batch.
         batches = np.zeros_like(self.batches)
         return replace(
             self,
-            adjacency=adjacency,
+            adjacency=_only(self.adjacency, within),
             batches=batches,
             clusters=alone,
             k=len(alone),
@@ -96,13 +93,11 @@ class Moving:
         numbers, first, group = np.unique(groups, return_index=True, return_inverse=True)
         entries = np.ones(len(group)), (np.arange(len(group)), group)
         members = sparse.csr_array(entries, (len(group), len(numbers)))
-        edges = (members.T @ self.adjacency @ members).tocoo()
-        left, right = edges.coords
-        between = left != right
-        places = left[between], right[between]
+        edges = (members.T @ self.adjacency @ members).tocsr()
+        left, right = edges.nonzero()
         return replace(
             self,
-            adjacency=sparse.csr_array((edges.data[between], places), edges.shape),
+            adjacency=_only(edges, left != right),
             degree=members.T @ self.degree,
             totals=self.totals[first],
             batches=self.batches[first],
@@ -145,25 +140,20 @@ class Moving:
         """Those of the rows that gain by moving, and the cluster to which each moves."""
         votes = self.adjacency[rows] @ self._members()
         counts = np.diff(votes.indptr)
-        place, cluster, degrees = (
-            np.repeat(np.arange(len(rows)), counts),
-            votes.indices,
-            self._degrees(),
-        )
+        place, cluster = np.repeat(np.arange(len(rows)), counts), votes.indices
+        degrees = self._degrees()
         gain = votes.data - self._by_chance(rows[place], cluster, degrees)
         stay = cluster == self.clusters[rows[place]]
         edges_inside = np.bincount(place[stay], votes.data[stay], minlength=len(rows))
         staying = edges_inside - self._by_chance(rows, self.clusters[rows], degrees)
+        if len(gain) == 0:
+            return rows[:0], rows[:0]
         connected = counts > 0
         first = votes.indptr[:-1][connected]
-        most = np.maximum.reduceat(gain, first) if len(first) else gain
+        most = np.maximum.reduceat(gain, first)
         # If several clusters are best, the first of them.
         is_most = gain == np.repeat(most, counts[connected])
-        best = (
-            np.minimum.reduceat(np.where(is_most, cluster, self.k), first)
-            if len(first)
-            else cluster
-        )
+        best = np.minimum.reduceat(np.where(is_most, cluster, self.k), first)
         gains = most > staying[connected] + LEAST_GAIN
         return rows[connected][gains], best[gains]
 
@@ -190,3 +180,9 @@ class Moving:
         others -= np.where(self.clusters[rows] == clusters, self.degree[rows], 0.0)
         expected: NDArray[np.float64] = self.chance * self.degree[rows] * others / self.totals[rows]
         return expected
+
+
+def _only(edges: sparse.csr_array, kept: NDArray[np.bool_]) -> sparse.csr_array:
+    """Some of the edges of a graph, in the order in which ``nonzero`` lists them."""
+    places = tuple(side[kept] for side in edges.nonzero())
+    return sparse.csr_array((edges.data[kept], places), edges.shape)
