@@ -46,7 +46,7 @@ class Programs:
 
 
 def load(pointer, mask=True, other=0.0):
-    places, mask = torch.broadcast_tensors(pointer.places, torch.as_tensor(mask))
+    places, mask = torch.broadcast_tensors(*map(torch.as_tensor, (pointer.places, mask)))
     memory = pointer.memory()
     found = torch.full(places.shape, other, dtype=memory.dtype)
     found[mask] = memory[places[mask]]  # outside of the memory without the mask: an error
@@ -54,10 +54,17 @@ def load(pointer, mask=True, other=0.0):
 
 
 def store(pointer, values, mask=True):
-    mask = torch.as_tensor(mask)
-    places, mask, values = torch.broadcast_tensors(pointer.places, mask, values)
+    places, mask = torch.as_tensor(pointer.places), torch.as_tensor(mask)
+    places, mask, values = torch.broadcast_tensors(places, mask, values)
     assert values.dtype == pointer.tensor.dtype
     pointer.memory()[places[mask]] = values[mask]
+
+
+def reduce(x, axis, combine):
+    if isinstance(x, tuple):
+        parts = zip(*(one.unbind(axis) for one in x), strict=True)
+        return functools.reduce(lambda one, other: combine(*one, *other), parts)
+    return functools.reduce(combine, x.unbind(axis))
 
 
 def inline_asm_elementwise(code, constraints, args, **options):
@@ -75,7 +82,7 @@ def modules():
         int32=torch.int32,
         int64=torch.int64,
         float32=torch.float32,
-        program_id=lambda axis: place.now[axis],
+        program_id=lambda axis: torch.tensor(place.now[axis]),
         arange=torch.arange,
         load=load,
         store=store,
@@ -85,7 +92,10 @@ def modules():
         maximum=lambda a, b: torch.maximum(a, torch.as_tensor(b)),
         sum=lambda x, axis: x.sum(axis),
         max=lambda x, axis: x.amax(axis),
-        reduce=lambda x, axis, combine: functools.reduce(combine, x.unbind(axis)),
+        minimum=lambda a, b: torch.minimum(a, torch.as_tensor(b)),
+        exp=torch.exp,
+        zeros=lambda shape, dtype: torch.zeros(shape, dtype=dtype),
+        reduce=reduce,
         inline_asm_elementwise=inline_asm_elementwise,
     )
     return {"triton": triton, "triton.language": language}

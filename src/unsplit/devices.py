@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -72,6 +73,20 @@ def n_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def version_of(package: str) -> str:
+    """Version of an installed package; of one that runs from its folder, that it does.
+
+    Examples
+    --------
+    >>> version_of("no such package")
+    'not installed'
+    """
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def generator_of(random_state: object) -> np.random.Generator:

@@ -8,10 +8,11 @@ in plain torch.
 Every program of a kernel has sums of its own in memory, which are added up at the end: adding to
 one place from many programs would make the last digits depend on which comes first.
 
-A block of scores has three axes here: observations, threads, and the clusters of one thread.  So
-sums over the last axis stay within a thread, and one logarithm serves all its clusters:
-Σ log(1 + e) = log Π (1 + e).  Logarithms and divisions for every score took longer than the three
-products around them (docs/scale.md).
+A program takes some clusters of one observation after the other, and loads the scores of the next
+while it computes; so sums over observations stay with the threads, and only those over clusters
+are exchanged between them.  The clusters have two axes: threads, and the clusters of one thread.
+One logarithm serves all clusters of a thread: Σ log(1 + e) = log Π (1 + e).  Logarithms and
+divisions for every score took longer than the three products around them (docs/scale.md).
 """
 
 import functools
@@ -27,7 +28,7 @@ except ImportError:
     triton = None
 
 # Observations of one program, threads side by side, clusters of a thread, and warps.
-ROWS, LANES, EACH, WARPS = 4, 256, 8, 8
+ROWS, LANES, EACH, WARPS = 64, 128, 16, 4
 COLUMNS = LANES * EACH
 
 # Clusters of a head that one program moves.
@@ -110,7 +111,7 @@ class KernelSums:
         parts = self._of_bias[:, :n_columns]
         tensors = scores, bias, self.shift, self.columns, self._values, self._slopes, parts
         numbers = start, n_rows, n_columns, parts.stride(0)
-        even = n_rows % ROWS == 0 and n_columns % COLUMNS == 0
+        even = n_columns % COLUMNS == 0
         _kernel("slopes")[_grid(n_rows, n_columns)](
             *tensors, *numbers, self.pairwise, even, ROWS, LANES, EACH, num_warps=WARPS
         )
@@ -138,7 +139,7 @@ class KernelLogSumExp:
         n_rows, n_columns = scores.shape
         _kernel("log_sum_exp")[_grid(n_rows, n_columns)](
             *(scores, bias, self.columns, self._most, self._sums),
-            *(start, n_rows, n_columns, ROWS, LANES, EACH),
+            *(start, n_rows, n_columns, n_columns % COLUMNS == 0, ROWS, LANES, EACH),
             num_warps=WARPS,
         )
 
@@ -217,6 +218,32 @@ if triton is not None:
         )
 
     @triton.jit
+    def _add_both(one, other, more_of_one, more_of_other):
+        return one + more_of_one, other + more_of_other
+
+    @triton.jit
+    def _join(most, total, other_most, other_total):
+        """The largest score and Σ exp(score − largest) of two parts together."""
+        largest = tl.maximum(most, other_most)
+        safe = tl.where(largest == float("-inf"), 0.0, largest)
+        sums = total * tl.exp(most - safe) + other_total * tl.exp(other_most - safe)
+        return largest, sums
+
+    @triton.jit
+    def _loaded(at, wanted, EVEN: tl.constexpr):
+        if EVEN:
+            return tl.load(at)
+        else:
+            return tl.load(at, mask=wanted, other=float("-inf"))
+
+    @triton.jit
+    def _without_own(scores, columns, first, place, N: tl.constexpr):
+        """Scores of one observation; its own cluster adds nothing, if it is here at all."""
+        if (place >= first) & (place < first + N):
+            scores = tl.where(columns == place, float("-inf"), scores)
+        return scores
+
+    @triton.jit
     def _slopes_kernel(
         scores,
         bias,
@@ -236,46 +263,41 @@ if triton is not None:
         N_EACH: tl.constexpr,
     ):
         row_tile, column_tile = tl.program_id(0), tl.program_id(1)
-        rows = row_tile * N_ROWS + tl.arange(0, N_ROWS)
-        lanes = column_tile * N_LANES + tl.arange(0, N_LANES)
-        columns = lanes[:, None] * N_EACH + tl.arange(0, N_EACH)[None, :]
-        there = rows < n_rows
-        at = scores + rows[:, None, None].to(tl.int64) * n_columns + columns[None, :, :]
-        if EVEN:
-            margins = tl.load(at).to(tl.float32)
-            added = tl.load(bias + columns)
-        else:
-            wanted = columns < n_columns
-            inside = there[:, None, None] & wanted[None, :, :]
-            margins = tl.load(at, mask=inside, other=float("-inf")).to(tl.float32)
-            added = tl.load(bias + columns, mask=wanted, other=0.0)
-        margins += added.to(tl.float32)[None, :, :]
-        margins -= tl.load(shift + rows, mask=there, other=0.0)[:, None, None]
-        place = (tl.load(own + rows, mask=there, other=-1) - start).to(tl.int32)
-        is_own = columns[None, :, :] == place[:, None, None]
-        # The own cluster adds nothing, and neither does what is outside.
-        margins = tl.where(is_own, float("-inf"), margins)
-        sums = column_tile * n_rows + rows
-        if PAIRWISE:
-            small = _exp(-tl.abs(margins))
-            above = 1.0 + small
-            slope = tl.where(margins > 0, 1.0, small) * _inverse(above)
-            value = tl.sum(tl.maximum(margins, 0.0), axis=2)
-            value += _log(tl.reduce(above, 2, _multiply))
-            before = tl.load(values + sums, mask=there, other=0.0)
-            tl.store(values + sums, before + tl.sum(value, axis=1), mask=there)
-        else:
-            slope = _exp(margins)
-        before = tl.load(slopes + sums, mask=there, other=0.0)
-        total = tl.sum(tl.sum(slope, axis=2), axis=1)
-        tl.store(slopes + sums, before + total, mask=there)
-        of_columns = of_bias + row_tile * stride + columns
-        if EVEN:
-            tl.store(at, slope.to(scores.dtype.element_ty))
-            tl.store(of_columns, tl.sum(slope, axis=0))
-        else:
-            tl.store(at, slope.to(scores.dtype.element_ty), mask=inside)
-            tl.store(of_columns, tl.sum(slope, axis=0), mask=wanted)
+        first = column_tile * (N_LANES * N_EACH)
+        columns = first + tl.arange(0, N_LANES)[:, None] * N_EACH + tl.arange(0, N_EACH)[None, :]
+        wanted = columns < n_columns
+        added = tl.load(bias + columns, mask=wanted, other=0.0).to(tl.float32)
+        of_columns = tl.zeros((N_LANES, N_EACH), tl.float32)
+        first_row = row_tile * N_ROWS
+        last_row = tl.minimum(first_row + N_ROWS, n_rows)
+        at = scores + first_row.to(tl.int64) * n_columns + columns
+        coming = _loaded(at, wanted, EVEN)
+        for row in range(first_row, last_row):
+            margins = coming.to(tl.float32) + added - tl.load(shift + row)
+            if row + 1 < last_row:
+                coming = _loaded(at + n_columns, wanted, EVEN)
+            place = (tl.load(own + row) - start).to(tl.int32)
+            margins = _without_own(margins, columns, first, place, N_LANES * N_EACH)
+            sums = column_tile * n_rows + row
+            if PAIRWISE:
+                small = _exp(-tl.abs(margins))
+                above = 1.0 + small
+                slope = tl.where(margins > 0, 1.0, small) * _inverse(above)
+                value = tl.sum(tl.maximum(margins, 0.0), axis=1)
+                value += _log(tl.reduce(above, 1, _multiply))
+                value, total = tl.reduce((value, tl.sum(slope, axis=1)), 0, _add_both)
+                tl.store(values + sums, tl.load(values + sums) + value)
+            else:
+                slope = _exp(margins)
+                total = tl.sum(tl.sum(slope, axis=1), axis=0)
+            tl.store(slopes + sums, tl.load(slopes + sums) + total)
+            of_columns += slope
+            if EVEN:
+                tl.store(at, slope.to(scores.dtype.element_ty))
+            else:
+                tl.store(at, slope.to(scores.dtype.element_ty), mask=wanted)
+            at += n_columns
+        tl.store(of_bias + row_tile * stride + columns, of_columns, mask=wanted)
 
     @triton.jit
     def _log_sum_exp_kernel(
@@ -287,30 +309,35 @@ if triton is not None:
         start,
         n_rows,
         n_columns,
+        EVEN: tl.constexpr,
         N_ROWS: tl.constexpr,
         N_LANES: tl.constexpr,
         N_EACH: tl.constexpr,
     ):
         column_tile = tl.program_id(1)
-        rows = tl.program_id(0) * N_ROWS + tl.arange(0, N_ROWS)
-        lanes = column_tile * N_LANES + tl.arange(0, N_LANES)
-        columns = lanes[:, None] * N_EACH + tl.arange(0, N_EACH)[None, :]
-        there, wanted = rows < n_rows, columns < n_columns
-        inside = there[:, None, None] & wanted[None, :, :]
-        at = scores + rows[:, None, None].to(tl.int64) * n_columns + columns[None, :, :]
-        found = tl.load(at, mask=inside, other=float("-inf")).to(tl.float32)
-        found += tl.load(bias + columns, mask=wanted, other=0.0).to(tl.float32)[None, :, :]
-        place = (tl.load(own + rows, mask=there, other=-1) - start).to(tl.int32)
-        is_own = columns[None, :, :] == place[:, None, None]
-        found = tl.where(is_own, float("-inf"), found)
-        places = column_tile * n_rows + rows
-        before = tl.load(most + places, mask=there, other=float("-inf"))
-        now = tl.maximum(before, tl.max(tl.max(found, axis=2), axis=1))
-        safe = tl.where(now == float("-inf"), 0.0, now)
-        total = tl.load(sums + places, mask=there, other=0.0) * _exp(before - safe)
-        total += tl.sum(tl.sum(_exp(found - safe[:, None, None]), axis=2), axis=1)
-        tl.store(most + places, now, mask=there)
-        tl.store(sums + places, total, mask=there)
+        first = column_tile * (N_LANES * N_EACH)
+        columns = first + tl.arange(0, N_LANES)[:, None] * N_EACH + tl.arange(0, N_EACH)[None, :]
+        wanted = columns < n_columns
+        added = tl.load(bias + columns, mask=wanted, other=0.0).to(tl.float32)
+        first_row = tl.program_id(0) * N_ROWS
+        last_row = tl.minimum(first_row + N_ROWS, n_rows)
+        at = scores + first_row.to(tl.int64) * n_columns + columns
+        coming = _loaded(at, wanted, EVEN)
+        for row in range(first_row, last_row):
+            found = coming.to(tl.float32) + added
+            at += n_columns
+            if row + 1 < last_row:
+                coming = _loaded(at, wanted, EVEN)
+            place = (tl.load(own + row) - start).to(tl.int32)
+            found = _without_own(found, columns, first, place, N_LANES * N_EACH)
+            of_lane = tl.max(found, axis=1)
+            safe = tl.where(of_lane == float("-inf"), 0.0, of_lane)
+            total = tl.sum(_exp(found - safe[:, None]), axis=1)
+            here, total = tl.reduce((of_lane, total), 0, _join)
+            place = column_tile * n_rows + row
+            here, total = _join(tl.load(most + place), tl.load(sums + place), here, total)
+            tl.store(most + place, here)
+            tl.store(sums + place, total)
 
     @triton.jit
     def _move_kernel(

@@ -3,7 +3,6 @@
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
+from unsplit.devices import version_of
 from unsplit.errors import InputError, shown
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.tree import MergeTree
@@ -164,7 +164,7 @@ def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
 def _about(tree: MergeTree) -> dict[str, Any]:
     """What is known about a run from its tree alone."""
     versions = {"python": platform.python_version()}
-    versions |= {name: version(name) for name in ("unsplit", "numpy", "scikit-learn")}
+    versions |= {name: version_of(name) for name in ("unsplit", "numpy", "scikit-learn")}
     rows = {"strategy": tree.strategy, "statistic": tree.statistic, "stopped": tree.stopped}
     return {
         "tables": [

@@ -11,14 +11,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from unsplit.data.saving import reason_of
 from unsplit.data.swap import remove_abandoned
 from unsplit.data.tensor_files import load_state, plain_state, save_state
-from unsplit.devices import current
+from unsplit.devices import current, version_of
 from unsplit.errors import (
     CheckpointWarning,
     InputError,
@@ -82,7 +81,7 @@ class TrainingFile:
 
     def begin(self, identity: Mapping[str, Any]) -> None:
         """Say which run this is: named values or checksums of all that the result depends on."""
-        versions = [version(name) for name in ("unsplit", "torch", "numpy")]
+        versions = [version_of(name) for name in ("unsplit", "torch", "numpy")]
         self.identity = {"versions": versions, **identity}
 
     def due(self) -> bool:
