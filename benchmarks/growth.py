@@ -180,13 +180,17 @@ def speeds(device: torch.device) -> Record:
     memory = 12 * MOVED_AT_ONCE / best_time(lambda: one.lerp_(other, 0.5), device)
     few, many = LOSS_OF[device.type]
     in_blocks = head.in_blocks("softmax", blocks_for(batch, a.dtype, device))
+    at_once = head.at_once("softmax")
     return {
         "what": "speeds",
         "matmul": matmul,
         "memory": memory,
         "share": loss_rate(in_blocks, many, batch, device) / matmul,
-        "at_once": loss_rate(head.at_once("softmax"), few, batch, device) / matmul,
+        "at_once": loss_rate(at_once, few, batch, device) / matmul,
         "fixed": best_time(training_step(2, 2, device), device),
+        "blocks": max(
+            0.0, loss_time(in_blocks, 2, batch, device) - loss_time(at_once, 2, batch, device)
+        ),
     }
 
 
@@ -199,10 +203,17 @@ LOSS_OF = {"cpu": (10_000, 100_000), "cuda": (3_000, 10**6)}
 
 def loss_rate(loss: head.Loss, k: int, batch: int, device: torch.device) -> float:
     """Operations a second of the loss, without what it costs however few clusters there are."""
-    large, tiny = (head.Problem(n, FEATURES, batch, device) for n in (k, 2))
-    took = [best_time(loss_and_gradients(loss, problem), device) for problem in (large, tiny)]
+    took, fixed = (loss_time(loss, n, batch, device) for n in (k, 2))
+    operations = head.Problem(k, FEATURES, batch, device).operations
     # On a GPU the calls may take longer than the products, so that nothing would be left.
-    return large.operations / max(took[0] - took[1], took[0] / 10)
+    return operations / max(took - fixed, took / 10)
+
+
+def loss_time(loss: head.Loss, k: int, batch: int, device: torch.device) -> float:
+    """Seconds of the loss and its gradients."""
+    work = loss_and_gradients(loss, head.Problem(k, FEATURES, batch, device))
+    work()  # kernels are compiled when they are first used
+    return best_time(work, device)
 
 
 def loss_and_gradients(loss: head.Loss, problem: head.Problem) -> Work:

@@ -41,12 +41,13 @@ KEPT = 4
 MOVED, MOVED_SMALL = 4 + 8 + 4 + 12, 4 + 8 + 16 + 12
 # Of each parameter of the backbone: weight, gradient, mean, best and two moments.
 BACKBONE_HELD = 24
-# Of each feature of an observation, in the layers of a small backbone and their gradients.
-ACTIVATIONS = 40
+# Of each feature of an observation, in the layers of a small backbone and their gradients; much of
+# it is bfloat16 on a GPU.
+ACTIVATIONS = {"cpu": 40, "cuda": 14}
 # Of each score if all are held at once: itself, its logarithm, and both gradients.  Otherwise a
-# block of them.
-SCORE_HELD = 16
-BLOCK_BYTES = {"cpu": 4 * CPU_BLOCK, "cuda": 2 * GPU_BLOCK}
+# block of them, with a copy of its weights in bfloat16 on a GPU.
+SCORE_HELD = {"cpu": 16, "cuda": 12}
+BLOCK_ELEMENT, BLOCK = {"cpu": 4, "cuda": 2}, {"cpu": CPU_BLOCK, "cuda": GPU_BLOCK}
 # What a checkpoint holds of a weight of the head.
 IN_CHECKPOINT = 4 + 4 + 4 + 2
 
@@ -100,6 +101,8 @@ class Device:
         As ``share``, where all scores of a batch are held at once because they are few.
     fixed : float
         Seconds of a step that has next to nothing to compute.
+    blocks : float
+        What is added to them where the loss is computed over blocks, however small.
     """
 
     matmul: float
@@ -109,6 +112,7 @@ class Device:
     latency: float = 0.0
     at_once: float | None = None
     fixed: float = 0.0
+    blocks: float = 0.0
 
 
 def weights(run: Run) -> float:
@@ -147,17 +151,17 @@ def step_operations(run: Run) -> float:
     return head_operations(run) + backbone_operations(run)
 
 
-def step_bytes(run: Run) -> float:
+def step_bytes(run: Run, kind: str = "cuda") -> float:
     """Bytes that go to and from the memory of one rank in a step, beside those of the loss.
 
     Examples
     --------
     >>> step_bytes(Run(1000, 10**7, batch=10, features=10, parameters=0))
-    408000.0
+    402800.0
     """
     of_head = MOVED if is_large(run) else MOVED_SMALL
     # What is kept of the features is written once and read once.
-    of_batch = 2 * ACTIVATIONS * run.batch * run.features / run.ranks
+    of_batch = 2 * ACTIVATIONS[kind] * run.batch * run.features / run.ranks
     return of_head * weights(run) + MOVED_SMALL * run.parameters + of_batch
 
 
@@ -184,7 +188,7 @@ def received(run: Run) -> float:
 MESSAGES = 6
 
 
-def step_seconds(run: Run, device: Device) -> tuple[float, float, float, float]:
+def step_seconds(run: Run, device: Device, kind: str = "cuda") -> tuple[float, float, float, float]:
     """Seconds of a step: products, memory, messages and a fixed part, one after the other."""
     talk = 0.0
     if run.ranks > 1:
@@ -193,7 +197,8 @@ def step_seconds(run: Run, device: Device) -> tuple[float, float, float, float]:
     if device.at_once is not None and not in_blocks(run):
         share = device.at_once
     products = head_operations(run) / share + backbone_operations(run)
-    return products / device.matmul, step_bytes(run) / device.memory, talk, device.fixed
+    fixed = device.fixed + (device.blocks if in_blocks(run) else 0.0)
+    return products / device.matmul, step_bytes(run, kind) / device.memory, talk, fixed
 
 
 def steps(run: Run) -> float:
@@ -219,10 +224,12 @@ def memory(run: Run, kind: str = "cuda") -> float:
         held += KEPT
     # Of all observations of the batch: features in bfloat16, and their gradient twice in float32.
     others = (2 + 4 + 4) * run.batch * run.features if run.ranks > 1 else 0
-    batch = others + ACTIVATIONS * run.batch * run.features / run.ranks
-    of_scores = SCORE_HELD * run.batch * run.clusters
+    batch = others + ACTIVATIONS[kind] * run.batch * run.features / run.ranks
+    of_scores = SCORE_HELD[kind] * run.batch * run.clusters
     if in_blocks(run):
-        of_scores = min(BLOCK_BYTES[kind], 4 * run.batch * run.clusters // run.ranks)
+        elements = min(BLOCK[kind], run.batch * run.clusters // run.ranks)
+        copied = 2 * elements // run.batch * run.features if kind == "cuda" else 0
+        of_scores = BLOCK_ELEMENT[kind] * elements + copied
     return held * weights(run) + BACKBONE_HELD * run.parameters + batch + of_scores
 
 
@@ -258,8 +265,8 @@ HEADINGS = [
 
 def device_of(speeds: Mapping[str, Any]) -> Device:
     """The device that benchmarks.growth measured."""
-    names = "matmul", "share", "memory", "at_once", "fixed"
-    return Device(**{name: speeds[name] for name in names})
+    names = "matmul", "share", "memory", "at_once", "fixed", "blocks"
+    return Device(**{name: speeds[name] for name in names if name in speeds})
 
 
 def run_of(step: Mapping[str, Any]) -> Run:
@@ -279,7 +286,7 @@ def compared(records: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
     speeds = {r["device"]: device_of(r) for r in records if r["what"] == "speeds"}
     for step in (r for r in records if r["what"] == "training step"):
         run = run_of(step)
-        seconds = sum(step_seconds(run, speeds[step["device"]]))
+        seconds = sum(step_seconds(run, speeds[step["device"]], step["kind"]))
         held = memory(run, step["kind"])
         taken = step["device_bytes"] if step["kind"] == "cuda" else step["main_bytes"]
         yield [
