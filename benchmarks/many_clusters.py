@@ -17,6 +17,7 @@ import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
@@ -234,6 +235,8 @@ def main() -> None:
         ("ARI", f"{index:.4f}"),
         ("correct merges", f"{correct_merges(tree, category):,} of {n_taken:,}"),
     ]
+    if torch.cuda.is_available():
+        found.append(("peak of the GPU, GiB", f"{torch.cuda.max_memory_allocated() / 2**30:.1f}"))
     print_table("What came out", ("", ""), found)
 
 
