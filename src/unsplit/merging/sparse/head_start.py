@@ -8,8 +8,7 @@ is nearer to it than to others.  The loop then finds fewer clusters, and gives t
 their places in the order of the distances.
 """
 
-import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +36,7 @@ MOST_ROWS = 2**20
 
 def take_head_start(state: SparseMergeState, rule: Rule) -> None:
     """Merge pairs early if that cannot change the result, and foresee the merges after that."""
-    ranking, evidence = state.ranking, state.evidence
+    ranking, evidence = state.ranked, state.evidence
     if not isinstance(ranking, LinkedPairs) or not isinstance(evidence, GroupScores):
         return
     table = ranking.table().copy()
@@ -157,7 +156,7 @@ class HeadStart:
 class TvdOfPairs:
     """The TVDs of the pairs that are judged at the moment."""
 
-    def __init__(self, pairs, values) -> None:
+    def __init__(self, pairs: Iterable[tuple[int, int]], values: list[float]) -> None:
         self.values = dict(zip(pairs, values, strict=True))
 
     def get(self, a: int, b: int, absent: float) -> float:
@@ -168,29 +167,13 @@ class TvdOfPairs:
 def _in_order(merges: list[EarlyMerge]) -> list[EarlyMerge]:
     """The merges in the order in which the loop would make them, the first one last.
 
-    It is that of the distances, but those of equal or rounded ones come after what they build on.
+    It is that of the distances; but a merge that equal or rounded distances put before those it
+    builds on comes right after them.
     """
-    below = _numbers_of_parts(merges)
-    above = {part: n for n, found in enumerate(below) for part in found}
-    n_missing = [len(found) for found in below]
-    ready = [(merge.key, n) for n, merge in enumerate(merges) if n_missing[n] == 0]
-    heapq.heapify(ready)
-    order: list[EarlyMerge] = []
-    while ready:
-        _, n = heapq.heappop(ready)
-        order.append(merges[n])
-        if n in above:
-            n_missing[above[n]] -= 1
-            if n_missing[above[n]] == 0:
-                heapq.heappush(ready, (merges[above[n]].key, above[n]))
-    return order[::-1]
-
-
-def _numbers_of_parts(merges: list[EarlyMerge]) -> list[list[int]]:
-    """For each merge, which earlier merges made its two clusters, if any."""
-    made: dict[int, int] = {}
-    found: list[list[int]] = []
+    made: dict[int, tuple[float, int, int]] = {}
+    turns: list[tuple[tuple[float, int, int], int]] = []
     for n, merge in enumerate(merges):
-        found.append([made[slot] for slot in merge.key[1:] if slot in made])
-        made[merge.key[1]] = n
-    return found
+        _, a, b = merge.key
+        made[a] = max(merge.key, made.get(a, merge.key), made.get(b, merge.key))
+        turns.append((made[a], n))
+    return [merges[n] for _, n in sorted(turns, reverse=True)]
