@@ -188,7 +188,7 @@ def _candidates(
     sides = slot_of[pairs.left], slot_of[pairs.right]
     keys = np.minimum(*sides) * k + np.maximum(*sides)
     if graph is not None:
-        edges = (graph.members.T @ graph.adjacency @ graph.members).tocoo()
+        edges = graph.edges_between().tocoo()
         left, right = (side.astype(np.int64) for side in edges.coords)
         keys = np.concatenate([keys, (left * k + right)[left < right]])
     left, right = np.divmod(np.unique(keys), k)

@@ -138,8 +138,7 @@ class SparseMergeState(MergeState):
 
     def worth_comparing(self, a: int, b: int) -> bool:
         """Whether the scores of a pair may matter."""
-        at_random = self.split_at_random(a, b)
-        return self.compare_all or at_random or self.nearest_tvd(a, b) <= ALIKE_TVD
+        return self.compare_all or self.split_at_random(a, b) or self.nearest_tvd(a, b) <= ALIKE_TVD
 
     def nearest_tvd(self, a: int, b: int) -> float:
         """Smallest TVD between an initial cluster of one slot and one of the other."""
