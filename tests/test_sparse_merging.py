@@ -16,12 +16,13 @@ from unsplit.merging.api import merge_with
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.rules import Always
+from unsplit.merging.sparse.agglomerate import UNCONNECTED
 from unsplit.merging.sparse.closest import ClosestStoredPairs
 from unsplit.merging.sparse.evidence import GroupScores
 from unsplit.merging.sparse.foresight import foreseen_merges
 from unsplit.merging.sparse.neighbourhoods import NeighbourhoodsWhenAsked, SparseNeighbourhoods
-from unsplit.merging.sparse.rankings import Ranked, SparseConnections
-from unsplit.merging.sparse.state import UNCONNECTED
+from unsplit.merging.sparse.rankings import SparseConnections
+from unsplit.merging.sparse.rounds import pair_table
 from unsplit.pairwise import api
 
 N_GROUPS, PER_GROUP = 12, 120
@@ -285,7 +286,8 @@ def test_foreseen_merges_are_those_of_scipy(method):
     matrix = rng.random((k, k))
     matrix = np.triu(matrix, 1) + np.triu(matrix, 1).T
     left, right = np.triu_indices(k, 1)
-    found = foreseen_merges(k, Ranked(left, right, matrix[left, right]), method, 2.0)
+    table = pair_table(k, left, right, matrix[left, right], method)
+    found = foreseen_merges(table, 2.0)
     expected = linkage(squareform(matrix), method)
     sides = np.sort(np.stack([found.left, found.right], axis=1), axis=1)
     np.testing.assert_array_equal(sides, np.sort(expected[:, :2].astype(int), axis=1))
@@ -294,10 +296,30 @@ def test_foreseen_merges_are_those_of_scipy(method):
 def test_evidence_does_not_depend_on_what_is_foreseen(monkeypatch):
     _, sparse, graph, *_ = estimates(1, "random")
     ready = merge(sparse, neighbours=graph)
-    monkeypatch.setattr("unsplit.merging.sparse.api.NEAR", 0.0)
+    monkeypatch.setattr("unsplit.merging.sparse.head_start.NEAR", 0.0)
     asked = merge(sparse, neighbours=graph)
     assert [m.why for m in ready.merges] == [m.why for m in asked.merges]
     np.testing.assert_array_equal(ready.groups, asked.groups)
+
+
+@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
+@pytest.mark.parametrize("has_graph", [True, False])
+@pytest.mark.parametrize("split", ["random", "cut"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"n_clusters": 5}, {"max_tvd": 0.4}, {"linkage": "complete"}, {"max_clusters": 3}],
+)
+def test_a_head_start_changes_nothing(monkeypatch, split, options, has_graph):
+    _, sparse, graph, *_ = estimates(1, split)
+    neighbours = graph if has_graph else None
+    ahead = merge(sparse, neighbours=neighbours, **options)
+    monkeypatch.setattr("unsplit.merging.sparse.head_start.RARELY_EQUAL", ())
+    one_by_one = merge(sparse, neighbours=neighbours, **options)
+    assert [m.why for m in ahead.merges] == [m.why for m in one_by_one.merges]
+    assert [m.why for m in ahead.apart] == [m.why for m in one_by_one.apart]
+    assert ahead.stopped == one_by_one.stopped
+    np.testing.assert_array_equal(ahead.taken, one_by_one.taken)
+    np.testing.assert_allclose(ahead.linkage, one_by_one.linkage, rtol=0, atol=1e-14)
 
 
 def test_matrix_products_give_the_same_evidence(monkeypatch):

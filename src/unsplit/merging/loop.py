@@ -141,6 +141,10 @@ class MergeState:
             matrix[self.cannot] = np.inf
         return ClosestPairs(matrix, reach, limit)
 
+    def closest(self, pairs: ClosestPairs) -> tuple[int, int] | None:
+        """The pair that is judged next; None if there is none."""
+        return pairs.closest()
+
     def candidate(self, a: int, b: int, statistic: float) -> Pair:
         """The pair of two slots, with everything known about it."""
         return Pair(
@@ -378,7 +382,7 @@ class GreedyMerge:
         """
         state = self.state
         while state.n_left > fewest:
-            closest = self.pairs.closest()
+            closest = state.closest(self.pairs)
             if closest is not None:
                 self._judge(*closest, prefix)
             elif state.n_left > most and not self.refused and self.limit < math.inf:

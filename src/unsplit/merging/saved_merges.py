@@ -28,7 +28,7 @@ _AT_LEAST_0 = ("edges", "times_chance", "neck", "strength")
 def write_tree(path: str | os.PathLike[str], tree: Any) -> None:
     """Write a MergeTree."""
     meta: dict[str, Any] = {name: getattr(tree, name) for name in _PLAIN}
-    meta |= {name: [asdict(merge) for merge in getattr(tree, name)] for name in _MERGES}
+    meta |= {name: [dict(vars(merge)) for merge in getattr(tree, name)] for name in _MERGES}
     if tree.answers:
         meta["answers"] = [asdict(answer) for answer in tree.answers]
     save_arrays(path, FORMAT, meta, {name: getattr(tree, name) for name in _ARRAYS})

@@ -482,4 +482,5 @@ def renumbered(merge: Merge, order: Index) -> Merge:
     if merge.left >= k and merge.right >= k:
         return merge
     left, right = (int(order[n]) if n < k else n for n in (merge.left, merge.right))
-    return replace(merge, left=left, right=right)
+    # Not replace(), which takes twice as long.
+    return Merge(**{**vars(merge), "left": left, "right": right})

@@ -166,6 +166,11 @@ class NeighbourGraph:
             parts = list(pool.map(part, range(0, adjacency.shape[0], ROWS_AT_ONCE)))
         return sparse.vstack(parts, format="csr")
 
+    def edges_between(self) -> sparse.csr_array:
+        """Number of edges between clusters, shape (k, k); those within one count twice."""
+        # Not a transposed matrix as it is: SciPy would turn the whole graph around first.
+        return self.members.T.tocsr() @ self.adjacency @ self.members
+
     def renamed(self, new_index: Index) -> "NeighbourGraph":
         """The same graph with other numbers for its clusters.
 

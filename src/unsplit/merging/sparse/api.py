@@ -24,8 +24,8 @@ from unsplit.merging.options import (
 )
 from unsplit.merging.ranking import Ranking
 from unsplit.merging.rules import NEIGHBOURS, Always
+from unsplit.merging.sparse.agglomerate import agglomerate_sparse
 from unsplit.merging.sparse.evidence import ComposedPairs, GroupScores
-from unsplit.merging.sparse.foresight import foreseen_merges
 from unsplit.merging.sparse.neighbourhoods import NeighbourhoodsWhenAsked, SparseNeighbourhoods
 from unsplit.merging.sparse.rankings import (
     ConnectedPairs,
@@ -35,14 +35,10 @@ from unsplit.merging.sparse.rankings import (
     SparseRanking,
 )
 from unsplit.merging.sparse.rows import MergedRows
-from unsplit.merging.sparse.state import SparseMergeState, agglomerate_sparse
+from unsplit.merging.sparse.state import SparseMergeState
 from unsplit.merging.sparse.twins import split_at_random
 from unsplit.merging.tree import MergeTree, renumbered
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
-
-# Clusters nearer than this will probably be merged, so their evidence is computed in advance.
-NEAR = 0.5
-
 
 # Overlap needs all pairs.  What ranks pairs instead, where the choice is ours.
 WITHOUT_OVERLAP = {"overlap": "lecam", OVERLAP_AND_EDGES: "edges"}
@@ -84,8 +80,6 @@ def merge_sparse(
     rule = stopping_rule(result, options, by)
     ranking, connections = _ranking(result, options, statistic, blurred, graph, order)
     evidence, searched = _evidence(result, blurred, ranking, graph is not None, order)
-    if isinstance(ranking, LinkedPairs) and isinstance(evidence, GroupScores):
-        evidence.foresee(foreseen_merges(k, ranking.pairs(), options.linkage, NEAR))
     judged = None if graph is None else _neighbourhoods(graph, connections, random_state)
     pairs = result.pairs
     state = SparseMergeState(
@@ -194,7 +188,7 @@ def _candidates(
     sides = slot_of[pairs.left], slot_of[pairs.right]
     keys = np.minimum(*sides) * k + np.maximum(*sides)
     if graph is not None:
-        edges = (graph.members.T @ graph.adjacency @ graph.members).tocoo()
+        edges = graph.edges_between().tocoo()
         left, right = (side.astype(np.int64) for side in edges.coords)
         keys = np.concatenate([keys, (left * k + right)[left < right]])
     left, right = np.divmod(np.unique(keys), k)

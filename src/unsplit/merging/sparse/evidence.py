@@ -93,25 +93,40 @@ class GroupScores:
 
     def merge(self, a: int, b: int) -> Sequence[int]:
         """Merge b into a."""
-        known = self.known.get((a, b))
-        left, right = self.groups[a], self.groups[b]
-        if known is None or a in self.stale or b in self.stale:
-            self.stale.add(a)
-        else:
-            n = left.size + right.size
-            share_a, share_b = (np.float32(np.log(group.size / n)) for group in (left, right))
-            self.own[left.rows] = np.logaddexp(self.own[left.rows] + share_a, known.of_a + share_b)
-            self.own[right.rows] = np.logaddexp(
-                known.of_b + share_a, self.own[right.rows] + share_b
-            )
-        self.stale.discard(b)
-        self.groups[a], self.groups[b] = left.with_(right), NOBODY
-        if self.forecast is not None:
-            self.forecast.merge(a, b)
-        for slot in (a, b):
-            for pair in self.pairs_of.pop(slot, ()):
-                self._forget(pair)
+        self.merge_many([(a, b)])
         return (a,)
+
+    def merge_many(self, pairs: Pairs) -> None:
+        """Merge the second of each pair into the first; no slot is in two pairs."""
+        self._compose([pair for pair in pairs if self._is_up_to_date(pair)])
+        for a, b in pairs:
+            if not self._is_up_to_date((a, b)):
+                self.stale.add(a)
+            self.stale.discard(b)
+            self.groups[a], self.groups[b] = self.groups[a].with_(self.groups[b]), NOBODY
+            if self.forecast is not None:
+                self.forecast.merge(a, b)
+            for slot in (a, b):
+                for known in self.pairs_of.pop(slot, ()):
+                    self._forget(known)
+
+    def _is_up_to_date(self, pair: tuple[int, int]) -> bool:
+        return pair in self.known and not (pair[0] in self.stale or pair[1] in self.stale)
+
+    def _compose(self, pairs: Pairs) -> None:
+        """Make the scores of observations for their own clusters those for the merged ones."""
+        if not pairs:
+            return
+        sides = [self.groups[slot] for pair in pairs for slot in pair]
+        size = np.array([group.size for group in sides], np.float64)
+        log_share = np.log(size / np.repeat(size[::2] + size[1::2], 2)).astype(np.float32)
+        n_rows = [len(group.rows) for group in sides]
+        mine = np.repeat(log_share, n_rows)
+        theirs = np.repeat(log_share.reshape(-1, 2)[:, ::-1].ravel(), n_rows)
+        rows = np.concatenate([group.rows for group in sides])
+        found = [self.known[pair] for pair in pairs]
+        other = np.concatenate([scores for one in found for scores in (one.of_a, one.of_b)])
+        self.own[rows] = np.logaddexp(self.own[rows] + mine, other + theirs)
 
     def contrast(self, a: int, b: int) -> Contrast:
         """Compare two slots by their scores."""
@@ -139,6 +154,12 @@ class GroupScores:
         for pair, compared in zip(pairs, found, strict=True):
             self._remember(pair, compared)
         self.repeatable.update(pairs)
+
+    def compare_foreseen(self, pairs: Pairs) -> None:
+        """Compute the contrasts of some pairs as if they had been foreseen, from all scores."""
+        found = self.compared([(self.groups[a], self.groups[b]) for a, b in pairs])
+        for pair, compared in zip(pairs, found, strict=True):
+            self._remember(pair, compared)
 
     def forget_asked(self) -> None:
         """Forget pairs that were asked for, because all together would take much memory."""

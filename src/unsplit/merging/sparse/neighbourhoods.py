@@ -113,7 +113,7 @@ class SparseNeighbourhoods(Neighbourhoods):
 
 
 def _edges_between(graph: NeighbourGraph) -> MergedRows:
-    half = sparse.triu(graph.members.T @ graph.adjacency @ graph.members, 1, format="coo")
+    half = sparse.triu(graph.edges_between(), 1, format="coo")
     left, right = (side.astype(np.int64) for side in half.coords)
     return MergedRows(graph.n_clusters, left, right, half.data, float.__add__)
 

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from unsplit._typing import Index, Matrix
 from unsplit.merging.neighbours.graph import UNLINKED, Connections, NeighbourGraph
+from unsplit.merging.sparse.rounds import PairTable, pair_table
 from unsplit.merging.sparse.rows import MergedRows
 
 
@@ -65,34 +66,40 @@ class LinkedPairs:
 
     def __init__(self, n_clusters: int, pairs: Ranked, method: str, statistic: str) -> None:
         self.method, self.statistic = method, statistic
-        # Of merged clusters: how much nearer than 1 their stored pairs are, added up; or the
-        # smallest or largest distance, and how many pairs of initial clusters are stored.
-        values = 1 - pairs.distances if method == "average" else pairs.distances
-        combine = COMBINE[method]
-        sides = pairs.left, pairs.right
-        self.values = MergedRows(n_clusters, *sides, values, combine)
-        self.counts = (
-            MergedRows(n_clusters, *sides, np.ones(len(values)), float.__add__)
-            if method == "complete"
-            else None
-        )
-        self.n_members = [1] * n_clusters
-        # They are asked for several times before the first merge and after the last.
-        self.stored: Ranked | None = None
+        self.restore(pair_table(n_clusters, *pairs, method))
+
+    def restore(self, table: PairTable) -> None:
+        """Go on from these pairs, of which many were merged at once."""
+        k, sides = len(table.n_members), (table.left, table.right)
+        self.values = MergedRows(k, *sides, table.values, COMBINE[self.method])
+        self.counts = MergedRows(k, *sides, table.counts, float.__add__)
+        self.n_members: list[int] = table.n_members.tolist()
+        # The pairs in columns, until the next merge.
+        self.stored: PairTable | None = table
+
+    def table(self) -> PairTable:
+        """All stored pairs in columns."""
+        if self.stored is None:
+            left, right, values = self.values.columns()
+            ones = np.ones(len(left))
+            counts = self.counts.columns()[2] if self.method == "complete" else ones
+            members = np.array(self.n_members)
+            self.stored = PairTable(left, right, values, counts, ones, members, self.method)
+        return self.stored
 
     def pairs(self) -> Ranked:
         """All stored pairs."""
-        if self.stored is None:
-            self.stored = ranked(self.row(a) for a in range(len(self.n_members)))
-        return self.stored
+        table = self.table()
+        return Ranked(table.left, table.right, table.distances)
 
     def merge(self, a: int, b: int) -> Sequence[int]:
         """Every pair of initial clusters counts once, as in SciPy."""
         self.stored = None
         self.values.merge(a, b)
-        if self.counts is not None:
+        if self.method == "complete":
             self.counts.merge(a, b)
         self.n_members[a] += self.n_members[b]
+        self.n_members[b] = 0
         return (a,)
 
     def row(self, a: int) -> dict[int, float]:
@@ -100,7 +107,7 @@ class LinkedPairs:
         row, n, mine = self.values.rows[a], self.n_members, self.n_members[a]
         if self.method == "average":
             return {other: 1 - value / (mine * n[other]) for other, value in row.items()}
-        if self.counts is None:
+        if self.method == "single":
             return dict(row)
         count = self.counts.rows[a]
         return {

@@ -1,6 +1,7 @@
 """A symmetric sparse matrix of clusters whose rows can be merged."""
 
 from collections.abc import Callable
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -35,16 +36,42 @@ class MergedRows:
         values: Matrix,
         combine: Callable[[float, float], float],
     ) -> None:
+        self.initial = n_clusters, left, right, values
+        self.combine = combine
+
+    @cached_property
+    def rows(self) -> list[dict[int, float]]:
+        """By slot, the values with others; made when they are first needed."""
+        n_clusters, left, right, values = self.initial
         # Both directions of each pair, ordered by slot.
         ends = np.concatenate([left, right]), np.concatenate([right, left])
         order = np.argsort(ends[0], kind="stable")
-        others, data = ends[1][order], np.concatenate([values, values])[order]
+        others = ends[1][order].tolist()
+        data = np.concatenate([values, values])[order].tolist()
         starts = np.searchsorted(ends[0][order], np.arange(n_clusters + 1)).tolist()
-        self.rows: list[dict[int, float]] = [
-            dict(zip(others[i:j].tolist(), data[i:j].tolist(), strict=True))
-            for i, j in pairwise(starts)
-        ]
-        self.combine = combine
+        return [dict(zip(others[i:j], data[i:j], strict=True)) for i, j in pairwise(starts)]
+
+    def columns(self) -> tuple[Index, Index, Matrix]:
+        """The pairs with left < right and their values, in the order of the slots."""
+        if "rows" not in self.__dict__:
+            n_clusters, left, right, values = self.initial
+            left, right = np.minimum(left, right), np.maximum(left, right)
+        else:
+            n_clusters = len(self.rows)
+            entries = [
+                (a, b, value)
+                for a, row in enumerate(self.rows)
+                for b, value in row.items()
+                if a < b
+            ]
+            columns = np.array(entries, np.float64).reshape(-1, 3).T
+            left, right, values = (
+                columns[0].astype(np.int64),
+                columns[1].astype(np.int64),
+                columns[2],
+            )
+        order = np.argsort(left * n_clusters + right)
+        return left[order], right[order], values[order]
 
     def get(self, a: int, b: int, absent: float) -> float:
         """The value of a pair."""

@@ -1,40 +1,37 @@
 """The state of a merge of very many clusters, and how its tree is completed."""
 
-import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from unsplit._typing import Index
 from unsplit.merging.loop import (
-    FORBIDDEN,
     N_NEAREST,
-    GreedyMerge,
-    MergeRecord,
     MergeState,
-    cannot_reach,
-    join_assigned,
-    join_linked,
-    kept_apart,
 )
-from unsplit.merging.review import BEYOND
-from unsplit.merging.rules import ALIKE_TVD, Pair, Rule
+from unsplit.merging.review import Merge
+from unsplit.merging.rules import ALIKE_TVD, Pair
 from unsplit.merging.sparse.closest import ClosestStoredPairs
 from unsplit.merging.sparse.evidence import GroupScores
 from unsplit.merging.sparse.rankings import SparseRanking
 from unsplit.merging.sparse.rows import MergedRows
+
+
+class EarlyMerge(NamedTuple):
+    """A merge that was made early: its distance and slots, and its record without its place."""
+
+    key: tuple[float, int, int]
+    merge: Merge
+
 
 # Of so many of the closest pairs, those without a common cluster are compared at once.
 PAIRS_AHEAD, FEWEST_AHEAD = 8192, 64
 ROWS_AHEAD = 2**20
 # At most this many pairs of nearby clusters are reported as kept apart, the closest ones.
 MOST_APART = 10_000
-
-UNCONNECTED = "nothing connects what is left, so it is joined, largest first"
-BY_STORED = "closest of what is left"
 
 
 @dataclass
@@ -68,7 +65,9 @@ class SparseMergeState(MergeState):
             self.forbidden.setdefault(a, set()).add(b)
             self.forbidden.setdefault(b, set()).add(a)
         self.unknown = self.unknown.copy()
-        self.closest: ClosestStoredPairs | None = None
+        self.search: ClosestStoredPairs | None = None
+        # Merges that were made early, the next one last.
+        self.early: list[EarlyMerge] = []
         self.n_ahead = PAIRS_AHEAD
         # Slots that were merged since pairs were last compared.
         self.recent: set[int] = set()
@@ -86,10 +85,43 @@ class SparseMergeState(MergeState):
         """The ranking, which has rows instead of matrices."""
         return cast(SparseRanking, self.ranking)
 
+    def closest(self, pairs: ClosestStoredPairs) -> tuple[int, int] | None:  # type: ignore[override]
+        """The pair that is judged next, after the merges that were made early have their turn."""
+        found = pairs.closest()
+        self.record_early((math.inf,) if found is None else (pairs.distance(*found), *found))
+        return found
+
+    def record_early(self, before: tuple[float, ...] = (math.inf,)) -> None:
+        """Give early merges their places among the others, up to a distance and slots."""
+        while self.early and self.early[-1].key < before:
+            self._record(self.early.pop())
+
+    def _record(self, early: EarlyMerge) -> None:
+        statistic, a, b = early.key
+        self.height = max(self.height, statistic)
+        node = len(self.sizes) + len(self.record.merges)
+        sides = {"left": int(self.node[a]), "right": int(self.node[b]), "height": self.height}
+        self.record.merges.append(Merge(**{**vars(early.merge), **sides}))
+        self._count(a, b, node)
+        if self.neighbourhoods is not None:
+            self.neighbourhoods.merge(a, b)
+        if self.on_merge is not None:
+            self.on_merge(self.record)
+
+    def merge_early(self, pairs: list[tuple[int, int]]) -> None:
+        """Merge many pairs in everything that describes clusters, but do not record it yet."""
+        for part in self._compared():
+            part.merge_many(pairs)
+        a, b = np.array(pairs).T
+        self.size[a] += self.size[b]
+        one, other = self.at_random[a], self.at_random[b]
+        self.at_random[a] = one & other if self.both_at_random else one | other
+        self.unknown[a] |= self.unknown[b]
+
     def candidate(self, a: int, b: int, statistic: float) -> Pair:
         """The pair of two slots, with everything known about it that may matter."""
         pair = super().candidate(a, b, statistic)
-        if self._worth_comparing(a, b):
+        if self.worth_comparing(a, b):
             return pair
         return Pair(
             a,
@@ -104,9 +136,9 @@ class SparseMergeState(MergeState):
             pair.size,
         )
 
-    def _worth_comparing(self, a: int, b: int) -> bool:
-        at_random = self.split_at_random(a, b)
-        return self.compare_all or at_random or self.nearest_tvd(a, b) <= ALIKE_TVD
+    def worth_comparing(self, a: int, b: int) -> bool:
+        """Whether the scores of a pair may matter."""
+        return self.compare_all or self.split_at_random(a, b) or self.nearest_tvd(a, b) <= ALIKE_TVD
 
     def nearest_tvd(self, a: int, b: int) -> float:
         """Smallest TVD between an initial cluster of one slot and one of the other."""
@@ -144,11 +176,14 @@ class SparseMergeState(MergeState):
         if not self.completing:
             return super()._unite(a, b, node)
         # Nothing is judged any more, so what is known of pairs need not be merged.
+        self.size[a] += self.size[b]
+        self._count(a, b, node)
+        return ()
+
+    def _count(self, a: int, b: int, node: int) -> None:
         self.node[a], self.node[b] = node, -1
         self.n_left -= 1
-        self.size[a] += self.size[b]
         self._unite_slots(a, b)
-        return ()
 
     def _unite_slots(self, a: int, b: int) -> None:
         self.parent[b] = a
@@ -177,8 +212,8 @@ class SparseMergeState(MergeState):
             sides = zip(left.tolist(), right.tolist(), strict=True)
             allowed = np.array([not self.is_forbidden(a, b) for a, b in sides], bool)
             left, right, distances = left[allowed], right[allowed], distances[allowed]
-        self.closest = ClosestStoredPairs(len(self.sizes), left, right, distances, reach, limit)
-        return self.closest
+        self.search = ClosestStoredPairs(len(self.sizes), left, right, distances, reach, limit)
+        return self.search
 
     def refresh(  # type: ignore[override]
         self,
@@ -208,8 +243,8 @@ class SparseMergeState(MergeState):
         near = near[np.lexsort((right[near], left[near]))]
         columns = [column[near].tolist() for column in (left, right, distances)]
         # They are all asked for, one after another.
-        self.closest = None
-        worth = [pair for pair in zip(*columns[:2], strict=True) if self._worth_comparing(*pair)]
+        self.search = None
+        worth = [pair for pair in zip(*columns[:2], strict=True) if self.worth_comparing(*pair)]
         for part in self._compared():
             part.forget_asked()
             asked = [pair for pair in worth if pair not in part.known]
@@ -218,21 +253,21 @@ class SparseMergeState(MergeState):
         return list(zip(*columns, strict=True))
 
     def _ahead(self) -> list[tuple[int, int]]:
-        if self.closest is None:
+        if self.search is None:
             return []
         known = [part.known for part in self._compared()]
 
         def wanted(a: int, b: int) -> bool:
-            return not any((a, b) in one for one in known) and self._worth_comparing(a, b)
+            return not any((a, b) in one for one in known) and self.worth_comparing(a, b)
 
         # If nothing was merged since the last time, the next pairs will probably be refused too.
-        found = self.closest.soon(self.n_ahead, wanted, twice=not self.recent)
+        found = self.search.soon(self.n_ahead, wanted, twice=not self.recent)
         # Where few clusters are in many pairs, looking further ahead finds nothing more.
         better = 2 * self.n_ahead if 16 * len(found) > self.n_ahead else self.n_ahead // 2
         self.n_ahead = min(max(better, FEWEST_AHEAD), PAIRS_AHEAD)
         used = {slot for pair in found for slot in pair}
         for slot in self.recent - used:
-            pair = self.closest.nearest(slot)
+            pair = self.search.nearest(slot)
             if pair is not None and not used & {*pair} and wanted(*pair):
                 found.append(pair)
                 used |= {*pair}
@@ -245,69 +280,3 @@ class SparseMergeState(MergeState):
             return []
         n = np.cumsum([self.size[a] + self.size[b] for a, b in pairs])
         return pairs[: int(np.searchsorted(n, max(ROWS_AHEAD, int(self.sizes.sum()))))]
-
-
-def agglomerate_sparse(state: SparseMergeState, rule: Rule) -> MergeRecord:
-    """Merge must_link pairs, then what the rule allows; then complete the tree without judging.
-
-    It is :func:`unsplit.merging.loop.agglomerate` with another end.  The rest of the tree joins
-    the closest of the stored pairs (single linkage of the distances at the cut), then what no
-    stored pair connects, largest first, then what ``cannot_link`` keeps apart.
-    """
-    record, limits = state.record, state.constraints
-    if record.n_taken is None:
-        join_linked(state)
-        join_assigned(state, rule)
-        greedy = GreedyMerge(state, rule)
-        record.stopped = greedy.go(limits.fewest, limits.most)
-        if state.n_left > limits.most:
-            _join_unconnected(state, limits.most)
-            if state.n_left > limits.most:
-                raise cannot_reach(state.n_left, limits.most)
-            record.stopped = f"{limits.most} clusters were requested"
-        record.n_taken = len(record.merges)
-        record.apart = kept_apart(state, rule)
-    if record.n_allowed is None:
-        _complete(state)
-    return record
-
-
-def _complete(state: SparseMergeState) -> None:
-    """Join what is left, without evidence, so that the tree is complete."""
-    state.completing = True
-    left, right, distances = state.ranked.pairs()
-    order = np.lexsort((right, left, distances))
-    for n in order.tolist():
-        a, b = sorted((state.slot_of(int(left[n])), state.slot_of(int(right[n]))))
-        if a != b and not state.is_forbidden(a, b):
-            _join(state, a, b, float(distances[n]), BEYOND + BY_STORED)
-    _join_unconnected(state, 1, BEYOND)
-    state.record.n_allowed = len(state.record.merges)
-    slots = np.flatnonzero(~state.removed).tolist()
-    for slot in slots[1:]:
-        _join(state, slots[0], slot, 1.0, FORBIDDEN)
-
-
-def _join_unconnected(state: SparseMergeState, most: int, prefix: str = "") -> None:
-    """Join clusters without a stored pair, largest first, until at most so many are left.
-
-    Each joins the largest one that it may be joined with.
-    """
-    size = [(-int(state.size[slot]), slot) for slot in np.flatnonzero(~state.removed).tolist()]
-    heapq.heapify(size)
-    joined: list[int] = []
-    while size and state.n_left > most:
-        slot = heapq.heappop(size)[1]
-        target = next((other for other in joined if not state.is_forbidden(slot, other)), None)
-        if target is None:
-            joined.append(slot)
-            continue
-        a, b = sorted((target, slot))
-        _join(state, a, b, 1.0, prefix + UNCONNECTED)
-        joined[joined.index(target)] = a
-
-
-def _join(state: SparseMergeState, a: int, b: int, statistic: float, why: str) -> None:
-    """Merge two slots whatever is known about them, and without updating the ranking."""
-    pair = Pair(a, b, statistic, state.n_pairs, None, None)
-    state.join(pair, why)

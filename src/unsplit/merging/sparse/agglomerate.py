@@ -1,0 +1,89 @@
+"""The merging loop of very many clusters, and how its tree is completed."""
+
+import heapq
+
+import numpy as np
+
+from unsplit.merging.loop import (
+    FORBIDDEN,
+    GreedyMerge,
+    MergeRecord,
+    cannot_reach,
+    join_assigned,
+    join_linked,
+    kept_apart,
+)
+from unsplit.merging.review import BEYOND
+from unsplit.merging.rules import Pair, Rule
+from unsplit.merging.sparse.head_start import take_head_start
+from unsplit.merging.sparse.state import SparseMergeState
+
+UNCONNECTED = "nothing connects what is left, so it is joined, largest first"
+BY_STORED = "closest of what is left"
+
+
+def agglomerate_sparse(state: SparseMergeState, rule: Rule) -> MergeRecord:
+    """Merge must_link pairs, then what the rule allows; then complete the tree without judging.
+
+    It is :func:`unsplit.merging.loop.agglomerate` with another end.  The rest of the tree joins
+    the closest of the stored pairs (single linkage of the distances at the cut), then what no
+    stored pair connects, largest first, then what ``cannot_link`` keeps apart.
+    """
+    record, limits = state.record, state.constraints
+    if record.n_taken is None:
+        join_linked(state)
+        join_assigned(state, rule)
+        take_head_start(state, rule)
+        greedy = GreedyMerge(state, rule)
+        record.stopped = greedy.go(limits.fewest, limits.most)
+        if state.n_left > limits.most:
+            _join_unconnected(state, limits.most)
+            if state.n_left > limits.most:
+                raise cannot_reach(state.n_left, limits.most)
+            record.stopped = f"{limits.most} clusters were requested"
+        record.n_taken = len(record.merges)
+        record.apart = kept_apart(state, rule)
+    if record.n_allowed is None:
+        _complete(state)
+    return record
+
+
+def _complete(state: SparseMergeState) -> None:
+    """Join what is left, without evidence, so that the tree is complete."""
+    state.completing = True
+    left, right, distances = state.ranked.pairs()
+    order = np.lexsort((right, left, distances))
+    for n in order.tolist():
+        a, b = sorted((state.slot_of(int(left[n])), state.slot_of(int(right[n]))))
+        if a != b and not state.is_forbidden(a, b):
+            _join(state, a, b, float(distances[n]), BEYOND + BY_STORED)
+    _join_unconnected(state, 1, BEYOND)
+    state.record.n_allowed = len(state.record.merges)
+    slots = np.flatnonzero(~state.removed).tolist()
+    for slot in slots[1:]:
+        _join(state, slots[0], slot, 1.0, FORBIDDEN)
+
+
+def _join_unconnected(state: SparseMergeState, most: int, prefix: str = "") -> None:
+    """Join clusters without a stored pair, largest first, until at most so many are left.
+
+    Each joins the largest one that it may be joined with.
+    """
+    size = [(-int(state.size[slot]), slot) for slot in np.flatnonzero(~state.removed).tolist()]
+    heapq.heapify(size)
+    joined: list[int] = []
+    while size and state.n_left > most:
+        slot = heapq.heappop(size)[1]
+        target = next((other for other in joined if not state.is_forbidden(slot, other)), None)
+        if target is None:
+            joined.append(slot)
+            continue
+        a, b = sorted((target, slot))
+        _join(state, a, b, 1.0, prefix + UNCONNECTED)
+        joined[joined.index(target)] = a
+
+
+def _join(state: SparseMergeState, a: int, b: int, statistic: float, why: str) -> None:
+    """Merge two slots whatever is known about them, and without updating the ranking."""
+    pair = Pair(a, b, statistic, state.n_pairs, None, None)
+    state.join(pair, why)
