@@ -33,7 +33,7 @@ from unsplit.merging.neighbours.graph import (
     graph_of_scores,
     graph_of_vectors,
 )
-from unsplit.merging.neighbours.refine import refine
+from unsplit.merging.neighbours.refine import gaps_after, refine
 from unsplit.merging.options import Link, MergeOptions, looks_like_partition
 from unsplit.merging.resume import ResumeFile
 from unsplit.merging.rules import Rule
@@ -69,12 +69,16 @@ BLURRED = "blurred"
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """The trained networks, the neighbour graph or the blurred estimate if any, and the tree."""
+    """The trained networks, the neighbour graph or the blurred estimate if any, and the tree.
+
+    ``gaps`` is what :func:`unsplit.refine` does about gaps after this merge.
+    """
 
     fitted: Fitted
     blurred: PairwiseTVD | SparsePairwiseTVD | None
     neighbours: NeighbourGraph | None
     tree: MergeTree
+    gaps: str
 
 
 class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -277,6 +281,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.n_clusters_ = self.tree_.n_clusters
         self.labels_ = self.tree_.labels(self.initial_labels_)
         self._scorer = merged.fitted.scorer
+        self._gaps = merged.gaps
         if kept is not None:
             kept.remove()
         return self
@@ -421,7 +426,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         check_is_fitted(self)
         if self.neighbours_ is None:
             return self.labels_
-        refined: Index = refine(self.labels_, self.neighbours_)
+        refined: Index = refine(self.labels_, self.neighbours_, gaps=self._gaps)
         return refined
 
     def _options_of(self, kind: Any) -> Any:
@@ -548,7 +553,7 @@ def merge_overclustering(
             done=None if merges is None else merges.record(len(encoded.cluster_ids)),
         )
     current().order(DONE)
-    return Merged(fitted, blurred, graph, tree)
+    return Merged(fitted, blurred, graph, tree, gaps_after(merge_options, tree.strategy))
 
 
 def help_to_merge(
