@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import dijkstra
 from unsplit._typing import Index
 from unsplit.merging.loop import GreedyMerge, MergeState
 from unsplit.merging.neighbours.evidence import (
-    MOST_JUDGED_AT_ALL,
+    MOST_JUDGED,
     SMALLEST,
     Neighbourhoods,
     lumps_in,
@@ -24,11 +24,15 @@ from unsplit.merging.neighbours.graph import SCORES, Connected, NeighbourGraph
 from unsplit.merging.options import Constraints
 from unsplit.merging.rules import NEIGHBOURS, Auto
 
+# With more initial clusters, merging again would take minutes; pieces so small rarely cross a gap.
+MOST_CLUSTERS = 2_000
+
 
 def can_be_cut(graph: NeighbourGraph) -> bool:
     """Whether gaps tell groups apart: few dimensions, one batch, and features of observations."""
     one_batch = int(graph.batches.max(initial=0)) == 0
-    return graph.few_dimensions and one_batch and graph.source != SCORES
+    some = 2 <= graph.n_clusters <= MOST_CLUSTERS
+    return graph.few_dimensions and one_batch and some and graph.source != SCORES
 
 
 def parts_of(graph: NeighbourGraph) -> Index:
@@ -49,11 +53,11 @@ def parts_of(graph: NeighbourGraph) -> Index:
 
 
 def nearest_lumps(graph: NeighbourGraph) -> Index:
-    """The lump that each observation is in or, along the graph, closest to; 0 if there is none."""
+    """The lump that each observation is in or, along the graph, closest to."""
     n = len(graph.clusters)
     sample = np.arange(n)
-    if n > MOST_JUDGED_AT_ALL:  # HDBSCAN compares all with all
-        sample = np.sort(np.random.default_rng(0).choice(n, MOST_JUDGED_AT_ALL, replace=False))
+    if n > MOST_JUDGED:  # HDBSCAN compares all with all
+        sample = np.sort(np.random.default_rng(0).choice(n, MOST_JUDGED, replace=False))
     lump = np.full(n, -1)
     lump[sample] = lumps_in(graph.features[sample])
     known = np.flatnonzero(lump >= 0)
@@ -61,10 +65,11 @@ def nearest_lumps(graph: NeighbourGraph) -> Index:
         return np.zeros(n, np.int64)
     left, right = graph.adjacency.nonzero()
     length = np.linalg.norm(graph.features[left] - graph.features[right], axis=1)
-    # An edge of length 0 would be none.
-    roads = sparse.csr_array((np.maximum(length, np.finfo(float).tiny), (left, right)), (n, n))
-    source = dijkstra(roads, indices=known, min_only=True, return_predecessors=True)[2]
-    return np.where(source >= 0, lump[source], 0)
+    length = np.maximum(length, np.finfo(float).tiny)  # an edge of length 0 would be none
+    edges = sparse.csr_array((length, (left, right)), (n, n))
+    source = dijkstra(edges, indices=known, min_only=True, return_predecessors=True)[2]
+    # What no way leads to is a lump of its own.
+    return np.where(source >= 0, lump[np.maximum(source, 0)], lump.max() + 1)
 
 
 def _by_lump(clusters: Index, lump: Index) -> Index:

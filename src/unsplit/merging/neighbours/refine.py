@@ -22,7 +22,7 @@ from unsplit.merging.neighbours.parts import can_be_cut, merge_units, parts_of
 from unsplit.merging.options import MergeOptions
 
 # What to do about initial clusters that lie across a gap.
-CUT, KEEP_NUMBER, IGNORE = GAPS = ("cut", "keep number", "ignore")
+IGNORE, CUT, KEEP_NUMBER = GAPS = ("ignore", "cut", "keep number")
 
 # How often parts of initial clusters are formed and moved.
 TIMES = 3
@@ -32,20 +32,21 @@ TIMES = 3
 ATTEMPTS, MOST_FOR_ATTEMPTS = 5, 20_000
 
 
-def refine(labels: ArrayLike, neighbours: NeighbourGraph, *, gaps: str = CUT) -> NDArray[Any]:
-    """Put observations into the cluster that their neighbours are in.
+def refine(labels: ArrayLike, neighbours: NeighbourGraph, *, gaps: str = IGNORE) -> NDArray[Any]:
+    """Move observations to the cluster that most of their neighbours are in, given its size.
 
-    First, in fewer than three dimensions and one batch, an initial cluster that lies across a gap
-    is cut there.  The parts of each cluster that holds such an initial cluster, and the other
-    clusters as they are, are then merged by the neighbour graph, as *auto* does.  So one cluster
-    may become two, and two may become one.
+    An observation moves if the cluster it moves to has more of its neighbours, beyond those
+    expected by chance, than its own (the gain in modularity, as in the Leiden and Louvain methods).
+    This goes on until no observation moves.  No cluster is added and none is lost.
 
-    Then single observations move.  An observation moves if the cluster it moves to has more of its
-    neighbours, beyond those expected by chance, than its own (the gain in modularity, as in the
-    Leiden and Louvain methods).  This goes on until no observation moves.  No cluster is added and
-    none is lost.  In three or more dimensions parts of an initial cluster also move together: each
-    observation of them alone would stay, because the others do.  In fewer dimensions they do not,
-    because long and small clusters would be taken apart there.
+    In three or more dimensions parts of an initial cluster also move together: each observation
+    of them alone would stay, because the others do.  In fewer dimensions they do not, because long
+    and small clusters would be taken apart there.
+
+    Instead, in fewer than three dimensions, initial clusters that lie across a gap can be cut there
+    before observations move (``gaps``).  The clusters that hold them fall into the initial clusters
+    and parts they were merged from; these and the other clusters are merged by the neighbour graph,
+    as *auto* does.  So a cluster may become two, and two may become one.
 
     Parameters
     ----------
@@ -55,15 +56,17 @@ def refine(labels: ArrayLike, neighbours: NeighbourGraph, *, gaps: str = CUT) ->
     neighbours : NeighbourGraph
         The neighbour graph of the same observations and their initial clusters, made by
         :func:`unsplit.neighbour_graph`.
-    gaps : {"cut", "keep number", "ignore"}
-        What to do about initial clusters that lie across a gap: cut them; cut them and merge until
-        there are as many clusters as before; or leave them whole.
+    gaps : {"ignore", "cut", "keep number"}
+        What to do about initial clusters that lie across a gap: leave them whole; cut them; or cut
+        them and leave as many clusters as ``labels`` has.  :class:`unsplit.ClusterMerger` cuts them
+        if the neighbour graph merged them and you set no limit, rule or link, and keeps the number
+        if you gave it.  Nothing is cut if there are several batches or more than 2,000 clusters.
 
     Returns
     -------
     ndarray of shape (n,)
-        The labels, some of them changed.  A cluster keeps the name that most of its observations
-        had, as far as possible; further ones are numbered on, or called "… (2)" if names are words.
+        The labels, some of them changed.  Names are kept where most observations keep them; further
+        clusters get the next numbers or, if names are words, a number in brackets.
 
     Examples
     --------
@@ -92,11 +95,12 @@ def refine(labels: ArrayLike, neighbours: NeighbourGraph, *, gaps: str = CUT) ->
     before = encoded.clusters[rows]
     after = before
     if gaps != IGNORE and can_be_cut(neighbours):
-        after, names = _cut(neighbours, before, names, keep_number=gaps == KEEP_NUMBER)
+        after, names = _merged_anew(neighbours, before, names, keep_number=gaps == KEEP_NUMBER)
     after = _moved(neighbours, after, len(names))
     moved = after != before
-    refined = label_array(labels)
-    refined = refined.astype(np.result_type(refined, names))
+    refined = label_array(labels).copy()
+    if len(names) > len(encoded.cluster_ids):  # new names may be longer than the old ones
+        refined = refined.astype(np.result_type(refined, names))
     refined[rows[moved]] = names[after[moved]]
     return refined
 
@@ -114,24 +118,23 @@ def gaps_after(options: MergeOptions, strategy: str) -> str:
     return CUT if options.n_clusters is None else KEEP_NUMBER
 
 
-def _cut(
+def _merged_anew(
     graph: NeighbourGraph, clusters: Index, names: NDArray[Any], keep_number: bool
 ) -> tuple[Index, NDArray[Any]]:
-    """Cut clusters where a gap goes through one of their initial clusters, and merge again.
+    """Cut initial clusters that lie across a gap, and merge their parts and all else again.
 
     Returns the new clusters and all names, those of new clusters last.
     """
     k = len(names)
     units = _units(parts_of(graph), graph.clusters, clusters, k)
-    n_units = len(np.unique(units[units >= 0]))
-    if n_units <= k:
+    if len(np.unique(units[units >= 0])) <= k:
         return clusters, names
     found = merge_units(graph, units, k if keep_number else None)
     return _named(np.where(clusters < 0, -1, found), clusters, names)
 
 
 def _units(parts: Index, initial: Index, clusters: Index, k: int) -> Index:
-    """What is merged again: parts of the clusters through which a gap goes, and whole clusters.
+    """What is merged: parts of the clusters through which a gap goes, and the other clusters.
 
     A part belongs to the cluster that most of its observations are in.
     """
@@ -142,9 +145,9 @@ def _units(parts: Index, initial: Index, clusters: Index, k: int) -> Index:
     initial_of = np.zeros(len(owner), np.int64)
     initial_of[parts[inside]] = initial[inside]
     is_cut = (np.bincount(initial_of) > 1)[initial_of] & (owner >= 0)
-    through = np.isin(owner, owner[is_cut])
-    unit_of = np.where(through, k + np.arange(len(owner)), owner)
-    units = np.where(inside, unit_of[parts], clusters)
+    with_gap = np.isin(owner, owner[is_cut])
+    unit = np.where(with_gap, k + np.arange(len(owner)), owner)
+    units = np.where(inside, unit[parts], clusters)
     units[units >= 0] = np.unique(units[units >= 0], return_inverse=True)[1]
     return units
 
@@ -177,7 +180,8 @@ def _further_names(names: NDArray[Any], likes: NDArray[Any]) -> NDArray[Any]:
     ['b (2)', 'b (3)']
     """
     if names.dtype.kind in "iuf":
-        return (names.max() + 1 + np.arange(len(likes))).astype(names.dtype)
+        further: NDArray[Any] = names.max().item() + 1 + np.arange(len(likes))
+        return further
     taken = [str(name) for name in names]
     for like in likes:
         taken.append(next(t for t in (f"{like} ({i})" for i in count(2)) if t not in taken))
