@@ -8,7 +8,6 @@ from sklearn.metrics import adjusted_rand_score
 from unsplit import ClusterMerger, InputError, neighbour_graph, refine
 from unsplit.merging.neighbours import parts as parts_module
 from unsplit.merging.neighbours.parts import can_be_cut, parts_of
-from unsplit.merging.neighbours.refine import gaps_after
 from unsplit.merging.options import MergeOptions
 
 
@@ -146,16 +145,16 @@ def test_what_no_way_leads_to_is_a_lump_of_its_own():
 
 def test_the_estimator_cuts_unless_the_user_decided():
     auto, told = MergeOptions(), MergeOptions(n_clusters=3)
-    assert gaps_after(auto, "neighbours") == "cut"
-    assert gaps_after(told, "neighbours") == "keep number"
-    assert gaps_after(auto, "average linkage") == "ignore"
+    assert auto.gaps("neighbours") == "cut"
+    assert told.gaps("neighbours") == "keep number"
+    assert auto.gaps("average linkage") == "ignore"
     for options in (
         MergeOptions(max_tvd=0.2),
         MergeOptions(alpha=0.05),
         MergeOptions(max_clusters=4),
         MergeOptions(cannot_link=[(0, 1)]),
     ):
-        assert gaps_after(options, "neighbours") == "ignore"
+        assert options.gaps("neighbours") == "ignore"
     X, truth = rings()
     merger = ClusterMerger(epochs=3, random_state=0).fit(X, initial_labels=pieces_of(X, 10))
     assert adjusted_rand_score(truth, merger.labels_) < 0.9

@@ -33,7 +33,7 @@ from unsplit.merging.neighbours.graph import (
     graph_of_scores,
     graph_of_vectors,
 )
-from unsplit.merging.neighbours.refine import gaps_after, refine
+from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions, looks_like_partition
 from unsplit.merging.resume import ResumeFile
 from unsplit.merging.rules import Rule
@@ -130,8 +130,10 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         Merged pairs and pairs kept apart, those to check first at the top.  The table is made when
         you ask for it; ``tree_.review_table()`` has the same columns and needs no pandas.
     refined_labels_ : ndarray of shape (n,)
-        ``labels_`` after single observations have moved to the cluster that most of their
-        neighbours are in; see :func:`unsplit.refine`.  Computed when you ask for it.
+        ``labels_`` after observations have moved to the cluster that most of their neighbours are
+        in.  In few dimensions initial clusters across a gap are cut first; unless ``n_clusters`` is
+        given, there may then be more or fewer clusters.  See :func:`unsplit.refine`.  Computed when
+        you ask for it.
     linkage_ : ndarray of shape (k − 1, 4)
         The tree as a SciPy linkage matrix.
     pairwise_ : PairwiseTVD
@@ -553,7 +555,7 @@ def merge_overclustering(
             done=None if merges is None else merges.record(len(encoded.cluster_ids)),
         )
     current().order(DONE)
-    return Merged(fitted, blurred, graph, tree, gaps_after(merge_options, tree.strategy))
+    return Merged(fitted, blurred, graph, tree, merge_options.gaps(tree.strategy))
 
 
 def help_to_merge(

@@ -10,7 +10,6 @@ from typing import Any
 import unsplit
 from benchmarks.peers.task import Outcome, Task
 from unsplit.estimator import Merged, merge_overclustering
-from unsplit.merging.neighbours.refine import gaps_after
 from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import Settings
 
@@ -118,7 +117,7 @@ def _refined(merged: Merged, task: Task, before: float) -> Outcome:
     graph = merged.neighbours
 
     def at(n: int) -> Any:
-        told = gaps_after(MergeOptions(n_clusters=n), merged.tree.strategy)
+        told = MergeOptions(n_clusters=n).gaps(merged.tree.strategy)
         labels = merged.tree.cut(n_clusters=n).labels(task.clusters)
         return unsplit.refine(labels, graph, gaps=told)
 

@@ -19,10 +19,7 @@ from unsplit.errors import InputError, check_choice, check_type
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.neighbours.moving import Moving
 from unsplit.merging.neighbours.parts import can_be_cut, merge_units, parts_of
-from unsplit.merging.options import MergeOptions
-
-# What to do about initial clusters that lie across a gap.
-IGNORE, CUT, KEEP_NUMBER = GAPS = ("ignore", "cut", "keep number")
+from unsplit.merging.options import GAPS, IGNORE, KEEP_NUMBER
 
 # How often parts of initial clusters are formed and moved.
 TIMES = 3
@@ -103,19 +100,6 @@ def refine(labels: ArrayLike, neighbours: NeighbourGraph, *, gaps: str = IGNORE)
         refined = refined.astype(np.result_type(refined, names))
     refined[rows[moved]] = names[after[moved]]
     return refined
-
-
-def gaps_after(options: MergeOptions, strategy: str) -> str:
-    """What to do about gaps after a merge with these options, for :func:`refine`.
-
-    Clusters are cut only where the neighbour graph has merged them and nobody wanted it otherwise:
-    a limit, a rule or links of the user would not hold for parts.
-    """
-    told = options.max_tvd, options.alpha, options.rule, options.min_clusters, options.max_clusters
-    linked = options.must_link or options.cannot_link
-    if strategy != "neighbours" or linked or any(value is not None for value in told):
-        return IGNORE
-    return CUT if options.n_clusters is None else KEEP_NUMBER
 
 
 def _merged_anew(
