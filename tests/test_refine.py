@@ -133,6 +133,7 @@ def test_the_estimator_offers_refined_labels():
     merger = ClusterMerger(2, epochs=5, random_state=0).fit(X, initial_labels=pieces)
     assert (merger.refined_labels_ == refine(merger.labels_, merger.neighbours_)).all()
     assert (merger.refined_labels_ != merger.labels_).any()
+    # The number was given, so it is kept; here no initial cluster lies across a gap.
     again = merge(merger.pairwise_, n_clusters=2, neighbours=merger.neighbours_)
     assert (again.labels(pieces) == merger.labels_).all()
     assert adjusted_rand_score(truth, merger.refined_labels_) > 0.6

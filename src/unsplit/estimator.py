@@ -69,12 +69,16 @@ BLURRED = "blurred"
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """The trained networks, the neighbour graph or the blurred estimate if any, and the tree."""
+    """The trained networks, the neighbour graph or the blurred estimate if any, and the tree.
+
+    ``gaps`` is what :func:`unsplit.refine` does about gaps after this merge.
+    """
 
     fitted: Fitted
     blurred: PairwiseTVD | SparsePairwiseTVD | None
     neighbours: NeighbourGraph | None
     tree: MergeTree
+    gaps: str
 
 
 class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -126,8 +130,10 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         Merged pairs and pairs kept apart, those to check first at the top.  The table is made when
         you ask for it; ``tree_.review_table()`` has the same columns and needs no pandas.
     refined_labels_ : ndarray of shape (n,)
-        ``labels_`` after single observations have moved to the cluster that most of their
-        neighbours are in; see :func:`unsplit.refine`.  Computed when you ask for it.
+        ``labels_`` after observations have moved to the cluster that most of their neighbours are
+        in.  In few dimensions initial clusters across a gap are cut first; unless ``n_clusters`` is
+        given, there may then be more or fewer clusters.  See :func:`unsplit.refine`.  Computed when
+        you ask for it.
     linkage_ : ndarray of shape (k − 1, 4)
         The tree as a SciPy linkage matrix.
     pairwise_ : PairwiseTVD
@@ -277,6 +283,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.n_clusters_ = self.tree_.n_clusters
         self.labels_ = self.tree_.labels(self.initial_labels_)
         self._scorer = merged.fitted.scorer
+        self._gaps = merged.gaps
         if kept is not None:
             kept.remove()
         return self
@@ -421,7 +428,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         check_is_fitted(self)
         if self.neighbours_ is None:
             return self.labels_
-        refined: Index = refine(self.labels_, self.neighbours_)
+        refined: Index = refine(self.labels_, self.neighbours_, gaps=self._gaps)
         return refined
 
     def _options_of(self, kind: Any) -> Any:
@@ -548,7 +555,7 @@ def merge_overclustering(
             done=None if merges is None else merges.record(len(encoded.cluster_ids)),
         )
     current().order(DONE)
-    return Merged(fitted, blurred, graph, tree)
+    return Merged(fitted, blurred, graph, tree, merge_options.gaps(tree.strategy))
 
 
 def help_to_merge(

@@ -41,7 +41,7 @@ TRAINED_OTHERWISE: dict[str, dict[str, Any]] = {
     "unsplit, epochs=30": {"epochs": 30},
     "unsplit, backbone=single-layer": {"backbone": "single-layer"},
 }
-# The same tree; then single observations go where their neighbours are.
+# The same tree; then observations go where their neighbours are.
 REFINED = "unsplit, refined"
 # It ranks by a second network, which the others do without.
 COMPOSED = "unsplit, strategy=compose"
@@ -117,10 +117,12 @@ def _refined(merged: Merged, task: Task, before: float) -> Outcome:
     graph = merged.neighbours
 
     def at(n: int) -> Any:
-        return unsplit.refine(merged.tree.cut(n_clusters=n).labels(task.clusters), graph)
+        told = MergeOptions(n_clusters=n).gaps(merged.tree.strategy)
+        labels = merged.tree.cut(n_clusters=n).labels(task.clusters)
+        return unsplit.refine(labels, graph, gaps=told)
 
     start = time.process_time()
-    found = unsplit.refine(merged.tree.labels(task.clusters), graph)
+    found = unsplit.refine(merged.tree.labels(task.clusters), graph, gaps=merged.gaps)
     return Outcome(found, at, seconds=before + time.process_time() - start)
 
 

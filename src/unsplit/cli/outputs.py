@@ -272,7 +272,7 @@ def write_labels(path: Path, read: Observations, merged: Merged) -> None:
     columns = {"id": read.row_ids, "old": read.labels, "new": new}
     graph = merged.neighbours
     if graph is None or graph.sampled_from is None:
-        columns["refined"] = new if graph is None else refine(new, graph)
+        columns["refined"] = new if graph is None else refine(new, graph, gaps=merged.gaps)
     write_csv(path, columns)
 
 

@@ -92,6 +92,10 @@ class Constraints:
     most: int
 
 
+# What refined labels do about initial clusters that lie across a gap.
+IGNORE, CUT, KEEP_NUMBER = GAPS = ("ignore", "cut", "keep number")
+
+
 @dataclass(frozen=True)
 class MergeOptions:
     """The options of :func:`unsplit.merge`, under the same names, checked when they are made."""
@@ -161,6 +165,18 @@ class MergeOptions:
                 f'linkage="{linkage}" has no effect with statistic="edges", because edges are '
                 'added up; leave linkage out or choose a divergence such as statistic="lecam".'
             )
+
+    def gaps(self, strategy: str) -> str:
+        """What :func:`unsplit.refine` does about gaps after a merge by this strategy of the tree.
+
+        Clusters are cut only where the neighbour graph has merged them and nothing else was asked
+        for: a limit, a rule or links of the user would not hold for parts.
+        """
+        told = self.max_tvd, self.alpha, self.rule, self.min_clusters, self.max_clusters
+        linked = self.must_link or self.cannot_link
+        if strategy != "neighbours" or linked or any(value is not None for value in told):
+            return IGNORE
+        return CUT if self.n_clusters is None else KEEP_NUMBER
 
     def constraints(self, cluster_ids: NDArray[Any]) -> Constraints:
         """Links and bounds for these clusters, or an error that says why there can be none."""

@@ -143,9 +143,13 @@ class Neighbourhoods:
     graph : NeighbourGraph
     rng : numpy.random.Generator
         Draws a sample of observations if there are many, and simulates data without structure.
+    second_opinion : bool
+        Whether clusters in different lumps need a wider contact, where dimensions are few.
     """
 
-    def __init__(self, graph: NeighbourGraph, rng: np.random.Generator) -> None:
+    def __init__(
+        self, graph: NeighbourGraph, rng: np.random.Generator, second_opinion: bool = True
+    ) -> None:
         self.named = graph.named
         self.n_edges = (graph.members.T @ graph.adjacency @ graph.members).toarray()
         graph = thinned(graph, rng)
@@ -157,9 +161,8 @@ class Neighbourhoods:
         self.rng = rng
         self.spectrum = Spectrum.of(graph.features)
         # Lumps of several batches in one picture would say more of the batches.
-        self.lumps = (
-            Lumps(graph.features, self.slot, self.n_left) if self._few_dimensions() else None
-        )
+        wanted = second_opinion and self._few_dimensions()
+        self.lumps = Lumps(graph.features, self.slot, self.n_left) if wanted else None
         self.curve: NDArray[np.float64] | None = None
         self.n_simulated = len(self.slot)
 
@@ -369,10 +372,7 @@ class Lumps:
     """
 
     def __init__(self, X: NDArray[np.float64], clusters: Index, n_clusters: int) -> None:
-        size = max(SMALLEST, int(SMALLEST_SHARE * len(X)))
-        lump = np.full(len(X), -1)
-        if len(X) >= 2 * size:
-            lump = HDBSCAN(min_cluster_size=size, copy=True).fit_predict(X)
+        lump = lumps_in(X)
         self.counts = np.zeros((n_clusters, max(int(lump.max()) + 1, 1)))
         inside = (lump >= 0) & (clusters >= 0)
         np.add.at(self.counts, (clusters[inside], lump[inside]), 1)
@@ -387,6 +387,15 @@ class Lumps:
         left, right = self.counts[[a, b]]
         lengths = float(np.linalg.norm(left) * np.linalg.norm(right))
         return lengths == 0 or float(left @ right) >= SHARED * lengths
+
+
+def lumps_in(X: NDArray[np.float64]) -> Index:
+    """The lump that HDBSCAN puts each observation into; −1 for none."""
+    size = max(SMALLEST, int(SMALLEST_SHARE * len(X)))
+    if len(X) < 2 * size:
+        return np.full(len(X), -1)
+    found: Index = HDBSCAN(min_cluster_size=size, copy=True).fit_predict(X).astype(np.int64)
+    return found
 
 
 # With more features than this, only the leading components are computed one by one.

@@ -1,20 +1,25 @@
-"""Moving observations to the merged cluster that their neighbours are in.
+"""Putting observations into the merged cluster that their neighbours are in.
 
 Merging keeps every initial cluster whole.  Where an initial cluster holds parts of two groups, its
-observations can still be told apart by their neighbours once the groups are known.
+observations can still be told apart by their neighbours once the groups are known, or by the gap
+between the parts.
 """
 
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
 
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels, label_array
-from unsplit.errors import InputError, check_type
+from unsplit.errors import InputError, check_choice, check_type
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.neighbours.moving import Moving
+from unsplit.merging.neighbours.parts import can_be_cut, merge_units, parts_of
+from unsplit.merging.options import GAPS, IGNORE, KEEP_NUMBER
 
 # How often parts of initial clusters are formed and moved.
 TIMES = 3
@@ -24,7 +29,7 @@ TIMES = 3
 ATTEMPTS, MOST_FOR_ATTEMPTS = 5, 20_000
 
 
-def refine(labels: ArrayLike, neighbours: NeighbourGraph) -> NDArray[Any]:
+def refine(labels: ArrayLike, neighbours: NeighbourGraph, *, gaps: str = IGNORE) -> NDArray[Any]:
     """Move observations to the cluster that most of their neighbours are in, given its size.
 
     An observation moves if the cluster it moves to has more of its neighbours, beyond those
@@ -35,18 +40,30 @@ def refine(labels: ArrayLike, neighbours: NeighbourGraph) -> NDArray[Any]:
     of them alone would stay, because the others do.  In fewer dimensions they do not, because long
     and small clusters would be taken apart there.
 
+    Instead, in fewer than three dimensions, initial clusters that lie across a gap can be cut there
+    before observations move (``gaps``).  The clusters that hold them fall into the initial clusters
+    and parts they were merged from; these and the other clusters are merged by the neighbour graph,
+    as *auto* does.  So a cluster may become two, and two may become one.
+
     Parameters
     ----------
     labels : array-like of shape (n,)
         Cluster of every observation, after merging; −1 and missing values mean noise, which stays
         noise.
     neighbours : NeighbourGraph
-        The neighbour graph of the same observations, made by :func:`unsplit.neighbour_graph`.
+        The neighbour graph of the same observations and their initial clusters, made by
+        :func:`unsplit.neighbour_graph`.
+    gaps : {"ignore", "cut", "keep number"}
+        What to do about initial clusters that lie across a gap: leave them whole; cut them; or cut
+        them and leave as many clusters as ``labels`` has.  :class:`unsplit.ClusterMerger` cuts them
+        if the neighbour graph merged them and you set no limit, rule or link, and keeps the number
+        if you gave it.  Nothing is cut if there are several batches or more than 2,000 clusters.
 
     Returns
     -------
     ndarray of shape (n,)
-        The labels, some of them changed.
+        The labels, some of them changed.  Names are kept where most observations keep them; further
+        clusters get the next numbers or, if names are words, a number in brackets.
 
     Examples
     --------
@@ -58,6 +75,7 @@ def refine(labels: ArrayLike, neighbours: NeighbourGraph) -> NDArray[Any]:
     >>> bool((unsplit.refine(mistaken, graph) == labels).all())
     True
     """
+    check_choice("gaps", gaps, GAPS)
     check_type("neighbours", neighbours, NeighbourGraph, "make it with unsplit.neighbour_graph")
     if neighbours.sampled_from is not None:
         raise InputError(
@@ -65,18 +83,93 @@ def refine(labels: ArrayLike, neighbours: NeighbourGraph) -> NDArray[Any]:
             "neighbours in it; make one with unsplit.neighbour_graph(X, labels, everything=True)."
         )
     encoded = encode_labels(labels, at_least=1)
-    rows = neighbours.rows
+    rows, names = neighbours.rows, encoded.cluster_ids
     if len(encoded.clusters) <= rows.max(initial=-1):
         raise InputError(
             f"labels has {len(encoded.clusters)} entries, but neighbours is a graph of at least "
             f"{rows.max() + 1} observations; pass the labels of the same observations."
         )
     before = encoded.clusters[rows]
-    after = _moved(neighbours, before, len(encoded.cluster_ids))
-    refined = label_array(labels).copy()
+    after = before
+    if gaps != IGNORE and can_be_cut(neighbours):
+        after, names = _merged_anew(neighbours, before, names, keep_number=gaps == KEEP_NUMBER)
+    after = _moved(neighbours, after, len(names))
     moved = after != before
-    refined[rows[moved]] = encoded.cluster_ids[after[moved]]
+    refined = label_array(labels).copy()
+    if len(names) > len(encoded.cluster_ids):  # new names may be longer than the old ones
+        refined = refined.astype(np.result_type(refined, names))
+    refined[rows[moved]] = names[after[moved]]
     return refined
+
+
+def _merged_anew(
+    graph: NeighbourGraph, clusters: Index, names: NDArray[Any], keep_number: bool
+) -> tuple[Index, NDArray[Any]]:
+    """Cut initial clusters that lie across a gap, and merge their parts and all else again.
+
+    Returns the new clusters and all names, those of new clusters last.
+    """
+    k = len(names)
+    units = _units(parts_of(graph), graph.clusters, clusters, k)
+    if len(np.unique(units[units >= 0])) <= k:
+        return clusters, names
+    found = merge_units(graph, units, k if keep_number else None)
+    return _named(np.where(clusters < 0, -1, found), clusters, names)
+
+
+def _units(parts: Index, initial: Index, clusters: Index, k: int) -> Index:
+    """What is merged: parts of the clusters through which a gap goes, and the other clusters.
+
+    A part belongs to the cluster that most of its observations are in.
+    """
+    inside = parts >= 0
+    counts = np.zeros((int(parts.max()) + 1, k + 1), np.int64)
+    np.add.at(counts, (parts[inside], clusters[inside]), 1)  # the last column counts noise
+    owner = np.where(counts[:, :k].any(axis=1), counts[:, :k].argmax(axis=1), -1)
+    initial_of = np.zeros(len(owner), np.int64)
+    initial_of[parts[inside]] = initial[inside]
+    is_cut = (np.bincount(initial_of) > 1)[initial_of] & (owner >= 0)
+    with_gap = np.isin(owner, owner[is_cut])
+    unit = np.where(with_gap, k + np.arange(len(owner)), owner)
+    units = np.where(inside, unit[parts], clusters)
+    units[units >= 0] = np.unique(units[units >= 0], return_inverse=True)[1]
+    return units
+
+
+def _named(found: Index, clusters: Index, names: NDArray[Any]) -> tuple[Index, NDArray[Any]]:
+    """New clusters as indices of names; those that get no old name have new ones at the end."""
+    inside = found >= 0
+    numbers, new = np.unique(found[inside], return_inverse=True)
+    shared = np.zeros((len(numbers), len(names)), np.int64)
+    np.add.at(shared, (new, clusters[inside]), 1)
+    name_of = np.full(len(numbers), -1)
+    kept, old = linear_sum_assignment(shared, maximize=True)
+    name_of[kept] = old
+    unnamed = np.flatnonzero(name_of < 0)
+    name_of[unnamed] = len(names) + np.arange(len(unnamed))
+    after = np.full(len(found), -1)
+    after[inside] = name_of[new]
+    more = _further_names(names, names[shared[unnamed].argmax(axis=1)])
+    return after, np.concatenate([names, more]) if len(more) else names
+
+
+def _further_names(names: NDArray[Any], likes: NDArray[Any]) -> NDArray[Any]:
+    """A name for each further cluster, given the name that most of its observations had.
+
+    Examples
+    --------
+    >>> _further_names(np.array([0, 3]), np.array([0, 0]))
+    array([4, 5])
+    >>> _further_names(np.array(["a", "b"]), np.array(["b", "b"])).tolist()
+    ['b (2)', 'b (3)']
+    """
+    if names.dtype.kind in "iuf":
+        further: NDArray[Any] = names.max().item() + 1 + np.arange(len(likes))
+        return further
+    taken = [str(name) for name in names]
+    for like in likes:
+        taken.append(next(t for t in (f"{like} ({i})" for i in count(2)) if t not in taken))
+    return np.array(taken[len(names) :], dtype=str)
 
 
 def _moved(graph: NeighbourGraph, clusters: Index, k: int) -> Index:
