@@ -1,7 +1,8 @@
 """Very many small clusters end to end: train, sparse estimate, neighbours, merge.
 
 python -m benchmarks.many_clusters [--clusters 20000] [--smallest 3] [--largest 50]
-    [--observations N] [--dimensions 32] [--split random] [--learned trained] [--device auto]
+    [--observations N] [--dimensions 32] [--split random] [--learned trained] [--no-graph]
+    [--device auto]
 
 Gaussian groups of about ten clusters each are split at random, or into the nearest of ten points
 of the group.  With ``--learned means`` nothing is trained: scores are those of class means, which
@@ -29,7 +30,7 @@ from unsplit.estimator import merge_overclustering
 from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.history import EpochRecord, History
 from unsplit.networks.training.loop import Reporter
-from unsplit.pairwise.api import Settings
+from unsplit.pairwise.api import Settings, fit
 from unsplit.pairwise.heldout_scores import crossfit_folds, holdout_fold
 from unsplit.pairwise.scores import HeldoutScores
 from unsplit.pairwise.sparse.estimate import sparse_estimate
@@ -204,8 +205,13 @@ def main() -> None:
     if args.learned == "trained":
         how = {"holdout": 0.3} if args.folds == 1 else {"cv": args.folds}
         settings = Settings(epochs=args.epochs, device=args.device, form="sparse", **how)
-        merged = merge_overclustering(X, clusters, options, settings, 0, note)
-        tree, result = merged.tree, merged.fitted.result
+        if args.no_graph:
+            result = fit(X, encode_labels(clusters), settings, 0, note).result
+            note.end("scores and confusions")
+            tree = unsplit.merge(result, n_clusters=options.n_clusters)
+        else:
+            merged = merge_overclustering(X, clusters, options, settings, 0, note)
+            tree, result = merged.tree, merged.fitted.result
         assert isinstance(result, SparsePairwiseTVD)
     else:
         result = estimate_by_means(X, clusters, args.folds, note)

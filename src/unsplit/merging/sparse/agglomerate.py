@@ -1,6 +1,9 @@
 """The merging loop of very many clusters, and how its tree is completed."""
 
+import gc
 import heapq
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -29,6 +32,26 @@ def agglomerate_sparse(state: SparseMergeState, rule: Rule) -> MergeRecord:
     the closest of the stored pairs (single linkage of the distances at the cut), then what no
     stored pair connects, largest first, then what ``cannot_link`` keeps apart.
     """
+    with _collector_off():
+        return _agglomerated(state, rule)
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Stop Python's search for unused cycles meanwhile, and start it again.
+
+    There are none, but with millions of merges it looks at all of them again and again.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _agglomerated(state: SparseMergeState, rule: Rule) -> MergeRecord:
     record, limits = state.record, state.constraints
     if record.n_taken is None:
         join_linked(state)
