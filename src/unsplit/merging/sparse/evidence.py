@@ -22,8 +22,8 @@ from unsplit.pairwise.sparse.pair_scores import MOST_ENTRIES, parts, ragged, ran
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD, interval_of_pairs
 from unsplit.pairwise.statistics import rank_sum_p_value_of_pairs
 
-# For more pairs of an observation and a member, a matrix product is faster than single ones.
-ENOUGH_FOR_PRODUCTS = 1024
+# With more multiplications of rows and members, a matrix product is faster than single ones.
+ENOUGH_FOR_PRODUCTS = 2**15
 # Scores in a matrix, and observations in compared pairs, at a time: what fits into the cache.
 MOST_PRODUCTS = MOST_COMPARED = 2**17
 
@@ -212,7 +212,7 @@ class GroupScores:
 
     def _own_of(self, groups: list[Group]) -> Floats:
         """Scores of the observations of each group for the group, if no slot holds them yet."""
-        merged = [len(x.members) > 1 or len(x.rows) > ENOUGH_FOR_PRODUCTS for x in groups]
+        merged = [len(x.members) > 1 or self._is_large(x, x) for x in groups]
         own = self.scores.own[np.concatenate([x.rows for x in groups])]
         if any(merged):
             sides = [(x, x) for x, changed in zip(groups, merged, strict=True) if changed]
@@ -242,7 +242,7 @@ class GroupScores:
 
     def scores_of(self, sides: GroupPairs) -> Floats:
         """Scores of the observations of x for the mixture y, for one (x, y) after another."""
-        many = [len(x.rows) * len(y.members) > ENOUGH_FOR_PRODUCTS for x, y in sides]
+        many = [self._is_large(x, y) for x, y in sides]
         if not any(many):
             return self._one_by_one(sides)
         few = [side for side, is_large in zip(sides, many, strict=True) if not is_large]
@@ -252,6 +252,11 @@ class GroupScores:
             self._by_products([s for s, large in zip(sides, many, strict=True) if large])
         )
         return np.concatenate([next(products if is_large else listed) for is_large in many])
+
+    def _is_large(self, x: Group, y: Group) -> bool:
+        """Whether the scores of x for y are computed as a matrix product."""
+        n_features = self.result.scores.features.shape[1]
+        return len(x.rows) * len(y.members) * n_features > ENOUGH_FOR_PRODUCTS
 
     def _by_products(self, sides: GroupPairs) -> list[Floats]:
         """:meth:`scores_of` for each (x, y), if they are many observations and members."""
