@@ -90,11 +90,16 @@ def sets_behind(scores: Sequence[Score], peer: str, least: float = 0.01) -> list
 
     ``number`` is the geometric mean of clusters found, divided by the true number.
     """
+    found = [behind for behind in differences(scores, peer) if behind.by > least]
+    return sorted(found, key=lambda behind: -behind.by)
+
+
+def differences(scores: Sequence[Score], peer: str) -> list[Behind]:
+    """For every data set, how far a peer that stops by itself is ahead of ours, refined."""
     found = []
-    for problem in {s.problem for s in scores}:
+    for problem in sorted({s.problem for s in scores}):
         here = [s for s in scores if s.problem == problem and s.mode == "automatic"]
         ahead = mean_of(here, peer, "automatic") - mean_of(here, REFINED, "automatic")
         ratios = [s.number / s.true for s in here if s.method == OURS]
-        if ahead > least:
-            found.append(Behind(problem, ahead, float(np.exp(np.mean(np.log(ratios))))))
-    return sorted(found, key=lambda behind: -behind.by)
+        found.append(Behind(problem, ahead, float(np.exp(np.mean(np.log(ratios))))))
+    return found
