@@ -26,7 +26,7 @@ import torch
 import unsplit
 from benchmarks import head
 from benchmarks.growth_page import print_slopes, write_page
-from benchmarks.many_clusters import SPREAD, Phases, estimate_by_means, groups_in_clusters
+from benchmarks.many_clusters import SPREAD, Near, Phases, estimate_by_means, groups_in_clusters
 from benchmarks.peak_memory import PeakMemory
 from unsplit.data.rows.kinds import vector_rows
 from unsplit.devices import choose_device, private_randomness
@@ -43,6 +43,8 @@ RESULTS = Path(__file__).parent / "results" / "growth.jsonl"
 DIMENSIONS, FEATURES = 32, 256
 # Observations of a cluster where all of them are merged or connected.
 PER_CLUSTER, PER_GRAPH_CLUSTER = 10, 100
+# Where clusters are merged, they are compared with those of so many groups.
+NEAR_GROUPS = 3
 BATCH = {"cpu": 256, "cuda": 4096}
 # Held-out observations if k varies, and clusters if they do.
 HELD_OUT = {"cpu": 10_000, "cuda": 100_000}
@@ -116,8 +118,10 @@ class Silent(Phases):
 
 def merging(k: int, device: torch.device) -> Work:
     """A whole tree from a sparse estimate of k clusters, without a neighbour graph."""
-    X, clusters, _ = groups_in_clusters(np.full(k, PER_CLUSTER), DIMENSIONS, "random")
-    result = estimate_by_means(X, clusters, 1, Silent())
+    X, clusters, groups = groups_in_clusters(np.full(k, PER_CLUSTER), DIMENSIONS, "random")
+    group_of = np.zeros(k, np.int64)
+    group_of[clusters] = groups
+    result = estimate_by_means(X, clusters, 1, Silent(), Near(group_of, NEAR_GROUPS))
     return lambda: unsplit.merge(result)
 
 
@@ -163,7 +167,7 @@ def cases(kind: str) -> Iterator[Case]:
     for size in (*halves(1000, 30_000), 50_000, 100_000, 200_000, *([400_000] if cuda else [])):
         given = {"n": size, "dimensions": DIMENSIONS}
         yield Case("neighbour graph", "n", size, given, partial(graph, size))
-    for size in halves(100, 100_000):
+    for size in halves(100, 10**6):
         given = {"k": size, "n": PER_CLUSTER * size, "dimensions": DIMENSIONS}
         yield Case("merging", "k", size, given, partial(merging, size))
 

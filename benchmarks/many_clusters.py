@@ -2,11 +2,13 @@
 
 python -m benchmarks.many_clusters [--clusters 20000] [--smallest 3] [--largest 50]
     [--observations N] [--dimensions 32] [--split random] [--learned trained] [--no-graph]
-    [--device auto]
+    [--near 3] [--device auto]
 
 Gaussian groups of about ten clusters each are split at random, or into the nearest of ten points
 of the group.  With ``--learned means`` nothing is trained: scores are those of class means, which
-shows the cost of everything else at a million clusters.
+shows the cost of everything else at a million clusters.  With ``--near 3`` as well, observations
+are compared with the clusters of three groups only, their own and the nearest, instead of all: so
+a million clusters can be merged where there is no GPU to compare them.
 """
 
 import argparse
@@ -20,6 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 
 import unsplit
@@ -27,6 +30,7 @@ from benchmarks.common import print_table
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
 from unsplit.estimator import merge_overclustering
+from unsplit.merging.neighbours.graph import nearest
 from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.history import EpochRecord, History
 from unsplit.networks.training.loop import Reporter
@@ -41,6 +45,8 @@ Floats = NDArray[np.float32]
 CLUSTERS_A_GROUP = 10
 ROWS_AT_ONCE = 2**18
 SAMPLED_PAIRS = 200_000
+# Observations that are compared with the clusters of near groups at a time.
+NEAR_ROWS = 20_000
 
 
 def peak_gib() -> float:
@@ -120,7 +126,44 @@ def _cut(X: Floats, groups: Index, group_of: Index, rng: np.random.Generator) ->
     return np.unique(clusters, return_inverse=True)[1].astype(np.int64)
 
 
-def estimate_by_means(X: Floats, clusters: Index, n_folds: int, note: Phases) -> SparsePairwiseTVD:
+@dataclass(frozen=True)
+class Near:
+    """Compares observations with the clusters of a few groups, their own and the nearest.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (k,)
+        Group of each cluster; all groups have equally many.
+    number : int
+        How many groups.
+    """
+
+    groups: Index
+    number: int
+
+    def misses(self, scores: HeldoutScores) -> sparse.csr_array:
+        """How often each cluster is confused with each, shape (k, k)."""
+        k, keys = len(self.groups), []
+        weights, bias = scores.weights[0], scores.bias[0]
+        members = np.argsort(self.groups, kind="stable").reshape(-1, CLUSTERS_A_GROUP)
+        others = nearest(weights[members].mean(axis=1), self.number - 1)[0]
+        reached = np.concatenate([np.arange(len(members))[:, None], others], axis=1)
+        for start in range(0, len(scores.rows), NEAR_ROWS):
+            some = slice(start, start + NEAR_ROWS)
+            features, own = scores.features[some], scores.clusters[some]
+            tried = members[reached[self.groups[own]]].reshape(len(own), -1)
+            z = np.einsum("nd,ncd->nc", features, weights[tried]) + bias[tried]
+            limit = z[tried == own[:, None]]  # the own cluster is among those of the own group
+            row, place = (z > limit[:, None]).nonzero()
+            keys.append(own[row] * k + tried[row, place])
+        pairs, counts = np.unique(np.concatenate(keys), return_counts=True)
+        places = pairs // k, pairs % k
+        return sparse.coo_array((counts.astype(np.float64), places), (k, k)).tocsr()
+
+
+def estimate_by_means(
+    X: Floats, clusters: Index, n_folds: int, note: Phases, near: Near | None = None
+) -> SparsePairwiseTVD:
     """The sparse estimate of a linear network whose weights are class means of training rows."""
     rng, k = np.random.default_rng(0), int(clusters.max()) + 1
     if n_folds > 1:
@@ -145,7 +188,19 @@ def estimate_by_means(X: Floats, clusters: Index, n_folds: int, note: Phases) ->
     )
     note.end("class means")
     no_history = History(*(np.zeros(0, kind) for kind in (int, float, float, float, int)))
-    result = sparse_estimate(scores, encode_labels(clusters), no_history)
+    labels = encode_labels(clusters)
+    if near is None:
+        result = sparse_estimate(scores, labels, no_history)
+    else:
+        result = SparsePairwiseTVD(
+            cluster_ids=labels.cluster_ids,
+            sizes=np.bincount(clusters),
+            n_heldout=scores.counts.sum(axis=0),
+            misses=near.misses(scores),
+            capped=np.zeros(k, np.int64),
+            scores=scores,
+            history=no_history,
+        )
     note.end("confusions")
     return result
 
@@ -189,8 +244,11 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--tell", action="store_true", help="tell the number of groups")
     parser.add_argument("--no-graph", action="store_true")
+    parser.add_argument("--near", type=int, help="compare with the clusters of so many groups")
     parser.add_argument("--device", default="auto")
     args = parser.parse_args()
+    if args.near is not None and (args.learned, args.folds) != ("means", 1):
+        parser.error("--near is for --learned means --folds 1")
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     warnings.simplefilter("default", unsplit.ConfusionWarning)
     k, note = args.clusters, Phases()
@@ -199,6 +257,8 @@ def main() -> None:
         sizes = np.full(k, max(2, args.observations // k))
     X, clusters, groups = groups_in_clusters(sizes, args.dimensions, args.split)
     k, n_groups = int(clusters.max()) + 1, int(groups.max()) + 1
+    category = np.zeros(k, np.int64)
+    category[clusters] = groups
     note.end("data")
     options = MergeOptions(n_clusters=n_groups if args.tell else None)
     start, cpu = time.perf_counter(), time.process_time()
@@ -214,7 +274,8 @@ def main() -> None:
             tree, result = merged.tree, merged.fitted.result
         assert isinstance(result, SparsePairwiseTVD)
     else:
-        result = estimate_by_means(X, clusters, args.folds, note)
+        near = None if args.near is None else Near(category, args.near)
+        result = estimate_by_means(X, clusters, args.folds, note, near)
         graph = None
         if not args.no_graph:
             graph = unsplit.neighbour_graph(X, clusters, device=args.device)
@@ -223,8 +284,6 @@ def main() -> None:
     note.end("merging")
     seconds = time.perf_counter() - start
     print(result, tree, sep="\n")
-    category = np.zeros(k, np.int64)
-    category[clusters] = groups
     index = adjusted_rand_score(groups, tree.groups[clusters])
     n_taken = int(tree.taken.sum())
     rows = [
