@@ -247,8 +247,15 @@ def main() -> None:
     parser.add_argument("--near", type=int, help="compare with the clusters of so many groups")
     parser.add_argument("--device", default="auto")
     args = parser.parse_args()
-    if args.near is not None and (args.learned, args.folds) != ("means", 1):
-        parser.error("--near is for --learned means --folds 1")
+    if args.near is not None and (
+        (args.learned, args.folds, args.split) != ("means", 1, "random")
+        or args.near < 2
+        or args.clusters % CLUSTERS_A_GROUP
+    ):
+        parser.error(
+            "--near must be at least 2, and is for --learned means --folds 1 --split random and "
+            "a multiple of ten clusters"
+        )
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     warnings.simplefilter("default", unsplit.ConfusionWarning)
     k, note = args.clusters, Phases()

@@ -5,9 +5,10 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
-from unsplit import ClusterMerger, InputError, neighbour_graph, refine
+from unsplit import ClusterMerger, InputError, datasets, neighbour_graph, refine
 from unsplit.merging.neighbours import parts as parts_module
 from unsplit.merging.neighbours.parts import can_be_cut, parts_of
+from unsplit.merging.neighbours.refine import _named
 from unsplit.merging.options import MergeOptions
 
 
@@ -166,3 +167,20 @@ def test_an_unknown_choice_is_refused():
     graph = neighbour_graph(X, pieces_of(X, 4))
     with pytest.raises(InputError, match="gaps must be"):
         refine(np.zeros(90, int), graph, gaps="close")
+
+
+def test_a_word_is_given_only_to_those_who_had_it():
+    found, clusters = np.repeat([0, 1], [50, 30]), np.zeros(80, np.int64)
+    after, names = _named(found, clusters, np.array(["T cell", "B cell"]))
+    assert names[after[0]] == "T cell"
+    assert names[after[-1]] == "T cell (2)"
+    # Numbers mean nothing, and those that are free are used again.
+    assert set(_named(found, clusters, np.array([0, 1]))[0].tolist()) == {0, 1}
+
+
+def test_labels_may_mix_words_and_numbers():
+    X, truth = datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+    mistaken = np.where(np.arange(100) % 10 == 0, 1 - truth, truth)
+    mixed = np.array(["a", 2], dtype=object)[mistaken]
+    refined = refine(mixed, neighbour_graph(X, mistaken))
+    assert refined.tolist() == np.array(["a", 2], dtype=object)[truth].tolist()

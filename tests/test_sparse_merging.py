@@ -9,7 +9,7 @@ from scipy.spatial.distance import squareform
 from sklearn.cluster import KMeans
 
 import unsplit
-from tests.sparse_cases import both_forms, scores_of_means
+from tests.sparse_cases import both_forms, scores_of_means, whole_scores
 from tests.test_tiny_clusters import EveryPair
 from unsplit import ClusterMerger, InputError, SparsePairwiseTVD, merge, neighbour_graph
 from unsplit.merging.api import merge_with
@@ -320,6 +320,26 @@ def test_a_head_start_changes_nothing(monkeypatch, split, options, has_graph):
     assert ahead.stopped == one_by_one.stopped
     np.testing.assert_array_equal(ahead.taken, one_by_one.taken)
     np.testing.assert_allclose(ahead.linkage, one_by_one.linkage, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("options", [{}, {"max_tvd": 0.9}, {"n_clusters": 1}])
+def test_a_head_start_that_merges_everything_says_so(options):
+    rng = np.random.default_rng(0)
+    X, clusters = rng.normal(size=(400, 6)), rng.permutation(np.arange(400) % 8)
+    _, sparse = both_forms(scores_of_means(X, clusters))
+    assert merge(sparse, **options).stopped == "only one cluster is left"
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("number", [3, 9])
+def test_clusters_too_small_to_compare_keep_their_place(monkeypatch, seed, number):
+    _, sparse = both_forms(whole_scores(20, 4, 2, seed))
+    assert sparse.too_small.any()
+    ahead = merge(sparse, n_clusters=number)
+    monkeypatch.setattr("unsplit.merging.sparse.head_start.RARELY_EQUAL", ())
+    one_by_one = merge(sparse, n_clusters=number)
+    np.testing.assert_allclose(ahead.linkage, one_by_one.linkage, rtol=0, atol=1e-14)
+    np.testing.assert_array_equal(ahead.groups, one_by_one.groups)
 
 
 def test_matrix_products_give_the_same_evidence(monkeypatch):

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -76,7 +77,7 @@ def n_cores() -> int:
 
 
 def version_of(package: str) -> str:
-    """Version of an installed package; of one that runs from its folder, that it does.
+    """Version of a package, also of one that runs from its folder without being installed.
 
     Examples
     --------
@@ -86,7 +87,7 @@ def version_of(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return "not installed"
+        return str(getattr(sys.modules.get(package), "__version__", "not installed"))
 
 
 def generator_of(random_state: object) -> np.random.Generator:

@@ -383,6 +383,8 @@ class GreedyMerge:
         state = self.state
         while state.n_left > fewest:
             closest = state.closest(self.pairs)
+            if state.n_left <= fewest:  # merges that were made early have had their turn
+                break
             if closest is not None:
                 self._judge(*closest, prefix)
             elif state.n_left > most and not self.refused and self.limit < math.inf:

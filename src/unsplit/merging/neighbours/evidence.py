@@ -151,7 +151,7 @@ class Neighbourhoods:
         self, graph: NeighbourGraph, rng: np.random.Generator, second_opinion: bool = True
     ) -> None:
         self.named = graph.named
-        self.n_edges = (graph.members.T @ graph.adjacency @ graph.members).toarray()
+        self.n_edges = graph.edges_between().toarray()
         graph = thinned(graph, rng)
         self.adjacency = graph.adjacency
         self.slot = graph.clusters.copy()

@@ -167,7 +167,20 @@ class NeighbourGraph:
         return sparse.vstack(parts, format="csr")
 
     def edges_between(self) -> sparse.csr_array:
-        """Number of edges between clusters, shape (k, k); those within one count twice."""
+        """Number of edges between clusters.
+
+        Returns
+        -------
+        sparse matrix of shape (k, k)
+            Edges within one cluster count twice.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 20, random_state=0)
+        >>> int(unsplit.neighbour_graph(X, labels).edges_between()[0, 1])
+        0
+        """
         # Not a transposed matrix as it is: SciPy would turn the whole graph around first.
         return self.members.T.tocsr() @ self.adjacency @ self.members
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from unsplit._typing import Index
-from unsplit.data.labels import encode_labels, label_array
+from unsplit.data.labels import EncodedLabels, encode_labels, label_array
 from unsplit.errors import InputError, check_choice, check_type
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.neighbours.moving import Moving
@@ -83,7 +83,8 @@ def refine(labels: ArrayLike, neighbours: NeighbourGraph, *, gaps: str = IGNORE)
             "neighbours in it; make one with unsplit.neighbour_graph(X, labels, everything=True)."
         )
     encoded = encode_labels(labels, at_least=1)
-    rows, names = neighbours.rows, encoded.cluster_ids
+    refined = label_array(labels).copy()
+    rows, names = neighbours.rows, _names(refined, encoded)
     if len(encoded.clusters) <= rows.max(initial=-1):
         raise InputError(
             f"labels has {len(encoded.clusters)} entries, but neighbours is a graph of at least "
@@ -95,11 +96,18 @@ def refine(labels: ArrayLike, neighbours: NeighbourGraph, *, gaps: str = IGNORE)
         after, names = _merged_anew(neighbours, before, names, keep_number=gaps == KEEP_NUMBER)
     after = _moved(neighbours, after, len(names))
     moved = after != before
-    refined = label_array(labels).copy()
     if len(names) > len(encoded.cluster_ids):  # new names may be longer than the old ones
         refined = refined.astype(np.result_type(refined, names))
     refined[rows[moved]] = names[after[moved]]
     return refined
+
+
+def _names(labels: NDArray[Any], encoded: EncodedLabels) -> NDArray[Any]:
+    """The clusters as ``labels`` calls them, which may mix words and numbers."""
+    if labels.dtype != object or encoded.cluster_ids.dtype.kind != "U":
+        return encoded.cluster_ids
+    found, first = np.unique(encoded.clusters, return_index=True)
+    return labels[first[found >= 0]]
 
 
 def _merged_anew(
@@ -137,14 +145,18 @@ def _units(parts: Index, initial: Index, clusters: Index, k: int) -> Index:
 
 
 def _named(found: Index, clusters: Index, names: NDArray[Any]) -> tuple[Index, NDArray[Any]]:
-    """New clusters as indices of names; those that get no old name have new ones at the end."""
+    """New clusters as indices of names; those that get no old name have new ones at the end.
+
+    A name that none of its observations had is given only if it is a number.
+    """
     inside = found >= 0
     numbers, new = np.unique(found[inside], return_inverse=True)
     shared = np.zeros((len(numbers), len(names)), np.int64)
     np.add.at(shared, (new, clusters[inside]), 1)
     name_of = np.full(len(numbers), -1)
     kept, old = linear_sum_assignment(shared, maximize=True)
-    name_of[kept] = old
+    fits = (shared[kept, old] > 0) | (names.dtype.kind in "iuf")
+    name_of[kept[fits]] = old[fits]
     unnamed = np.flatnonzero(name_of < 0)
     name_of[unnamed] = len(names) + np.arange(len(unnamed))
     after = np.full(len(found), -1)

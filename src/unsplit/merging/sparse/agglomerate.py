@@ -38,9 +38,9 @@ def agglomerate_sparse(state: SparseMergeState, rule: Rule) -> MergeRecord:
 
 @contextmanager
 def _collector_off() -> Iterator[None]:
-    """Stop Python's search for unused cycles meanwhile, and start it again.
+    """Turn off Python's garbage collector during the merge.
 
-    There are none, but with millions of merges it looks at all of them again and again.
+    It would look at millions of merges again and again, and find nothing to free.
     """
     was_on = gc.isenabled()
     gc.disable()

@@ -43,12 +43,10 @@ def take_head_start(state: SparseMergeState, rule: Rule) -> None:
     limit = _limit(state, rule, ranking, table)
     if limit > 0:
         table.tvd = _tvd_of(table, state.tvd)
-        state.early = _in_order(HeadStart(state, rule, table, evidence).merges(limit))
+        state.record_later(_in_order(HeadStart(state, rule, table, evidence).merges(limit)))
         ranking.restore(table)
         sides = table.left, table.right
         state.tvd = MergedRows(len(state.sizes), *sides, table.tvd, min)
-        if state.constraints.fewest > 1:
-            state.record_early()  # the loop must know how many clusters are left
     evidence.foresee(foreseen_merges(table, NEAR))
 
 

@@ -1,6 +1,7 @@
-"""The state of a merge of very many clusters, and how its tree is completed."""
+"""The state of a merge of very many clusters."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -8,10 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from unsplit._typing import Index
-from unsplit.merging.loop import (
-    N_NEAREST,
-    MergeState,
-)
+from unsplit.merging.loop import N_NEAREST, MergeState
 from unsplit.merging.review import Merge
 from unsplit.merging.rules import ALIKE_TVD, Pair
 from unsplit.merging.sparse.closest import ClosestStoredPairs
@@ -19,19 +17,18 @@ from unsplit.merging.sparse.evidence import GroupScores
 from unsplit.merging.sparse.rankings import SparseRanking
 from unsplit.merging.sparse.rows import MergedRows
 
+# Of so many of the closest pairs, those without a common cluster are compared at once.
+PAIRS_AHEAD, FEWEST_AHEAD = 8192, 64
+ROWS_AHEAD = 2**20
+# At most this many pairs of nearby clusters are reported as kept apart, the closest ones.
+MOST_APART = 10_000
+
 
 class EarlyMerge(NamedTuple):
     """A merge that was made early: its distance and slots, and its record without its place."""
 
     key: tuple[float, int, int]
     merge: Merge
-
-
-# Of so many of the closest pairs, those without a common cluster are compared at once.
-PAIRS_AHEAD, FEWEST_AHEAD = 8192, 64
-ROWS_AHEAD = 2**20
-# At most this many pairs of nearby clusters are reported as kept apart, the closest ones.
-MOST_APART = 10_000
 
 
 @dataclass
@@ -66,8 +63,9 @@ class SparseMergeState(MergeState):
             self.forbidden.setdefault(b, set()).add(a)
         self.unknown = self.unknown.copy()
         self.search: ClosestStoredPairs | None = None
-        # Merges that were made early, the next one last.
+        # Merges that were made early, the next one last, and how many of each slot.
         self.early: list[EarlyMerge] = []
+        self.n_early: Counter[int] = Counter()
         self.n_ahead = PAIRS_AHEAD
         # Slots that were merged since pairs were last compared.
         self.recent: set[int] = set()
@@ -88,16 +86,23 @@ class SparseMergeState(MergeState):
     def closest(self, pairs: ClosestStoredPairs) -> tuple[int, int] | None:  # type: ignore[override]
         """The pair that is judged next, after the merges that were made early have their turn."""
         found = pairs.closest()
-        self.record_early((math.inf,) if found is None else (pairs.distance(*found), *found))
+        before = (math.inf,) if found is None else (pairs.distance(*found), *found)
+        # Rounding must not bring a pair before the merges that its clusters were made of.
+        while self.early and (self.early[-1].key < before or self._is_early(found)):
+            self._record(self.early.pop())
         return found
 
-    def record_early(self, before: tuple[float, ...] = (math.inf,)) -> None:
-        """Give early merges their places among the others, up to a distance and slots."""
-        while self.early and self.early[-1].key < before:
-            self._record(self.early.pop())
+    def record_later(self, early: list[EarlyMerge]) -> None:
+        """Keep merges that were made early, the next one last, until they have their turn."""
+        self.early = early
+        self.n_early = Counter(merge.key[1] for merge in early)
+
+    def _is_early(self, pair: tuple[int, int] | None) -> bool:
+        return pair is not None and any(self.n_early[slot] for slot in pair)
 
     def _record(self, early: EarlyMerge) -> None:
         statistic, a, b = early.key
+        self.n_early[a] -= 1
         self.height = max(self.height, statistic)
         node = len(self.sizes) + len(self.record.merges)
         sides = {"left": int(self.node[a]), "right": int(self.node[b]), "height": self.height}
