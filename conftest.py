@@ -4,10 +4,16 @@ Their tensors are small, and on a busy machine threads that wait for each other 
 they save.
 """
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
+
+# Some virtual machines name AMX among the instructions of their processor and then refuse it, and
+# tests of bfloat16 would end with an illegal instruction.  torch asks for this when it first needs
+# to know, and so does every process that a test starts.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 torch.manual_seed(0)
 
