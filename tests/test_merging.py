@@ -257,7 +257,7 @@ def test_an_interrupted_run_goes_on_to_the_same_tree(name):
         result,
         MergeOptions(**RUNS[name]),
         estimate=Estimator(result),
-        on_merge=lambda record: records.append(copy.deepcopy(record)),
+        on_merge=lambda record, _: records.append(copy.deepcopy(record)),
     )
     assert [len(record.merges) for record in records] == [1, 2, 3, 4, 5]
     for n_done, record in enumerate(records, 1):

@@ -170,7 +170,7 @@ def test_an_interrupted_merge_goes_on():
     whole = merge(sparse, neighbours=graph)
     records = []
 
-    def keep(record):
+    def keep(record, _):
         records.append(MergeRecord(list(record.merges)) if len(record.merges) == 9 else None)
 
     merge_with(sparse, MergeOptions(), None, graph, on_merge=keep)
@@ -320,6 +320,19 @@ def test_a_head_start_changes_nothing(monkeypatch, split, options, has_graph):
     assert ahead.stopped == one_by_one.stopped
     np.testing.assert_array_equal(ahead.taken, one_by_one.taken)
     np.testing.assert_allclose(ahead.linkage, one_by_one.linkage, rtol=0, atol=1e-14)
+
+
+def test_progress_counts_merges_that_are_not_recorded_yet():
+    _, sparse, *_ = estimates(1, "random")
+    told = []
+    merge_with(
+        sparse, MergeOptions(), on_merge=lambda record, n: told.append((len(record.merges), n))
+    )
+    recorded, made = np.array(told).T
+    assert (recorded[0], recorded[-1]) == (0, sparse.n_clusters - 1)
+    assert made[0] > 1  # many at a time
+    assert made[-1] == sparse.n_clusters - 1
+    assert (np.diff(made) >= 0).all()
 
 
 @pytest.mark.parametrize("options", [{}, {"max_tvd": 0.9}, {"n_clusters": 1}])

@@ -537,11 +537,11 @@ def merge_overclustering(
             merges = ResumeFile(checkpoint.folder, run)
         reporter.on_phase(MERGING)
 
-        def merged(record: MergeRecord) -> None:
+        def merged(record: MergeRecord, n_made: int) -> None:
             if merges is not None and checkpoint is not None:
                 merges.save(record)
                 checkpoint.forget(RETRAINING)
-            reporter.on_progress(len(record.merges), k - 1)
+            reporter.on_progress(n_made, k - 1)
 
         tree = merge_with(
             fitted.result,

@@ -197,7 +197,9 @@ def half_a_run():
     """The record of a run after three of four merges, when two are part of the result."""
     records = []
     merge_with(
-        DISTANCES, MergeOptions(n_clusters=3), on_merge=lambda r: records.append(copy.deepcopy(r))
+        DISTANCES,
+        MergeOptions(n_clusters=3),
+        on_merge=lambda record, _: records.append(copy.deepcopy(record)),
     )
     assert (len(records[2].merges), records[2].n_taken) == (3, 2)
     assert records[2].apart

@@ -164,7 +164,7 @@ def merge_with(
     *,
     assigned: ArrayLike | None = None,
     estimate: Estimate | None = None,
-    on_merge: Callable[[MergeRecord], None] | None = None,
+    on_merge: Callable[[MergeRecord, int], None] | None = None,
     done: MergeRecord | None = None,
 ) -> MergeTree:
     """Do what :func:`merge` does, with what only a run from observations can add.
@@ -180,7 +180,8 @@ def merge_with(
         For strategy "retrain": takes the group of every cluster, shape (k,), and returns a
         PairwiseTVD of the groups.
     on_merge : callable, optional
-        Called after every merge with the record of all merges so far.
+        Called after every merge with the record of all merges so far, and with their number.  Of
+        very many clusters many are merged at a time, and the record gets them later.
     done : MergeRecord, optional
         The last record that an interrupted run passed to ``on_merge``; merging goes on from there.
     """

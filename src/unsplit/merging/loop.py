@@ -83,7 +83,7 @@ class MergeState:
     sizes : ndarray of shape (k,)
         Observations in each initial cluster.
     on_merge : callable, optional
-        Called with the record after every merge.
+        Called with the record after every merge, and with the number of merges so far.
     record : MergeRecord
         The merges of an interrupted run, which are repeated first; empty for a new run.
     """
@@ -100,7 +100,7 @@ class MergeState:
     n_pairs: int
     constraints: Constraints
     sizes: Index
-    on_merge: Callable[[MergeRecord], None] | None = None
+    on_merge: Callable[[MergeRecord, int], None] | None = None
     record: MergeRecord = field(default_factory=MergeRecord)
 
     def __post_init__(self) -> None:
@@ -211,9 +211,18 @@ class MergeState:
         merge = self.described(pair, why)
         changed = self._unite(a, b, len(self.sizes) + len(self.record.merges))
         self.record.merges.append(merge)
-        if self.on_merge is not None:
-            self.on_merge(self.record)
+        self.tell()
         return changed
+
+    @property
+    def n_made(self) -> int:
+        """Number of merges so far."""
+        return len(self.record.merges)
+
+    def tell(self) -> None:
+        """Tell the caller how far merging is."""
+        if self.on_merge is not None:
+            self.on_merge(self.record, self.n_made)
 
     def described(self, pair: Pair, why: str) -> Merge:
         """A record of the pair, with the cluster numbers of the tree."""

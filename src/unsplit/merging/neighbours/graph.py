@@ -156,15 +156,18 @@ class NeighbourGraph:
 
         Many neighbours are shared inside a cluster and few across a gap (Jarvis and Patrick 1973).
         """
-        adjacency = self.adjacency.astype(np.float32)  # counts are exact, in half the memory
+        # Clusters one after another, because a processor is faster with numbers that lie together.
+        order = np.argsort(self.clusters, kind="stable")
+        adjacency = reordered(self.adjacency.astype(np.float32), order)  # small counts are exact
 
         def part(start: int) -> sparse.csr_array:
             rows = adjacency[start : start + ROWS_AT_ONCE]
-            return (rows + (rows @ adjacency).multiply(rows)).astype(np.float64)
+            return rows + (rows @ adjacency).multiply(rows)
 
         with ThreadPoolExecutor(n_cores()) as pool:  # SciPy's products run side by side
             parts = list(pool.map(part, range(0, adjacency.shape[0], ROWS_AT_ONCE)))
-        return sparse.vstack(parts, format="csr")
+        found = sparse.vstack(parts, format="csr").astype(np.float64)
+        return reordered(found, np.argsort(order))
 
     def edges_between(self) -> sparse.csr_array:
         """Number of edges between clusters.
@@ -385,6 +388,22 @@ def connect(
     )
 
 
+def reordered(matrix: sparse.csr_array, order: Index) -> sparse.csr_array:
+    """A square sparse matrix with its rows and columns in another order.
+
+    Examples
+    --------
+    >>> reordered(sparse.csr_array([[0, 1], [2, 3]]), np.array([1, 0])).toarray()
+    array([[3, 2],
+           [1, 0]])
+    """
+    rows = matrix[order]
+    place = np.argsort(order).astype(rows.indices.dtype)
+    found = sparse.csr_array((rows.data, place[rows.indices], rows.indptr), matrix.shape)
+    found.sort_indices()
+    return found
+
+
 def _spreads(clusters: Index) -> bool:
     """Whether there is so much noise that it is connected as well."""
     return bool((clusters < 0).mean() >= 0.5)
@@ -482,7 +501,8 @@ class Connections:
 
     def __init__(self, graph: NeighbourGraph) -> None:
         members, weights = graph.members, graph.weights
-        self._store(members.T @ weights @ members)
+        # Not a transposed matrix as it is: SciPy would turn the whole graph around first.
+        self._store(members.T.tocsr() @ weights @ members)
         batch = sparse.csr_array(
             (np.ones(len(graph.batches)), (graph.batches, np.arange(len(graph.batches))))
         )

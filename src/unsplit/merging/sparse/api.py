@@ -60,7 +60,7 @@ def merge_sparse(
     random_state: object = None,
     *,
     assigned: ArrayLike | None = None,
-    on_merge: Callable[[MergeRecord], None] | None = None,
+    on_merge: Callable[[MergeRecord, int], None] | None = None,
     done: MergeRecord | None = None,
 ) -> MergeTree:
     """Do what :func:`unsplit.merging.api.merge_with` does, from a sparse estimate.

@@ -63,8 +63,9 @@ class SparseMergeState(MergeState):
             self.forbidden.setdefault(b, set()).add(a)
         self.unknown = self.unknown.copy()
         self.search: ClosestStoredPairs | None = None
-        # Merges that were made early, the next one last, and how many of each slot.
+        # Merges that were made early, the next one last, how many, and how many of each slot.
         self.early: list[EarlyMerge] = []
+        self.n_unrecorded = 0
         self.n_early: Counter[int] = Counter()
         self.n_ahead = PAIRS_AHEAD
         # Slots that were merged since pairs were last compared.
@@ -97,12 +98,18 @@ class SparseMergeState(MergeState):
         self.early = early
         self.n_early = Counter(merge.key[1] for merge in early)
 
+    @property
+    def n_made(self) -> int:
+        """Number of merges so far, with those that are not in the record yet."""
+        return super().n_made + self.n_unrecorded
+
     def _is_early(self, pair: tuple[int, int] | None) -> bool:
         return pair is not None and any(self.n_early[slot] for slot in pair)
 
     def _record(self, early: EarlyMerge) -> None:
         statistic, a, b = early.key
         self.n_early[a] -= 1
+        self.n_unrecorded -= 1
         self.height = max(self.height, statistic)
         node = len(self.sizes) + len(self.record.merges)
         sides = {"left": int(self.node[a]), "right": int(self.node[b]), "height": self.height}
@@ -110,8 +117,7 @@ class SparseMergeState(MergeState):
         self._count(a, b, node)
         if self.neighbourhoods is not None:
             self.neighbourhoods.merge(a, b)
-        if self.on_merge is not None:
-            self.on_merge(self.record)
+        self.tell()
 
     def merge_early(self, pairs: list[tuple[int, int]]) -> None:
         """Merge many pairs in everything that describes clusters, but do not record it yet."""
@@ -122,6 +128,8 @@ class SparseMergeState(MergeState):
         one, other = self.at_random[a], self.at_random[b]
         self.at_random[a] = one & other if self.both_at_random else one | other
         self.unknown[a] |= self.unknown[b]
+        self.n_unrecorded += len(pairs)
+        self.tell()
 
     def candidate(self, a: int, b: int, statistic: float) -> Pair:
         """The pair of two slots, with everything known about it that may matter."""
