@@ -25,8 +25,9 @@ import torch
 
 import unsplit
 from benchmarks import head
+from benchmarks.class_means import SPREAD, Near, estimate_by_means
 from benchmarks.growth_page import print_slopes, write_page
-from benchmarks.many_clusters import SPREAD, Near, Phases, estimate_by_means, groups_in_clusters
+from benchmarks.many_clusters import groups_in_clusters
 from benchmarks.peak_memory import PeakMemory
 from unsplit.data.rows.kinds import vector_rows
 from unsplit.devices import choose_device, private_randomness
@@ -109,19 +110,12 @@ def held_out(k: int, n: int, device: torch.device) -> HeldoutScores:
     )  # fmt: skip
 
 
-class Silent(Phases):
-    """Prints nothing."""
-
-    def end(self, name: str) -> None:
-        """Phases are not of interest here."""
-
-
 def merging(k: int, device: torch.device) -> Work:
     """A whole tree from a sparse estimate of k clusters, without a neighbour graph."""
     X, clusters, groups = groups_in_clusters(np.full(k, PER_CLUSTER), DIMENSIONS, "random")
     group_of = np.zeros(k, np.int64)
     group_of[clusters] = groups
-    result = estimate_by_means(X, clusters, 1, Silent(), Near(group_of, NEAR_GROUPS))
+    result = estimate_by_means(X, clusters, 1, lambda _: None, Near(group_of, NEAR_GROUPS))
     return lambda: unsplit.merge(result)
 
 

@@ -2,13 +2,14 @@
 
 python -m benchmarks.many_clusters [--clusters 20000] [--smallest 3] [--largest 50]
     [--observations N] [--dimensions 32] [--split random] [--learned trained] [--no-graph]
-    [--near 3] [--device auto]
+    [--both] [--near 3] [--device auto]
 
 Gaussian groups of about ten clusters each are split at random, or into the nearest of ten points
 of the group.  With ``--learned means`` nothing is trained: scores are those of class means, which
 shows the cost of everything else at a million clusters.  With ``--near 3`` as well, observations
 are compared with the clusters of three groups only, their own and the nearest, instead of all: so
-a million clusters can be merged where there is no GPU to compare them.
+a million clusters can be merged where there is no GPU to compare them.  With ``--both`` the same
+estimate is merged with the neighbour graph, and then without it.
 """
 
 import argparse
@@ -21,32 +22,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 
 import unsplit
+from benchmarks.class_means import CLUSTERS_A_GROUP, SPREAD, Floats, Near, estimate_by_means
 from benchmarks.common import print_table
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
-from unsplit.estimator import merge_overclustering
-from unsplit.merging.neighbours.graph import nearest
-from unsplit.merging.options import MergeOptions
-from unsplit.networks.training.history import EpochRecord, History
+from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import Reporter
 from unsplit.pairwise.api import Settings, fit
-from unsplit.pairwise.heldout_scores import crossfit_folds, holdout_fold
-from unsplit.pairwise.scores import HeldoutScores
-from unsplit.pairwise.sparse.estimate import sparse_estimate
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
-Floats = NDArray[np.float32]
-
-CLUSTERS_A_GROUP = 10
 ROWS_AT_ONCE = 2**18
 SAMPLED_PAIRS = 200_000
-# Observations that are compared with the clusters of near groups at a time.
-NEAR_ROWS = 20_000
 
 
 def peak_gib() -> float:
@@ -70,13 +59,6 @@ class Phases(Reporter):
         self.rows.append((name, *spent, f"{peak_gib():.1f}"))
         print(*self.rows[-1], flush=True)
         self.began, self.cpu = now, cpu
-
-    def on_phase(self, name: str) -> None:
-        """Note the phase before."""
-        if name == "neighbours":
-            self.end("scores and confusions")
-        elif name == "merging":
-            self.end("neighbour graph")
 
     def on_epoch(self, record: EpochRecord) -> None:
         """Note an epoch."""
@@ -106,10 +88,6 @@ def groups_in_clusters(
     return X, clusters, groups
 
 
-# Standard deviation within groups, whose centres have standard deviation 1.
-SPREAD = np.float32(0.7)
-
-
 def _cut(X: Floats, groups: Index, group_of: Index, rng: np.random.Generator) -> Index:
     """The nearest of some points of the group, one for each of its clusters."""
     order = np.argsort(group_of, kind="stable")
@@ -124,85 +102,6 @@ def _cut(X: Floats, groups: Index, group_of: Index, rng: np.random.Generator) ->
         distances = ((X[rows][:, None] - points) ** 2).sum(axis=2)
         clusters[rows] = names[distances.argmin(axis=1)]
     return np.unique(clusters, return_inverse=True)[1].astype(np.int64)
-
-
-@dataclass(frozen=True)
-class Near:
-    """Compares observations with the clusters of a few groups, their own and the nearest.
-
-    Parameters
-    ----------
-    groups : ndarray of shape (k,)
-        Group of each cluster; all groups have equally many.
-    number : int
-        How many groups.
-    """
-
-    groups: Index
-    number: int
-
-    def misses(self, scores: HeldoutScores) -> sparse.csr_array:
-        """How often each cluster is confused with each, shape (k, k)."""
-        k, keys = len(self.groups), []
-        weights, bias = scores.weights[0], scores.bias[0]
-        members = np.argsort(self.groups, kind="stable").reshape(-1, CLUSTERS_A_GROUP)
-        others = nearest(weights[members].mean(axis=1), self.number - 1)[0]
-        reached = np.concatenate([np.arange(len(members))[:, None], others], axis=1)
-        for start in range(0, len(scores.rows), NEAR_ROWS):
-            some = slice(start, start + NEAR_ROWS)
-            features, own = scores.features[some], scores.clusters[some]
-            tried = members[reached[self.groups[own]]].reshape(len(own), -1)
-            z = np.einsum("nd,ncd->nc", features, weights[tried]) + bias[tried]
-            limit = z[tried == own[:, None]]  # the own cluster is among those of the own group
-            row, place = (z > limit[:, None]).nonzero()
-            keys.append(own[row] * k + tried[row, place])
-        pairs, counts = np.unique(np.concatenate(keys), return_counts=True)
-        places = pairs // k, pairs % k
-        return sparse.coo_array((counts.astype(np.float64), places), (k, k)).tocsr()
-
-
-def estimate_by_means(
-    X: Floats, clusters: Index, n_folds: int, note: Phases, near: Near | None = None
-) -> SparsePairwiseTVD:
-    """The sparse estimate of a linear network whose weights are class means of training rows."""
-    rng, k = np.random.default_rng(0), int(clusters.max()) + 1
-    if n_folds > 1:
-        folds = crossfit_folds(clusters, n_folds, rng)
-    else:
-        folds = [holdout_fold(clusters, 0.3, rng)]
-    weights = np.empty((len(folds), k, X.shape[1]), np.float32)
-    for fold, place in zip(folds, weights, strict=True):
-        n = np.bincount(clusters[fold.train], minlength=k)[:, None]
-        for column, values in enumerate(X.T):
-            sums = np.bincount(clusters[fold.train], values[fold.train], minlength=k)
-            place[:, column] = sums / np.maximum(n[:, 0], 1)
-    tests = [fold.test[np.argsort(clusters[fold.test], kind="stable")] for fold in folds]
-    rows = np.concatenate(tests)
-    scores = HeldoutScores(
-        features=X[rows] / SPREAD**2,
-        weights=weights,
-        bias=-0.5 * (weights**2).sum(axis=2) / SPREAD**2,
-        clusters=clusters[rows],
-        folds=np.repeat(np.arange(len(folds)), [len(test) for test in tests]),
-        rows=rows,
-    )
-    note.end("class means")
-    no_history = History(*(np.zeros(0, kind) for kind in (int, float, float, float, int)))
-    labels = encode_labels(clusters)
-    if near is None:
-        result = sparse_estimate(scores, labels, no_history)
-    else:
-        result = SparsePairwiseTVD(
-            cluster_ids=labels.cluster_ids,
-            sizes=np.bincount(clusters),
-            n_heldout=scores.counts.sum(axis=0),
-            misses=near.misses(scores),
-            capped=np.zeros(k, np.int64),
-            scores=scores,
-            history=no_history,
-        )
-    note.end("confusions")
-    return result
 
 
 def sampled_quality(result: SparsePairwiseTVD, category: Index) -> float:
@@ -231,7 +130,8 @@ def correct_merges(tree: unsplit.MergeTree, category: Index) -> int:
     return n_correct
 
 
-def main() -> None:
+def parsed() -> argparse.Namespace:
+    """The options of the command."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--clusters", type=int, default=20_000)
     parser.add_argument("--smallest", type=int, default=3)
@@ -244,6 +144,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--tell", action="store_true", help="tell the number of groups")
     parser.add_argument("--no-graph", action="store_true")
+    parser.add_argument("--both", action="store_true", help="merge with a graph, then without")
     parser.add_argument("--near", type=int, help="compare with the clusters of so many groups")
     parser.add_argument("--device", default="auto")
     args = parser.parse_args()
@@ -256,60 +157,79 @@ def main() -> None:
             "--near must be at least 2, and is for --learned means --folds 1 --split random and "
             "a multiple of ten clusters"
         )
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    warnings.simplefilter("default", unsplit.ConfusionWarning)
-    k, note = args.clusters, Phases()
-    sizes = np.random.default_rng(1).integers(args.smallest, args.largest + 1, size=k)
+    return args
+
+
+def sizes_of(args: argparse.Namespace) -> Index:
+    """The sizes of the clusters."""
     if args.observations:
-        sizes = np.full(k, max(2, args.observations // k))
-    X, clusters, groups = groups_in_clusters(sizes, args.dimensions, args.split)
-    k, n_groups = int(clusters.max()) + 1, int(groups.max()) + 1
-    category = np.zeros(k, np.int64)
-    category[clusters] = groups
-    note.end("data")
-    options = MergeOptions(n_clusters=n_groups if args.tell else None)
-    start, cpu = time.perf_counter(), time.process_time()
-    if args.learned == "trained":
-        how = {"holdout": 0.3} if args.folds == 1 else {"cv": args.folds}
-        settings = Settings(epochs=args.epochs, device=args.device, form="sparse", **how)
-        if args.no_graph:
-            result = fit(X, encode_labels(clusters), settings, 0, note).result
-            note.end("scores and confusions")
-            tree = unsplit.merge(result, n_clusters=options.n_clusters)
-        else:
-            merged = merge_overclustering(X, clusters, options, settings, 0, note)
-            tree, result = merged.tree, merged.fitted.result
-        assert isinstance(result, SparsePairwiseTVD)
-    else:
+        return np.full(args.clusters, max(2, args.observations // args.clusters))
+    return np.random.default_rng(1).integers(args.smallest, args.largest + 1, size=args.clusters)
+
+
+def estimated(
+    args: argparse.Namespace, X: Floats, clusters: Index, category: Index, note: Phases
+) -> SparsePairwiseTVD:
+    """The estimate by a network, or by class means."""
+    if args.learned == "means":
         near = None if args.near is None else Near(category, args.near)
-        result = estimate_by_means(X, clusters, args.folds, note, near)
-        graph = None
-        if not args.no_graph:
-            graph = unsplit.neighbour_graph(X, clusters, device=args.device)
-            note.end("neighbour graph")
-        tree = unsplit.merge(result, neighbours=graph, n_clusters=options.n_clusters)
-    note.end("merging")
-    seconds = time.perf_counter() - start
-    print(result, tree, sep="\n")
+        return estimate_by_means(X, clusters, args.folds, note.end, near)
+    how = {"holdout": 0.3} if args.folds == 1 else {"cv": args.folds}
+    settings = Settings(epochs=args.epochs, device=args.device, form="sparse", **how)
+    result = fit(X, encode_labels(clusters), settings, 0, note).result
+    note.end("scores and confusions")
+    assert isinstance(result, SparsePairwiseTVD)
+    return result
+
+
+def print_tree(
+    tree: unsplit.MergeTree, clusters: Index, groups: Index, category: Index, title: str
+) -> None:
+    """Print what a merge found."""
     index = adjusted_rand_score(groups, tree.groups[clusters])
     n_taken = int(tree.taken.sum())
-    rows = [
-        *note.rows,
-        ("end to end", f"{seconds:.1f}", f"{time.process_time() - cpu:.1f}", f"{peak_gib():.1f}"),
+    found = [
+        ("clusters left, groups", f"{tree.n_clusters:,}, {len(np.unique(groups)):,}"),
+        ("ARI", f"{index:.4f}"),
+        ("correct merges", f"{correct_merges(tree, category):,} of {n_taken:,}"),
     ]
-    title = f"{len(X):,} × {args.dimensions}, k = {k:,}, {args.split}, {args.learned}"
-    print_table(title, ("phase", "seconds", "of the processor", "peak GiB"), rows)
+    print_table(title, ("", ""), found)
+
+
+def main() -> None:
+    args = parsed()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    warnings.simplefilter("default", unsplit.ConfusionWarning)
+    note = Phases()
+    X, clusters, groups = groups_in_clusters(sizes_of(args), args.dimensions, args.split)
+    category = np.zeros(int(clusters.max()) + 1, np.int64)
+    category[clusters] = groups
+    note.end("data")
+    start, cpu = time.perf_counter(), time.process_time()
+    result = estimated(args, X, clusters, category, note)
     found = [
         ("confused pairs stored", f"{len(result.pairs):,}"),
         ("A", f"{result.mean_accuracy:.5f}"),
         ("Q of a sample of pairs", f"{sampled_quality(result, category):.4f}"),
-        ("clusters left, groups", f"{tree.n_clusters:,}, {n_groups:,}"),
-        ("ARI", f"{index:.4f}"),
-        ("correct merges", f"{correct_merges(tree, category):,} of {n_taken:,}"),
     ]
     if torch.cuda.is_available():
         found.append(("peak of the GPU, GiB", f"{torch.cuda.max_memory_allocated() / 2**30:.1f}"))
-    print_table("What came out", ("", ""), found)
+    print_table("Estimate", ("", ""), found)
+    graph = None
+    if not args.no_graph:
+        graph = unsplit.neighbour_graph(X, clusters, device=args.device)
+        note.end("neighbour graph")
+    n_clusters = len(np.unique(groups)) if args.tell else None
+    for neighbours in (graph, None) if args.both and graph is not None else (graph,):
+        how = "merging" if neighbours is None else "merging with the graph"
+        tree = unsplit.merge(result, neighbours=neighbours, n_clusters=n_clusters)
+        note.end(how)
+        print(result, tree, sep="\n")
+        print_tree(tree, clusters, groups, category, how)
+    seconds, used = time.perf_counter() - start, time.process_time() - cpu
+    note.rows.append(("end to end", f"{seconds:.1f}", f"{used:.1f}", f"{peak_gib():.1f}"))
+    title = f"{len(X):,} × {args.dimensions}, k = {len(category):,}, {args.split}, {args.learned}"
+    print_table(title, ("phase", "seconds", "of the processor", "peak GiB"), note.rows)
 
 
 if __name__ == "__main__":

@@ -38,8 +38,9 @@ N_NEIGHBOURS = 15
 # Number of steps along edges in which labels spread to observations outside all clusters.
 SPREADING_STEPS = 60
 
-# A thread counts common neighbours for this many rows at a time, in some hundred megabytes.
-ROWS_AT_ONCE = 10_000
+# A thread counts common neighbours for so many rows at a time: the most take some hundred
+# megabytes, and fewer are not worth a thread.
+ROWS_AT_ONCE, FEWEST_ROWS = 10_000, 500
 
 
 # A k-d tree is fast in few dimensions only; up to this many observations, comparing all with all is
@@ -160,12 +161,14 @@ class NeighbourGraph:
         order = np.argsort(self.clusters, kind="stable")
         adjacency = reordered(self.adjacency.astype(np.float32), order)  # small counts are exact
 
+        at_once = min(ROWS_AT_ONCE, max(FEWEST_ROWS, -(-len(order) // n_cores())))
+
         def part(start: int) -> sparse.csr_array:
-            rows = adjacency[start : start + ROWS_AT_ONCE]
+            rows = adjacency[start : start + at_once]
             return rows + (rows @ adjacency).multiply(rows)
 
         with ThreadPoolExecutor(n_cores()) as pool:  # SciPy's products run side by side
-            parts = list(pool.map(part, range(0, adjacency.shape[0], ROWS_AT_ONCE)))
+            parts = list(pool.map(part, range(0, adjacency.shape[0], at_once)))
         found = sparse.vstack(parts, format="csr").astype(np.float64)
         return reordered(found, np.argsort(order))
 
@@ -368,7 +371,7 @@ def connect(
     n = len(used)
     if n < len(clusters):
         features, clusters, batches = features[used], clusters[used], batches[used]
-    adjacency = sparse.csr_array((n, n))
+    lists: list[tuple[Index, Index]] = []
     inverse_dimension = np.zeros(n)
     for batch in np.unique(batches):
         rows = np.flatnonzero(batches == batch)
@@ -376,16 +379,38 @@ def connect(
             continue
         width = min(N_NEIGHBOURS, len(rows) - 1)
         found, distances = nearest(features[rows], width, device)
-        edges = (np.ones(found.size), (np.repeat(rows, width), rows[found].ravel()))
-        adjacency = adjacency + sparse.csr_array(edges, (n, n))
+        lists.append((rows, rows[found]))
         inverse_dimension[rows] = _inverse_dimension(distances)
-    adjacency = adjacency.maximum(adjacency.T).tocsr()
+    adjacency = _either_way(n, lists)
     if spread:
         clusters = _spread(adjacency, clusters)
     clusters = _outvoted(adjacency, clusters, n_clusters)
     return NeighbourGraph(
         adjacency, inverse_dimension, clusters, batches, features, n_clusters, used
     )
+
+
+def _either_way(n: int, lists: Sequence[tuple[Index, Index]]) -> sparse.csr_array:
+    """1 if either of two observations is in the other's list of neighbours; symmetric.
+
+    Parameters
+    ----------
+    n : int
+        Number of observations.
+    lists : sequence of pairs of ndarrays
+        Observations, shape (m,), and their neighbours, shape (m, width); no observation twice.
+    """
+    n_listed = np.zeros(n, np.int64)
+    for rows, found in lists:
+        n_listed[rows] = found.shape[1]
+    starts = np.concatenate([[0], np.cumsum(n_listed)])
+    kind = sparse.get_index_dtype(maxval=max(n, 2 * int(starts[-1])))  # half the memory if possible
+    listed = np.empty(starts[-1], kind)
+    for rows, found in lists:
+        listed[starts[rows][:, None] + np.arange(found.shape[1])] = found
+    one_way = sparse.csr_array((np.ones(len(listed)), listed, starts.astype(kind)), (n, n))
+    one_way.sort_indices()
+    return one_way.maximum(one_way.T.tocsr())
 
 
 def reordered(matrix: sparse.csr_array, order: Index) -> sparse.csr_array:
