@@ -274,8 +274,14 @@ def test_bounds_against_links():
         n_clusters=4,
     )
     sentence = (
-        "cannot_link leaves at least 3 clusters, more than the 2 requested; drop some of these "
-        "links or request more clusters."
+        "merging the closest pairs first, cannot_link leaves 3 clusters, more than the 2 "
+        "requested; drop some of these links, add must_link for clusters that belong together, or "
+        "request more clusters."
     )
     refuses(sentence, cannot_link=[(0, 1, 2)], max_clusters=2)
     refuses(sentence, cannot_link=[(0, 1, 2)], n_clusters=2)
+
+
+def test_a_cut_at_any_height_keeps_must_links():
+    tree = merge(line(6), n_clusters=2, must_link=[(1, 5)])
+    assert tree.cut(height=-1).n_clusters == 5

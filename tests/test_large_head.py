@@ -54,13 +54,6 @@ def test_training_over_blocks_gives_the_same_networks(monkeypatch):
         torch.testing.assert_close(one.head.weight, other.head.weight, rtol=0.01, atol=1e-3)
 
 
-def test_little_free_memory_is_a_reason_for_blocks(monkeypatch):
-    rows, _, folds = small_problem(n_folds=2)
-    monkeypatch.setattr(single_module, "free_memory", lambda device: 8000)
-    (network, _) = networks_for(rows, folds)
-    assert Single([network], folds[:1], 1e-3, 0.0).most_scores == 100
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 def test_accuracy_over_blocks_is_that_of_all_scores(monkeypatch, seed):
     rows, y, folds = small_problem(n_folds=2, seed=seed)

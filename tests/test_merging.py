@@ -20,7 +20,7 @@ from tests.merging_cases import (
     soft_hits,
     union_scores,
 )
-from unsplit import InputError, merge, pairwise_tvd
+from unsplit import InputError, merge, neighbour_graph, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.merging.api import merge_with
 from unsplit.merging.options import LINKAGES, MergeOptions
@@ -375,3 +375,11 @@ def test_new_names_give_the_same_tree_under_new_names(renamed_pairs, merge_optio
         groups = dict(zip(place, tree.groups, strict=True))
         trees.append((steps, partition_of([groups[i] for i in range(7)]), tree.stopped))
     assert trees[0] == trees[1] == trees[2]
+
+
+@pytest.mark.parametrize("name", ["neighbours", "blurred"])
+def test_what_needs_scores_is_refused_with_a_plain_matrix(name):
+    result, X = gaussian_estimate([[0, 0], [3, 0]], 30)
+    given = {"neighbours": neighbour_graph(X, np.arange(60) % 2), "blurred": result}
+    with pytest.raises(InputError, match=f"^{name} has no effect without scores"):
+        merge([[0, 0.5], [0.5, 0]], n_clusters=1, **{name: given[name]})

@@ -7,7 +7,8 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 
 from unsplit import InputError, NeighbourGraph, neighbour_graph
-from unsplit.merging.neighbours.graph import N_NEIGHBOURS, Connections, connect
+from unsplit.merging.neighbours import graph as graph_module
+from unsplit.merging.neighbours.graph import N_NEIGHBOURS, Connected, Connections, connect
 
 
 def pieces(X, k, seed=0):
@@ -324,3 +325,35 @@ def test_sparse_values_that_are_no_counts_are_only_reduced():
         for form in (scipy.sparse.csr_array, np.asarray)
     )
     assert abs(sparse_edges - dense_edges) < 0.2 * dense_edges
+
+
+def emptied():
+    """Twelve observations of cluster 0 lie around the two of cluster 1 and within cluster 2."""
+    rng = np.random.default_rng(0)
+    inner = np.zeros((2, 10))
+    inner[1, 0] = 1e-3
+    outer = np.concatenate([np.eye(10), -np.eye(10)])[:12]
+    around = np.concatenate([1.05 * place + 0.01 * rng.normal(size=(30, 10)) for place in outer])
+    far = 8 + 0.3 * rng.normal(size=(100, 10))
+    clusters = np.repeat([0, 1, 2, 3], [12, 2, len(around), 100])
+    return np.concatenate([outer, inner, around, far]), clusters
+
+
+def test_no_cluster_is_outvoted_until_none_is_left():
+    graph = neighbour_graph(*emptied())
+    assert np.bincount(graph.clusters).min() >= 2
+
+
+def test_a_cluster_without_observations_in_the_graph_has_finite_distances():
+    X, clusters = emptied()
+    connected = Connected(connect(X, clusters, n_clusters=5))
+    assert connected.connections.sizes[4] == 0
+    assert np.isfinite(connected.distances()).all()
+
+
+def test_labels_spread_the_same_for_a_few_clusters_at_a_time(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    clusters = np.where(np.arange(300) % 5 == 0, np.arange(300) % 7, -1)
+    at_once = connect(X, clusters)
+    monkeypatch.setattr(graph_module, "MOST_SHARES", 600)
+    np.testing.assert_array_equal(connect(X, clusters).clusters, at_once.clusters)

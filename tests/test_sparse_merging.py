@@ -1,5 +1,7 @@
 """Merging from a sparse estimate gives what merging from all pairs gives."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -179,6 +181,18 @@ def test_an_interrupted_merge_goes_on():
     np.testing.assert_array_equal(again.groups, whole.groups)
 
 
+def test_a_merge_interrupted_at_the_end_goes_on():
+    X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [3, 0], [9, 0], [9, 4]], 40)
+    _, sparse = both_forms(scores_of_means(X, labels))
+    options = MergeOptions(cannot_link=[(0, 3, 4)])
+    records = []
+    whole = merge_with(sparse, options, on_merge=lambda r, _: records.append(deepcopy(r)))
+    for record in records:
+        again = merge_with(sparse, options, done=record)
+        assert [merge.why for merge in again.merges] == [merge.why for merge in whole.merges]
+        np.testing.assert_array_equal(again.linkage, whole.linkage)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -272,6 +286,7 @@ def test_the_heap_finds_what_looking_at_all_pairs_finds(seed, k, reach):
             continue
         row = np.minimum(every.known[a], every.known[b]) + 0.05
         row[[a, b]] = np.inf
+        row[rng.random(k) < 0.1] = np.inf  # as if cannot_link kept them apart from now on
         alive.remove(b)
         every.remove(b)
         every.set_row(a, row)
@@ -374,3 +389,14 @@ def test_an_estimator_of_many_clusters_is_sparse(monkeypatch):
     assert merger.tree_.mapping == {0: 0, 1: 0, 2: 1, 3: 1}
     assert merger.tvd_[0, 2] == 1
     assert merger.predict([[0, 0], [9, 0]]).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("options", [{"strategy": "retrain"}, {"statistic": "overlap"}], ids=str)
+def test_what_needs_all_pairs_is_refused_before_training(monkeypatch, options):
+    monkeypatch.setattr(api, "MANY_CLUSTERS", 3)
+    X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 0]], 20, random_state=0)
+    told = []
+    merger = ClusterMerger(epochs=2, progress=told.append, **options)
+    with pytest.raises(InputError, match="needs the distances of all pairs"):
+        merger.fit(X, initial_labels=labels)
+    assert not told

@@ -596,3 +596,53 @@ def test_a_rule_must_be_able_to_judge_and_stand_alone():
         merge(D, rule=0.5)
     with pytest.raises(InputError, match="max_tvd and rule are two stopping rules"):
         merge(D, rule=OnlyTheFirst(), max_tvd=0.3)
+
+
+# --- how clusters were split ----------------------------------------------------------------------
+
+
+def test_how_clusters_were_split_does_not_depend_on_their_order():
+    """The third cluster is near the first two, which are alike, but differs from both."""
+    result = gaussian_estimate([0, 0, 1.2, 8, 9.2], 400)[0]
+    expected = split_at_random(result)
+    assert expected.tolist() == [True, True, False, False, False]
+    for order in ([2, 0, 1, 4, 3], [4, 3, 2, 1, 0], [1, 2, 0, 3, 4]):
+        found = split_at_random(result.reordered(np.array(order)))
+        np.testing.assert_array_equal(found, expected[order])
+
+
+class OnlyJudges:
+    def judge(self, pair):
+        return Decision(pair.tvd < 0.2, "close enough")
+
+
+def test_a_rule_need_only_judge():
+    tree = merge(overlapping(), rule=OnlyJudges())
+    assert tree.groups.tolist() == [0, 0, 0, 1, 1, 2]
+    assert tree.stopped == "the rule allows no further merge"
+
+
+def test_warnings_name_the_line_that_called():
+    X, labels = gaussians([[0, 0], [6, 0], [12, 0]], 60, random_state=0)
+    dense, sparse = (
+        pairwise_tvd(X, labels, form=form, cv=2, epochs=15, random_state=0)
+        for form in ("dense", "sparse")
+    )
+    merger = ClusterMerger(max_tvd=0.1, cv=2, epochs=15, random_state=0)
+    calls = [
+        lambda: merge(dense, max_tvd=0.1),
+        lambda: merge(sparse, max_tvd=0.1),
+        lambda: merger.fit(X, initial_labels=labels),
+    ]
+    for call in calls:
+        with pytest.warns(PartitionWarning) as told:
+            call()
+        assert [warning.filename for warning in told] == [__file__]
+
+
+def test_clusters_of_one_observation_alone_are_refused_before_training():
+    told = []
+    merger = ClusterMerger(progress=told.append)
+    with pytest.raises(InputError, match="every cluster has only one observation"):
+        merger.fit(np.eye(5), initial_labels=np.arange(5))
+    assert not told

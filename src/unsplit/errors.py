@@ -1,6 +1,8 @@
 """Errors and warnings of Unsplit, and the checks of arguments that raise them."""
 
 import os
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -42,6 +44,26 @@ class CheckpointWarning(UserWarning):
 
 class OutOfMemoryWarning(UserWarning):
     """Memory ran out in training, which goes on in smaller parts."""
+
+
+_PACKAGE = os.path.dirname(__file__) + os.sep
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn of something in the line of the user's code that called Unsplit.
+
+    Examples
+    --------
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     warn("look at this.", SkippedWarning)
+    >>> str(told[0].message)
+    'look at this.'
+    """
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 # Characters of a value that a message shows.

@@ -61,6 +61,7 @@ from unsplit.pairwise.api import (
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.retraining import RETRAINING, Retraining
+from unsplit.pairwise.scores import nothing_held_out
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 # The second training of a run, in a checkpoint and for other processes.
@@ -505,11 +506,16 @@ def merge_overclustering(
         Keeps every training, and after every merge of the strategy "retrain" the merges.
     """
     encoded = encode_labels(labels)
-    merge_options.constraints(encoded.cluster_ids)  # refuses impossible ones before any training
+    # Refuse before any training what cannot be merged.
+    merge_options.constraints(encoded.cluster_ids)
+    if np.bincount(encoded.clusters[encoded.clusters >= 0]).max() < 2:
+        raise nothing_held_out()
     if features is not None:
         features = feature_matrix(features, len(encoded.clusters))
     k = len(encoded.cluster_ids)
-    if batch is not None or not settings.is_sparse(k):
+    if batch is None and settings.is_sparse(k):
+        merge_options.check_sparse()
+    else:
         check_memory(k, MATRICES_OF_SCORES)
     seeds = generator_of(random_state).integers(2**63, size=4)
     with reporting(progress) as reporter:

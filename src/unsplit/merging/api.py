@@ -14,9 +14,9 @@ from unsplit._typing import Index
 from unsplit.data.annotated import refuse_annotated
 from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import check_seed, generator_of
-from unsplit.errors import InputError, check_type
+from unsplit.errors import InputError
 from unsplit.merging.evidence import Columns, Evidence, evidence_of
-from unsplit.merging.loop import MergeRecord, MergeState, agglomerate
+from unsplit.merging.loop import MergeRecord, MergeState, agglomerate, assigned_slots
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import Connected, NeighbourGraph
 from unsplit.merging.options import (
@@ -24,6 +24,7 @@ from unsplit.merging.options import (
     Link,
     MergeOptions,
     check_links,
+    check_same_clusters,
     decided_by,
     needs_both_at_random,
     ranking_statistic,
@@ -39,8 +40,8 @@ from unsplit.merging.ranking import (
     mean_rank,
 )
 from unsplit.merging.rules import Rule, SameGroup, WithinBatches
-from unsplit.merging.sparse.api import merge_sparse, no_strategy
-from unsplit.merging.tree import MergeTree, renumbered
+from unsplit.merging.sparse.api import merge_sparse
+from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
@@ -186,8 +187,6 @@ def merge_with(
         The last record that an interrupted run passed to ``on_merge``; merging goes on from there.
     """
     if isinstance(distances, SparsePairwiseTVD):
-        if estimate is not None:
-            raise no_strategy("retrain")
         return merge_sparse(
             distances,
             options,
@@ -223,7 +222,7 @@ def merge_with(
         at_random,
         needs_both_at_random(by, inputs.graph),
         np.zeros(k, bool) if result is None else result.too_small,
-        _assigned(assigned, inputs),
+        assigned_slots(assigned, inputs.order),
         np.ones((k, k)) if result is None else result.tvd,
         1 if result is None else result.n_possibly_equal,
         limits,
@@ -231,7 +230,9 @@ def merge_with(
         on_merge,
         MergeRecord() if done is None else replace(done, merges=list(done.merges)),
     )
-    return _tree(inputs, options, ranking, agglomerate(state, rule))
+    record = agglomerate(state, rule)
+    sizes = inputs.sizes[np.argsort(inputs.order)]
+    return record.tree(inputs.ids, sizes, inputs.order, ranking.statistic, options)
 
 
 def check_memory(n_clusters: int, matrices: int) -> None:
@@ -278,10 +279,13 @@ def merge_inputs(
     graph: NeighbourGraph | None = None,
 ) -> MergeInputs:
     """Check the input and put its clusters in order."""
-    if blurred is not None:
-        check_type("blurred", blurred, PairwiseTVD, "make it with pairwise_tvd(blurred=True)")
-    if graph is not None:
-        check_type("neighbours", graph, NeighbourGraph, "make it with unsplit.neighbour_graph")
+    if not isinstance(distances, PairwiseTVD):
+        for name, given in (("blurred", blurred), ("neighbours", graph)):
+            if given is not None:
+                raise InputError(
+                    f"{name} has no effect without scores; pass a PairwiseTVD as distances, or "
+                    f"leave {name} out."
+                )
     if isinstance(distances, PairwiseWasserstein):
         k = distances.n_clusters
         matrix = _known(distances)
@@ -291,20 +295,11 @@ def merge_inputs(
         k = len(matrix)
         return MergeInputs(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
     ids = distances.cluster_ids
-    if blurred is not None and not np.array_equal(blurred.cluster_ids, ids):
-        raise InputError(
-            "blurred must be an estimate for the same clusters as distances; make both from the "
-            "same labels."
-        )
+    check_same_clusters(ids, blurred, PairwiseTVD, graph)
     order = distances.scores.order_of_appearance()
     result = distances.reordered(order)
     blurred = result if blurred is None else blurred.reordered(order)
     if graph is not None:
-        if graph.n_clusters != len(ids):
-            raise InputError(
-                f"neighbours has {graph.n_clusters} clusters but distances has {len(ids)}; make "
-                "both from the same labels."
-            )
         graph = graph.renamed(np.argsort(order))
     return MergeInputs(ids, order, result.sizes, result=result, blurred=blurred, graph=graph)
 
@@ -409,38 +404,6 @@ def _neighbourhoods(inputs: MergeInputs, random_state: object) -> Neighbourhoods
     # Without a seed the same graph still gives the same result.
     seed = 0 if random_state is None else random_state
     return Neighbourhoods(inputs.graph, generator_of(seed))
-
-
-def _tree(
-    inputs: MergeInputs, options: MergeOptions, ranking: Ranking, record: MergeRecord
-) -> MergeTree:
-    return MergeTree(
-        cluster_ids=inputs.ids,
-        sizes=inputs.sizes[np.argsort(inputs.order)],
-        merges=tuple(renumbered(merge, inputs.order) for merge in record.merges),
-        taken=np.arange(len(inputs.ids) - 1) < (record.n_taken or 0),
-        statistic=ranking.statistic,
-        strategy=_named(options, ranking),
-        stopped=record.stopped,
-        n_forbidden=len(record.merges) - (record.n_allowed or 0),
-        apart=tuple(renumbered(pair, inputs.order) for pair in record.apart),
-        answers=options.answers,
-    )
-
-
-def _named(options: MergeOptions, ranking: Ranking) -> str:
-    """The name of the strategy in the tree."""
-    if options.strategy != "linkage":
-        return options.strategy
-    return "neighbours" if isinstance(ranking, Connected) else f"{options.linkage} linkage"
-
-
-def _assigned(assigned: ArrayLike | None, inputs: MergeInputs) -> Index:
-    """``assigned`` for the clusters in the order of the loop."""
-    if assigned is None:
-        return np.full(len(inputs.ids), -1)
-    old = np.asarray(assigned, np.int64)[inputs.order]
-    return np.where(old < 0, -1, np.argsort(inputs.order)[old])
 
 
 def _spectral_groups(

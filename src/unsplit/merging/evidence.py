@@ -256,7 +256,7 @@ class Columns:
             5 * len(scores.rows) * k,
             available_memory(),
             f"composing the scores of {len(scores.rows):,} observations for {k:,} clusters",
-            'use strategy="linkage", which needs only the matrix',
+            "hold out fewer observations, with holdout or a smaller cv, or merge fewer clusters",
         )
         self.result = result
         self.lookup = lookup

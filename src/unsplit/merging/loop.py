@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
 from unsplit.errors import InputError
 from unsplit.merging.closest_pairs import ClosestPairs, Refused
 from unsplit.merging.evidence import Evidence
 from unsplit.merging.neighbours.evidence import Neighbourhoods
-from unsplit.merging.options import Constraints
+from unsplit.merging.options import Constraints, MergeOptions
 from unsplit.merging.ranking import Ranking
 from unsplit.merging.review import BEYOND, MUST_LINK, Merge
 from unsplit.merging.rules import (
@@ -24,6 +24,7 @@ from unsplit.merging.rules import (
     Pair,
     Rule,
 )
+from unsplit.merging.tree import MergeTree, renumbered
 
 FORBIDDEN = "kept apart by cannot_link"
 # How many nearest ones of each remaining cluster are reported as kept apart.
@@ -53,6 +54,54 @@ class MergeRecord:
     n_allowed: int | None = None
     stopped: str = ""
     apart: list[Merge] = field(default_factory=list)
+
+    def tree(
+        self,
+        cluster_ids: NDArray[Any],
+        sizes: Index,
+        order: Index,
+        statistic: str,
+        options: MergeOptions,
+    ) -> MergeTree:
+        """The tree of all these merges.
+
+        Parameters
+        ----------
+        cluster_ids, sizes : ndarrays of shape (k,)
+            The initial clusters, in the user's order.
+        order : ndarray of shape (k,)
+            The cluster that each slot of the loop began with.
+        statistic : str
+            What ranked pairs.
+        options : MergeOptions
+        """
+        linked = "neighbours" if statistic == "edges" else f"{options.linkage} linkage"
+        return MergeTree(
+            cluster_ids=cluster_ids,
+            sizes=sizes,
+            merges=tuple(renumbered(merge, order) for merge in self.merges),
+            taken=np.arange(len(cluster_ids) - 1) < (self.n_taken or 0),
+            statistic=statistic,
+            strategy=linked if options.strategy == "linkage" else options.strategy,
+            stopped=self.stopped,
+            n_forbidden=len(self.merges) - (self.n_allowed or 0),
+            apart=tuple(renumbered(pair, order) for pair in self.apart),
+            answers=options.answers,
+        )
+
+
+def assigned_slots(assigned: ArrayLike | None, order: Index) -> Index:
+    """``assigned`` of :func:`unsplit.merging.api.merge_with` for the slots of the loop.
+
+    Examples
+    --------
+    >>> assigned_slots([-1, 2, -1], np.array([2, 0, 1]))
+    array([-1, -1,  0])
+    """
+    if assigned is None:
+        return np.full(len(order), -1)
+    old = np.asarray(assigned, np.int64)[order]
+    return np.where(old < 0, -1, np.argsort(order)[old])
 
 
 @dataclass
@@ -322,8 +371,9 @@ def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
 def cannot_reach(n_left: int, most: int) -> InputError:
     """The error that links leave more clusters than were requested."""
     return InputError(
-        f"cannot_link leaves at least {n_left} clusters, more than the {most} requested; drop some "
-        "of these links or request more clusters."
+        f"merging the closest pairs first, cannot_link leaves {n_left} clusters, more than the "
+        f"{most} requested; drop some of these links, add must_link for clusters that belong "
+        "together, or request more clusters."
     )
 
 

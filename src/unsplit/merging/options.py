@@ -2,10 +2,8 @@
 
 import math
 import os
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -14,8 +12,17 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from unsplit._typing import Index
-from unsplit.errors import InputError, PartitionWarning, check_choice, is_number, is_whole, shown
+from unsplit._typing import Index, Matrix
+from unsplit.errors import (
+    InputError,
+    PartitionWarning,
+    check_choice,
+    check_type,
+    is_number,
+    is_whole,
+    shown,
+    warn,
+)
 from unsplit.merging.answers import Answer, Answers, read_answers
 from unsplit.merging.evidence import Mixtures
 from unsplit.merging.neighbours.graph import (
@@ -35,6 +42,7 @@ from unsplit.merging.rules import (
     MaxTVD,
     Pair,
     Rule,
+    UsersRule,
 )
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import DIVERGENCES
@@ -46,6 +54,8 @@ OVERLAP_AND_EDGES = "overlap and edges"
 NEED_NEIGHBOURS = ("edges", OVERLAP_AND_EDGES)
 STATISTICS = ("auto", *NEED_NEIGHBOURS, *DIVERGENCES)
 LINKAGES = ("average", "single", "complete")
+# Overlap needs all pairs.  What ranks pairs of a sparse estimate instead.
+WITHOUT_OVERLAP = {"overlap": "lecam", OVERLAP_AND_EDGES: "edges"}
 
 # Strategies for which an option has an effect; with the others it is refused, not ignored.
 APPLIES_TO = {"statistic": ("linkage", "retrain"), "linkage": ("linkage", "spectral")}
@@ -232,6 +242,21 @@ class MergeOptions:
         looks_for_valleys = all(choice is None for choice in (self.max_tvd, self.alpha, self.rule))
         return self.strategy == "linkage" and looks_for_valleys and not has_neighbours
 
+    def check_sparse(self) -> None:
+        """Refuse options that need all pairs, if only confused pairs are stored."""
+        if self.strategy in ("retrain", "spectral"):
+            needy, instead = f'strategy="{self.strategy}"', 'strategy="linkage"'
+        elif self.statistic in WITHOUT_OVERLAP:
+            needy = f'statistic="{self.statistic}"'
+            instead = f'statistic="{WITHOUT_OVERLAP[self.statistic]}"'
+        else:
+            return
+        raise InputError(
+            f"{needy} needs the distances of all pairs, and of so many clusters only those are "
+            f"kept that are ever confused (a sparse estimate); use {instead}, or "
+            'unsplit.pairwise_tvd with form="dense" if its matrices fit into memory.'
+        )
+
     def check_input(self, has_scores: bool, has_neighbours: bool, can_retrain: bool) -> None:
         """Refuse options that need more than there is."""
         if self.strategy == "retrain" and not can_retrain:
@@ -256,6 +281,37 @@ class MergeOptions:
             raise InputError(
                 f'statistic="{self.statistic}" needs neighbours; pass '
                 "neighbours=unsplit.neighbour_graph(X, labels) with a PairwiseTVD."
+            )
+
+
+def check_same_clusters(
+    cluster_ids: NDArray[Any], blurred: Any, kind: type, neighbours: NeighbourGraph | None
+) -> None:
+    """Refuse a second estimate of another kind, and what was made from other labels.
+
+    Parameters
+    ----------
+    cluster_ids : ndarray of shape (k,)
+        The clusters of the first estimate.
+    blurred : object of type ``kind``, or None
+    kind : type
+        That of the first estimate.
+    neighbours : NeighbourGraph or None
+    """
+    if blurred is not None:
+        form = ', form="sparse"' if kind is SparsePairwiseTVD else ""
+        check_type("blurred", blurred, kind, f"make it with pairwise_tvd(blurred=True{form})")
+        if not np.array_equal(blurred.cluster_ids, cluster_ids):
+            raise InputError(
+                "blurred must be an estimate for the same clusters as distances; make both from "
+                "the same labels."
+            )
+    if neighbours is not None:
+        check_type("neighbours", neighbours, NeighbourGraph, "make it with unsplit.neighbour_graph")
+        if neighbours.n_clusters != len(cluster_ids):
+            raise InputError(
+                f"neighbours has {neighbours.n_clusters} clusters but distances has "
+                f"{len(cluster_ids)}; make both from the same labels."
             )
 
 
@@ -366,7 +422,7 @@ def stopping_rule(result: Estimated | None, options: MergeOptions, by: str) -> R
         What decides about most pairs, as :func:`decided_by` says.
     """
     if options.rule is not None:
-        return options.rule
+        return UsersRule(options.rule)
     if options.n_clusters is not None:
         # Merge first what auto would merge, so that the tree is the same as that of auto.
         plain = result is None or by == TESTS or (by == VALLEYS and are_cores(result))
@@ -430,15 +486,31 @@ def split_at_random(result: PairwiseTVD, level: float = 0.05) -> NDArray[np.bool
     nearest = distances.argmin(axis=1)
     evidence = Mixtures(result, lookup=False)
 
-    @cache  # as two clusters are often each other's nearest
-    def alike(a: int, b: int) -> bool:
-        return Pair(a, b, 0.0, math.comb(k, 2), evidence, None).alike(level)
-
+    pairs = close_pairs(nearest, distances[np.arange(k), nearest])
     found = np.zeros(k, bool)
-    for a in np.flatnonzero(distances[np.arange(k), nearest] <= ALIKE_TVD).tolist():
-        b = int(nearest[a])
-        found[a] = found[b] = found[a] or found[b] or alike(min(a, b), max(a, b))
+    for a, b in pairs.tolist():
+        if Pair(a, b, 0.0, math.comb(k, 2), evidence, None).alike(level):
+            found[[a, b]] = True
     return at_random_like_most(found, large, result.sizes, lambda: not looks_like_partition(result))
+
+
+def close_pairs(nearest: Index, distances: Matrix) -> Index:
+    """Pairs of clusters that may be alike, each once, shape (p, 2).
+
+    Parameters
+    ----------
+    nearest : ndarray of shape (k,)
+        The nearest cluster of each.
+    distances : ndarray of shape (k,)
+        The TVD to it.
+
+    Examples
+    --------
+    >>> close_pairs(np.array([1, 0, 1]), np.array([0.1, 0.1, 0.9]))
+    array([[0, 1]])
+    """
+    near = np.flatnonzero(distances <= ALIKE_TVD)
+    return np.unique(np.sort(np.stack([near, nearest[near]], axis=1), axis=1), axis=0)
 
 
 def at_random_like_most(
@@ -503,11 +575,10 @@ def _median_nearest(result: Estimated) -> float:
 def _warn_of_partition(result: Estimated) -> None:
     if not looks_like_partition(result):
         return
-    warnings.warn(
+    warn(
         "the clusters look like a partition of the features they are compared by (median TVD to "
         f"the nearest neighbour {_median_nearest(result):.2f}), so nearly all pairs differ by "
         "construction and max_tvd or alpha will merge little; leave both out to merge by density "
         "instead.",
         PartitionWarning,
-        stacklevel=5,
     )

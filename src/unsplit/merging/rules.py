@@ -144,6 +144,27 @@ class Rule(Protocol):
 
 
 @dataclass(frozen=True)
+class UsersRule:
+    """A rule of the user, which need not say more than what it thinks of a pair."""
+
+    rule: Rule
+
+    @property
+    def reach(self) -> int | None:
+        """All clusters, unless the rule says otherwise."""
+        return getattr(self.rule, "reach", None)
+
+    @property
+    def ending(self) -> str:
+        """Why merging ended."""
+        return getattr(self.rule, "ending", "the rule allows no further merge")
+
+    def judge(self, pair: Pair) -> Decision:
+        """Ask the rule."""
+        return self.rule.judge(pair)
+
+
+@dataclass(frozen=True)
 class Always:
     """Allow every pair, because the number of clusters decides when to stop."""
 

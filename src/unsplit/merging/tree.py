@@ -194,7 +194,7 @@ class MergeTree:
                 )
             heights = np.array([merge.height for merge in self.merges])
             n_taken = int(np.searchsorted(heights, height, side="right"))
-            n_taken = min(n_taken, self.n_initial - 1 - self.n_forbidden)
+            n_taken = min(max(n_taken, self.n_linked), self.n_initial - 1 - self.n_forbidden)
             stopped = f"the tree was cut at height {height:g}"
         return replace(self, taken=np.arange(self.n_initial - 1) < n_taken, stopped=stopped)
 

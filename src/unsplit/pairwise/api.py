@@ -2,7 +2,6 @@
 
 import logging
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -41,6 +40,7 @@ from unsplit.errors import (
     check_whole,
     is_number,
     shown,
+    warn,
 )
 from unsplit.networks.network import LOSSES, Network
 from unsplit.networks.registry import (
@@ -475,12 +475,11 @@ def _warn_of_single(encoded: EncodedLabels, subclusters: Subclusters) -> None:
     alone = encoded.cluster_ids[np.bincount(encoded.clusters[encoded.clusters >= 0]) < 2]
     if len(alone) and subclusters.n_batches == 1:
         named = ", ".join(str(name) for name in alone[:5]) + (", …" if len(alone) > 5 else "")
-        warnings.warn(
+        warn(
             f"{len(alone)} of {k} clusters have one observation ({named}), which cannot be "
             "held out: their distances are rough guesses from the other cluster alone, and are "
             "marked in `too_small`.",
             SmallClusterWarning,
-            stacklevel=4,
         )
 
 

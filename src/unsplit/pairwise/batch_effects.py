@@ -5,14 +5,12 @@ an observation of batch b for cluster i is the output for subcluster (i, b).  Di
 scores estimate log density ratios within the batch, however much the batches differ.
 """
 
-import warnings
-
 import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import Subclusters
-from unsplit.errors import BatchWarning, InputError
+from unsplit.errors import BatchWarning, InputError, warn
 
 
 def check_overlap(
@@ -41,11 +39,10 @@ def check_overlap(
         )
     if len(unknown):
         named = ", ".join(f"{names[i]}–{names[j]}" for i, j in unknown[:3])
-        warnings.warn(
+        warn(
             f"{len(unknown)} of {n_pairs} pairs of clusters share no batch with at least two "
             f"observations of each ({named}{', …' if len(unknown) > 3 else ''}), so {consequence}.",
             BatchWarning,
-            stacklevel=5,
         )
 
 

@@ -25,6 +25,14 @@ Floats = NDArray[np.float32]
 DIVERGENCES = ("tv", "lecam", "js", "hellinger", "overlap", "auc")
 
 
+def nothing_held_out() -> InputError:
+    """The error that all clusters have one observation."""
+    return InputError(
+        "every cluster has only one observation, so none could be held out to compare clusters; "
+        "pass clusters of at least two observations."
+    )
+
+
 class StratumScores(NamedTuple):
     """Scores of one stratum, as tensors on one device; rows are ordered by cluster.
 
@@ -209,10 +217,7 @@ class HeldoutScores:
     def order_of_appearance(self) -> Index:
         """The clusters in the order in which they first appear in the data, shape (k,)."""
         if len(self.rows) == 0:
-            raise InputError(
-                "every cluster has only one observation, so none could be held out to compare "
-                "clusters; pass clusters of at least two observations."
-            )
+            raise nothing_held_out()
         first = np.full(self.n_clusters, np.iinfo(np.int64).max)
         np.minimum.at(first, self.clusters, self.rows)
         # Clusters without held-out observations have no first row; their weights order them, which

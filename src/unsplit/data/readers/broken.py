@@ -2,11 +2,10 @@
 
 import os
 import stat
-import warnings
 from collections.abc import Callable, Sequence
 
 from unsplit.data.readers.tables import shortened
-from unsplit.errors import InputError, SkippedWarning, is_number, shown
+from unsplit.errors import InputError, SkippedWarning, is_number, shown, warn
 
 _NAMED = 3
 
@@ -124,7 +123,7 @@ def leave_out(
             f"{which}, more than the {100 * max_broken:g}% that may be broken: {named}; repair or "
             "remove them."
         )
-    warnings.warn(f"{which} and are left out: {named}.", SkippedWarning, stacklevel=4)
+    warn(f"{which} and are left out: {named}.", SkippedWarning)
 
 
 def reason(error: Exception) -> str:

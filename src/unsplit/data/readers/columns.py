@@ -1,7 +1,6 @@
 """Which columns of a table are the ids, the labels, the batches and the features."""
 
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.data.readers.tables import NUMBER, UNNAMED, Columns, listing
-from unsplit.errors import FeatureWarning, InputError, SkippedWarning, shown
+from unsplit.errors import FeatureWarning, InputError, SkippedWarning, shown, warn
 
 # Names of id columns, most important first; none of them is a feature unless it is asked for.
 ID_NAMES = ("id", "row_id", "index", UNNAMED.lower())
@@ -233,13 +232,12 @@ def leave_out_text(
         )
     if text:
         one = len(text) == 1
-        warnings.warn(
+        warn(
             f"{'column' if one else 'columns'} {listing(list(text))} of {path} "
             f"{'is' if one else 'are'} left out, because {'it does' if one else 'they do'} not "
             "hold numbers; name the column with the clusters by --labels, with batches by --batch, "
             "with ids by --id.",
             SkippedWarning,
-            stacklevel=2,
         )
 
 
@@ -276,6 +274,7 @@ def warn_of_other_uses(
     Examples
     --------
     >>> X = np.column_stack([np.arange(12), np.random.default_rng(0).random(12)])
+    >>> import warnings
     >>> with warnings.catch_warnings(record=True) as told:
     ...     warnings.simplefilter("always")
     ...     warn_of_other_uses(Path("d.csv"), X, ["number", "depth"], None)
@@ -293,11 +292,10 @@ def warn_of_other_uses(
         known = [names[j] for j in others if _follows(X[:, j], groups)]
     for found, what in ((counts, "counts the rows"), (known, "has one value in each cluster")):
         for name in found:
-            warnings.warn(
+            warn(
                 f"column {name!r} of {path} {what} and is used as a feature; if it is not a "
                 f"measurement, leave it out with --drop {name}.",
                 FeatureWarning,
-                stacklevel=2,
             )
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.data.readers.tables import listing, shortened
-from unsplit.errors import InputError, SkippedWarning
+from unsplit.errors import InputError, SkippedWarning, warn
 
 IMAGE_ENDINGS = (
     ".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp",
@@ -354,4 +353,4 @@ def _read_columns(path: Path, file: Iterable[str]) -> tuple[list[str], list[str]
 
 
 def _warn(sentence: str) -> None:
-    warnings.warn(sentence, SkippedWarning, stacklevel=4)
+    warn(sentence, SkippedWarning)

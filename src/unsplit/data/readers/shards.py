@@ -8,7 +8,6 @@ import json
 import os
 import re
 import tarfile
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from glob import glob
@@ -20,7 +19,7 @@ import numpy as np
 from unsplit.data.readers.broken import place_in, reason
 from unsplit.data.readers.folders import IMAGE_ENDINGS, FileList
 from unsplit.data.readers.tables import shortened
-from unsplit.errors import InputError, SkippedWarning
+from unsplit.errors import InputError, SkippedWarning, warn
 
 ENDINGS = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
 # How compressed files begin.
@@ -119,10 +118,9 @@ def find_samples(shards: list[Path], labels: str | None = None, needed: bool = T
     n_links = sum(links for _, links in each)
     where = str(shards[0]) if len(shards) == 1 else f"{len(shards)} shards in {shards[0].parent}"
     if n_links:
-        warnings.warn(
+        warn(
             f"left out {n_links:,} links in {where}, which are never followed.",
             SkippedWarning,
-            stacklevel=4,
         )
     if not found:
         raise InputError(

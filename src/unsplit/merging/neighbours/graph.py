@@ -38,6 +38,9 @@ N_NEIGHBOURS = 15
 # Number of steps along edges in which labels spread to observations outside all clusters.
 SPREADING_STEPS = 60
 
+# Shares of walks that are kept at a time, of four bytes each, whatever the number of clusters.
+MOST_SHARES = 2**24
+
 # A thread counts common neighbours for so many rows at a time: the most take some hundred
 # megabytes, and fewer are not worth a thread.
 ROWS_AT_ONCE, FEWEST_ROWS = 10_000, 500
@@ -484,17 +487,23 @@ def _inverse_dimension(distances: Matrix) -> NDArray[np.float64]:
 
 def _spread(adjacency: sparse.csr_array, clusters: Index) -> Index:
     """The cluster that random walks from each observation reach most often; −1 for none."""
-    inside = np.flatnonzero(clusters >= 0)
-    shape = (len(clusters), int(clusters.max()) + 1)
-    start = sparse.csr_array((np.ones(len(inside)), (inside, clusters[inside])), shape).toarray()
-    start = start.astype(np.float32)
-    share = start.copy()
     step = sparse.diags_array(1 / np.maximum(adjacency.sum(axis=1), 1)).astype(np.float32)
     walk = (step @ adjacency.astype(np.float32)).tocsr()
-    for _ in range(SPREADING_STEPS):
-        share = walk @ share
-        share[inside] = start[inside]
-    return np.where(share.max(axis=1) > 0, share.argmax(axis=1), -1)
+    inside, k = np.flatnonzero(clusters >= 0), int(clusters.max()) + 1
+    highest, reached = np.zeros(len(clusters), np.float32), np.full(len(clusters), -1)
+    at_once = max(1, MOST_SHARES // len(clusters))
+    for first in range(0, k, at_once):
+        some = np.arange(first, min(first + at_once, k))
+        start = (clusters[inside, None] == some).astype(np.float32)
+        share = np.zeros((len(clusters), len(some)), np.float32)
+        for _ in range(SPREADING_STEPS):
+            share[inside] = start
+            share = walk @ share
+        share[inside] = start
+        here = share.max(axis=1)
+        reached = np.where(here > highest, first + share.argmax(axis=1), reached)
+        highest = np.maximum(here, highest)
+    return reached
 
 
 def _outvoted(adjacency: sparse.csr_array, clusters: Index, n_clusters: int) -> Index:
@@ -510,10 +519,12 @@ def _outvoted(adjacency: sparse.csr_array, clusters: Index, n_clusters: int) -> 
     won = (votes.data > 0.5 * votes.sum(axis=1)[rows]) & (clusters[rows] >= 0)
     voted = clusters.copy()
     voted[rows[won]] = candidates[won]
-    n_left = np.bincount(voted[inside], minlength=n_clusters)
-    lost = inside[n_left[clusters[inside]] < 2]
-    voted[lost] = clusters[lost]
-    return voted
+    while True:  # what one cluster gets back, another one loses
+        n_left = np.bincount(voted[inside], minlength=n_clusters)
+        lost = inside[(n_left[clusters[inside]] < 2) & (voted[inside] != clusters[inside])]
+        if len(lost) == 0:
+            return voted
+        voted[lost] = clusters[lost]
 
 
 class Connections:
@@ -632,11 +643,8 @@ class Connected:
         self.connections = Connections(graph)
 
     def distances(self) -> Matrix:
-        """Distances of all pairs, shape (k, k); infinite for empty slots."""
-        matrix = np.full(self.connections.edges.shape, np.inf)
-        left = np.flatnonzero(self.connections.sizes)
-        matrix[left] = self.connections.distances(left)
-        return matrix
+        """Distances of all pairs, shape (k, k)."""
+        return self.connections.distances()
 
     def merge(self, a: int, b: int) -> Sequence[int]:
         """Add up the edges of the two."""

@@ -66,14 +66,18 @@ def _agglomerated(state: SparseMergeState, rule: Rule) -> MergeRecord:
             record.stopped = f"{limits.most} clusters were requested"
         record.n_taken = len(record.merges)
         record.apart = kept_apart(state, rule)
+    state.completing = True
     if record.n_allowed is None:
         _complete(state)
+        record.n_allowed = len(record.merges)
+    slots = np.flatnonzero(~state.removed).tolist()
+    for slot in slots[1:]:
+        _join(state, slots[0], slot, 1.0, FORBIDDEN)
     return record
 
 
 def _complete(state: SparseMergeState) -> None:
-    """Join what is left, without evidence, so that the tree is complete."""
-    state.completing = True
+    """Join what is left and may be joined, without evidence."""
     left, right, distances = state.ranked.pairs()
     order = np.lexsort((right, left, distances))
     for n in order.tolist():
@@ -81,10 +85,6 @@ def _complete(state: SparseMergeState) -> None:
         if a != b and not state.is_forbidden(a, b):
             _join(state, a, b, float(distances[n]), BEYOND + BY_STORED)
     _join_unconnected(state, 1, BEYOND)
-    state.record.n_allowed = len(state.record.merges)
-    slots = np.flatnonzero(~state.removed).tolist()
-    for slot in slots[1:]:
-        _join(state, slots[0], slot, 1.0, FORBIDDEN)
 
 
 def _join_unconnected(state: SparseMergeState, most: int, prefix: str = "") -> None:

@@ -5,18 +5,18 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from unsplit._typing import Index
 from unsplit.devices import generator_of
-from unsplit.errors import InputError, check_type
 from unsplit.merging.evidence import Evidence
-from unsplit.merging.loop import MergeRecord
+from unsplit.merging.loop import MergeRecord, assigned_slots
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import (
-    OVERLAP_AND_EDGES,
+    WITHOUT_OVERLAP,
     MergeOptions,
+    check_same_clusters,
     decided_by,
     needs_both_at_random,
     ranking_statistic,
@@ -37,19 +37,8 @@ from unsplit.merging.sparse.rankings import (
 from unsplit.merging.sparse.rows import MergedRows
 from unsplit.merging.sparse.state import SparseMergeState
 from unsplit.merging.sparse.twins import split_at_random
-from unsplit.merging.tree import MergeTree, renumbered
+from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
-
-# Overlap needs all pairs.  What ranks pairs instead, where the choice is ours.
-WITHOUT_OVERLAP = {"overlap": "lecam", OVERLAP_AND_EDGES: "edges"}
-
-
-def no_strategy(name: str) -> InputError:
-    """The error that a strategy needs all pairs."""
-    return InputError(
-        f'strategy="{name}" needs the distances of all pairs, which a sparse estimate does not '
-        'keep; use strategy="linkage", or make the estimate with form="dense".'
-    )
 
 
 def merge_sparse(
@@ -67,7 +56,9 @@ def merge_sparse(
 
     Parameters are those of that function.
     """
-    _check(result, options, blurred, neighbours)
+    options.check_sparse()
+    options.check_input(has_scores=True, has_neighbours=neighbours is not None, can_retrain=False)
+    check_same_clusters(result.cluster_ids, blurred, SparsePairwiseTVD, neighbours)
     k = result.n_clusters
     order = result.scores.order_of_appearance()
     slot_of = np.argsort(order)
@@ -90,7 +81,7 @@ def merge_sparse(
         at_random[order],
         needs_both_at_random(by, graph),
         result.too_small[order],
-        _assigned(assigned, order),
+        assigned_slots(assigned, order),
         MergedRows(k, slot_of[pairs.left], slot_of[pairs.right], result.tvd.values, min),
         result.n_possibly_equal,
         options.constraints(result.cluster_ids[order]),
@@ -109,50 +100,7 @@ def merge_sparse(
         ),
     )
     record = agglomerate_sparse(state, rule)
-    return MergeTree(
-        cluster_ids=result.cluster_ids,
-        sizes=result.sizes,
-        merges=tuple(renumbered(merge, order) for merge in record.merges),
-        taken=np.arange(k - 1) < (record.n_taken or 0),
-        statistic=ranking.statistic,
-        strategy=_named(options, ranking),
-        stopped=record.stopped,
-        n_forbidden=len(record.merges) - (record.n_allowed or 0),
-        apart=tuple(renumbered(pair, order) for pair in record.apart),
-        answers=options.answers,
-    )
-
-
-def _check(
-    result: SparsePairwiseTVD,
-    options: MergeOptions,
-    blurred: Any,
-    neighbours: NeighbourGraph | None,
-) -> None:
-    if options.strategy in ("retrain", "spectral"):
-        raise no_strategy(options.strategy)
-    if options.statistic in WITHOUT_OVERLAP:
-        raise InputError(
-            f'statistic="{options.statistic}" needs the distances of all pairs, which a sparse '
-            f'estimate does not keep; use "{WITHOUT_OVERLAP[options.statistic]}", or make the '
-            'estimate with form="dense".'
-        )
-    if blurred is not None:
-        advice = 'make it with pairwise_tvd(blurred=True, form="sparse")'
-        check_type("blurred", blurred, SparsePairwiseTVD, advice)
-        if not np.array_equal(blurred.cluster_ids, result.cluster_ids):
-            raise InputError(
-                "blurred must be an estimate for the same clusters as distances; make both from "
-                "the same labels."
-            )
-    if neighbours is not None:
-        check_type("neighbours", neighbours, NeighbourGraph, "make it with unsplit.neighbour_graph")
-        if neighbours.n_clusters != result.n_clusters:
-            raise InputError(
-                f"neighbours has {neighbours.n_clusters} clusters but distances has "
-                f"{result.n_clusters}; make both from the same labels."
-            )
-    options.check_input(True, neighbours is not None, False)
+    return record.tree(result.cluster_ids, result.sizes, order, ranking.statistic, options)
 
 
 def _ranking(
@@ -226,18 +174,3 @@ def _neighbourhoods(
     return NeighbourhoodsWhenAsked(
         lambda: SparseNeighbourhoods(graph, rng, SparseConnections(graph), shared=False)
     )
-
-
-def _assigned(assigned: ArrayLike | None, order: Index) -> NDArray[np.int64]:
-    """``assigned`` for the clusters in the order of the loop."""
-    if assigned is None:
-        return np.full(len(order), -1)
-    old = np.asarray(assigned, np.int64)[order]
-    return np.where(old < 0, -1, np.argsort(order)[old])
-
-
-def _named(options: MergeOptions, ranking: SparseRanking) -> str:
-    """The name of the strategy in the tree."""
-    if options.strategy != "linkage":
-        return options.strategy
-    return "neighbours" if isinstance(ranking, ConnectedPairs) else f"{options.linkage} linkage"

@@ -1,7 +1,7 @@
 """The closest pair among some pairs of clusters, by a heap."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 from unsplit._typing import Index, Matrix
@@ -86,6 +86,8 @@ class ClosestStoredPairs:
         """Set the distances from a to other clusters; pairs not in the row may not be merged."""
         for other in self.near[a].keys() - row.keys():
             self._put(other, a, None)
+            if other in self.waiting:
+                self._look_again(other)
         for other, distance in row.items():
             pair = (a, other) if a < other else (other, a)
             self._put(other, a, distance)
@@ -142,11 +144,6 @@ class ClosestStoredPairs:
             if pair not in self.refused:
                 return pair
         return None
-
-    def stored(self) -> Iterator[tuple[float, int, int]]:
-        """All pairs that are left, with their distances, in no order."""
-        for a, row in enumerate(self.near):
-            yield from ((distance, a, b) for b, distance in row.items() if a < b)
 
     def _tidy_up(self) -> None:
         """Drop pairs that have changed, because popping each would cost more."""

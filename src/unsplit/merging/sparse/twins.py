@@ -10,6 +10,7 @@ from unsplit.merging.evidence import LEVEL
 from unsplit.merging.options import (
     FEWEST_TO_BE_ALIKE,
     at_random_like_most,
+    close_pairs,
     looks_like_partition,
 )
 from unsplit.merging.rules import ALIKE_TVD
@@ -21,17 +22,10 @@ def split_at_random(result: SparsePairwiseTVD, level: float = 0.05) -> NDArray[n
     """:func:`unsplit.merging.options.split_at_random` for a sparse estimate."""
     large = result.n_heldout >= FEWEST_TO_BE_ALIKE
     nearest, distances = result.nearest(large)
-    near = np.flatnonzero(distances <= ALIKE_TVD)
-    pairs = np.unique(np.sort(np.stack([near, nearest[near]], axis=1), axis=1), axis=0)
-    alike = _alike(result, pairs[:, 0], pairs[:, 1], level)
-    answers = dict(zip(map(tuple, pairs.tolist()), alike.tolist(), strict=True))
-    found = [False] * result.n_clusters
-    for a in near.tolist():
-        b = int(nearest[a])
-        found[a] = found[b] = found[a] or found[b] or answers[min(a, b), max(a, b)]
-    return at_random_like_most(
-        np.array(found), large, result.sizes, lambda: not looks_like_partition(result)
-    )
+    pairs = close_pairs(nearest, distances)
+    found = np.zeros(result.n_clusters, bool)
+    found[pairs[_alike(result, pairs[:, 0], pairs[:, 1], level)]] = True
+    return at_random_like_most(found, large, result.sizes, lambda: not looks_like_partition(result))
 
 
 def _alike(result: SparsePairwiseTVD, left: Index, right: Index, level: float) -> NDArray[np.bool_]:

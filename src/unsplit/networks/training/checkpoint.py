@@ -8,7 +8,6 @@ names the run that it belongs to, and no other run continues from it.
 import os
 import re
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ from unsplit.errors import (
     check_path,
     is_whole,
     refuse_other_run,
+    warn,
 )
 
 FORMAT = "unsplit.training/1"
@@ -105,11 +105,10 @@ class TrainingFile:
             save_state(self.path, FORMAT, content)
         except (OSError, InputError) as error:
             why = reason_of(error) if isinstance(error, OSError) else str(error)
-            warnings.warn(
+            warn(
                 f"no checkpoint could be written to {self.path.parent} ({why}); the run goes on "
                 "without.",
                 CheckpointWarning,
-                stacklevel=2,
             )
         now = self._clock()
         self._next = now + max(EVERY, AT_MOST_ONE_IN * (now - start))

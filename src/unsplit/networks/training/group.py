@@ -1,7 +1,6 @@
 """Networks of several folds that are trained together, and small ones that are computed as one."""
 
 import copy
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from unsplit._typing import Index
 from unsplit.data.memory import is_out_of_memory
 from unsplit.data.rows.base import Rows
 from unsplit.devices import BLOCK_ELEMENTS, drawn_again_after_errors, mixed_precision
-from unsplit.errors import InputError, OutOfMemoryWarning
+from unsplit.errors import InputError, OutOfMemoryWarning, warn
 from unsplit.networks.network import Network, refuse_gaps
 
 
@@ -215,11 +214,10 @@ class Group(ABC):
         self.optimizer.zero_grad(set_to_none=True)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        warnings.warn(
+        warn(
             f"memory ran out in training ({reason.rstrip('. ')}), so batches of {n:,} observations "
             f"are now computed in {self.parts} parts; a smaller batch_size avoids that.",
             OutOfMemoryWarning,
-            stacklevel=2,
         )
 
     def hits(self, x: Tensor, own: Tensor, index: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from unsplit.data.memory import free_memory
 from unsplit.data.rows.base import Rows
 from unsplit.devices import BLOCK_ELEMENTS, mixed_precision
 from unsplit.networks.network import LARGE_HEAD, Network, refuse_gaps
@@ -74,8 +73,6 @@ class Single(Group):
         self.optimizer = (
             LargeHeadAdamW(params, [self.head.weight], *rates) if large else adam(params, *rates)
         )
-        # A quarter of the free memory: scores, their logarithms and gradients take 20 bytes each.
-        self.most_scores = min(BLOCK_ELEMENTS, free_memory(self.device) // 80)
         self._pairs = (
             [p.detach() for p in self.mean.parameters()],
             [p.detach() for p in self.network.parameters()],
@@ -108,7 +105,8 @@ class Single(Group):
 
     def loss(self, x: Tensor, own: Tensor) -> Tensor:
         """Loss of a batch, over blocks of clusters if its scores are many."""
-        if len(own) * self.head.n_clusters <= self.most_scores:
+        # Fixed, so that rounding does not depend on the memory of the machine.
+        if len(own) * self.head.n_clusters <= BLOCK_ELEMENTS:
             return super().loss(x, own)
         with mixed_precision(self.device):
             return self.head.loss_of_features(self.network.backbone(x), own)

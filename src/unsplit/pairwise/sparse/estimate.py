@@ -1,14 +1,13 @@
 """From held-out scores to a sparse estimate."""
 
 import logging
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
 from unsplit.data.labels import EncodedLabels
 from unsplit.devices import current
-from unsplit.errors import ConfusionWarning
+from unsplit.errors import ConfusionWarning, warn
 from unsplit.networks.training.history import History
 from unsplit.pairwise.scores import HeldoutScores
 from unsplit.pairwise.sparse.confusions import MOST_CONFUSIONS, count_confusions
@@ -58,11 +57,10 @@ def sparse_estimate(
 def _warn_of_cap(result: SparsePairwiseTVD, most: int) -> None:
     share = result.capped / np.maximum(result.n_heldout, 1)
     largest: Sequence[float] = np.sort(share)[-2:].tolist()
-    warnings.warn(
+    warn(
         f"{int(result.capped.sum()):,} of {int(result.n_heldout.sum()):,} held-out observations "
         f"score higher for more than {most} other clusters than for their own, and only {most} of "
         f"these are kept: a TVD may be too large, by up to {min(1.0, sum(largest)):.2g} for the "
         "worst pair (see tvd_error); train longer or with a larger network if that is much.",
         ConfusionWarning,
-        stacklevel=6,
     )
