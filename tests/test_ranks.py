@@ -151,7 +151,7 @@ def test_parts_of_a_batch_are_drawn_as_in_the_whole():
 def test_batch_normalisation_keeps_names_and_weights():
     network = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.BatchNorm1d(3)))
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    shared = with_shared_statistics(network, Ranks(0, 2))
+    shared = with_shared_statistics(network)
     assert shared.state_dict().keys() == before.keys()
     x = torch.randn(8, 2, generator=torch.Generator().manual_seed(0))
     assert shared.eval()(x).shape == (8, 3)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from unsplit.merging.dip import dip_test
 from unsplit.merging.evidence import Contrast
-from unsplit.merging.review import WORDS, Evidence, Merge, Row, doubt, verdict
+from unsplit.merging.review import WORDS, Merge, PairEvidence, Row, doubt, verdict
 
 quick = settings(deadline=None, max_examples=100, derandomize=True)
 
@@ -21,7 +21,7 @@ strengths = st.one_of(st.floats(0, 3), st.sampled_from([0.8, 1.25, 2.0, math.inf
 
 
 def word_of(*evidence, **more):
-    return verdict(Evidence(*evidence, **more))
+    return verdict(PairEvidence(*evidence, **more))
 
 
 def rank(*evidence, **more):
@@ -148,22 +148,22 @@ def test_both_p_values_must_be_small():
     # Of two, the one that speaks for "same" says how near the evidence is to its limit.
     one, other, alone = ((0.3, 1e-9), (1e-9, 0.3), (0.3,))
     for p in (one, other, alone):
-        assert doubt(Evidence(0.3, 0.6, *p)) == pytest.approx(math.log(0.3 / 0.05))
+        assert doubt(PairEvidence(0.3, 0.6, *p)) == pytest.approx(math.log(0.3 / 0.05))
 
 
 def test_doubt_is_nothing_on_the_limit_and_grows_to_both_sides():
     for name, limit in (("p_adjusted", 0.05), ("p_valley", 0.05), ("strength", 1.0)):
         known = {"low": 0.9, "high": 1.0, "p_adjusted": 1e-12}
         doubts = [
-            doubt(Evidence(**known | {name: limit * factor})) for factor in (0.2, 0.5, 1, 2, 5)
+            doubt(PairEvidence(**known | {name: limit * factor})) for factor in (0.2, 0.5, 1, 2, 5)
         ]
         assert doubts[2] == pytest.approx(0.0, abs=1e-12)
         assert doubts == pytest.approx(doubts[::-1])
         assert doubts[0] > doubts[1] > doubts[2]
-        assert math.isfinite(doubt(Evidence(**known | {name: 0.0})))
+        assert math.isfinite(doubt(PairEvidence(**known | {name: 0.0})))
     # Neighbours decide where there are some, whatever the valley says.
-    assert doubt(Evidence(0.9, 1.0, 0.05, 0.05, 90, strength=math.e)) == pytest.approx(1.0)
-    assert doubt(Evidence(math.nan, math.nan, math.nan)) == 0.0
+    assert doubt(PairEvidence(0.9, 1.0, 0.05, 0.05, 90, strength=math.e)) == pytest.approx(1.0)
+    assert doubt(PairEvidence(math.nan, math.nan, math.nan)) == 0.0
 
 
 # --- how often they are right ---------------------------------------------------------------------

@@ -121,7 +121,7 @@ class MergeState:
     both_at_random : bool
         Whether tests judge a pair only if both clusters were split at random.
     small : ndarray of shape (k,)
-        Whether a cluster is too small to hold out observations.
+        Whether a cluster is too small to hold out observations; of merged ones, whether all are.
     assigned : ndarray of shape (k,)
         The cluster to which the networks assign a small cluster; −1 for none.
     tvd : ndarray of shape (k, k)

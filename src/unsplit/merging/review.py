@@ -28,7 +28,7 @@ STRONG = 2.0
 TINY = 10
 
 
-class Evidence(NamedTuple):
+class PairEvidence(NamedTuple):
     """The evidence about two clusters; NaN for what is unknown.
 
     Parameters
@@ -56,17 +56,17 @@ class Evidence(NamedTuple):
     smaller: int = MANY
 
 
-def verdict(known: Evidence) -> str:
+def verdict(known: PairEvidence) -> str:
     """The evidence about two clusters in one of four words; "unclear" if nothing is known.
 
     Examples
     --------
-    >>> [verdict(Evidence(*e)) for e in ((0.0, 0.1, 1.0), (0.0, 0.7, 1.0), (0.3, 0.6, 1e-5))]
+    >>> [verdict(PairEvidence(*e)) for e in ((0.0, 0.1, 1.0), (0.0, 0.7, 1.0), (0.3, 0.6, 1e-5))]
     ['same', 'unclear', 'different']
-    >>> verdict(Evidence(0.9, 1.0, 1e-9, p_valley=0.8, n_border=120))
+    >>> verdict(PairEvidence(0.9, 1.0, 1e-9, p_valley=0.8, n_border=120))
     'probably same'
-    >>> verdict(Evidence(0.9, 1.0, 1e-9, strength=0.2)), verdict(Evidence(0.9, 1.0, 0, strength=3))
-    ('different', 'same')
+    >>> [verdict(PairEvidence(0.9, 1.0, 1e-9, strength=strength)) for strength in (0.2, 3)]
+    ['different', 'same']
     """
     words = [_by_test(known.low, known.high, known.p_adjusted)]
     if not math.isnan(known.strength):
@@ -76,14 +76,14 @@ def verdict(known: Evidence) -> str:
     return min(words, key=WORDS.index)
 
 
-def doubt(known: Evidence) -> float:
+def doubt(known: PairEvidence) -> float:
     """Distance of the evidence from its limit on a log scale; 0 is as uncertain as can be.
 
     If test and valley disagree, the one in favour of "same" counts, as it does for the verdict.
 
     Examples
     --------
-    >>> doubt(Evidence(0.3, 0.6, 0.05)), doubt(Evidence(0.3, 0.6, 0.0, strength=1.0))
+    >>> doubt(PairEvidence(0.3, 0.6, 0.05)), doubt(PairEvidence(0.3, 0.6, 0.0, strength=1.0))
     (0.0, 0.0)
     """
     if not math.isnan(known.strength):
@@ -196,9 +196,9 @@ class Merge:
         return verdict(self.evidence)
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> PairEvidence:
         """The evidence behind the verdict."""
-        return Evidence(
+        return PairEvidence(
             self.low,
             self.high,
             self.p_adjusted,

@@ -42,7 +42,7 @@ class SparseMergeState(MergeState):
     tvd : SparsePairwiseTVD's distances in rows of slots
         Pairs that are not in it have the TVD 1.
     unknown : ndarray of shape (k,)
-        Whether a cluster is too small to know its distances.
+        Whether a cluster is too small to know its distances; of merged ones, whether any is.
     compare_all : bool
         Whether the rule needs the scores of every pair; otherwise only pairs are compared that may
         be alike or were split at random.

@@ -112,7 +112,7 @@ class Sharded(Group):
         part = ScoreHead(head.in_features, n, head.loss_name).to(self.device)
         if not head.weight.is_meta:
             part.load_state_dict({name: v[self.own] for name, v in head.state_dict().items()})
-        backbone = with_shared_statistics(copy.deepcopy(network.backbone), self.ranks)
+        backbone = with_shared_statistics(copy.deepcopy(network.backbone))
         return Network(backbone, part, network.most_at_once)
 
     # What all groups do, for every network
@@ -375,19 +375,19 @@ class SharedBatchNorm(nn.modules.batchnorm._BatchNorm):
         self.running_var.lerp_(variance.to(self.running_var.dtype), share)
 
 
-def with_shared_statistics(module: nn.Module, ranks: Ranks) -> nn.Module:
+def with_shared_statistics(module: nn.Module) -> nn.Module:
     """Let every batch normalisation of a module see the whole batch; the module itself changes.
 
     Examples
     --------
-    >>> type(with_shared_statistics(nn.Sequential(nn.BatchNorm1d(2)), Ranks(0, 2))[0]).__name__
+    >>> type(with_shared_statistics(nn.Sequential(nn.BatchNorm1d(2)))[0]).__name__
     'SharedBatchNorm'
     """
     for name, child in module.named_children():
         if is_batch_norm(child) and not isinstance(child, SharedBatchNorm):
             module.add_module(name, _shared_norm(child))
         else:
-            with_shared_statistics(child, ranks)
+            with_shared_statistics(child)
     return module
 
 
