@@ -322,11 +322,12 @@ def quietly(*what, **merge_options):
 def test_strangers_are_not_merged_unless_they_must_be(strangers, merge_options):
     tree = quietly(strangers, **merge_options)
     assert tree.n_clusters == 4
-    assert tree.stopped.endswith(" or has no batch in common")
+    assert tree.stopped.endswith(" or has no batch with two observations of each")
     stranger = Mixtures(strangers).contrast(0, 1)
     assert (stranger.tvd, stranger.p_value, stranger.interval) == (1.0, 1.0, (0.0, 1.0))
     forced = quietly(strangers, n_clusters=1, strategy=merge_options.get("strategy", "linkage"))
-    assert forced.merges[-1].why == "no batch in common; merged to leave at most 1 cluster"
+    why = "no batch has at least two observations of each; merged to leave at most 1 cluster"
+    assert forced.merges[-1].why == why
     assert [step.why.startswith("no batch") for step in forced.merges] == [False, False, True]
 
 

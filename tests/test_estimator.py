@@ -36,7 +36,11 @@ ONLY_FOR_CLASSIFIERS = dict.fromkeys(
     [ClusterMerger(n_clusters=3, epochs=3, device="cpu")],
     expected_failed_checks=lambda _: ONLY_FOR_CLASSIFIERS,
 )
-@pytest.mark.filterwarnings("ignore::unsplit.SmallClusterWarning", "ignore:Can.t check dok")
+@pytest.mark.filterwarnings(
+    "ignore::unsplit.SmallClusterWarning",
+    "ignore::unsplit.LabelsWarning",
+    "ignore:Can.t check dok",
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

@@ -38,6 +38,10 @@ class FeatureWarning(UserWarning):
     """A column that is used as a feature may not be a measurement."""
 
 
+class LabelsWarning(UserWarning):
+    """Labels were passed where they are not used."""
+
+
 class CheckpointWarning(UserWarning):
     """A checkpoint could not be written; the run goes on, and cannot continue from there."""
 

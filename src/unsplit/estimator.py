@@ -19,12 +19,20 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.array_files import digest
+from unsplit.data.feature_checks import warn_of_other_uses, warn_of_scales
 from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refuse_other_order
 from unsplit.data.memory import memory_errors
-from unsplit.data.rows.base import plain_array
+from unsplit.data.rows.base import is_mapped, plain_array
 from unsplit.data.rows.kinds import VectorRows, feature_matrix, is_table, numeric_matrix
 from unsplit.devices import DONE, check_seed, current, generator_of
-from unsplit.errors import InputError, check_whole, in_one_sentence
+from unsplit.errors import (
+    InputError,
+    LabelsWarning,
+    check_whole,
+    in_one_sentence,
+    shown,
+    warn,
+)
 from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.neighbours.graph import (
@@ -257,7 +265,14 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         {0: 0, 1: 0, 2: 1}
         """
         refuse_other_order(X, initial_labels=initial_labels, batch=batch, features=features)
+        if y is not None and initial_labels is None and self.overclusterer is None:
+            warn(
+                "y is never used, so clusters are made by k-means; pass your own clusters as "
+                "initial_labels=, or an overclusterer, which makes them from X.",
+                LabelsWarning,
+            )
         X = self._checked(X, reset=True)
+        self._warn_of_features(X, initial_labels)
         options, settings = self._options_of(MergeOptions), self._options_of(Settings)
         if self.overclusterer is not None:
             check_clusterer("overclusterer", self.overclusterer)
@@ -469,6 +484,16 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             if "could not convert" in str(error):
                 numeric_matrix(np.asarray(X, dtype=object))  # says in which row and column
             raise InputError(in_one_sentence(str(error))) from None
+
+    def _warn_of_features(self, X: Any, labels: ArrayLike | None) -> None:
+        """Warn of columns that may not be measurements, if there is a table of numbers."""
+        if not isinstance(X, np.ndarray) or X.ndim != 2:
+            return
+        named = getattr(self, "feature_names_in_", range(X.shape[1]))
+        called = [f"column {shown(name)} of X" for name in named]
+        warn_of_scales(X, called)
+        if labels is not None and not is_mapped(X):
+            warn_of_other_uses(X, called, label_array(labels))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -134,6 +134,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         {
             **dict.fromkeys(("labels", "batch", "cache"), "str None"),
             **dict.fromkeys(("id", "features", "progress", "use_rep", "layer"), "None"),
+            "scale": "bool",
         },
     ),
     "features": (

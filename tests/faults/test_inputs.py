@@ -396,5 +396,5 @@ def test_groups_that_share_no_batch_complete_the_tree(strategy: str) -> None:
     merger = unsplit.ClusterMerger(strategy=strategy, epochs=1, cv=2, max_tvd=0.6, random_state=0)
     tree = merger.fit(points, initial_labels=np.repeat(range(4), 30), batch=batch).tree_
     assert tree.mapping == {0: 0, 1: 0, 2: 1, 3: 1}
-    assert tree.merges[-1].why == "beyond the cut: no batch in common"
+    assert tree.merges[-1].why == "beyond the cut: no batch has at least two observations of each"
     assert np.isfinite(tree.linkage).all()

@@ -96,7 +96,8 @@ def _columns_and_cells(result: Mapping[str, Any]) -> list[str]:
     only, drop = tuple(typed.get("features") or ()), tuple(typed.get("drop") or ())
     if not only:  # columns of text that were left out are named, so that nobody is warned again
         drop += tuple(name for name in result.get("left_out") or () if name not in drop)
-    words = as_typed(ColumnChoice(typed.get("id", result.get("id")), only or None, drop))
+    named, scale = typed.get("id", result.get("id")), bool(typed.get("scale"))
+    words = as_typed(ColumnChoice(named, only or None, drop, scale))
     for name in ("use_rep", "layer"):
         words += [option(name), str(typed[name])] if name in typed else []
     return words + (["--use-raw"] if typed.get("use_raw") else [])

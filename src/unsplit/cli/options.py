@@ -127,9 +127,11 @@ def names(context: Any, parameter: Any, given: tuple[str, ...]) -> tuple[str, ..
 listed = partial(click.option, multiple=True, callback=names)
 
 
-def column_choice(id: str | None, features: tuple[str, ...], drop: tuple[str, ...]) -> ColumnChoice:
+def column_choice(
+    id: str | None, features: tuple[str, ...], drop: tuple[str, ...], scale: bool
+) -> ColumnChoice:
     """The columns that were named; no features mean all columns of numbers."""
-    return ColumnChoice(id, features or None, drop)
+    return ColumnChoice(id, features or None, drop, scale)
 
 
 columns = packed(
@@ -142,6 +144,12 @@ columns = packed(
     ),
     listed("--features", metavar="A,B,…", help="Use only these columns of a table as features."),
     listed("--drop", metavar="A,B,…", help="Do not use these columns of a table as features."),
+    click.option(
+        "--scale",
+        is_flag=True,
+        help="Divide the features of a table by their standard deviations, because columns in "
+        "different units cannot be compared by distances.",
+    ),
 )
 
 
@@ -159,7 +167,7 @@ def as_typed(choice: ColumnChoice) -> list[str]:
             line = io.StringIO()
             csv.writer(line, lineterminator="").writerow(given)
             typed += [option, line.getvalue()]
-    return typed
+    return [*typed, "--scale"] if choice.scale else typed
 
 
 cells = together(

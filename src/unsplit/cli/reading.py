@@ -63,7 +63,7 @@ class Input:
         """What result.json says about it: the options that were used."""
         columns = self.columns
         lists = {"features": list(columns.features or ()), "drop": list(columns.drop)}
-        reading = {"id": columns.id} | lists | self.of_cells
+        reading = {"id": columns.id} | lists | {"scale": columns.scale} | self.of_cells
         typed = {name: value for name, value in reading.items() if value}
         more = {"batch": self.batch, "vectors": self.vectors, "reading": typed}
         return {"data": self.data, "labels": self.clusters} | {n: v for n, v in more.items() if v}

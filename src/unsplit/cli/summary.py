@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -59,7 +60,10 @@ def of_merge(tree: MergeTree, n_noise: int, options: MergeOptions | None = None)
     if n_taken:
         lines += _pair_and_reason("Last pair merged:", tree, tree.merges[n_taken - 1])
     if n_taken < len(tree.merges):
-        lines += _pair_and_reason("First pair kept apart:", tree, tree.merges[n_taken])
+        apart = tree.merges[n_taken]
+        if options.n_clusters is not None:  # its own reason may be one to merge
+            apart = replace(apart, why=f"because {tree.stopped}")
+        lines += _pair_and_reason("First pair kept apart:", tree, apart)
     return lines
 
 

@@ -136,7 +136,10 @@ def read_answers(constraints: str | os.PathLike[str] | Mapping[str, Any] | Answe
 def _answers(where: str, content: Any) -> Answers:
     kind = content.get("format") if isinstance(content, Mapping) else None
     if not isinstance(kind, str) or not kind.startswith("unsplit.constraints/"):
-        raise InputError(f"{where} does not hold answers from a review; {MAKE_AGAIN}.")
+        raise InputError(
+            f'{where} does not hold answers from a review, which have "format": "{FORMAT}" and a '
+            f'list of "answers"; {MAKE_AGAIN}, or use must_link and cannot_link.'
+        )
     if kind != FORMAT:
         raise InputError(
             f"{where} has format {kind!r}, this version reads {FORMAT!r}; {MAKE_AGAIN}."

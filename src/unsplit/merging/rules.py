@@ -302,12 +302,13 @@ class WithinBatches:
     @property
     def ending(self) -> str:
         """Why merging ended."""
-        return f"{self.rule.ending} or has no batch in common"
+        return f"{self.rule.ending} or has no batch with two observations of each"
 
     def judge(self, pair: Pair) -> Decision:
         """Ask the rule if the two clusters share a batch."""
         if pair.contrast is not None and not pair.contrast.comparable:
-            return Decision(False, "no batch in common", objection=math.inf)
+            why = "no batch has at least two observations of each"
+            return Decision(False, why, objection=math.inf)
         return self.rule.judge(pair)
 
 

@@ -54,6 +54,7 @@ def read(
     id: str | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
+    scale: bool = False,
     progress: Callable[[int, int], None] | None = None,
     use_rep: str | None = None,
     layer: str | None = None,
@@ -83,6 +84,9 @@ def read(
     features, drop : sequences of str, optional
         The only columns of a table that are features, or the columns that are not; pass one of
         them.  By default all columns of numbers are features.
+    scale : bool
+        Give every feature of a table the mean 0 and the standard deviation 1, because columns in
+        different units cannot be compared by distances.
     progress : callable, optional
         Called now and then with how much has been read so far (bytes, rows or files), and how much
         there is.
@@ -120,8 +124,11 @@ def read(
     if "\0" in str(path):
         refuse_unreadable(path)
     wanted, within = (None if name is None else os.fspath(name) for name in (labels, batch))
-    _check_options(id, features, drop, progress, use_rep, layer, use_raw)
-    choice = ColumnChoice(id, None if features is None else tuple(features), tuple(drop))
+    _check_options(id, features, drop, progress, use_rep, layer)
+    check_flag("use_raw", use_raw)
+    check_flag("scale", scale)
+    only = None if features is None else tuple(features)
+    choice = ColumnChoice(id, only, tuple(drop), scale)
     matrix = Matrix(use_rep, layer, use_raw)
     ending = path.suffix.lower()
     if ending == ".h5ad":
@@ -161,7 +168,6 @@ def _check_options(
     progress: object,
     use_rep: object,
     layer: object,
-    use_raw: object,
 ) -> None:
     for name, value in {"id": id, "use_rep": use_rep, "layer": layer}.items():
         if value is not None:
@@ -173,15 +179,14 @@ def _check_options(
             )
     if progress is not None and not callable(progress):
         raise InputError(f"progress must be a function or None, got {shown(progress)}.")
-    check_flag("use_raw", use_raw)
 
 
 def _refuse_choice(path: Path, choice: ColumnChoice) -> None:
-    """Raise an error if columns are named of something that has none."""
+    """Raise an error if something is said of columns where there are none."""
     if choice.given:
         options = " and ".join(f"--{name}" for name in choice.given)
         raise InputError(
-            f"{path} is not a table, so it has no columns that {options} could name; leave "
+            f"{path} is not a table, so it has no columns that {options} could be about; leave "
             f"{options} out."
         )
 

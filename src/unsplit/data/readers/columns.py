@@ -7,23 +7,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from unsplit._typing import Index
 from unsplit.data.readers.tables import NUMBER, UNNAMED, Columns, listing
-from unsplit.errors import FeatureWarning, InputError, SkippedWarning, shown, warn
+from unsplit.errors import InputError, SkippedWarning, shown, warn
 
 # Names of id columns, most important first; none of them is a feature unless it is asked for.
 ID_NAMES = ("id", "row_id", "index", UNNAMED.lower())
 
 # A column of text is a feature with mistakes in it if more than this share of it are numbers.
 MOSTLY_NUMBERS = 0.5
-
-# Number of rows that show whether a column may hold whole numbers only, and the fewest of which
-# anything can be said.
-FIRST_ROWS = 1000
-FEWEST_ROWS = 10
 
 
 @dataclass(frozen=True)
@@ -38,6 +31,8 @@ class ColumnChoice:
         The only columns that are features; None means all columns of numbers.
     drop : tuple of str
         Columns that are not features.
+    scale : bool
+        Whether features are divided by their standard deviations.
 
     Examples
     --------
@@ -48,6 +43,7 @@ class ColumnChoice:
     id: str | None = None
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
+    scale: bool = False
 
     def __post_init__(self) -> None:
         if self.features is not None and self.drop:
@@ -59,7 +55,7 @@ class ColumnChoice:
     @property
     def given(self) -> list[str]:
         """The names of the choices that were made."""
-        made = {"id": self.id, "features": self.features, "drop": self.drop}
+        made = {"id": self.id, "features": self.features, "drop": self.drop, "scale": self.scale}
         return [name for name, value in made.items() if value]
 
 
@@ -252,60 +248,3 @@ def _refuse_mistakes(path: Path, name: str, values: NDArray[Any]) -> None:
             f"column {name!r} of {path} holds numbers, but also {value!r} (row {row:,}); correct "
             f"such values, or leave the column out with --drop {name}."
         )
-
-
-def warn_of_other_uses(
-    path: Path, X: NDArray[Any], names: Sequence[str], labels: NDArray[Any] | None
-) -> None:
-    """Warn of features that count the rows, or that have one value in each cluster.
-
-    Such a column is more likely an id or another clustering than a measurement.
-
-    Parameters
-    ----------
-    path : Path
-        The file, for messages.
-    X : ndarray of shape (n, d)
-    names : sequence of str
-        Names of the features.
-    labels : ndarray of shape (n,) or None
-        The clusters.
-
-    Examples
-    --------
-    >>> X = np.column_stack([np.arange(12), np.random.default_rng(0).random(12)])
-    >>> import warnings
-    >>> with warnings.catch_warnings(record=True) as told:
-    ...     warnings.simplefilter("always")
-    ...     warn_of_other_uses(Path("d.csv"), X, ["number", "depth"], None)
-    >>> str(told[0].message)
-    "column 'number' of d.csv counts the rows and is used as a feature; if it is not ..."
-    """
-    if len(X) < FEWEST_ROWS:
-        return
-    whole = [j for j in range(X.shape[1]) if _is_whole(X[:FIRST_ROWS, j]) and _is_whole(X[:, j])]
-    counts = [names[j] for j in whole if (np.diff(X[:, j]) == 1).all()]
-    known = []
-    if whole and labels is not None:
-        groups = np.unique(labels.astype(str), return_inverse=True)[1]
-        others = [j for j in whole if names[j] not in counts]
-        known = [names[j] for j in others if _follows(X[:, j], groups)]
-    for found, what in ((counts, "counts the rows"), (known, "has one value in each cluster")):
-        for name in found:
-            warn(
-                f"column {name!r} of {path} {what} and is used as a feature; if it is not a "
-                f"measurement, leave it out with --drop {name}.",
-                FeatureWarning,
-            )
-
-
-def _is_whole(values: NDArray[Any]) -> bool:
-    return bool((values == np.rint(values)).all())
-
-
-def _follows(values: NDArray[Any], groups: Index) -> bool:
-    """Whether a column has one value in each of at least two groups, most of them with rows."""
-    first = np.unique(groups, return_index=True)[1]
-    if len(groups) < 2 * len(first) or (values == values[0]).all():
-        return False
-    return bool((values == values[first][groups]).all())

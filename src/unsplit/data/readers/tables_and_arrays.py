@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
 
+from unsplit.data.feature_checks import warn_of_other_uses, warn_of_scales
 from unsplit.data.readers.columns import (
     ColumnChoice,
     assign_roles,
     check_choice,
     leave_out_text,
     no_column,
-    warn_of_other_uses,
 )
 from unsplit.data.readers.formats import Contents, read_file
 from unsplit.data.readers.row_ids import (
@@ -179,8 +180,14 @@ def observations_in(
     rows = RowIds(path, given, named=ids is not None, column=choice.id)
     clusters = values_of_rows(path, own, labels, rows, LABEL_NAMES)
     batches = values_of_rows(path, own, batch, rows, BATCH_NAMES)
-    if names is not None and choice.features is None:
-        warn_of_other_uses(path, X, names, clusters)
+    if names is not None:
+        called = [f"column {name!r} of {path}" for name in names]
+        if choice.features is None:
+            warn_of_other_uses(X, called, clusters, [f"--drop {name}" for name in names])
+        if choice.scale:
+            _scale(X)
+        else:
+            warn_of_scales(X, called)
     return Observations(X, names, rows.ids, clusters, batches, tuple(text), choice.id)
 
 
@@ -191,6 +198,8 @@ def _check_names(
     for name in wanted:
         if name is not None and name not in names and not os.path.isfile(name):
             raise InputError(no_column(path, name, names))
+    if choice.scale:
+        raise InputError(f"{path} is a matrix, and --scale is for tables; scale it, and save it.")
     if choice.features is not None or choice.drop:
         raise InputError(
             f"{path} is a matrix without column names, so --features and --drop cannot choose from "
@@ -255,6 +264,15 @@ def _features(
         n_rows = len(next(iter(columns.values())))
         return np.empty((n_rows, 0)), [], text
     return np.stack(list(numbers.values()), axis=1, dtype=np.float64), list(numbers), text
+
+
+def _scale(X: NDArray[Any]) -> None:
+    """Give every feature the mean 0 and the standard deviation 1, in place."""
+    scaler = StandardScaler(copy=False)
+    for block in blocks_of(X):
+        scaler.partial_fit(block)
+    for block in blocks_of(X):
+        block[:] = scaler.transform(block)
 
 
 def _floats(path: Path, matrix: Any) -> Any:

@@ -1,0 +1,147 @@
+"""Warnings of features that may not be measurements, or that drown all others."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsplit._typing import Index
+from unsplit.errors import FeatureWarning, warn
+
+# Number of rows that show whether a column may hold whole numbers only, and the fewest of which
+# anything can be said.
+FIRST_ROWS = 1000
+FEWEST_ROWS = 10
+
+# Columns drown the others if at most a quarter of all hold this share of the variance and spread
+# this many times as far as the others usually do.
+MOST_OF_VARIANCE = 0.8
+TIMES_AS_FAR = 5
+SAMPLED_ROWS = 10_000
+
+SCALE = "scale them, by sklearn.preprocessing.StandardScaler or --scale of the command line"
+
+
+def warn_of_other_uses(
+    X: NDArray[Any],
+    names: Sequence[str],
+    labels: NDArray[Any] | None,
+    advice: Sequence[str] | None = None,
+) -> None:
+    """Warn of features that count the rows, or that have one value in each cluster.
+
+    Such a column is more likely an id or another clustering than a measurement.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    names : sequence of str
+        What messages call the features.
+    labels : ndarray of shape (n,) or None
+        The clusters.
+    advice : sequence of str, optional
+        How to leave out each feature.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> X = np.column_stack([np.arange(12), np.random.default_rng(0).random(12)])
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_other_uses(X, ["column 'number'", "column 'depth'"], None)
+    >>> str(told[0].message)
+    "column 'number' counts the rows and is used as a feature; if it is not a measurement, ..."
+    """
+    if len(X) < FEWEST_ROWS:
+        return
+    whole = [j for j in range(X.shape[1]) if _is_whole(X[:FIRST_ROWS, j]) and _is_whole(X[:, j])]
+    counts = [j for j in whole if (np.diff(X[:, j]) == 1).all()]
+    known = []
+    if whole and labels is not None:
+        groups = np.unique(labels.astype(str), return_inverse=True)[1]
+        known = [j for j in whole if j not in counts and _follows(X[:, j], groups)]
+    for found, what in ((counts, "counts the rows"), (known, "has one value in each cluster")):
+        for j in found:
+            warn(
+                f"{names[j]} {what} and is used as a feature; if it is not a measurement, leave it "
+                f"out{'' if advice is None else f' with {advice[j]}'}.",
+                FeatureWarning,
+            )
+
+
+def _is_whole(values: NDArray[Any]) -> bool:
+    return bool((values == np.rint(values)).all())
+
+
+def _follows(values: NDArray[Any], groups: Index) -> bool:
+    """Whether a column has one value in each of at least two groups, most of them with rows."""
+    first = np.unique(groups, return_index=True)[1]
+    if len(groups) < 2 * len(first) or (values == values[0]).all():
+        return False
+    return bool((values == values[first[groups]]).all())
+
+
+def warn_of_scales(X: NDArray[Any], names: Sequence[str]) -> None:
+    """Warn of few features that vary so much that distances between observations depend on them.
+
+    Principal components and other centred columns may do so on purpose.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    names : sequence of str
+        What messages call the features.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> X = np.random.default_rng(0).normal(size=(100, 4)) * [1, 1, 1, 20] + [0, 0, 0, 50]
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_scales(X, ["red", "green", "blue", "age"])
+    >>> str(told[0].message)
+    'age holds 99 % of the variance of all 4 features, so distances between observations ...'
+    """
+    few = dominant(X)
+    if len(few) == 0:
+        return
+    share = np.var(_sampled(X), axis=0)
+    percent = min(99, int(100 * share[few].sum() / share.sum()))
+    named = [names[j] for j in few[:3]] + ([f"{len(few) - 3} more"] if len(few) > 3 else [])
+    holds = "holds" if len(few) == 1 else "hold"
+    warn(
+        f"{' and '.join(named)} {holds} {percent} % of the variance of all {X.shape[1]} features, "
+        f"so distances between observations depend on little else; if features are in different "
+        f"units, {SCALE}.",
+        FeatureWarning,
+    )
+
+
+def dominant(X: NDArray[Any]) -> Index:
+    """The features that drown all others, those that vary most first; usually none.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> dominant(rng.normal(5, [1, 1, 1, 9], size=(100, 4))), dominant(rng.normal(size=(100, 4)))
+    (array([3]), array([], dtype=int64))
+    """
+    X = _sampled(X)
+    n_features = X.shape[1]
+    if len(X) < FEWEST_ROWS or n_features < 2:
+        return np.zeros(0, np.int64)
+    spread, middle = X.std(axis=0), np.abs(X.mean(axis=0))
+    order = np.argsort(-spread, kind="stable")
+    share = np.cumsum(spread[order] ** 2) / max(float((spread**2).sum()), np.finfo(float).tiny)
+    n_few = int(np.searchsorted(share, MOST_OF_VARIANCE)) + 1
+    few, others = order[:n_few], order[n_few:]
+    if n_few > max(1, n_features // 4) or not len(others):
+        return np.zeros(0, np.int64)
+    is_far = spread[few].min() >= TIMES_AS_FAR * np.median(spread[others])
+    is_centred = (middle[few] < spread[few]).any()
+    return few if is_far and not is_centred else np.zeros(0, np.int64)
+
+
+def _sampled(X: NDArray[Any]) -> NDArray[np.float64]:
+    return np.asarray(X[:: max(1, len(X) // SAMPLED_ROWS)], np.float64)
