@@ -1,4 +1,4 @@
-"""Is a batch effect taken for a difference, and is a difference still found?
+"""Is a batch effect taken for a difference, is a difference still found, and do batches cost much?
 
 python -m benchmarks.batches
 """
@@ -7,11 +7,14 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits
+from sklearn.metrics import adjusted_rand_score
 
 from benchmarks.common import print_table
-from unsplit import datasets, pairwise_tvd
+from unsplit import ClusterMerger, datasets, pairwise_tvd
 
-SEEDS, FEATURES = 12, 10
+SEEDS, FEATURES, DRAWS = 12, 10, 3
 Problem = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]
 
 
@@ -47,14 +50,32 @@ def rows() -> Iterator[tuple[str, ...]]:
             yield share, f"{exact:.2f}", *(f"{mean:.2f}" for mean in means)
 
 
+def meaningless() -> Iterator[tuple[str, ...]]:
+    """Digits in batches that were drawn at random: what is left, and how well it agrees."""
+    X, digit = load_digits(return_X_y=True)
+    labels = KMeans(40, n_init=10, random_state=0).fit_predict(X)
+    for n_batches in (1, 2, 4, 8):
+        found = []
+        for seed in range(1 if n_batches == 1 else DRAWS):
+            batch = np.random.default_rng(seed).integers(n_batches, size=len(X))
+            merger = ClusterMerger(random_state=0).fit(
+                X, initial_labels=labels, batch=None if n_batches == 1 else batch
+            )
+            found.append((merger.n_clusters_, adjusted_rand_score(digit, merger.labels_)))
+        numbers, scores = zip(*found, strict=True)
+        yield str(n_batches), ", ".join(map(str, numbers)), ", ".join(f"{s:.2f}" for s in scores)
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     header = (
         "in its own batch : the other's", "true TVD", "TVD without", "TVD with",
         "p < 0.05 without", "p < 0.05 with",
     )  # fmt: skip
     title = f"Batches: two clusters of 200, {FEATURES} dimensions, mean of {SEEDS} runs"
     print_table(title, header, list(rows()))
+    title = "Digits, cut by k-means into 40, in batches drawn at random"
+    print_table(title, ("batches", "clusters left", "ARI"), list(meaningless()))
 
 
 if __name__ == "__main__":

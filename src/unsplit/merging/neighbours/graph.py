@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 MOST_PROBABILITIES = 2**26
 
 
-N_NEIGHBOURS = 15
+# Of a batch only its share, so that the graph reaches as far as it would without batches.
+N_NEIGHBOURS, FEWEST_NEIGHBOURS = 15, 5
 
 # Number of steps along edges in which labels spread to observations outside all clusters.
 SPREADING_STEPS = 60
@@ -246,7 +247,8 @@ def neighbour_graph(
     labels : array-like of shape (n,)
         The over-clustering; −1 and missing values mean noise.
     batch : array-like of shape (n,), optional
-        Only observations of the same batch are connected.
+        Only observations of the same batch are connected: with the share of fifteen neighbours
+        that is the batch's share of the observations, but with five at least.
     device : str or torch.device
         Where to search if there are many observations.
     everything : bool
@@ -343,7 +345,7 @@ def connect(
     device: "torch.device | None" = None,
     n_clusters: int | None = None,
 ) -> NeighbourGraph:
-    """Connect every observation to its fifteen nearest neighbours in the same batch.
+    """Connect every observation to its fifteen nearest neighbours, or fewer in the same batch.
 
     Parameters
     ----------
@@ -380,7 +382,8 @@ def connect(
         rows = np.flatnonzero(batches == batch)
         if len(rows) < 2:
             continue
-        width = min(N_NEIGHBOURS, len(rows) - 1)
+        share = round(N_NEIGHBOURS * len(rows) / n)
+        width = min(max(share, FEWEST_NEIGHBOURS), len(rows) - 1)
         found, distances = nearest(features[rows], width, device)
         lists.append((rows, rows[found]))
         inverse_dimension[rows] = _inverse_dimension(distances)
