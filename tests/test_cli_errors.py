@@ -212,24 +212,26 @@ def no_training(monkeypatch):
     [
         (
             "--must-link 0,1 --cannot-link 1,0",
-            "cannot_link keeps 1 and 0 apart, but must_link joins them; drop one of these links.",
+            "--cannot-link keeps 1 and 0 apart, but --must-link joins them; drop one of these "
+            "links.",
         ),
         (
             "--min-clusters 3 --max-clusters 2",
-            "min_clusters=3 is more than max_clusters=2; swap or drop one of them.",
+            "--min-clusters 3 is more than --max-clusters 2; swap or drop one of them.",
         ),
         (
             "--n-clusters 5",
-            "n_clusters must be a whole number from 1 to 4, the number of initial clusters, got 5.",
+            "--n-clusters must be a whole number from 1 to 4, the number of initial clusters, got "
+            "5.",
         ),
         (
             "--must-link 0,x",
-            "must_link names 'x', which is not a cluster; the clusters are 0, 1, 2, 3.",
+            "--must-link names 'x', which is not a cluster; the clusters are 0, 1, 2, 3.",
         ),
         (
             "--strategy spectral",
-            'strategy="spectral" needs n_clusters because it cannot choose the number of clusters; '
-            "pass n_clusters or use another strategy.",
+            "--strategy spectral needs --n-clusters because it cannot choose the number of "
+            "clusters; pass --n-clusters or use another strategy.",
         ),
         (
             "--n-clusters 2 --max-tvd 0.5",
@@ -304,8 +306,8 @@ def test_a_command_that_does_not_exist_is_answered_with_the_one_that_was_meant(r
         ),
         (
             "greedy --size 90 --n-clusters 2",
-            "n_clusters=2 clusters of size=90 need 180 observations, but R has 160; pass at most "
-            "n_clusters=1 or a smaller size.",
+            "--n-clusters 2 clusters of --size 90 need 180 observations, but R has 160; pass at "
+            "most --n-clusters 1 or a smaller size.",
         ),
         (
             "artificial --categories cluster --size 41",

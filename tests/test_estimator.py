@@ -277,5 +277,5 @@ def test_bad_settings_are_sentences_at_fit(halves, wish, sentence):
 
 def test_text_in_a_data_frame_is_named_with_its_place():
     frame = pd.DataFrame({"width": [1.0, 2.0, 3.0, 4.0], "colour": ["red", "red", "blue", "blue"]})
-    with pytest.raises(InputError, match="got 'red' in row 0, column 1; encode text, categories"):
+    with pytest.raises(InputError, match="got 'red' in row 0, column 'colour'; encode text"):
         ClusterMerger().fit(frame, initial_labels=[0, 0, 1, 1])

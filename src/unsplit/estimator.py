@@ -482,7 +482,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             raise
         except ValueError as error:  # scikit-learn's
             if "could not convert" in str(error):
-                numeric_matrix(np.asarray(X, dtype=object))  # says in which row and column
+                numeric_matrix(X)  # says in which row and column
             raise InputError(in_one_sentence(str(error))) from None
 
     def _warn_of_features(self, X: Any, labels: ArrayLike | None) -> None:

@@ -1,6 +1,7 @@
 """The ``unsplit`` program: all commands, and errors as one sentence."""
 
 import os
+import re
 import sys
 from contextlib import suppress
 from difflib import get_close_matches
@@ -31,6 +32,30 @@ Run `unsplit COMMAND --help` for all options of a command.
 """
 
 
+# Parameters of the library that are options here, and those of them that are no common words.
+UNDERSCORED = "n_clusters|min_clusters|max_clusters|max_tvd|must_link|cannot_link"
+PARAMETERS = f"{UNDERSCORED}|strategy|statistic|linkage|alpha|size"
+
+
+def as_options(sentence: str) -> str:
+    """Name options as they are typed, where the library names parameters.
+
+    Examples
+    --------
+    >>> as_options('n_clusters=3 is no use with linkage="single"; drop n_clusters.')
+    '--n-clusters 3 is no use with --linkage single; drop --n-clusters.'
+    >>> as_options('use ClusterMerger(strategy="retrain").')  # this is Python
+    'use ClusterMerger(strategy="retrain").'
+    """
+
+    def typed(name: str) -> str:
+        return f"--{name.replace('_', '-')}"
+
+    with_value = rf'(?<![\w(.])({PARAMETERS})=(?:"([^"]*)"|([\w.]*\w))'
+    sentence = re.sub(with_value, lambda m: f"{typed(m[1])} {m[2] or m[3]}", sentence)
+    return re.sub(rf"(?<![\w(.-])({UNDERSCORED})\b", lambda m: typed(m[1]), sentence)
+
+
 class PlainErrors(click.Command):
     """A command whose errors are one sentence on standard error, never a traceback."""
 
@@ -59,7 +84,7 @@ class PlainErrors(click.Command):
         except click.Abort:
             self._fail("interrupted", INTERRUPTED)
         except (InputError, ImportError) as error:
-            self._fail(str(error))
+            self._fail(as_options(str(error)))
         except OSError as error:
             where = "" if error.filename is None else f"{error.filename}: "
             self._fail(where + (error.strerror or str(error)).lower())

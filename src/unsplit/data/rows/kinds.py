@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -31,7 +32,7 @@ from unsplit.data.rows.mapped import MappedVectors
 from unsplit.data.rows.ragged import Ragged
 from unsplit.data.rows.sequences import Audio, RaggedRows
 from unsplit.data.rows.tensors import TensorRows
-from unsplit.errors import InputError
+from unsplit.errors import InputError, shown
 
 CHUNK_ELEMENTS = 2**24
 
@@ -360,7 +361,7 @@ def _numbers(X: ArrayLike) -> Any:
             "parts as features."
         )
     if values.dtype.kind not in "fiub":
-        values = _parsed(values)
+        values = _parsed(values, getattr(X, "columns", range(values.shape[1])))
     if scipy.sparse.issparse(values):
         canonical = scipy.sparse.csr_array(values).astype(np.float64)
         canonical.sum_duplicates()
@@ -377,8 +378,11 @@ def _in_full(row: NDArray[Any]) -> NDArray[Any]:
     return row.astype(np.float32) if row.dtype == np.float16 else row
 
 
-def _parsed(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Return objects and strings that are numbers as numbers, and missing values as NaN."""
+def _parsed(values: NDArray[Any], names: Sequence[Any]) -> NDArray[np.float64]:
+    """Return objects and strings that are numbers as numbers, and missing values as NaN.
+
+    ``names`` are those of the columns, or their numbers.
+    """
     try:
         return values.astype(np.float64)
     except (TypeError, ValueError):
@@ -389,8 +393,9 @@ def _parsed(values: NDArray[Any]) -> NDArray[np.float64]:
         except (TypeError, ValueError):
             row, column = place
             raise InputError(
-                f"X must hold numbers, got {str(value)!r} in row {row}, column {column}; encode "
-                "text, categories and dates as numbers first."
+                f"X must hold numbers, got {str(value)!r} in row {row}, column "
+                f"{shown(names[column])}; encode text, categories and dates as numbers first, or "
+                "leave such columns out."
             ) from None
     return found
 
