@@ -244,8 +244,7 @@ def test_training_with_many_more_clusters_than_a_batch_uses_less_decay():
     config = TrainConfig(batch_size=1, weight_decay=5.0)
     clusters, rng = torch.from_numpy(y), np.random.default_rng(0)
     training = Training(networks_for(rows, folds), rows, clusters, folds, config, rng)
-    (options,) = training.groups[0].optimizer.param_groups
-    assert options["weight_decay"] == pytest.approx(4.0)
+    assert training.groups[0].optimizer.weight_decay == pytest.approx(4.0)
 
 
 # The first steps
@@ -262,7 +261,7 @@ def test_with_many_clusters_features_change_after_every_cluster_has_come_twice(k
     batches = epoch_minibatches([f.train for f in folds[:n]], y, 9, np.random.default_rng(0))
     group.run(batches[:9], rows, torch.from_numpy(y), 0.99)
     torch.testing.assert_close(before, [p.detach() for p in group.body()], rtol=0, atol=0)
-    heads = group.optimizer.param_groups[0]["params"][-2:]
+    heads = group.optimizer.params[-2:]
     assert all((p != 0).any() for p in heads)
     group.run(batches[9:10], rows, torch.from_numpy(y), 0.99)
     assert not torch.equal(before[0], group.body()[0])

@@ -1,5 +1,8 @@
 """The training loop: stopping, stacking folds, balance, determinism."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -21,6 +24,7 @@ from unsplit.networks.training.loop import (
     own,
     train,
 )
+from unsplit.networks.training.optimizer import AdamW
 from unsplit.pairwise.heldout_scores import (
     crossfit_folds,
     heldout_scores,
@@ -280,7 +284,7 @@ def test_the_running_mean_of_the_weights_warms_up(batch_folds, averaging):
     rng = np.random.default_rng(0)
     training = Training(networks_for(rows, folds), rows, torch.from_numpy(y), folds, config, rng)
     group = training.groups[0]
-    weights = group.optimizer.param_groups[0]["params"]
+    weights = group.optimizer.params
     expected, step = [w.detach().clone() for w in weights], 0
 
     def follow(*_):
@@ -342,3 +346,33 @@ def test_until_there_were_enough_steps_the_latest_weights_are_kept():
     assert not stopping.step(np.array([0.7, 0.7])).any()
     assert stopping.kept_epoch.tolist() == [2, 2]
     assert stopping.finished
+
+
+def test_the_optimizer_is_that_of_torch():
+    rng = torch.Generator().manual_seed(0)
+    ours, theirs = ([nn.Parameter(torch.ones(3, 2)), nn.Parameter(torch.zeros(4))] for _ in "ab")
+    optimizers = (
+        AdamW(ours, 0.01, 0.1, torch.device("cpu")),
+        torch.optim.AdamW(theirs, 0.01, weight_decay=0.1),
+    )
+    for step in range(20):
+        for mine, other in zip(ours, theirs, strict=True):
+            mine.grad = torch.randn(mine.shape, generator=rng)
+            other.grad = mine.grad.clone()
+        if step % 3 == 0:  # what has no gradient stays where it is
+            ours[1].grad = theirs[1].grad = None
+        for optimizer in optimizers:
+            optimizer.step()
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
+    optimizers[0].zero_grad()
+    assert all(param.grad is None for param in ours)
+
+
+def test_training_does_not_load_the_compiler_of_torch():
+    program = (
+        "import sys, numpy, unsplit; "
+        "unsplit.pairwise_tvd(numpy.eye(12), numpy.arange(12) % 2, epochs=1, random_state=0); "
+        "print('torch._dynamo' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout.split() == ["False"], run.stderr

@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from unsplit.data.rows.base import Rows
 from unsplit.devices import BLOCK_ELEMENTS, drawn_again_after_errors, mixed_precision
 from unsplit.errors import InputError, OutOfMemoryWarning, warn
 from unsplit.networks.network import Network, refuse_gaps
+from unsplit.networks.training.optimizer import AdamW
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Group(ABC):
         self.total = torch.zeros((), device=self.device)
         # Batches are computed in so many parts, more than one after memory ran out.
         self.parts = 1
-        self.optimizer: torch.optim.Optimizer
+        self.optimizer: AdamW
 
     @abstractmethod
     def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
@@ -185,7 +186,7 @@ class Group(ABC):
         are added up, and so are all that follow.
         """
         while True:
-            self.optimizer.zero_grad(set_to_none=True)
+            self.optimizer.zero_grad()
             try:
                 # The same numbers again: of several processes, not all have drawn as many.
                 with drawn_again_after_errors():
@@ -211,7 +212,7 @@ class Group(ABC):
 
     def _halve(self, n: int, reason: str) -> None:
         self.parts *= 2
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         warn(
@@ -287,14 +288,6 @@ def like(param: Tensor, value: Any) -> Any:
     if value.shape == param.shape:
         return torch.empty_like(param, dtype=value.dtype, requires_grad=False).copy_(value)
     return value.to(param.device, copy=True)
-
-
-def adam(
-    params: Iterable[Tensor], learning_rate: float, weight_decay: float, device: torch.device
-) -> torch.optim.Optimizer:
-    """Make an AdamW optimizer, fused into one kernel if the device supports that."""
-    fused = device.type in ("cpu", "cuda")
-    return torch.optim.AdamW(params, lr=learning_rate, weight_decay=weight_decay, fused=fused)
 
 
 def _backward(loss: Tensor) -> Tensor:
@@ -398,7 +391,7 @@ class Stacked(Group):
         self.mean = {name: p.detach().clone() for name, p in self.params.items()}
         self.kept = {name: p.detach().clone() for name, p in self._state().items()}
         self.skeleton = copy.deepcopy(networks[0]).to("meta")
-        self.optimizer = adam(self.params.values(), learning_rate, weight_decay, self.device)
+        self.optimizer = AdamW(self.params.values(), learning_rate, weight_decay, self.device)
 
     def train(self, training: bool) -> None:
         """Switch between training and evaluation mode."""

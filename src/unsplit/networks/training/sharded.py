@@ -44,6 +44,7 @@ from unsplit.networks.network import (
 )
 from unsplit.networks.training.alarm import Alarm
 from unsplit.networks.training.group import Fold, Group, NetworkState, is_batch_norm
+from unsplit.networks.training.optimizer import AdamW
 from unsplit.networks.training.single import Single, settling
 
 # Steps of an epoch in which processes ask each other, before every message, whether memory has run
@@ -290,19 +291,19 @@ class Sharded(Group):
         return copies
 
 
-class _Together(torch.optim.Optimizer):
+class _Together(AdamW):
     """Several optimizers as one."""
 
-    def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+    def __init__(self, optimizers: Sequence[AdamW]) -> None:
         self.optimizers = optimizers
 
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self) -> None:
         for optimizer in self.optimizers:
-            optimizer.step(closure)
+            optimizer.step()
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
+    def zero_grad(self) -> None:
         for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none)
+            optimizer.zero_grad()
 
 
 class _Gathered(torch.autograd.Function):

@@ -16,13 +16,12 @@ from unsplit.networks.training.group import (
     Fold,
     Group,
     NetworkState,
-    adam,
     copy_into,
     is_batch_norm,
     like,
     tensors_of,
 )
-from unsplit.networks.training.optimizer import LargeHeadAdamW
+from unsplit.networks.training.optimizer import AdamW, LargeHeadAdamW
 
 # Observations from which batch normalisation measures activations, and the most batches for it.
 SETTLING = 1024
@@ -71,7 +70,7 @@ class Single(Group):
         params = [p for p in self.network.parameters() if p.requires_grad]
         rates = learning_rate, weight_decay, self.device
         self.optimizer = (
-            LargeHeadAdamW(params, [self.head.weight], *rates) if large else adam(params, *rates)
+            LargeHeadAdamW(params, [self.head.weight], *rates) if large else AdamW(params, *rates)
         )
         self._pairs = (
             [p.detach() for p in self.mean.parameters()],
