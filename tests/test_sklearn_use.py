@@ -22,7 +22,7 @@ def wines():
     """The wines as a table with bottles as its index, and their types cut in two at random."""
     wine = load_wine(as_frame=True)
     bottles = pd.Index([f"W{i:03}" for i in range(len(wine.data))], name="bottle")
-    X = wine.data.set_axis(bottles)
+    X = ((wine.data - wine.data.mean()) / wine.data.std()).set_axis(bottles)
     labels = artificial(wine.target.to_numpy(), 20, 0.0, 0)
     return X, pd.Series(labels, index=bottles)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.feather
 import pytest
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_wine
@@ -140,7 +141,8 @@ def test_another_clustering_and_a_counter_are_warned_of(wines):
         "column 'louvain' of wines.csv has one value in each cluster and is used as a feature; if "
         "it is not a measurement, leave it out with --drop louvain.",
     ]
-    library.read("wines.csv", "cluster", features=["number", "louvain", "hue"])  # asked for
+    chosen = ["number", "louvain", "hue"]  # asked for
+    library.read("wines.csv", "cluster", features=chosen, scale=True)
     result = merge_wines("--drop", "number")
     succeeds(result)
     assert result.stderr == f"warning: {sentences[1]}\n"
@@ -249,7 +251,8 @@ def test_only_the_needed_columns_are_read(wines, monkeypatch):
 def test_digits_that_float32_would_lose_are_kept(wines):
     stamps = 1_700_000_000.0 + np.arange(178) / 7
     wines[MEASURED].assign(time=stamps).to_parquet("d.parquet")
-    read = library.read("d.parquet")
+    with pytest.warns(FeatureWarning, match="column 'time' of d.parquet holds 80 % of the"):
+        read = library.read("d.parquet")
     assert read.X.dtype == np.float64
     np.testing.assert_array_equal(read.X[:, -1], stamps)
 

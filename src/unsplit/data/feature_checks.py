@@ -28,7 +28,7 @@ def warn_of_other_uses(
     names: Sequence[str],
     labels: NDArray[Any] | None,
     advice: Sequence[str] | None = None,
-) -> None:
+) -> list[int]:
     """Warn of features that count the rows, or that have one value in each cluster.
 
     Such a column is more likely an id or another clustering than a measurement.
@@ -43,6 +43,11 @@ def warn_of_other_uses(
     advice : sequence of str, optional
         How to leave out each feature.
 
+    Returns
+    -------
+    list of int
+        The features that were warned of.
+
     Examples
     --------
     >>> import warnings
@@ -50,11 +55,12 @@ def warn_of_other_uses(
     >>> with warnings.catch_warnings(record=True) as told:
     ...     warnings.simplefilter("always")
     ...     warn_of_other_uses(X, ["column 'number'", "column 'depth'"], None)
+    [0]
     >>> str(told[0].message)
     "column 'number' counts the rows and is used as a feature; if it is not a measurement, ..."
     """
     if len(X) < FEWEST_ROWS:
-        return
+        return []
     whole = [j for j in range(X.shape[1]) if _is_whole(X[:FIRST_ROWS, j]) and _is_whole(X[:, j])]
     counts = [j for j in whole if (np.diff(X[:, j]) == 1).all()]
     known = []
@@ -68,6 +74,7 @@ def warn_of_other_uses(
                 f"out{'' if advice is None else f' with {advice[j]}'}.",
                 FeatureWarning,
             )
+    return counts + known
 
 
 def _is_whole(values: NDArray[Any]) -> bool:
@@ -82,7 +89,7 @@ def _follows(values: NDArray[Any], groups: Index) -> bool:
     return bool((values == values[first[groups]]).all())
 
 
-def warn_of_scales(X: NDArray[Any], names: Sequence[str]) -> None:
+def warn_of_scales(X: NDArray[Any], names: Sequence[str], but: Sequence[int] = ()) -> None:
     """Warn of few features that vary so much that distances between observations depend on them.
 
     Principal components and other centred columns may do so on purpose.
@@ -92,6 +99,8 @@ def warn_of_scales(X: NDArray[Any], names: Sequence[str]) -> None:
     X : ndarray of shape (n, d)
     names : sequence of str
         What messages call the features.
+    but : sequence of int
+        Features that do not count, because they should be left out anyway.
 
     Examples
     --------
@@ -103,17 +112,20 @@ def warn_of_scales(X: NDArray[Any], names: Sequence[str]) -> None:
     >>> str(told[0].message)
     'age holds 99 % of the variance of all 4 features, so distances between observations ...'
     """
-    few = dominant(X)
+    counted = np.setdiff1d(np.arange(X.shape[1]), but)
+    some = _sampled(X)[:, counted]
+    few = dominant(some)
     if len(few) == 0:
         return
-    share = np.var(_sampled(X), axis=0)
+    share = np.var(some, axis=0)
     percent = min(99, int(100 * share[few].sum() / share.sum()))
-    named = [names[j] for j in few[:3]] + ([f"{len(few) - 3} more"] if len(few) > 3 else [])
+    named = [names[counted[j]] for j in few[:3]]
+    named += [f"{len(few) - 3} more"] if len(few) > 3 else []
     holds = "holds" if len(few) == 1 else "hold"
     warn(
-        f"{' and '.join(named)} {holds} {percent} % of the variance of all {X.shape[1]} features, "
-        f"so distances between observations depend on little else; if features are in different "
-        f"units, {SCALE}.",
+        f"{' and '.join(named)} {holds} {percent} % of the variance of all {len(counted)} "
+        "features, so distances between observations depend on little else; if features are in "
+        f"different units, {SCALE}.",
         FeatureWarning,
     )
 
@@ -124,14 +136,17 @@ def dominant(X: NDArray[Any]) -> Index:
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> dominant(rng.normal(5, [1, 1, 1, 9], size=(100, 4))), dominant(rng.normal(size=(100, 4)))
+    >>> dominant(rng.normal(50, [1, 1, 1, 9], size=(100, 4))), dominant(rng.normal(size=(100, 4)))
     (array([3]), array([], dtype=int64))
     """
     X = _sampled(X)
     n_features = X.shape[1]
     if len(X) < FEWEST_ROWS or n_features < 2:
         return np.zeros(0, np.int64)
-    spread, middle = X.std(axis=0), np.abs(X.mean(axis=0))
+    with np.errstate(over="ignore", invalid="ignore"):  # numbers that are too large come later
+        spread, middle = X.std(axis=0), np.abs(X.mean(axis=0))
+    if not np.isfinite(spread).all():
+        return np.zeros(0, np.int64)
     order = np.argsort(-spread, kind="stable")
     share = np.cumsum(spread[order] ** 2) / max(float((spread**2).sum()), np.finfo(float).tiny)
     n_few = int(np.searchsorted(share, MOST_OF_VARIANCE)) + 1

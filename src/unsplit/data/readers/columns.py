@@ -210,6 +210,7 @@ def leave_out_text(
 
     Examples
     --------
+    >>> import numpy as np
     >>> leave_out_text(Path("d.csv"), {"depth": np.array(["1.5", "2", "?"])}, ColumnChoice())
     Traceback (most recent call last):
     unsplit.errors.InputError: column 'depth' of d.csv holds numbers, but also '?' (row 3); ...

@@ -182,12 +182,14 @@ def observations_in(
     batches = values_of_rows(path, own, batch, rows, BATCH_NAMES)
     if names is not None:
         called = [f"column {name!r} of {path}" for name in names]
+        doubtful: list[int] = []
         if choice.features is None:
-            warn_of_other_uses(X, called, clusters, [f"--drop {name}" for name in names])
+            advice = [f"--drop {name}" for name in names]
+            doubtful = warn_of_other_uses(X, called, clusters, advice)
         if choice.scale:
             _scale(X)
         else:
-            warn_of_scales(X, called)
+            warn_of_scales(X, called, doubtful)
     return Observations(X, names, rows.ids, clusters, batches, tuple(text), choice.id)
 
 
