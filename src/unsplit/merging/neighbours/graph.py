@@ -42,6 +42,9 @@ SPREADING_STEPS = 60
 # Shares of walks that are kept at a time, of four bytes each, whatever the number of clusters.
 MOST_SHARES = 2**24
 
+# Sums between clusters that are counted in one array; of more clusters most sums are zero.
+MOST_SUMS = 2**24
+
 # A thread counts common neighbours for so many rows at a time: the most take some hundred
 # megabytes, and fewer are not worth a thread.
 ROWS_AT_ONCE, FEWEST_ROWS = 10_000, 500
@@ -163,18 +166,24 @@ class NeighbourGraph:
         """
         # Clusters one after another, because a processor is faster with numbers that lie together.
         order = np.argsort(self.clusters, kind="stable")
-        adjacency = reordered(self.adjacency.astype(np.float32), order)  # small counts are exact
-
+        place = np.argsort(order).astype(self.adjacency.indices.dtype)
+        near = self.adjacency[order]
+        ones = np.ones(near.nnz, np.float32)  # small counts are exact
+        near = sparse.csr_array((ones, place[near.indices], near.indptr), near.shape)
         at_once = min(ROWS_AT_ONCE, max(FEWEST_ROWS, -(-len(order) // n_cores())))
 
         def part(start: int) -> sparse.csr_array:
-            rows = adjacency[start : start + at_once]
-            return rows + (rows @ adjacency).multiply(rows)
+            rows = near[start : start + at_once]
+            rows.sort_indices()
+            found = rows + (rows @ near).multiply(rows)
+            named = order.astype(place.dtype)[found.indices]
+            found = sparse.csr_array((found.data, named, found.indptr), found.shape)
+            found.sort_indices()
+            return found
 
         with ThreadPoolExecutor(n_cores()) as pool:  # SciPy's products run side by side
-            parts = list(pool.map(part, range(0, adjacency.shape[0], at_once)))
-        found = sparse.vstack(parts, format="csr").astype(np.float64)
-        return reordered(found, np.argsort(order))
+            parts = list(pool.map(part, range(0, len(order), at_once)))
+        return sparse.vstack(parts, format="csr")[place].astype(np.float64)
 
     def edges_between(self) -> sparse.csr_array:
         """Number of edges between clusters.
@@ -191,8 +200,17 @@ class NeighbourGraph:
         >>> int(unsplit.neighbour_graph(X, labels).edges_between()[0, 1])
         0
         """
-        # Not a transposed matrix as it is: SciPy would turn the whole graph around first.
-        return self.members.T.tocsr() @ self.adjacency @ self.members
+        return self.summed(self.adjacency)
+
+    def summed(self, edges: sparse.csr_array) -> sparse.csr_array:
+        """Sums of values of edges, shape (n, n), between clusters, shape (k, k)."""
+        k = self.n_clusters
+        if k**2 > MOST_SUMS or (self.clusters < 0).any():
+            # Not a transposed matrix as it is: SciPy would turn the whole graph around first.
+            return self.members.T.tocsr() @ edges @ self.members
+        left = np.repeat(self.clusters, np.diff(edges.indptr))
+        pair = left * k + self.clusters[edges.indices]
+        return sparse.csr_array(np.bincount(pair, edges.data, k**2).reshape(k, k))
 
     def renamed(self, new_index: Index) -> "NeighbourGraph":
         """The same graph with other numbers for its clusters.
@@ -419,22 +437,6 @@ def _either_way(n: int, lists: Sequence[tuple[Index, Index]]) -> sparse.csr_arra
     return one_way.maximum(one_way.T.tocsr())
 
 
-def reordered(matrix: sparse.csr_array, order: Index) -> sparse.csr_array:
-    """A square sparse matrix with its rows and columns in another order.
-
-    Examples
-    --------
-    >>> reordered(sparse.csr_array([[0, 1], [2, 3]]), np.array([1, 0])).toarray()
-    array([[3, 2],
-           [1, 0]])
-    """
-    rows = matrix[order]
-    place = np.argsort(order).astype(rows.indices.dtype)
-    found = sparse.csr_array((rows.data, place[rows.indices], rows.indptr), matrix.shape)
-    found.sort_indices()
-    return found
-
-
 def _spreads(clusters: Index) -> bool:
     """Whether there is so much noise that it is connected as well."""
     return bool((clusters < 0).mean() >= 0.5)
@@ -540,8 +542,7 @@ class Connections:
 
     def __init__(self, graph: NeighbourGraph) -> None:
         members, weights = graph.members, graph.weights
-        # Not a transposed matrix as it is: SciPy would turn the whole graph around first.
-        self._store(members.T.tocsr() @ weights @ members)
+        self._store(graph.summed(weights))
         batch = sparse.csr_array(
             (np.ones(len(graph.batches)), (graph.batches, np.arange(len(graph.batches))))
         )
