@@ -359,3 +359,16 @@ def test_labels_spread_the_same_for_a_few_clusters_at_a_time(monkeypatch):
     at_once = connect(X, clusters)
     monkeypatch.setattr(graph_module, "MOST_SHARES", 600)
     np.testing.assert_array_equal(connect(X, clusters).clusters, at_once.clusters)
+
+
+@pytest.mark.parametrize("noise", [False, True])
+def test_edges_between_clusters_are_the_same_however_they_are_summed(normal, monkeypatch, noise):
+    X, clusters = normal
+    graph = connect(X, np.where(noise & (np.arange(400) % 9 == 0), -1, clusters))
+    at_once = graph.edges_between().toarray()
+    monkeypatch.setattr(graph_module, "MOST_SUMS", 0)
+    np.testing.assert_array_equal(graph.edges_between().toarray(), at_once)
+    slow = np.zeros_like(at_once)
+    for i, j in zip(*graph.adjacency.nonzero(), strict=True):
+        slow[graph.clusters[i], graph.clusters[j]] += 1
+    np.testing.assert_array_equal(at_once, slow)

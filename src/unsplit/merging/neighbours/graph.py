@@ -202,18 +202,7 @@ class NeighbourGraph:
         >>> int(unsplit.neighbour_graph(X, labels).edges_between()[0, 1])
         0
         """
-        return self.summed(self.adjacency)
-
-    def summed(self, edges: sparse.csr_array) -> sparse.csr_array:
-        """Sums of values of edges, shape (n, n), between clusters, shape (k, k)."""
-        k = self.n_clusters
-        if k**2 > MOST_SUMS or (self.clusters < 0).any():
-            # Not a transposed matrix as it is: SciPy would turn the whole graph around first.
-            return self.members.T.tocsr() @ edges @ self.members
-        clusters = self.clusters.astype(np.int32)  # in half the memory
-        pair = np.repeat(k * clusters, np.diff(edges.indptr))
-        pair += clusters[edges.indices]
-        return sparse.csr_array(np.bincount(pair, edges.data, k**2).reshape(k, k))
+        return _summed(self, self.adjacency)
 
     def renamed(self, new_index: Index) -> "NeighbourGraph":
         """The same graph with other numbers for its clusters.
@@ -244,6 +233,18 @@ class NeighbourGraph:
             )
         clusters = np.where(self.clusters < 0, -1, index[self.clusters])
         return replace(self, clusters=clusters)
+
+
+def _summed(graph: NeighbourGraph, edges: sparse.csr_array) -> sparse.csr_array:
+    """Sums of values of edges, shape (n, n), between clusters, shape (k, k)."""
+    k = graph.n_clusters
+    if k**2 > MOST_SUMS or (graph.clusters < 0).any():
+        # Not a transposed matrix as it is: SciPy would turn the whole graph around first.
+        return graph.members.T.tocsr() @ edges @ graph.members
+    clusters = graph.clusters.astype(np.int32)  # in half the memory
+    pair = np.repeat(k * clusters, np.diff(edges.indptr))
+    pair += clusters[edges.indices]
+    return sparse.csr_array(np.bincount(pair, edges.data, k**2).reshape(k, k))
 
 
 def neighbour_graph(
@@ -545,7 +546,7 @@ class Connections:
 
     def __init__(self, graph: NeighbourGraph) -> None:
         members, weights = graph.members, graph.weights
-        self._store(graph.summed(weights))
+        self._store(_summed(graph, weights))
         batch = sparse.csr_array(
             (np.ones(len(graph.batches)), (graph.batches, np.arange(len(graph.batches))))
         )
