@@ -35,7 +35,7 @@ class SkippedWarning(UserWarning):
 
 
 class FeatureWarning(UserWarning):
-    """A column that is used as a feature may not be a measurement."""
+    """A column that is used as a feature may not be a measurement, or drowns all others."""
 
 
 class LabelsWarning(UserWarning):

@@ -46,6 +46,8 @@ def as_options(sentence: str) -> str:
     '--n-clusters 3 is no use with --linkage single; drop --n-clusters.'
     >>> as_options('use ClusterMerger(strategy="retrain").')  # this is Python
     'use ClusterMerger(strategy="retrain").'
+    >>> as_options("must_link.csv cannot be opened.")
+    'must_link.csv cannot be opened.'
     """
 
     def typed(name: str) -> str:
@@ -53,7 +55,8 @@ def as_options(sentence: str) -> str:
 
     with_value = rf'(?<![\w(.])({PARAMETERS})=(?:"([^"]*)"|([\w.]*\w))'
     sentence = re.sub(with_value, lambda m: f"{typed(m[1])} {m[2] or m[3]}", sentence)
-    return re.sub(rf"(?<![\w(.-])({UNDERSCORED})\b", lambda m: typed(m[1]), sentence)
+    # Not in names of files, such as data/must_link.csv.
+    return re.sub(rf"(?<![\w(./-])({UNDERSCORED})\b(?!\.\w)", lambda m: typed(m[1]), sentence)
 
 
 class PlainErrors(click.Command):
