@@ -71,8 +71,11 @@ class Case:
         return {**named, **self.parameters}
 
 
-def training_step(k: int, batch: int, device: torch.device) -> Work:
-    """A step as training takes it: features, loss, gradients, AdamW and the running mean."""
+def training_step(k: int, batch: int, device: torch.device, recorded: bool = True) -> Work:
+    """A step as training takes it: features, loss, gradients, AdamW and the running mean.
+
+    On a GPU it is started kernel by kernel if it is not to be recorded.
+    """
     n = max(k, batch)
     X = np.random.default_rng(0).standard_normal((n, DIMENSIONS), np.float32)
     clusters, everything = np.arange(n) % k, np.arange(n)
@@ -82,6 +85,7 @@ def training_step(k: int, batch: int, device: torch.device) -> Work:
         network = build_network(rows, fold, RECIPES["mlp"], k, "softmax")
     decay = used_decay(config.weight_decay, k, batch)
     group = Single([network], [fold], config.learning_rate, decay)
+    group.recordable &= recorded
     batches = epoch_minibatches([everything], clusters, batch, np.random.default_rng(0))[:1]
     own = torch.from_numpy(clusters).to(device)
     return lambda: group.run(batches, rows, own, config.averaging)
@@ -177,19 +181,21 @@ def speeds(device: torch.device) -> Record:
     # The running mean of the weights: two numbers are read, one is written.
     memory = 12 * MOVED_AT_ONCE / best_time(lambda: one.lerp_(other, 0.5), device)
     few, many = LOSS_OF[device.type]
-    in_blocks = head.in_blocks("softmax", blocks_for(batch, a.dtype, device))
     at_once = head.at_once("softmax")
-    return {
+    in_blocks = head.in_blocks("softmax", blocks_for(batch, a.dtype, device))
+    found = {
         "what": "speeds",
         "matmul": matmul,
         "memory": memory,
         "share": loss_rate(in_blocks, many, batch, device) / matmul,
-        "at_once": loss_rate(at_once, few, batch, device) / matmul,
+        "at_once": loss_rate(at_once, few, batch, device, repeated=cuda) / matmul,
         "fixed": best_time(training_step(2, 2, device), device),
-        "blocks": max(
-            0.0, loss_time(in_blocks, 2, batch, device) - loss_time(at_once, 2, batch, device)
-        ),
     }
+    if cuda:  # steps over blocks of clusters are not recorded
+        more = loss_time(in_blocks, 2, batch, device) - loss_time(at_once, 2, batch, device)
+        step = training_step(2, 2, device, recorded=False)
+        found["starting"] = best_time(step, device) + max(0.0, more)
+    return found
 
 
 # Rows of the products for the ceiling, weights whose mean is taken, and clusters of the loss, few
@@ -199,19 +205,28 @@ MOVED_AT_ONCE = 2**26
 LOSS_OF = {"cpu": (10_000, 100_000), "cuda": (3_000, 10**6)}
 
 
-def loss_rate(loss: head.Loss, k: int, batch: int, device: torch.device) -> float:
+def loss_rate(
+    loss: head.Loss, k: int, batch: int, device: torch.device, repeated: bool = False
+) -> float:
     """Operations a second of the loss, without what it costs however few clusters there are."""
-    took, fixed = (loss_time(loss, n, batch, device) for n in (k, 2))
+    took, fixed = (loss_time(loss, n, batch, device, repeated) for n in (k, 2))
     operations = head.Problem(k, FEATURES, batch, device).operations
     # On a GPU the calls may take longer than the products, so that nothing would be left.
     return operations / max(took - fixed, took / 10)
 
 
-def loss_time(loss: head.Loss, k: int, batch: int, device: torch.device) -> float:
-    """Seconds of the loss and its gradients."""
+def loss_time(
+    loss: head.Loss, k: int, batch: int, device: torch.device, repeated: bool = False
+) -> float:
+    """Seconds of the loss and its gradients; if repeated by the GPU, without starting them."""
     work = loss_and_gradients(loss, head.Problem(k, FEATURES, batch, device))
     work()  # kernels are compiled when they are first used
-    return best_time(work, device)
+    if not repeated:
+        return best_time(work, device)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return best_time(graph.replay, device)
 
 
 def loss_and_gradients(loss: head.Loss, problem: head.Problem) -> Work:

@@ -101,8 +101,9 @@ class Device:
         As ``share``, where all scores of a batch are held at once because they are few.
     fixed : float
         Seconds of a step that has next to nothing to compute.
-    blocks : float
-        What is added to them where the loss is computed over blocks, however small.
+    starting : float
+        Seconds that the processor takes to start a step over blocks of clusters, which is not
+        recorded; a GPU computes meanwhile, at the latest when half of the step is started.
     """
 
     matmul: float
@@ -112,7 +113,7 @@ class Device:
     latency: float = 0.0
     at_once: float | None = None
     fixed: float = 0.0
-    blocks: float = 0.0
+    starting: float = 0.0
 
 
 def weights(run: Run) -> float:
@@ -196,9 +197,12 @@ def step_seconds(run: Run, device: Device, kind: str = "cuda") -> tuple[float, f
     share = device.share
     if device.at_once is not None and not in_blocks(run):
         share = device.at_once
-    products = head_operations(run) / share + backbone_operations(run)
-    fixed = device.fixed + (device.blocks if in_blocks(run) else 0.0)
-    return products / device.matmul, step_bytes(run, kind) / device.memory, talk, fixed
+    products = (head_operations(run) / share + backbone_operations(run)) / device.matmul
+    moved = step_bytes(run, kind) / device.memory
+    fixed = device.fixed
+    if in_blocks(run) and device.starting:
+        fixed = max(device.starting - products - moved, device.starting / 2)
+    return products, moved, talk, fixed
 
 
 def steps(run: Run) -> float:
@@ -265,7 +269,7 @@ HEADINGS = [
 
 def device_of(speeds: Mapping[str, Any]) -> Device:
     """The device that benchmarks.growth measured."""
-    names = "matmul", "share", "memory", "at_once", "fixed", "blocks"
+    names = "matmul", "share", "memory", "at_once", "fixed", "starting"
     return Device(**{name: speeds[name] for name in names if name in speeds})
 
 

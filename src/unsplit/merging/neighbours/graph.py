@@ -406,7 +406,8 @@ def connect(
             continue
         share = round(N_NEIGHBOURS * len(rows) / n)
         width = min(max(share, FEWEST_NEIGHBOURS), len(rows) - 1)
-        found, distances = nearest(features[rows], width, device)
+        of_batch = features if len(rows) == n else features[rows]
+        found, distances = nearest(of_batch, width, device)
         lists.append((rows, rows[found]))
         inverse_dimension[rows] = _inverse_dimension(distances)
     adjacency = _either_way(n, lists)

@@ -33,8 +33,11 @@ def by_regions(
     """
     if device is None or device.type == "mps":  # which has no float64
         device = torch.device("cpu")
-    scale = float(X.std()) or 1.0
-    points = torch.from_numpy((X - X.mean(axis=0)) / scale)
+    centred = X - X.mean(axis=0)
+    # Not the standard deviation of X, which would copy X once more.
+    scale = float(np.einsum("ij,ij->", centred, centred) / X.size) ** 0.5 or 1.0
+    centred /= scale
+    points = torch.from_numpy(centred)
     centres = _centres(points, min(round(REGIONS_PER_ROOT * len(X) ** 0.5), len(X)))
     search = _Search(points.to(device), centres.to(device), n_neighbours)
     rows, distances = search.neighbours(max(compared, n_neighbours + 1))

@@ -19,6 +19,7 @@ from unsplit.devices import BLOCK_ELEMENTS, drawn_again_after_errors, mixed_prec
 from unsplit.errors import InputError, OutOfMemoryWarning, warn
 from unsplit.networks.network import Network, refuse_gaps
 from unsplit.networks.training.optimizer import AdamW
+from unsplit.networks.training.recorded import STEPS_BEFORE, RecordedStep, can_be_recorded
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,10 @@ class Group(ABC):
         # Batches are computed in so many parts, more than one after memory ran out.
         self.parts = 1
         self.optimizer: AdamW
+        # A step to repeat; None at the start, and wherever it cannot be recorded.
+        self.recorded: RecordedStep | None = None
+        self.recordable = self.device.type == "cuda" and can_be_recorded(networks[0])
+        self._unrecorded = 0
 
     @abstractmethod
     def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
@@ -134,11 +139,17 @@ class Group(ABC):
         shaped = [self.shaped(index) for index in batches]
         taken = [self.taken(index) for index in shaped[first:]]
         for index, x in zip(shaped[first:], rows.stream(taken), strict=True):
-            loss = self.gradients(index, x, rows, clusters)
-            if self.steps_taken < head_alone:
+            if self.recorded is not None and self.recorded.fits(x):
+                loss = self.recorded(x, clusters[index])
+            elif self.steps_taken < head_alone:
+                loss = self.gradients(index, x, rows, clusters)
                 for param in self.body():
                     param.grad = None  # the optimizer leaves out what has no gradient
-            self.optimizer.step()
+                self.optimizer.step()
+            else:
+                loss = self.gradients(index, x, rows, clusters)
+                self.optimizer.step()
+                self._record(x, clusters[index])
             self.steps_taken += 1
             # Forget quickly at first, because the first weights are poor.
             decay = min(averaging, self.steps_taken / (self.steps_taken + 9))
@@ -196,6 +207,25 @@ class Group(ABC):
                     raise
                 reason = (str(error).splitlines() or [type(error).__name__])[0]
             self._halve(index.shape[-1], reason)
+
+    def _record(self, x: Tensor, own: Tensor) -> None:
+        """Record a step after the first few, if it can be recorded."""
+        self._unrecorded += 1
+        # Over blocks of clusters it would save little.
+        small = self.parts == 1 and own.numel() * self.head.n_clusters <= BLOCK_ELEMENTS
+        possible = self.recordable and self.optimizer.can_be_recorded and small
+        if possible and self._unrecorded > STEPS_BEFORE:
+            self.recordable = False  # it is tried once
+            try:
+                self.recorded = RecordedStep(self._recorded_step, x, own)
+            except RuntimeError:  # such as too little memory; training goes on without
+                self.optimizer.zero_grad()
+
+    def _recorded_step(self, x: Tensor, own: Tensor) -> Tensor:
+        self.optimizer.zero_grad()
+        loss = _backward(self.loss(x, own))
+        self.optimizer.step()
+        return loss
 
     def least_in_parts(self) -> int:
         """Observations that a batch must have to be computed in twice as many parts."""

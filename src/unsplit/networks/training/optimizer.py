@@ -37,6 +37,9 @@ class AdamW:
     tensor([0.9000, 1.1000])
     """
 
+    # Whether a GPU can repeat a step by itself: nothing of it is computed by the processor.
+    can_be_recorded = True
+
     def __init__(
         self,
         params: Iterable[Tensor],
@@ -119,6 +122,8 @@ class LargeHeadAdamW(AdamW):
             [ 0.1000, -0.1000],
             [ 0.0000,  0.0000]])
     """
+
+    can_be_recorded = False  # the corrections for the number of steps are the processor's
 
     def __init__(
         self,

@@ -89,6 +89,7 @@ class Sharded(Group):
     ) -> None:
         super().__init__(networks, folds)
         self.ranks, self.exchange = ranks, Between(ranks)
+        self.recordable = False  # processes wait for each other in a step
         self.k = self.head.n_clusters
         self.own = ranks.part(self.k)
         large = self.k * self.head.in_features > LARGE_HEAD
