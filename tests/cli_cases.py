@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from unsplit import datasets
 from unsplit.cli import main
+from unsplit.data.result_folder import output_folder
 
 # Two pairs of clusters that are one each.  Settings that are quick, not good.
 X, LABELS = datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 0]], 40, random_state=0)
@@ -63,8 +64,9 @@ def snapshot(folder="out"):
 
 def old_results(folder="out"):
     """Results of an earlier run that must survive whatever goes wrong."""
-    Path(folder).mkdir()
-    for name in ("labels.csv", "result.json", "merges.csv", "notes.txt"):
-        Path(folder, name).write_text(f"an older {name}\n", encoding="utf-8")
-    np.save(Path(folder, "linkage.npy"), np.arange(4))
+    with output_folder(folder) as new:
+        for name in ("labels.csv", "result.json", "merges.csv"):
+            (new / name).write_text(f"an older {name}\n", encoding="utf-8")
+        np.save(new / "linkage.npy", np.arange(4))
+    Path(folder, "notes.txt").write_text("the user's own\n", encoding="utf-8")
     return snapshot(folder)

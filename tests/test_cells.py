@@ -156,6 +156,40 @@ def test_a_merged_cluster_has_the_colour_of_its_largest_member():
     assert adata.uns["unsplit_colors"].tolist() == ["#000010", "#000003"]
 
 
+def test_colours_follow_the_categories_also_of_noise_and_without_cells():
+    adata = small()
+    kinds = ["-1", "2", "unused", "3", "4", "10"]
+    adata.obs["leiden"] = adata.obs["leiden"].cat.set_categories(kinds)
+    adata.uns["leiden_colors"] = [f"#00000{i}" for i in range(6)]
+    unsplit.anndata.merge(adata, **QUICK)
+    of_member = dict(zip(kinds, adata.uns["leiden_colors"], strict=True))
+    for name, colour in zip(
+        adata.obs["unsplit"].cat.categories, adata.uns["unsplit_colors"], strict=True
+    ):
+        assert colour in [of_member[member] for member in name.split(" + ")]
+
+
+def test_refined_labels_and_the_review_use_the_names_of_merged_clusters():
+    adata = small()
+    unsplit.anndata.merge(adata, **QUICK)
+    names = set(adata.obs["unsplit"].cat.categories)
+    assert set(adata.obs["unsplit_refined"].cat.categories) == names
+    assert (adata.obs["unsplit_refined"] == adata.obs["unsplit"]).mean() > 0.9
+    review = adata.uns["unsplit"]["review"]
+    assert {*review["new_left"], *review["new_right"]} == names
+    merged = review[review["done"] == "merged"]
+    assert (merged["new_left"] == merged["new_right"]).all()
+
+
+def test_names_of_merged_clusters_do_not_depend_on_the_order_of_the_categories():
+    adata = small()
+    unsplit.anndata.merge(adata, **QUICK)
+    expected = adata.obs["unsplit"].astype(str)
+    adata.obs["leiden"] = adata.obs["leiden"].astype(str).astype("category")  # sorted as text
+    unsplit.anndata.merge(adata, **QUICK)
+    assert (adata.obs["unsplit"].astype(str) == expected).all()
+
+
 def test_without_colours_each_of_thirty_groups_gets_its_own():
     from unsplit.anndata import _colours
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.cluster.hierarchy as sch
 import scipy.sparse
@@ -353,3 +354,14 @@ def test_module_runs_as_a_program(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["somewhere/__main__.py", "--version"])
     runpy.run_module("unsplit", run_name="__main__")
     assert capsys.readouterr().out == f"unsplit {library.__version__}\n"
+
+
+def test_whole_numbers_that_pandas_wrote_as_floats_have_one_name_in_all_files(folder):
+    names = LABELS.astype(float)
+    names[:2] = np.nan
+    pd.DataFrame({"x": X[:, 0], "y": X[:, 1], "cluster": names}).to_parquet("data.parquet")
+    succeeds(merge(data="data.parquet"))
+    old = read_csv("out/labels.csv")["old"]
+    assert set(old) == {"", "0", "1", "2", "3"}
+    assert old.count("") == 2
+    succeeds(unsplit("report", "out"))

@@ -5,6 +5,7 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import adjusted_rand_score
 
 import unsplit
 from tests.cell_cases import LABELS, QUICK, X, small, writable_text
@@ -73,14 +74,16 @@ def test_the_copy_has_everything_that_the_file_had():
     assert (found.X != adata.X).nnz == 0
     assert (found.layers["counts"] != adata.layers["counts"]).nnz == 0
     assert found.obs_names.tolist() == adata.obs_names.tolist()
-    assert found.obs.columns.tolist() == ["leiden", "types", "unsplit"]
+    assert found.obs.columns.tolist() == ["leiden", "types", "unsplit", "unsplit_refined"]
+    labels = pd.read_csv("out/labels.csv")
+    assert adjusted_rand_score(labels["refined"], found.obs["unsplit_refined"]) == 1
     assert found.obs["types"].tolist() == adata.obs["types"].tolist()
     assert "unsplit" not in before["uns"]
     before.close()
     # A second merge of the copy replaces what the first has written.
     succeeds(merge("--h5ad", "--n-clusters", 3, data="out/merged.h5ad", labels="leiden", out="two"))
     again = anndata.read_h5ad("two/merged.h5ad")
-    assert again.obs.columns.tolist() == ["leiden", "types", "unsplit"]
+    assert again.obs.columns.tolist() == ["leiden", "types", "unsplit", "unsplit_refined"]
     assert again.uns["unsplit"]["n_clusters"] == 3
     assert again.uns["unsplit"]["params"]["n_clusters"] == 3
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unsplit.data.labels import encode_labels
+from unsplit.data.labels import as_named, encode_labels
 from unsplit.errors import InputError
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
@@ -214,3 +214,18 @@ def test_floats_too_large_to_tell_whole_numbers_apart_are_refused(value):
         encode_labels(np.array([value, 1.0]), 2)
     encoded = encode_labels(np.array([2.0**53 - 1, 1.0]), 2)
     assert encoded.cluster_ids.tolist() == [1, 2**53 - 1]
+
+
+@pytest.mark.parametrize("unit", ["D", "ns"])
+def test_dates_are_names_and_missing_ones_noise(unit):
+    days = np.array(["2020-01-03", "2020-01-01", "NaT"], f"M8[{unit}]")
+    encoded = encode_labels(days)
+    assert encoded.clusters.tolist() == [1, 0, -1]
+    assert [name[:10] for name in encoded.cluster_ids.tolist()] == ["2020-01-01", "2020-01-03"]
+
+
+def test_labels_are_named_as_their_clusters_are():
+    assert as_named(np.array([1.0, np.nan, 0.0, -1.0])).tolist()[::2] == [1, 0]
+    named = as_named(np.array([b"a", None, "b"], object))
+    assert named.tolist() == ["a", None, "b"]
+    assert as_named(np.array([3, -1])).tolist() == [3, -1]

@@ -146,10 +146,14 @@ def test_unknown_labels_are_refused():
     sentence = "cluster 5 is not in the tree; pass the labels that the tree was made from."
     with pytest.raises(InputError, match=sentence):
         tree.labels([3, 5, 4])
-    with pytest.raises(InputError, match="every label is noise"):
-        tree.labels([-1, -1])
     with pytest.raises(InputError, match="one label per observation"):
         tree.labels([[3, 4]])
+
+
+def test_labels_may_all_be_noise():
+    tree = named_tree([3, 4, 10, 11], 2)
+    assert tree.labels([-1, -1]).tolist() == [-1, -1]
+    assert tree.labels([]).tolist() == []
 
 
 # --- cutting and undoing --------------------------------------------------------------------------

@@ -372,3 +372,42 @@ def test_edges_between_clusters_are_the_same_however_they_are_summed(normal, mon
     for i, j in zip(*graph.adjacency.nonzero(), strict=True):
         slow[graph.clusters[i], graph.clusters[j]] += 1
     np.testing.assert_array_equal(at_once, slow)
+
+
+# --- what must not matter -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_features", [3, 12])
+def test_a_common_offset_changes_nothing(n_features):
+    X = np.random.default_rng(0).standard_normal((300, n_features))
+    offset = np.zeros(n_features)
+    offset[-1] = 2.0**30  # such as a time stamp; a power of two, so that X keeps its digits
+    X = np.round(X * 2**12) / 2**12
+    clusters = pieces(X, 5)
+    plain, moved = connect(X, clusters), connect(X + offset, clusters)
+    assert (plain.adjacency != moved.adjacency).nnz == 0
+    np.testing.assert_allclose(moved.inverse_dimension, plain.inverse_dimension, rtol=1e-6)
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_the_order_of_equal_rows_does_not_matter(batches):
+    rng = np.random.default_rng(0)
+    X, clusters = np.round(2 * rng.standard_normal((200, 2))), rng.integers(6, size=200)
+    batch = rng.integers(2, size=200) if batches else None
+    found = []
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(200)
+        of_rows = None if batch is None else batch[order]
+        graph = neighbour_graph(X[order], clusters[order], batch=of_rows)
+        found.append(graph.edges_between().toarray())
+    assert all(np.array_equal(edges, found[0]) for edges in found)
+
+
+def test_batches_may_be_a_tensor_with_gradients():
+    import torch
+
+    X, clusters = np.random.default_rng(0).standard_normal((60, 2)), np.arange(60) % 2
+    batch = np.arange(60) // 2 % 2
+    tensor = torch.tensor(batch * 1.0, requires_grad=True)
+    expected = neighbour_graph(X, clusters, batch=batch).edges_between()
+    assert (neighbour_graph(X, clusters, batch=tensor).edges_between() != expected).nnz == 0

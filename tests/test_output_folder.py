@@ -8,8 +8,8 @@ import pytest
 
 import unsplit
 from tests.checks import exactly, names_in
-from unsplit.data.result_folder import MANIFEST, output_folder
-from unsplit.errors import InputError
+from unsplit.data.result_folder import MANIFEST, output_folder, verify_folder
+from unsplit.errors import InputError, KeptWarning
 
 
 def fill(folder, text="new"):
@@ -36,14 +36,32 @@ def test_a_new_folder_appears_at_once_with_everything(tmp_path):
     assert names_in(tmp_path / "deep") == ["a.txt", "b.txt", "c.txt", "figures", MANIFEST, "out"]
 
 
-def test_files_in_an_older_folder_are_replaced_and_others_stay(tmp_path):
-    fill(tmp_path, "old")
+def test_files_of_an_earlier_run_are_replaced_and_others_stay(tmp_path):
+    with output_folder(tmp_path) as new:
+        fill(new, "old")
     (tmp_path / "mine.txt").write_text("mine")
     with output_folder(tmp_path) as new:
         fill(new)
         assert contents(tmp_path)["a.txt"] == "old"
     assert contents(tmp_path) == NEW | {"mine.txt": "mine"}
     assert names_in(tmp_path) == ["a.txt", "b.txt", "c.txt", "figures", MANIFEST, "mine.txt"]
+
+
+def test_files_that_no_run_has_left_like_this_are_kept_under_another_name(tmp_path):
+    (tmp_path / "a.txt").write_text("my notes")
+    told = pytest.warns(KeptWarning, match=r"they are kept: a\.txt as a\.kept-1\.txt\.")
+    with told, output_folder(tmp_path) as new:
+        fill(new)
+    (tmp_path / "a.txt").write_text("changed")
+    told = pytest.warns(KeptWarning, match=r"a\.txt as a\.kept-2\.txt")
+    with told, output_folder(tmp_path) as new:
+        fill(new)
+    kept = {"a.kept-1.txt": "my notes", "a.kept-2.txt": "changed"}
+    assert contents(tmp_path) == NEW | kept
+    verify_folder(tmp_path)
+    with output_folder(tmp_path) as new:  # nothing of the user's is replaced, so nothing is said
+        fill(new)
+    assert contents(tmp_path) == NEW | kept
 
 
 def test_the_current_folder_and_links_to_folders_can_be_written(tmp_path, monkeypatch):

@@ -198,7 +198,7 @@ def test_pickles_are_refused_and_not_run(folder):
 def test_missing_files_folders_and_devices_are_refused(folder):
     refuses("there is no file d.csv; check its name and folder.", "d.csv")
     (folder / "d.csv").mkdir()
-    refuses("d.csv is a folder; pass a file in it.", "d.csv")
+    refuses("d.csv is a folder, but a file with a table or an array is needed; name one.", "d.csv")
     refuses("/dev/null is not a regular file; …", "/dev/null")
     write("file", "x")
     refuses("file/d.csv cannot be opened (not a directory); check …", "file/d.csv")

@@ -6,12 +6,13 @@
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics.cluster import contingency_matrix
 
 from unsplit.data.cells import (
     USUAL,
@@ -20,6 +21,7 @@ from unsplit.data.cells import (
     batches_in,
     clusterings_in,
     groups_in,
+    natural,
     require_key,
 )
 from unsplit.data.readers.tables import listing
@@ -88,6 +90,9 @@ def merge(
         ``.obs[key_added]``
             The merged cluster of every cell, a Categorical.  A cluster that was merged with
             nothing keeps its name; others are called after their members, such as "0 + 3".
+        ``.obs[f"{key_added}_refined"]``
+            The same after cells have moved to the cluster that most of their neighbours are in
+            (:func:`unsplit.refine`); not if there are more than 500,000 cells.
         ``.uns[key_added]``
             ``mapping`` (old and new clusters), ``review`` (the pairs to check, unclear ones
             first), ``tvd`` (the distances between the old clusters), ``tree`` (read it with
@@ -130,11 +135,19 @@ def merge(
     merger.fit(X, initial_labels=groups.labels, batch=batch)
     params = {"groupby": groupby, "representation": used, "batch_key": batch_key}
     params |= {"random_state": random_state} | options
-    found = annotations(groups, merger.tree_, merger.tvd_, key_added, groupby, params, adata.uns)
+    graph = merger.neighbours_
+    sampled = graph is not None and graph.sampled_from is not None
+    refined = None if sampled else merger.refined_labels_
+    made = groups, merger.tree_, merger.tvd_, refined
+    found = annotations(*made, key_added, groupby, params, adata.uns)
     if copy:
         adata = adata.to_memory() if adata.isbacked else adata.copy()
-    adata.obs[key_added] = found.column
-    for name in {f"dendrogram_{key_added}"} - found.uns.keys():  # of an earlier merge
+    for name, column in found.obs.items():
+        adata.obs[name] = column
+    refined_column = f"{key_added}_refined"
+    if refined_column in adata.obs and refined_column not in found.obs:  # of an earlier merge
+        del adata.obs[refined_column]
+    for name in {f"{refined_column}_colors", f"dendrogram_{key_added}"} - found.uns.keys():
         adata.uns.pop(name, None)
     adata.uns.update(found.uns)
     return adata if copy else None
@@ -183,9 +196,9 @@ def tree(adata: Any, key: str = "unsplit") -> MergeTree:
 
 @dataclass(frozen=True, eq=False)
 class Annotations:
-    """What a merge adds to an AnnData: a Categorical for ``obs``, and entries of ``uns``."""
+    """What a merge adds to an AnnData: Categoricals for ``obs``, and entries of ``uns``."""
 
-    column: Any
+    obs: dict[str, Any]
     uns: dict[str, Any]
 
 
@@ -193,6 +206,7 @@ def annotations(
     groups: Groups,
     tree: MergeTree,
     tvd: Any,
+    refined: NDArray[np.int64] | None,
     key_added: str,
     groupby: str,
     params: Mapping[str, Any],
@@ -207,6 +221,8 @@ def annotations(
     tree : MergeTree
     tvd : ndarray of shape (k, k) or PairMatrix
         Distances in the order of ``tree.cluster_ids``.
+    refined : ndarray of shape (n,), optional
+        The refined cluster of every cell; −1 for noise.
     key_added : str
     groupby : str
         The column of the over-clustering.
@@ -215,8 +231,6 @@ def annotations(
     uns : mapping
         What is there so far: the colours of the old clusters.
     """
-    import pandas as pd
-
     place = {str(name): i for i, name in enumerate(tree.cluster_ids.tolist())}
     order = np.array([place[name] for name in groups.names])
     new = _numbered(tree.groups[order])
@@ -224,24 +238,30 @@ def annotations(
     names = _merged_names(groups.names, members)
     sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=len(order))
     codes = np.where(groups.codes < 0, -1, new[groups.codes])
-    column = pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype=object))
     merged = [names[g] for g in new]
+    review = tree.review_table()
+    name_of = dict(zip(tree.groups[order].tolist(), merged, strict=True))
+    for side in ("new_left", "new_right"):  # not the tree's numbers, which are nowhere else
+        review[side] = [name_of[number] for number in review[side]]
     entry: dict[str, Any] = {
         "params": _plain_params(params),
         "n_clusters": len(names),
         "stopped": tree.stopped,
         "mapping": _frame({"old": groups.names, "new": merged, "n_cells": sizes}),
-        "review": _frame(tree.review_table()),
+        "review": _frame(review),
         "tree": _stored(tree),
     }
     # A sparse estimate of very many clusters has no matrix of all pairs.
     if isinstance(tvd, np.ndarray):
         entry["tvd"] = tvd[np.ix_(order, order)]
-    old_colours = uns.get(f"{groupby}_colors")
-    found = {
-        key_added: entry,
-        f"{key_added}_colors": np.array(_colours(old_colours, members, sizes), object),
-    }
+    colours = _colours(_old_colours(uns.get(f"{groupby}_colors"), groups), members, sizes)
+    found = {key_added: entry, f"{key_added}_colors": np.array(colours, object)}
+    obs = {key_added: _categorical(codes, names)}
+    if refined is not None:
+        moved, origins = _named_after_origin(refined, codes)
+        name = f"{key_added}_refined"
+        obs[name] = _categorical(moved, _merged_names(names, [[g] for g in origins]))
+        found[f"{name}_colors"] = np.array([colours[g] for g in origins], object)
     whole = _relabelled(tree.linkage, np.argsort(order))
     # What scanpy.pl.correlation_matrix shows.
     alike = {"correlation_matrix": 1 - entry["tvd"]} if "tvd" in entry else {}
@@ -249,7 +269,7 @@ def annotations(
     if len(names) > 1:
         upper = _above_the_cut(whole, tree.taken, new)
         found[f"dendrogram_{key_added}"] = _dendrogram(upper, names, key_added)
-    return Annotations(column, found)
+    return Annotations(obs, found)
 
 
 def _column(adata: Any, name: str) -> Any:
@@ -274,11 +294,30 @@ def _numbered(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.argsort(np.argsort(first))[inverse]
 
 
-def _merged_names(names: Sequence[str], members: Sequence[NDArray[np.int64]]) -> list[str]:
-    """Names of merged clusters after their members, all different."""
+def _categorical(codes: NDArray[np.int64], names: Sequence[str]) -> Any:
+    import pandas as pd
+
+    return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype=object))
+
+
+def _named_after_origin(
+    refined: NDArray[np.int64], codes: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], list[int]]:
+    """Refined clusters in the order of the merged ones that they have most cells of, and these."""
+    inside = refined >= 0
+    shared = contingency_matrix(refined[inside], codes[inside])
+    origins = np.unique(codes[inside])[shared.argmax(axis=1)]
+    order = np.argsort(origins, kind="stable")
+    moved = np.full(len(refined), -1, np.int64)
+    moved[inside] = np.argsort(order)[np.unique(refined[inside], return_inverse=True)[1]]
+    return moved, origins[order].tolist()
+
+
+def _merged_names(names: Sequence[str], members: Sequence[Iterable[int]]) -> list[str]:
+    """Names of merged clusters after their members in natural order, all different."""
     found: list[str] = []
     for group in members:
-        own = [names[i] for i in group]
+        own = sorted((names[i] for i in group), key=natural)
         if len(own) > MOST_NAMED:
             own = [*own[: MOST_NAMED - 1], f"{len(own) - MOST_NAMED + 1} more"]
         name = " + ".join(own)
@@ -288,10 +327,20 @@ def _merged_names(names: Sequence[str], members: Sequence[NDArray[np.int64]]) ->
     return found
 
 
-def _colours(old: Any, members: Sequence[NDArray[np.int64]], sizes: NDArray[np.int64]) -> list[str]:
+def _old_colours(old: Any, groups: Groups) -> list[str] | None:
+    """The colours of the old clusters; scanpy has one for each category."""
+    if old is None or len(old) != len(groups.categories):
+        return None
+    of_category = dict(zip(groups.categories, map(str, old), strict=True))
+    return [of_category[name] for name in groups.names]
+
+
+def _colours(
+    old: Sequence[str] | None, members: Sequence[NDArray[np.int64]], sizes: NDArray[np.int64]
+) -> list[str]:
     """The colour of the largest member of each group, or new colours if there are none."""
-    if old is not None and len(old) == len(sizes):
-        return [str(old[group[sizes[group].argmax()]]) for group in members]
+    if old is not None:
+        return [old[group[sizes[group].argmax()]] for group in members]
     return [_shade(COLOURS[i % len(COLOURS)], i // len(COLOURS)) for i in range(len(members))]
 
 

@@ -46,6 +46,10 @@ class CheckpointWarning(UserWarning):
     """A checkpoint could not be written; the run goes on, and cannot continue from there."""
 
 
+class KeptWarning(UserWarning):
+    """A user's file would have been replaced by a result; it is kept under another name."""
+
+
 class OutOfMemoryWarning(UserWarning):
     """Memory ran out in training, which goes on in smaller parts."""
 

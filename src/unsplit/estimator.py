@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -88,6 +89,20 @@ class Merged:
     neighbours: NeighbourGraph | None
     tree: MergeTree
     gaps: str
+
+    @cached_property
+    def labels(self) -> Index:
+        """The merged cluster of every row; −1 for noise."""
+        parts = self.fitted.subclusters
+        return np.append(self.tree.groups[parts.cluster], -1)[parts.of_rows]
+
+    @cached_property
+    def refined_labels(self) -> Index | None:
+        """The same, refined by the neighbour graph; None if the graph is only a sample."""
+        graph = self.neighbours
+        if graph is None:
+            return self.labels
+        return None if graph.sampled_from else refine(self.labels, graph, gaps=self.gaps)
 
 
 class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):

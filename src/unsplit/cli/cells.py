@@ -63,8 +63,9 @@ def write_merged(
         uns = {colours: cells.uns.get(colours)}
     params = {"groupby": labels, "representation": read.representation} | params
     groupby, tvd = labels if known else INITIAL, merged.fitted.result.tvd
-    found = annotations(groups, merged.tree, tvd, KEY, groupby, params, uns)
-    columns = {KEY: found.column}
+    made = groups, merged.tree, tvd, merged.refined_labels
+    found = annotations(*made, KEY, groupby, params, uns)
+    columns = dict(found.obs)
     if not known:
         names = pd.Index(groups.names, dtype=object)
         columns[INITIAL] = pd.Categorical.from_codes(groups.codes, categories=names)

@@ -19,6 +19,7 @@ from unsplit import __version__
 from unsplit.cli.about import about_run
 from unsplit.cli.progress import Console
 from unsplit.cli.select import settings_dict
+from unsplit.data.labels import as_named
 from unsplit.data.readers.folders import find_images
 from unsplit.data.readers.shards import shards_of
 from unsplit.data.readers.tables_and_arrays import Observations
@@ -28,7 +29,6 @@ from unsplit.devices import choose_device
 from unsplit.errors import InputError
 from unsplit.estimator import Merged
 from unsplit.merging.neighbours.graph import NeighbourGraph
-from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import UNCLEAR
 from unsplit.merging.tree import MergeTree
@@ -268,11 +268,9 @@ def write_report(
 def write_labels(path: Path, read: Observations, merged: Merged) -> None:
     """Write the old, new and, if all neighbours are known, refined cluster of every row."""
     assert read.labels is not None
-    new = merged.tree.labels(read.labels)
-    columns = {"id": read.row_ids, "old": read.labels, "new": new}
-    graph = merged.neighbours
-    if graph is None or graph.sampled_from is None:
-        columns["refined"] = new if graph is None else refine(new, graph, gaps=merged.gaps)
+    columns = {"id": read.row_ids, "old": as_named(read.labels), "new": merged.labels}
+    if merged.refined_labels is not None:
+        columns["refined"] = merged.refined_labels
     write_csv(path, columns)
 
 

@@ -14,6 +14,7 @@ from unsplit.errors import (
     BatchWarning,
     CheckpointWarning,
     FeatureWarning,
+    KeptWarning,
     OutOfMemoryWarning,
     PartitionWarning,
     SkippedWarning,
@@ -25,7 +26,7 @@ from unsplit.networks.training.progress import Bars, TimeLeft, spoken_range
 
 # Every new estimate raises these warnings again.
 REPEATED = (SmallClusterWarning, BatchWarning, PartitionWarning, CheckpointWarning)
-OURS = (*REPEATED, SkippedWarning, FeatureWarning, OutOfMemoryWarning)
+OURS = (*REPEATED, SkippedWarning, FeatureWarning, KeptWarning, OutOfMemoryWarning)
 
 
 class Console(Reporter):

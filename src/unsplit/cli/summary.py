@@ -23,8 +23,8 @@ N_FEATURES = 8
 
 # Clusters made by k-means, Leiden and the like are the usual case, so this is not a warning.
 CUT_OUT_OF_FEATURES = (
-    "The clusters were cut out of the same features, as k-means and Leiden do, so every pair "
-    "differs by construction.",
+    "The clusters seem to be cut out of the same features, as k-means and Leiden do; then every "
+    "pair differs by construction.",
     "The nearest neighbours of the observations therefore decided which clusters belong together.",
 )
 

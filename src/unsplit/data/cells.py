@@ -110,10 +110,14 @@ class Groups:
         In the order of the categories, or in natural order ("2" before "10") without categories.
     codes : ndarray of shape (n,)
         Index into ``names``; −1 for noise.
+    categories : list of str
+        All categories of the column, also noise and those without cells; scanpy has a colour for
+        each.
     """
 
     names: list[str]
     codes: Index
+    categories: list[str]
 
     @property
     def labels(self) -> NDArray[Any]:
@@ -144,10 +148,8 @@ def groups_in(column: Any, where: str) -> Groups:
         raise InputError(f"{where} is missing for every cell; name a column of clusters.")
     names = _names(values[~noise], where)
     found = set(names)
-    if kinds is None:
-        order = sorted(found, key=_natural)
-    else:
-        order = [name for name in map(_as_text, kinds) if name in found]
+    categories = list(map(_as_text, sorted(found, key=natural) if kinds is None else kinds))
+    order = [name for name in categories if name in found]
     if len(order) < 2:
         raise InputError(
             f"{where} has only one cluster ({order[0]!r}), so there is nothing to merge; cluster "
@@ -156,7 +158,7 @@ def groups_in(column: Any, where: str) -> Groups:
     place = {name: i for i, name in enumerate(order)}
     codes = np.full(len(values), -1, np.int64)
     codes[~noise] = [place[name] for name in names]
-    return Groups(order, codes)
+    return Groups(order, codes, categories)
 
 
 def batches_in(column: Any) -> NDArray[Any]:
@@ -301,7 +303,13 @@ def _as_text(value: Any) -> str:
     return str(int(value)) if whole else str(value)
 
 
-def _natural(name: str) -> list[tuple[bool, int, str]]:
-    """Sort key that puts "2" before "10"."""
+def natural(name: str) -> list[tuple[bool, int, str]]:
+    """Sort key that puts "2" before "10".
+
+    Examples
+    --------
+    >>> sorted(["10", "2", "b"], key=natural)
+    ['2', '10', 'b']
+    """
     parts = re.split(r"(\d+)", name)
     return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]

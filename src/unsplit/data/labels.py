@@ -65,7 +65,7 @@ def encode_labels(
     if isinstance(labels, EncodedLabels):
         return labels
     noise = is_missing(values)
-    if noise.all():
+    if at_least and noise.all():
         raise InputError(
             "every label is noise (-1 or missing), so there is nothing to compare; "
             "pass labels with at least two clusters."
@@ -79,6 +79,22 @@ def encode_labels(
     clusters = np.full(len(values), -1, np.int64)
     clusters[~noise] = inverse
     return EncodedLabels(cluster_ids, clusters)
+
+
+def as_named(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels with the names that clusters have in results: 1 for 1.0; noise stays as it is.
+
+    Examples
+    --------
+    >>> as_named(np.array([1.0, np.nan, 0.0]))
+    array([1, nan, 0], dtype=object)
+    """
+    if labels.dtype.kind in "iubU":
+        return labels
+    encoded, named = encode_labels(labels, at_least=1), labels.astype(object)
+    inside = encoded.clusters >= 0
+    named[inside] = encoded.cluster_ids[encoded.clusters[inside]].tolist()
+    return named
 
 
 def label_array(labels: ArrayLike, name: str = "labels") -> NDArray[Any]:
@@ -161,6 +177,8 @@ def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
         return values == -1
     if values.dtype.kind == "f":
         return np.isnan(values) | (values == -1)
+    if values.dtype.kind in "mM":
+        return np.isnat(values)
     return np.array([is_gap(v) or v in _NOISE for v in values.astype(object)], bool)
 
 
@@ -186,6 +204,8 @@ def _comparable(values: NDArray[Any]) -> NDArray[Any]:
         return values
     if values.dtype.kind == "c":
         raise InputError("labels must be integers or strings, got complex numbers.")
+    if values.dtype.kind in "mM":  # pandas' dates would be numbers of nanoseconds
+        return values.astype(str)
     if values.dtype.kind == "S":
         return np.array([_text(value) for value in values])
     if all(isinstance(v, (int, float, np.integer, np.floating)) for v in values.astype(object)):

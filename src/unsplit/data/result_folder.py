@@ -9,15 +9,18 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from unsplit.data.saving import reason_of, replacing, write_json
 from unsplit.data.swap import exchange, locked, remove_abandoned, signals_held, to_disk
-from unsplit.errors import InputError, check_path
+from unsplit.errors import InputError, KeptWarning, check_path, warn
 
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = "unsplit.manifest/1"
+# In a manifest, while files are replaced one by one: those of the earlier result.
+REPLACED = "replaced"
 
 
 @contextlib.contextmanager
@@ -27,12 +30,14 @@ def output_folder(
     """Provide a temporary folder that becomes the result folder ``path`` in one step, at the end.
 
     An earlier result in ``path`` is replaced as a whole: its files do not stay beside the new
-    ones.  All other files in the folder stay.  If writing fails or is interrupted, nothing
-    changes.  ``manifest.json`` lists the files with their checksums; see :func:`verify_folder`.
+    ones.  All other files in the folder stay; those that have the name of a new file, and those
+    that were changed since they were written, under another name, with a warning.  If writing
+    fails or is interrupted, nothing changes.  ``manifest.json`` lists the files with their
+    checksums; see :func:`verify_folder`.
 
     Some folders cannot be replaced in one step: the current folder, a mount point, a folder of
     another user, and any folder on systems other than Linux.  Nor is a folder that has subfolders
-    but no results yet.  There, files are replaced one by one and ``manifest.json`` last, so that
+    but no results yet.  There, files are replaced one by one, and
     :func:`verify_folder` recognises a result that was cut off.
 
     Parameters
@@ -283,6 +288,15 @@ def _earlier_files(folder: Path, shown: str) -> dict[str, dict[str, Any]]:
     )
 
 
+def _replaced_files(folder: Path) -> dict[str, Any]:
+    """Return what a run that was killed was about to replace."""
+    try:
+        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return dict(content[REPLACED])
+    except (KeyError, OSError, TypeError, ValueError):
+        return {}
+
+
 def _put_in_place(temporary: Path, names: Sequence[str], target: Path, shown: str) -> None:
     """Replace the earlier result in the target by the new one; ``names`` ends with the manifest."""
     if not target.is_dir():
@@ -295,11 +309,38 @@ def _put_in_place(temporary: Path, names: Sequence[str], target: Path, shown: st
                 f"cannot write {name} to {shown}: a folder has this name; remove it or choose "
                 "another --out."
             )
-    earlier = _earlier_files(target, shown)
-    # A file that was changed after it was written is no longer ours to remove.
-    unused = [n for n in earlier if n not in names and _is_unchanged(target / n, earlier[n])]
+    earlier = {**_replaced_files(target), **_earlier_files(target, shown)}
+    # A file that was changed after it was written is no longer ours to replace or to remove.
+    ours = {name for name in earlier if _is_of_a_run(name, target, shown)}
+    _keep([name for name in names if name not in ours and name != MANIFEST], target, shown)
+    unused = sorted(ours.difference(names))
     if not _swap(temporary, {*names, *unused}, target):
-        _move(temporary, names, unused, target)
+        _move(temporary, names, unused, target, earlier)
+
+
+def _is_of_a_run(name: str, target: Path, shown: str) -> bool:
+    """Whether a file is as a run has left it, be it one that was killed while it moved files."""
+    known = _earlier_files(target, shown), _replaced_files(target)
+    return any(_is_unchanged(target / name, entries.get(name, {})) for entries in known)
+
+
+def _keep(names: Sequence[str], target: Path, shown: str) -> None:
+    """Give a second name to files that are not ours and would be replaced."""
+    kept = {}
+    for name in names:
+        file = target / name
+        if file.is_file():
+            numbered = (file.with_name(f"{file.stem}.kept-{n}{file.suffix}") for n in count(1))
+            other = next(other for other in numbered if not os.path.lexists(other))
+            _link_or_copy(file, other)
+            kept[name] = other.name
+    if kept:
+        told = ", ".join(f"{name} as {other}" for name, other in kept.items())
+        warn(
+            f"{shown} has files of the names that results have, which were not written by a run or "
+            f"were changed since; they are kept: {told}.",
+            KeptWarning,
+        )
 
 
 def _swap(temporary: Path, ours: Set[str], target: Path) -> bool:
@@ -340,13 +381,28 @@ def _is_same(file: Path, other: Path) -> bool:
         return False
 
 
-def _move(temporary: Path, names: Sequence[str], unused: Sequence[str], target: Path) -> None:
-    """Replace files one by one; until the manifest is there, :func:`verify_folder` fails."""
+def _move(
+    temporary: Path,
+    names: Sequence[str],
+    unused: Sequence[str],
+    target: Path,
+    earlier: Mapping[str, Any],
+) -> None:
+    """Replace files one by one; until all are there, :func:`verify_folder` fails.
+
+    Until then the manifest also lists the files that are replaced, so that the next run knows them
+    if this one is killed.
+    """
     *files, manifest = names
-    for name in files:
-        _move_file(temporary / name, target / name)
+    content = json.loads((temporary / manifest).read_text(encoding="utf-8"))
+    first = temporary / f".{manifest}"
+    write_json(first, content | {REPLACED: earlier})
+    to_disk(first)
+    _move_file(first, target / manifest)
     for name in unused:
         (target / name).unlink()
+    for name in files:
+        _move_file(temporary / name, target / name)
     to_disk(target)
     _move_file(temporary / manifest, target / manifest)
 

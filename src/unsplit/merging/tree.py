@@ -148,7 +148,7 @@ class MergeTree:
         >>> tree.labels([2, 2, 0, 1, -1])
         array([ 1,  1,  0,  0, -1])
         """
-        encoded = encode_labels(initial_labels, at_least=1)
+        encoded = encode_labels(initial_labels, at_least=0)
         unknown = np.setdiff1d(encoded.cluster_ids, self.cluster_ids)
         if len(unknown):
             raise InputError(
@@ -157,7 +157,7 @@ class MergeTree:
             )
         order = np.argsort(self.cluster_ids)
         place = order[np.searchsorted(self.cluster_ids, encoded.cluster_ids, sorter=order)]
-        new = np.where(encoded.clusters < 0, -1, self.groups[place][encoded.clusters])
+        new = np.append(self.groups[place], -1)[encoded.clusters]  # noise is −1, the last place
         return like(new, initial_labels, "cluster")
 
     def cut(self, *, n_clusters: int | None = None, height: float | None = None) -> "MergeTree":

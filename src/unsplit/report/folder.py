@@ -83,6 +83,11 @@ def _rows(path: Path, tree: MergeTree) -> tuple[Any, Any]:
         reader = csv.DictReader(file)
         rows = [(row["id"], row["old"]) for row in reader]
     place = {str(name): i for i, name in enumerate(tree.cluster_ids.tolist())}
+    unknown = {old for _, old in rows} - place.keys() - {"", "-1"}
+    if unknown:
+        raise InputError(
+            f"{path} has the cluster {min(unknown)!r}, which is not in the tree; merge again."
+        )
     clusters = np.array([place.get(old, -1) for _, old in rows], np.int64)
     ids = np.array([one for one, _ in rows])
     counted = np.array_equal(ids, np.arange(len(ids)).astype(str))

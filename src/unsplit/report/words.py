@@ -80,8 +80,8 @@ def why_stopped(tree: MergeTree) -> str:
     sentence = f"Merging stopped because {tree.stopped}."
     if tree.strategy == "neighbours":
         return (
-            f"{sentence} The clusters were cut out of the same features, where every pair differs "
-            "by construction, so nearest neighbours decided."
+            f"{sentence} The clusters seem to be cut out of the same features, where every pair "
+            "differs by construction, so nearest neighbours decided."
         )
     return f"{sentence} Pairs were ranked by {RANKED_BY.get(tree.statistic, tree.statistic)}."
 

@@ -232,8 +232,8 @@ def leave_out_text(
         warn(
             f"{'column' if one else 'columns'} {listing(list(text))} of {path} "
             f"{'is' if one else 'are'} left out, because {'it does' if one else 'they do'} not "
-            "hold numbers; name the column with the clusters by --labels, with batches by --batch, "
-            "with ids by --id.",
+            f"hold numbers; if {'it is a measurement' if one else 'they are measurements'}, write "
+            "numbers instead.",
             SkippedWarning,
         )
 

@@ -132,7 +132,9 @@ def refuse_unreadable(path: Path) -> None:
         )
     try:
         if path.is_dir():
-            raise InputError(f"{path} is a folder; pass a file in it.")
+            raise InputError(
+                f"{path} is a folder, but a file with a table or an array is needed; name one."
+            )
         if path.exists() and not path.is_file():
             raise InputError(f"{path} is not a regular file; save its content to a file first.")
         with path.open("rb") as file:

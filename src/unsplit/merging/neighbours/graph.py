@@ -19,7 +19,13 @@ from scipy.special import softmax
 from sklearn.neighbors import NearestNeighbors
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.labels import EncodedLabels, encode_batches, encode_labels, refuse_other_order
+from unsplit.data.labels import (
+    EncodedLabels,
+    encode_batches,
+    encode_labels,
+    label_array,
+    refuse_other_order,
+)
 from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import choose_device, n_cores
 from unsplit.errors import InputError, check_flag, numeric_array, shown
@@ -311,19 +317,34 @@ def graph_of_vectors(
 
     rows = X if isinstance(X, VectorRows) else VectorRows(numeric_matrix(X), choose_device("cpu"))
     encoded = encode_labels(labels, len(rows))
-    # Sorted by content, so that the order of the rows does not matter.
-    order = np.argsort(rows.keys, kind="stable")
+    batches = None if batch is None else _batches(batch, encoded)
+    order = _order_by_content(rows.keys, encoded.clusters, batches)
     k, n_used = len(encoded.cluster_ids), None
     if not everything and len(rows) > sample.MOST_CONNECTED:
         clusters = encoded.clusters[order]
         chosen, n_used = sample.sample_of(clusters, with_noise=_spreads(clusters))
         order = order[chosen]
-    batches = None if batch is None else _batches(batch, encoded)[order]
+    batches = None if batches is None else batches[order]
     _require_memory(len(order), COMPONENTS if rows.sparse else rows.n_features)
     values = rows.values[order] if rows.on_disk is None else gathered(rows.values, order)
     features = components_of_counts(values) if rows.sparse else values
     found = connect(features, encoded.clusters[order], batches, choose_device(device), k)
     return replace(found, rows=order[found.rows], sampled_from=n_used)
+
+
+def _order_by_content(keys: NDArray[np.uint64], clusters: Index, batches: Index | None) -> Index:
+    """The order of rows by content, so that their own order does not matter.
+
+    Equal rows are as near as each other to any third one, and the first are its neighbours: they
+    are ordered by cluster and batch, whatever these are called.
+    """
+    order = np.argsort(keys, kind="stable")
+    if (keys[order[1:]] != keys[order[:-1]]).all():
+        return order
+    from unsplit.data.rows.base import canonical_order
+
+    of_rows = [clusters] if batches is None else [batches, clusters]
+    return np.lexsort((*(canonical_order(keys, values)[1] for values in of_rows), keys))
 
 
 def _require_memory(n: int, d: int) -> None:
@@ -357,7 +378,8 @@ def graph_of_scores(result: PairwiseTVD) -> NeighbourGraph | None:
 def _batches(batch: ArrayLike, encoded: EncodedLabels) -> NDArray[np.int64]:
     """The batch of every observation, noise included, numbered from 0."""
     encode_batches(batch, encoded)  # raises an error if they cannot be used
-    return np.unique(np.asarray(batch).astype(str), return_inverse=True)[1].astype(np.int64)
+    named = label_array(batch, "batch").astype(str)
+    return np.unique(named, return_inverse=True)[1].astype(np.int64)
 
 
 def connect(
@@ -473,9 +495,11 @@ def nearest(
     """
     if X.shape[1] <= DIMENSIONS_FOR_TREES or len(X) <= MOST_FOR_EXACT:
         method = "kd_tree" if X.shape[1] <= DIMENSIONS_FOR_TREES else "brute"
+        if method == "brute":  # from squared lengths, whose digits a common offset would use up
+            X = X - X.mean(axis=0)
         model = NearestNeighbors(n_neighbors=n_neighbours, algorithm=method).fit(X)
         distances, rows = model.kneighbors()
-        if method == "brute":  # from squared lengths, so that equal rows may not be quite at 0
+        if method == "brute":  # equal rows may not be quite at 0
             distances[distances < ROUNDING * np.linalg.norm(X, axis=1, keepdims=True)] = 0.0
         return rows.astype(np.int64), distances
     from unsplit.merging.neighbours.search import by_regions
