@@ -60,7 +60,9 @@ def test_a_new_folder_is_on_the_disk_before_it_appears(tmp_path, calls):
 
 @pytest.mark.parametrize("swap", [True, False])
 def test_all_files_are_on_the_disk_before_the_first_is_replaced(tmp_path, calls, swap, monkeypatch):
-    (tmp_path / "a.txt").write_text("older")
+    with output_folder(tmp_path) as new:
+        (new / "a.txt").write_text("older")
+    calls.clear()
 
     def noted_exchange(first, second):
         if swap:
@@ -71,6 +73,6 @@ def test_all_files_are_on_the_disk_before_the_first_is_replaced(tmp_path, calls,
     with output_folder(tmp_path) as new:
         (new / "a.txt").write_text("1")
         (new / "b.txt").write_text("22")
-    moves = ["swap"] if swap else ["a.txt", "b.txt", "manifest.json"]
+    moves = ["swap"] if swap else ["manifest.json", "a.txt", "b.txt", "manifest.json"]
     assert last_steps(calls) == (moves, "fsync")
     assert (tmp_path / "a.txt").read_text() == "1"

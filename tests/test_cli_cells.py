@@ -235,7 +235,7 @@ def test_options_for_cells_are_refused_for_other_files():
     np.save("data.npy", np.eye(4))
     where = ("--labels", "leiden", "--out", "out")
     result = run("merge", "data.npy", *where, "--use-rep", "X_pca")
-    assert "use_rep, layer and use_raw are for .h5ad files, got data.npy" in result.stderr
+    assert "--use-rep, --layer and --use-raw are for .h5ad files, got data.npy" in result.stderr
     result = run("merge", "data.npy", *where, "--h5ad")
     assert "--h5ad works only with .h5ad files, got data.npy" in result.stderr
     assert result.exit_code == 2

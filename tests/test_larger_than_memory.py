@@ -99,7 +99,7 @@ def test_no_room_on_the_disk_is_said_with_numbers(tmp_path, little_memory, monke
     with pytest.raises(InputError, match=r"there is no folder .*nowhere for temporary files"):
         unsplit.read(tmp_path / "x.parquet", "cluster", cache=tmp_path / "nowhere")
     monkeypatch.setattr(room, "_reserved", lambda file, size: False)
-    with pytest.raises(InputError, match=r"takes 0.0 GiB, more than memory .* with --cache"):
+    with pytest.raises(InputError, match=r"takes 0.0 GiB, more than memory .* with cache"):
         unsplit.read(tmp_path / "x.parquet", "cluster", cache=tmp_path)
 
 

@@ -45,7 +45,7 @@ def test_text_late_in_a_column_of_numbers_is_refused():
     write("d.csv", "a,b\n" + "1,2\n" * 300_000 + "1,x\n")
     sentence = (
         "column 'b' of d.csv holds numbers, but also 'x' (row 300,001); correct such values, or "
-        "leave the column out with --drop b."
+        "leave the column out with drop=['b']."
     )
     refuses(sentence, "d.csv")
 

@@ -137,15 +137,16 @@ def test_another_clustering_and_a_counter_are_warned_of(wines):
     sentences = [str(warning.message) for warning in told]
     assert sentences == [
         "column 'number' of wines.csv counts the rows and is used as a feature; if it is not a "
-        "measurement, leave it out with --drop number.",
+        "measurement, leave it out with drop=['number'].",
         "column 'louvain' of wines.csv has one value in each cluster and is used as a feature; if "
-        "it is not a measurement, leave it out with --drop louvain.",
+        "it is not a measurement, leave it out with drop=['louvain'].",
     ]
     chosen = ["number", "louvain", "hue"]  # asked for
     library.read("wines.csv", "cluster", features=chosen, scale=True)
     result = merge_wines("--drop", "number")
     succeeds(result)
-    assert result.stderr == f"warning: {sentences[1]}\n"
+    typed = sentences[1].replace("drop=['louvain']", "--drop louvain")
+    assert result.stderr == f"warning: {typed}\n"
 
 
 # Bad input
@@ -197,7 +198,7 @@ def test_columns_of_what_is_no_table_are_refused(wines):
     np.save("images.npy", np.zeros((4, 8, 8)))
     with pytest.raises(InputError, match=about("d.npy is a matrix without column names, so …")):
         library.read("d.npy", features=["hue"])
-    with pytest.raises(InputError, match=about("images.npy is not a table, so … --id could …")):
+    with pytest.raises(InputError, match=about("images.npy is not a table, so … id could …")):
         library.read("images.npy", id="bottle")
     assert library.read("d.npz", id="bottle").row_ids.tolist() == wines["bottle"].tolist()
 

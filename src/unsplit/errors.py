@@ -3,7 +3,8 @@
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
@@ -52,6 +53,38 @@ class KeptWarning(UserWarning):
 
 class OutOfMemoryWarning(UserWarning):
     """Memory ran out in training, which goes on in smaller parts."""
+
+
+class _Typed:
+    """Whether parameters are options of the command line at the moment."""
+
+    as_options = False
+
+
+@contextmanager
+def on_the_command_line() -> Iterator[None]:
+    """Let messages name the options of the command line instead of parameters."""
+    before, _Typed.as_options = _Typed.as_options, True
+    try:
+        yield
+    finally:
+        _Typed.as_options = before
+
+
+def option(name: str, *values: str) -> str:
+    """A parameter as the user wrote it, in Python or on the command line.
+
+    Examples
+    --------
+    >>> option("use_rep"), option("drop", "age")
+    ('use_rep', "drop=['age']")
+    >>> with on_the_command_line():
+    ...     option("use_rep"), option("drop", "age")
+    ('--use-rep', '--drop age')
+    """
+    if _Typed.as_options:
+        return " ".join([f"--{name.replace('_', '-')}", *values])
+    return f"{name}={list(values)!r}" if values else name
 
 
 _PACKAGE = os.path.dirname(__file__) + os.sep

@@ -633,7 +633,7 @@ def test_streamed_values_that_fill_the_memory_are_refused_before(ending, monkeyp
     Path(f"d.{ending}").write_bytes(TABLES[ending]())
     monkeypatch.setattr("unsplit.data.readers.room.available_memory", lambda: 10)
     monkeypatch.setattr("unsplit.data.readers.room._reserved", lambda file, size: False)
-    refused(f"d.{ending} takes 0.0 GiB, more than", "--cache", data=f"d.{ending}", labels="c")
+    refused(f"d.{ending} takes 0.0 GiB, more than", "cache", data=f"d.{ending}", labels="c")
 
 
 def test_a_sparse_matrix_of_billions_of_rows_is_refused_before(monkeypatch):

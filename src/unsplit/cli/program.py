@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from unsplit import __version__
-from unsplit.errors import InputError
+from unsplit.errors import InputError, on_the_command_line
 
 LONGEST_MESSAGE = 4_000  # characters
 INTERRUPTED = 130  # the exit code of shells after SIGINT
@@ -81,7 +81,8 @@ class PlainErrors(click.Command):
         if any("\0" in argument for argument in typed):
             self._fail("no option and no file name can hold a null character; correct it.")
         try:
-            super().main(*args, **options)
+            with on_the_command_line():
+                super().main(*args, **options)
         except click.ClickException as error:
             self._fail(error.format_message(), error.exit_code)
         except click.Abort:

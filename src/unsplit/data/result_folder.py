@@ -312,10 +312,17 @@ def _put_in_place(temporary: Path, names: Sequence[str], target: Path, shown: st
     earlier = {**_replaced_files(target), **_earlier_files(target, shown)}
     # A file that was changed after it was written is no longer ours to replace or to remove.
     ours = {name for name in earlier if _is_of_a_run(name, target, shown)}
-    _keep([name for name in names if name not in ours and name != MANIFEST], target, shown)
+    kept = _keep([name for name in names if name not in ours and name != MANIFEST], target)
     unused = sorted(ours.difference(names))
     if not _swap(temporary, {*names, *unused}, target):
         _move(temporary, names, unused, target, earlier)
+    if kept:
+        told = ", ".join(f"{name} as {other}" for name, other in kept.items())
+        warn(
+            f"{shown} had files of the names that results have, which were not written by a run or "
+            f"were changed since; they are kept: {told}.",
+            KeptWarning,
+        )
 
 
 def _is_of_a_run(name: str, target: Path, shown: str) -> bool:
@@ -324,7 +331,7 @@ def _is_of_a_run(name: str, target: Path, shown: str) -> bool:
     return any(_is_unchanged(target / name, entries.get(name, {})) for entries in known)
 
 
-def _keep(names: Sequence[str], target: Path, shown: str) -> None:
+def _keep(names: Sequence[str], target: Path) -> dict[str, str]:
     """Give a second name to files that are not ours and would be replaced."""
     kept = {}
     for name in names:
@@ -334,13 +341,7 @@ def _keep(names: Sequence[str], target: Path, shown: str) -> None:
             other = next(other for other in numbered if not os.path.lexists(other))
             _link_or_copy(file, other)
             kept[name] = other.name
-    if kept:
-        told = ", ".join(f"{name} as {other}" for name, other in kept.items())
-        warn(
-            f"{shown} has files of the names that results have, which were not written by a run or "
-            f"were changed since; they are kept: {told}.",
-            KeptWarning,
-        )
+    return kept
 
 
 def _swap(temporary: Path, ours: Set[str], target: Path) -> bool:

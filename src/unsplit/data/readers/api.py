@@ -33,7 +33,7 @@ from unsplit.data.readers.tables_and_arrays import (
 )
 from unsplit.data.rows.sequences import Audio
 from unsplit.devices import generator_of
-from unsplit.errors import InputError, check_flag, check_path, check_type, shown
+from unsplit.errors import InputError, check_flag, check_path, check_type, option, shown
 
 Progress = Callable[[int, int], None]
 
@@ -136,7 +136,8 @@ def read(
         return read_cells(path, wanted, within, matrix)
     if matrix != Matrix():
         raise InputError(
-            f"use_rep, layer and use_raw are for .h5ad files, got {path}; leave them out."
+            f"{option('use_rep')}, {option('layer')} and {option('use_raw')} are for .h5ad files, "
+            f"got {path}; leave them out."
         )
     if shards := shards_of(path):
         _refuse_choice(path, choice)
@@ -184,7 +185,7 @@ def _check_options(
 def _refuse_choice(path: Path, choice: ColumnChoice) -> None:
     """Raise an error if something is said of columns where there are none."""
     if choice.given:
-        options = " and ".join(f"--{name}" for name in choice.given)
+        options = " and ".join(map(option, choice.given))
         raise InputError(
             f"{path} is not a table, so it has no columns that {options} could be about; leave "
             f"{options} out."

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from unsplit.data.readers.tables import NUMBER, UNNAMED, Columns, listing
-from unsplit.errors import InputError, SkippedWarning, shown, warn
+from unsplit.errors import InputError, SkippedWarning, option, shown, warn
 
 # Names of id columns, most important first; none of them is a feature unless it is asked for.
 ID_NAMES = ("id", "row_id", "index", UNNAMED.lower())
@@ -130,7 +130,9 @@ def assign_roles(
     left = [n for n in names if n not in ids and n not in own and n not in choice.drop]
     features = left if chosen is None else [n for n in left if n in chosen]
     if not features:
-        reason = "; --drop names all of them" if choice.drop else "; add columns of numbers"
+        reason = (
+            f"; {option('drop')} names all of them" if choice.drop else "; add columns of numbers"
+        )
         raise InputError(f"{path} has no feature columns{' left' if choice.drop else ''}{reason}.")
     return Roles(ids + own, features)
 
@@ -149,21 +151,21 @@ def check_choice(
     --------
     >>> check_choice(Path("d.csv"), ["depth", "c"], ["c"], ColumnChoice(features=("dept",)))
     Traceback (most recent call last):
-    unsplit.errors.InputError: d.csv has no column 'dept' (close: 'depth'), which --features ...
+    unsplit.errors.InputError: d.csv has no column 'dept' (close: 'depth'), which features ...
     """
-    options = {"id": [choice.id] if choice.id else [], "drop": choice.drop}
-    for option, given in (options | {"features": choice.features or ()}).items():
+    uses = {"id": [choice.id] if choice.id else [], "drop": choice.drop}
+    for use, given in (uses | {"features": choice.features or ()}).items():
         unknown = [name for name in given if name not in names]
         if unknown:
             told = ", ".join(f"{shown(name)}{_close(name, names)}" for name in unknown)
             raise InputError(
-                f"{path} has no column {told}, which --{option} names; its columns: "
+                f"{path} has no column {told}, which {option(use)} names; its columns: "
                 f"{listing(list(names))}."
             )
-    uses = dict(zip(["labels", "batch"], wanted, strict=False)) | {"id": choice.id}
+    named = dict(zip(["labels", "batch"], wanted, strict=False)) | {"id": choice.id}
     for name in {choice.id, *(choice.features or ())} - {None}:
-        twice = [f"--{use}" for use, of in uses.items() if of == name]
-        twice += ["--features"] if name in (choice.features or ()) else []
+        twice = [option(use) for use, of in named.items() if of == name]
+        twice += [option("features")] if name in (choice.features or ()) else []
         if len(twice) > 1:
             raise InputError(
                 f"column {name!r} of {path} is named by {' and '.join(twice)}, but a column can "
@@ -217,8 +219,8 @@ def leave_out_text(
     """
     if choice.features is not None and text:
         raise InputError(
-            f"--features names columns of {path} that are not numbers ({listing(list(text))}); "
-            "encode them as numbers, or leave them out."
+            f"{option('features')} names columns of {path} that are not numbers "
+            f"({listing(list(text))}); encode them as numbers, or leave them out."
         )
     for name, values in text.items():
         _refuse_mistakes(path, name, values)
@@ -247,5 +249,5 @@ def _refuse_mistakes(path: Path, name: str, values: NDArray[Any]) -> None:
         row, value = odd[0]
         raise InputError(
             f"column {name!r} of {path} holds numbers, but also {value!r} (row {row:,}); correct "
-            f"such values, or leave the column out with --drop {name}."
+            f"such values, or leave the column out with {option('drop', name)}."
         )

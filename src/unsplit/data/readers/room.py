@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.data.memory import available_memory
-from unsplit.errors import InputError
+from unsplit.errors import InputError, option
 
 # A matrix that takes a larger share of the free memory is kept on disk.
 SHARE_IN_MEMORY = 0.25
@@ -53,7 +53,7 @@ def room_for(
                 f"{what} takes {size / gib:,.1f} GiB, more than memory ({free / gib:,.1f} GiB) and "
                 f"the folder for temporary files, {folder}, have room for "
                 f"({shutil.disk_usage(folder).free / gib:,.1f} GiB); name a folder with more room "
-                "with --cache, or use fewer columns."
+                f"with {option('cache')}, or use fewer columns."
             )
         return np.memmap(file, dtype, "r+", shape=shape)
 

@@ -19,7 +19,7 @@ import numpy as np
 from unsplit.data.readers.broken import place_in, reason
 from unsplit.data.readers.folders import IMAGE_ENDINGS, FileList
 from unsplit.data.readers.tables import shortened
-from unsplit.errors import InputError, SkippedWarning, warn
+from unsplit.errors import InputError, SkippedWarning, option, warn
 
 ENDINGS = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
 # How compressed files begin.
@@ -133,7 +133,7 @@ def find_samples(shards: list[Path], labels: str | None = None, needed: bool = T
         raise InputError(
             f"{len(lacking):,} of {len(found):,} images in {where} have no {wanted}, such as "
             f"{shortened(repr(lacking[0]))}; add it, or name a file with their labels by key with "
-            "--labels."
+            f"{option('labels')}."
         )
     names = np.array([sample.image for sample in found.values()])
     clusters = np.array([sample.label or "" for sample in found.values()])

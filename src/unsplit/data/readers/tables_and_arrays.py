@@ -33,7 +33,7 @@ from unsplit.data.readers.row_ids import (
 )
 from unsplit.data.readers.tables import Columns
 from unsplit.data.rows.base import blocks_of, is_mapped
-from unsplit.errors import InputError
+from unsplit.errors import InputError, option
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +184,7 @@ def observations_in(
         called = [f"column {name!r} of {path}" for name in names]
         doubtful: list[int] = []
         if choice.features is None:
-            advice = [f"--drop {name}" for name in names]
+            advice = [option("drop", name) for name in names]
             doubtful = warn_of_other_uses(X, called, clusters, advice)
         if choice.scale:
             _scale(X)
@@ -201,10 +201,13 @@ def _check_names(
         if name is not None and name not in names and not os.path.isfile(name):
             raise InputError(no_column(path, name, names))
     if choice.scale:
-        raise InputError(f"{path} is a matrix, and --scale is for tables; scale it, and save it.")
+        raise InputError(
+            f"{path} is a matrix, and {option('scale')} is for tables; scale it, and save it."
+        )
     if choice.features is not None or choice.drop:
         raise InputError(
-            f"{path} is a matrix without column names, so --features and --drop cannot choose from "
+            f"{path} is a matrix without column names, so {option('features')} and "
+            f"{option('drop')} cannot choose from "
             "it; save a table, or the columns that you want."
         )
     check_choice(path, names, wanted, choice)
