@@ -49,11 +49,11 @@ def test_files_of_an_earlier_run_are_replaced_and_others_stay(tmp_path):
 
 def test_files_that_no_run_has_left_like_this_are_kept_under_another_name(tmp_path):
     (tmp_path / "a.txt").write_text("my notes")
-    told = pytest.warns(KeptWarning, match=r"they are kept: a\.txt as a\.kept-1\.txt\.")
+    told = pytest.warns(KeptWarning, match=r"they are kept: a\.txt is now a\.kept-1\.txt\.")
     with told, output_folder(tmp_path) as new:
         fill(new)
     (tmp_path / "a.txt").write_text("changed")
-    told = pytest.warns(KeptWarning, match=r"a\.txt as a\.kept-2\.txt")
+    told = pytest.warns(KeptWarning, match=r"a\.txt is now a\.kept-2\.txt")
     with told, output_folder(tmp_path) as new:
         fill(new)
     kept = {"a.kept-1.txt": "my notes", "a.kept-2.txt": "changed"}

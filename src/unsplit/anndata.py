@@ -303,7 +303,11 @@ def _categorical(codes: NDArray[np.int64], names: Sequence[str]) -> Any:
 def _named_after_origin(
     refined: NDArray[np.int64], codes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], list[int]]:
-    """Refined clusters in the order of the merged ones that they have most cells of, and these."""
+    """Number refined clusters in the order of the merged clusters that they come from.
+
+    A refined cluster comes from the merged cluster of most of its cells.  Returns the new number of
+    every cell's refined cluster, and the merged cluster that each number comes from.
+    """
     inside = refined >= 0
     shared = contingency_matrix(refined[inside], codes[inside])
     origins = np.unique(codes[inside])[shared.argmax(axis=1)]

@@ -309,30 +309,29 @@ def _put_in_place(temporary: Path, names: Sequence[str], target: Path, shown: st
                 f"cannot write {name} to {shown}: a folder has this name; remove it or choose "
                 "another --out."
             )
-    earlier = {**_replaced_files(target), **_earlier_files(target, shown)}
+    known = _replaced_files(target), _earlier_files(target, shown)
     # A file that was changed after it was written is no longer ours to replace or to remove.
-    ours = {name for name in earlier if _is_of_a_run(name, target, shown)}
+    ours = {
+        name
+        for entries in known
+        for name, entry in entries.items()
+        if _is_unchanged(target / name, entry)
+    }
     kept = _keep([name for name in names if name not in ours and name != MANIFEST], target)
     unused = sorted(ours.difference(names))
     if not _swap(temporary, {*names, *unused}, target):
-        _move(temporary, names, unused, target, earlier)
+        _move(temporary, names, unused, target, {**known[0], **known[1]})
     if kept:
-        told = ", ".join(f"{name} as {other}" for name, other in kept.items())
+        told = ", ".join(f"{name} is now {other}" for name, other in kept.items())
         warn(
-            f"{shown} had files of the names that results have, which were not written by a run or "
+            f"{shown} had files with the names of new results that no run had written, or that "
             f"were changed since; they are kept: {told}.",
             KeptWarning,
         )
 
 
-def _is_of_a_run(name: str, target: Path, shown: str) -> bool:
-    """Whether a file is as a run has left it, be it one that was killed while it moved files."""
-    known = _earlier_files(target, shown), _replaced_files(target)
-    return any(_is_unchanged(target / name, entries.get(name, {})) for entries in known)
-
-
 def _keep(names: Sequence[str], target: Path) -> dict[str, str]:
-    """Give a second name to files that are not ours and would be replaced."""
+    """Give files that would be replaced a second name; return the second by the first."""
     kept = {}
     for name in names:
         file = target / name

@@ -141,15 +141,11 @@ class Group(ABC):
         for index, x in zip(shaped[first:], rows.stream(taken), strict=True):
             if self.recorded is not None and self.recorded.fits(x):
                 loss = self.recorded(x, clusters[index])
-            elif self.steps_taken < head_alone:
-                loss = self.gradients(index, x, rows, clusters)
-                for param in self.body():
-                    param.grad = None  # the optimizer leaves out what has no gradient
-                self.optimizer.step()
             else:
                 loss = self.gradients(index, x, rows, clusters)
-                self.optimizer.step()
-                self._record(x, clusters[index])
+                self._move(head_alone=self.steps_taken < head_alone)
+                if self.steps_taken >= head_alone:
+                    self._record(x, clusters[index])
             self.steps_taken += 1
             # Forget quickly at first, because the first weights are poor.
             decay = min(averaging, self.steps_taken / (self.steps_taken + 9))
@@ -207,6 +203,13 @@ class Group(ABC):
                     raise
                 reason = (str(error).splitlines() or [type(error).__name__])[0]
             self._halve(index.shape[-1], reason)
+
+    def _move(self, head_alone: bool) -> None:
+        """Move the weights along their gradients."""
+        if head_alone:
+            for param in self.body():
+                param.grad = None  # the optimizer leaves out what has no gradient
+        self.optimizer.step()
 
     def _record(self, x: Tensor, own: Tensor) -> None:
         """Record a step after the first few, if it can be recorded."""
