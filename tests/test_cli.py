@@ -365,3 +365,20 @@ def test_whole_numbers_that_pandas_wrote_as_floats_have_one_name_in_all_files(fo
     assert set(old) == {"", "0", "1", "2", "3"}
     assert old.count("") == 2
     succeeds(unsplit("report", "out"))
+
+
+def test_a_users_file_of_the_same_name_is_kept_and_named_in_one_line(folder):
+    write_data()
+    Path("out").mkdir()
+    Path("out", "merges.csv").write_text("my notes")
+    result = merge()
+    succeeds(result)
+    assert "they are kept: merges.csv is now merges.kept-1.csv." in result.stderr
+    assert result.stderr.count("KeptWarning") == 0
+    assert Path("out", "merges.kept-1.csv").read_text() == "my notes"
+    succeeds(unsplit("report", "out"))
+    Path("out", "report.html").write_text("with a note of mine")
+    again = unsplit("report", "out")
+    succeeds(again)
+    assert again.stderr.startswith("warning: out/ had files with the names of new results ")
+    assert Path("out", "report.kept-1.html").read_text() == "with a note of mine"

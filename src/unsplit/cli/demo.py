@@ -66,7 +66,7 @@ def demo(out: str, seed: int, report: bool) -> None:
     console = Console()
     results = output_folder(out, outputs.versions())
     kept = checkpoint_beside(out, None)
-    with interruptible(out, console, kept), results as folder, console.show_warnings():
+    with interruptible(out, console, kept), console.show_warnings(), results as folder:
         click.echo("Merging 1,797 handwritten digits that k-means cut into 40 clusters …\n")
         console.plan(["reading", *PHASES, *extra.last_phases])
         with console.stage("reading"):

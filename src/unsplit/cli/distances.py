@@ -77,7 +77,7 @@ def distances(
         console = Console(progress, as_json)
         console.plan(["reading", *(["selecting"] if select else ()), "training", "writing"])
         results = output_folder(out, outputs.versions())
-        with interruptible(out, console, kept), results as folder, console.show_warnings():
+        with interruptible(out, console, kept), console.show_warnings(), results as folder:
             read = read_clustered(source, console)
             if select:
                 settings = selected(folder, read, settings, seed, console)

@@ -176,7 +176,7 @@ def merge(
         console = Console(progress, as_json)
         console.plan(["reading", *(["selecting"] if select else ()), *PHASES, *extra.last_phases])
         results = output_folder(out, outputs.versions())
-        with interruptible(out, console, kept), results as folder, console.show_warnings():
+        with interruptible(out, console, kept), console.show_warnings(), results as folder:
             read = read_clustered(source, console)
             with observations_named(read, source.data):
                 if select:

@@ -7,6 +7,7 @@ import click
 
 from unsplit.cli.about import about_run
 from unsplit.cli.outputs import refuse_replacing, require_name
+from unsplit.cli.progress import Console
 from unsplit.data.result_folder import added_file, earlier_results
 from unsplit.report.api import Content, make_page
 from unsplit.report.folder import PAGE, content_of_folder, files_of_result
@@ -39,7 +40,7 @@ def report(folder: str, out: str | None) -> None:
     files_of_result(folder)  # before anything is created where no result is
     if out is None:
         out = os.path.join(folder, PAGE)
-        with added_file(folder, PAGE) as new:
+        with Console(progress=False).show_warnings(), added_file(folder, PAGE) as new:
             content = _write_page(folder, new)
     else:
         content = _write_page(folder, out)
