@@ -335,8 +335,8 @@ def graph_of_vectors(
 def _order_by_content(keys: NDArray[np.uint64], clusters: Index, batches: Index | None) -> Index:
     """The order of rows by content, so that their own order does not matter.
 
-    Equal rows are as near as each other to any third one, and the first are its neighbours: they
-    are ordered by cluster and batch, whatever these are called.
+    Equal rows are equally near to any other row, and the first of them become its neighbours.  So
+    they are ordered by cluster and batch, whatever these are called.
     """
     order = np.argsort(keys, kind="stable")
     if (keys[order[1:]] != keys[order[:-1]]).all():
