@@ -18,7 +18,8 @@ from benchmarks.peers.overclusterings import (
     restricted,
 )
 from benchmarks.peers.problems import PROBLEMS, files
-from benchmarks.peers.problems.families import FAMILIES, HELD_BACK, half_of
+from benchmarks.peers.problems.batteries import BATTERIES, MORE_BATTERIES
+from benchmarks.peers.problems.families import CHOSEN_ON, FAMILIES, HALVES, HELD_BACK, half_of
 from benchmarks.peers.problems.features import BANDS, axis_quantiles, log_mel
 from benchmarks.peers.problems.simulated import DRAWS, apart
 from benchmarks.peers.task import Problem
@@ -76,7 +77,45 @@ SHAPES = {
     "battery: windows": (2977, 2, 5),
     "battery: wingnut": (1016, 2, 2),
     "battery: z2": (900, 2, 5),
+    "20 newsgroups": (4983, 50, 20),
+    "mnist": (3000, 50, 10),
+    "worm cells": (4186, 30, 10),
+    "battery: engytime": (4096, 2, 2),
+    "battery: hepta": (212, 3, 7),
+    "battery: lsun": (400, 2, 3),
+    "battery: target": (770, 2, 6),
+    "battery: twodiamonds": (800, 2, 2),
+    "battery: dense": (200, 2, 2),
+    "battery: ring_noisy": (1050, 2, 2),
+    "battery: zigzag": (250, 2, 3),
+    "battery: zigzag_noisy": (300, 2, 3),
+    "battery: zigzag_outliers": (280, 2, 3),
+    "battery: square": (1000, 2, 2),
+    "battery: a2": (5250, 2, 35),
+    "battery: aggregation": (788, 2, 7),
+    "battery: d31": (3100, 2, 31),
+    "battery: flame": (240, 2, 2),
+    "battery: r15": (600, 2, 15),
+    "battery: s2": (5000, 2, 15),
+    "battery: s4": (5000, 2, 15),
+    "battery: ecoli": (336, 7, 8),
+    "battery: ionosphere": (351, 34, 2),
+    "battery: statlog": (2310, 19, 7),
+    "battery: yeast": (1484, 8, 10),
+    "battery: graph": (2500, 2, 10),
+    "battery: mk1": (300, 2, 3),
+    "battery: mk2": (1000, 2, 2),
+    "battery: mk3": (600, 3, 3),
+    "battery: smile": (1000, 2, 6),
+    "battery: trapped_lovers": (5000, 3, 3),
+    "battery: twosplashes": (400, 2, 2),
+    "battery: z3": (1000, 2, 4),
 }
+# Where groups have fewer than eight observations.
+SMALLEST_GROUPS = {"battery: target": 3, "battery: ecoli": 2, "battery: yeast": 5}
+WITH_NOISE = [
+    f"battery: {of}" for of in ("hdbscan", "ring_noisy", "zigzag_noisy", "zigzag_outliers")
+]
 SUBSETS = ["fashion-mnist", "imagenet", "modelnet40", "spoken digits"]
 
 
@@ -102,15 +141,15 @@ def test_shape_and_groups(name):
     problem = load(name)
     assert problem.name == name
     assert problem.X.shape == (n or len(problem.X), d)
-    assert 200 <= len(problem.X) <= 5000
+    assert 200 <= len(problem.X) <= 5250
     assert problem.X.dtype == np.float64
     assert np.isfinite(problem.X).all()
     assert problem.y.shape == (len(problem.X),)
     assert problem.y.dtype == np.int64
     counts = np.bincount(problem.y[problem.y >= 0])
-    assert counts.min() >= 8
+    assert counts.min() >= SMALLEST_GROUPS.get(name, 8)
     assert problem.n_true == len(counts) == n_true
-    assert (problem.y.min() == -1) == (name == "battery: hdbscan")
+    assert (problem.y.min() == -1) == (name in WITH_NOISE)
 
 
 def test_every_problem_is_in_one_family_and_half():
@@ -119,15 +158,22 @@ def test_every_problem_is_in_one_family_and_half():
         family: [name for name in names if half_of(name) == HELD_BACK]
         for family, names in FAMILIES.items()
     }
-    assert held_back["real"] == ["digits", "imagenet", "pbmc68k"]
+    assert held_back["real"] == ["digits", "imagenet", "mnist", "pbmc68k"]
     assert held_back["simulated"] == [
         "overlapping gaussians",
         "separated gaussians",
         "unequal sizes",
     ]
-    assert held_back["battery"][:3] == ["battery: atom", "battery: circles", "battery: cross"]
-    assert len(held_back["battery"]) == 14
+    assert len(held_back["battery"]) == 14 + 15
     assert held_back["structureless"] == []
+
+
+def test_sets_added_later_alternate_among_themselves():
+    for names in (BATTERIES, MORE_BATTERIES):
+        halves = [half_of(name) for name in sorted(names)]
+        assert halves == [*HALVES] * (len(names) // 2)
+    assert half_of("battery: a1") == half_of("battery: a2") == CHOSEN_ON
+    assert half_of("battery: atom") == half_of("battery: aggregation") == HELD_BACK
 
 
 @pytest.mark.parametrize("name", [*DRAWS, *SUBSETS])

@@ -24,6 +24,7 @@ from benchmarks.peers.figure import draw_initial_number, of_initial_number
 from benchmarks.peers.grid import FACTORS
 from benchmarks.peers.overclusterings import FROM_GROUPS
 from benchmarks.peers.problems.families import CHOSEN_ON, FAMILIES, HELD_BACK
+from benchmarks.peers.problems.real import MORE_REAL
 from benchmarks.peers.read import Score, read_scores
 from benchmarks.peers.scoring import BOUND
 from benchmarks.peers.tables import by, by_problem, overview, releases, settings
@@ -42,7 +43,7 @@ from benchmarks.peers.texts import (
 
 DOCS = Path(__file__).parents[2] / "docs"
 # Problems that the first benchmark did not have.
-LATER = frozenset((*FAMILIES["battery"], "uniform, 50-d"))
+LATER = frozenset((*FAMILIES["battery"], *MORE_REAL, "uniform, 50-d"))
 ABOUT_FAMILY = {"real": REAL, "battery": BATTERY}
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
+from benchmarks.peers.problems.batteries import MORE_FILE, stored
 from benchmarks.peers.problems.features import axis_quantiles, log_mel
 from benchmarks.peers.problems.files import find
 from benchmarks.peers.task import Problem
@@ -110,4 +111,10 @@ REAL: dict[str, Callable[[Path, int], Problem]] = {
     "imagenet": imagenet,
     "modelnet40": modelnet,
     "spoken digits": spoken_digits,
+}
+# Principal components of images, texts and cells, as the file has them.
+MORE_REAL: dict[str, Callable[[Path, int], Problem]] = {
+    "20 newsgroups": stored("20 newsgroups", MORE_FILE, "real__20news"),
+    "mnist": stored("mnist", MORE_FILE, "real__mnist"),
+    "worm cells": stored("worm cells", MORE_FILE, "real__worm"),
 }
