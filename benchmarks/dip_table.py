@@ -1,6 +1,6 @@
-"""Simulate the dip of uniform samples: the table behind `unsplit.merging.dip.dip_p_value`.
+"""Simulate the dip of uniform samples: the table behind `peers.methods.dip`.
 
-    python -m benchmarks.dip_table [--scale 1.0] [--output src/unsplit/dip_null.csv]
+    python -m benchmarks.dip_table [--scale 1.0] [--output benchmarks/peers/methods/dip_null.csv]
 
 One process, about six minutes.  A table entry is the √n · dip that n uniform observations reach
 with chance p.  From n = 50 on, each column is a curve a + b/√n + c/n fitted through the simulated
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from benchmarks.common import print_table
+from benchmarks.peers.methods.dip import TABLE
 
 SEED = 1985
 SIZES = (4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40)
@@ -39,7 +40,7 @@ def n_samples(n: int) -> int:
 def dips(samples: Vector) -> Vector:
     """Dip of every row of an (r, n) array in [0, 1] without ties, all rows at a time.
 
-    The steps of `unsplit.merging.dip` on all rows laid end to end, so that one monotone regression
+    The steps of `peers.methods.dip` on all rows laid end to end, so that one monotone regression
     serves them all.  A row stays as long as its interval still shrinks.
     """
     n_rows, n = samples.shape
@@ -163,7 +164,7 @@ def simulate_all(scale: float) -> tuple[Vector, Vector, Vector, Vector]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the samples to draw")
-    parser.add_argument("--output", type=Path, default=Path("src/unsplit/dip_null.csv"))
+    parser.add_argument("--output", type=Path, default=TABLE)
     arguments = parser.parse_args()
     n, samples, at, error = simulate_all(arguments.scale)
     report(n, samples, at, error)

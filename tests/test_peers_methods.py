@@ -24,6 +24,7 @@ from benchmarks.peers.methods import (
 from benchmarks.peers.methods.choir import choir
 from benchmarks.peers.methods.choose_number import kmeans_by_silhouette, mixture_by_bic
 from benchmarks.peers.methods.confusion import confusion_loop
+from benchmarks.peers.methods.dip import dip_p_value, dip_statistic
 from benchmarks.peers.methods.dipdeck import Given, dipdeck
 from benchmarks.peers.methods.energy import energy_clustering, energy_linkage
 from benchmarks.peers.methods.finch import _package, finch, finch_of_clusters
@@ -43,10 +44,13 @@ from benchmarks.peers.methods.scratch import (
     hdbscan,
     hdbscan_of_hundredths,
     kmeans,
+    lumbermark,
+    plscan,
     spectral,
     without_noise,
 )
 from benchmarks.peers.methods.transport import transport_linkage
+from benchmarks.peers.methods.uniforce import is_unimodal, uniforce, without_small
 from benchmarks.peers.task import Outcome, Task
 from unsplit.pairwise.api import Settings
 
@@ -61,6 +65,8 @@ PACKAGES = {
     dipdeck: "clustpy",
     leiden_one: "leidenalg",
     genie: "genieclust",
+    lumbermark: "lumbermark",
+    plscan: "fast_hdbscan",
 }
 GIVEN_NUMBER = [
     ward_of_clusters,
@@ -77,6 +83,7 @@ GIVEN_NUMBER = [
     finch,
     finch_of_clusters,
     genie,
+    lumbermark,
     spectral,
 ]
 AUTOMATIC = [
@@ -87,6 +94,7 @@ AUTOMATIC = [
     mixture_by_bic,
     kmeans_by_silhouette,
     gmeans,
+    uniforce,
 ]
 
 
@@ -153,6 +161,40 @@ def test_leiden_keeps_far_groups_apart_and_finds_fewer_at_a_lower_resolution():
 def test_one_gaussian_is_left_whole(method):
     X = np.random.default_rng(6).standard_normal((400, 3))
     assert not method(Task(X, np.zeros(400, np.int64), 0)).automatic.any()
+
+
+def test_plscan_keeps_far_groups_apart():
+    task, blob = blobs(3, 2, size=60)
+    outcome = run(plscan, task)
+    assert homogeneity_score(blob, outcome.automatic) == pytest.approx(1.0)
+    assert outcome.automatic.min() == 0
+    assert outcome.seconds < 5  # compiling is not counted
+
+
+def test_a_pair_is_unimodal_if_there_is_no_valley():
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((400, 3))
+    left = X[:, 0] < 0.3
+    assert is_unimodal(X[left], X[~left], rng)
+    assert not is_unimodal(X[left], X[~left] + np.array([2.0, 0, 0]), rng)
+
+
+def test_uniforce_dissolves_what_is_too_small_for_a_test():
+    X = np.concatenate([np.zeros((30, 1)), np.full((5, 1), 9.0), np.full((40, 1), 10.0)])
+    clusters = np.repeat([0, 1, 2], [30, 5, 40])
+    np.testing.assert_array_equal(without_small(X, clusters), np.repeat([0, 1], [30, 45]))
+    few = clusters[25:35]
+    np.testing.assert_array_equal(without_small(X[25:35], few), few)
+
+
+def test_the_dip_has_its_known_values():
+    assert dip_statistic(np.array([1.0, 2, 3, 4, 11, 12, 13, 14])) == pytest.approx(0.175)
+    assert dip_statistic(np.arange(5.0)) == pytest.approx(0.1)
+    assert dip_p_value(0.0703, 50) == pytest.approx(0.05, abs=0.002)  # as published
+    assert dip_p_value(0.1, 5) == 1.0
+    rng = np.random.default_rng(9)
+    p = [dip_p_value(dip_statistic(rng.uniform(size=60)), 60) for _ in range(300)]
+    assert np.mean(np.array(p) < 0.1) == pytest.approx(0.1, abs=0.05)
 
 
 def test_the_statistic_of_g_means_is_scipys_and_its_level_is_kept():

@@ -103,13 +103,18 @@ ABOUT = """## What was compared
 - **confusion loop**: random forest, merge the most confused pair, stop below 0.025.
 - **DipDECK** is ClustPy's, begun with the given clusters. It and the confusion loop take a minute
   or more, so they were run on k-means alone; so was `strategy="retrain"`, on at most 20 clusters.
+- **UniForCE** is written from its paper (Vardakas et al. 2023), begun with the given clusters:
+  level 0.001, eleven tests a pair, and clusters of fewer than 25 observations dissolved.
 - **HDBSCAN**: its noise joins the nearest cluster, which is kinder than counting it as one;
   *hundredths* tells it that a cluster has at least a hundredth of the observations.
+- **PLSCAN** is fast_hdbscan's as it comes, its noise as HDBSCAN's; *seconds* leave out that Numba
+  compiles it.
 - **Leiden**: modularity with resolution 1, or 0.5, on the graph of 15 nearest neighbours, each edge
   counting the same.
 - **Gaussian mixture by BIC** and **k-means by silhouette** try up to 30 groups; **G-means** is
   written from its paper (Hamerly and Elkan 2003), level 0.0001.
-- **Genie** is genieclust's and **spectral clustering** scikit-learn's, on 15 nearest neighbours.
+- **Genie** is genieclust's, **Lumbermark** lumbermark's, which may find fewer than it is asked for,
+  and **spectral clustering** scikit-learn's, on 15 nearest neighbours.
 - **FINCH**: of its partitions the one with the highest silhouette.
 - Methods from HDBSCAN to FINCH in this list, and the linkages and k-means, cluster from scratch:
   they do not see the over-clustering, unless their names end in *of clusters*.

@@ -19,6 +19,7 @@ from benchmarks.peers.methods import (
     sccaf,
     scratch,
     transport,
+    uniforce,
 )
 from benchmarks.peers.task import Method, Outcome, Task
 
@@ -42,6 +43,7 @@ _MERGING: dict[str, Callable[[Task], Outcome]] = {
     "SCCAF": sccaf.sccaf,
     "CHOIR": choir.choir,
     "FINCH of clusters": finch.finch_of_clusters,
+    "UniForCE": uniforce.uniforce,
     "DipDECK": dipdeck.dipdeck,
     "DipDECK from scratch": dipdeck.dipdeck_from_scratch,  # takes the number of clusters
 }
@@ -52,9 +54,11 @@ _ANEW: dict[str, Callable[[Task], Outcome]] = {
     "centroid linkage": linkage.from_scratch("centroid"),
     "k-means": scratch.kmeans,
     "Genie": scratch.genie,
+    "Lumbermark": scratch.lumbermark,
     "spectral clustering": scratch.spectral,
     "HDBSCAN": scratch.hdbscan,
     "HDBSCAN, hundredths": scratch.hdbscan_of_hundredths,
+    "PLSCAN": scratch.plscan,
     "FINCH": finch.finch,
     "Leiden": leiden.leiden(1.0),
     "Leiden, 0.5": leiden.leiden(0.5),

@@ -1,6 +1,10 @@
-"""Clustering anew: k-means, Genie and spectral given the number, and HDBSCAN, which finds it."""
+"""Clustering anew: k-means, Genie, Lumbermark and spectral given the number; HDBSCAN and PLSCAN,
+which find it.
+"""
 
+import time
 import warnings
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,6 +46,24 @@ def _genie() -> Any:
     return Genie
 
 
+def lumbermark(task: Task) -> Outcome:
+    """Lumbermark (Gagolewski 2026) as it comes: it chops limbs off a minimum spanning tree.
+
+    It may find fewer than it was asked for.  Under the AGPL, like Genie.
+    """
+    try:
+        from lumbermark import Lumbermark
+    except ImportError:
+        raise ImportError("Lumbermark needs lumbermark: pip install unsplit[peers]") from None
+
+    def at(n: int) -> NDArray[np.int64]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of fewer clusters
+            return np.asarray(Lumbermark(n).fit_predict(task.X), np.int64)
+
+    return Outcome(at=at)
+
+
 def spectral(task: Task) -> Outcome:
     """Spectral clustering of the graph of 15 nearest neighbours."""
 
@@ -72,6 +94,24 @@ def hdbscan_of_hundredths(task: Task) -> Outcome:
     """HDBSCAN told that a cluster has at least a hundredth of the observations."""
     model = HDBSCAN(min_cluster_size=max(5, len(task.X) // 100), copy=True)
     return Outcome(automatic=without_noise(task.X, model.fit_predict(task.X).astype(np.int64)))
+
+
+def plscan(task: Task) -> Outcome:
+    """PLSCAN (Bot, McInnes and Aerts 2025) of fast_hdbscan as it comes; noise as for HDBSCAN."""
+    try:
+        from fast_hdbscan import PLSCAN
+    except ImportError:
+        raise ImportError("PLSCAN needs fast_hdbscan: pip install unsplit[peers]") from None
+    _compile(PLSCAN)
+    start = time.process_time()
+    labels = without_noise(task.X, PLSCAN().fit(task.X).labels_.astype(np.int64))
+    return Outcome(automatic=labels, seconds=time.process_time() - start)
+
+
+@lru_cache(maxsize=1)
+def _compile(PLSCAN: Any) -> None:
+    """Fit once: Numba takes half a minute for the very first fit, and a second in a process."""
+    PLSCAN().fit(np.random.default_rng(0).standard_normal((100, 2)))
 
 
 def without_noise(X: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
