@@ -41,11 +41,14 @@ def gaussian_mixture(problem: Problem, k: int, seed: int) -> Labels:
 
 
 def birch(problem: Problem, k: int, seed: int) -> Labels:
-    """Observations in random order; the threshold halves until there are 5 k subclusters."""
+    """Observations in random order; the threshold halves until there are 5 k subclusters.
+
+    Whole numbers in few dimensions may have fewer distinct observations.
+    """
     order = _generator(seed).permutation(len(problem.X))
     X = problem.X[order]
     threshold = float(np.sqrt(X.var(axis=0).sum()))
-    enough = min(5 * k, len(X) // 2)
+    enough = min(5 * k, len(X) // 2, len(np.unique(X, axis=0)))
     while _n_subclusters(X, threshold) < enough:
         threshold /= 2
     labels = np.empty(len(X), np.int64)

@@ -4,7 +4,6 @@ which find it.
 
 import time
 import warnings
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -102,16 +101,10 @@ def plscan(task: Task) -> Outcome:
         from fast_hdbscan import PLSCAN
     except ImportError:
         raise ImportError("PLSCAN needs fast_hdbscan: pip install unsplit[peers]") from None
-    _compile(PLSCAN)
+    PLSCAN().fit(task.X)  # Numba may compile for a minute, which is not counted
     start = time.process_time()
     labels = without_noise(task.X, PLSCAN().fit(task.X).labels_.astype(np.int64))
     return Outcome(automatic=labels, seconds=time.process_time() - start)
-
-
-@lru_cache(maxsize=1)
-def _compile(PLSCAN: Any) -> None:
-    """Fit once: Numba takes half a minute for the very first fit, and a second in a process."""
-    PLSCAN().fit(np.random.default_rng(0).standard_normal((100, 2)))
 
 
 def without_noise(X: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
