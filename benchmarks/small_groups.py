@@ -2,8 +2,8 @@
 
 python -m benchmarks.small_groups [--seeds 3] [--only "twelve groups"]
 
-Every case is fitted by ``ClusterMerger(random_state=seed)``.  A case is right if the clusters left
-are the true groups; for rare groups among large ones, also how many of the rare stayed alone.
+Every case is fitted by ``ClusterMerger(random_state=seed)``.  A run is right if the clusters left
+are the true groups; the last column counts the rare groups that are a cluster of their own.
 """
 
 import argparse
@@ -26,12 +26,8 @@ Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 D, APART = 5, 40.0
-CLASSES = {
-    "iris": load_iris,
-    "wine": load_wine,
-    "breast cancer": load_breast_cancer,
-    "digits": load_digits,
-}
+CLASSES = {"iris": load_iris, "wine": load_wine, "digits": load_digits}
+CLASSES["breast cancer"] = load_breast_cancer
 
 
 class Case(NamedTuple):
@@ -45,10 +41,7 @@ class Case(NamedTuple):
 
 
 def far_apart(sizes: NDArray[Any], rng: np.random.Generator) -> tuple[Matrix, Labels]:
-    """Gaussians in 5-d of given sizes, the nearest two at least 40 standard deviations apart.
-
-    Centres are random points of a grid.
-    """
+    """Gaussians of given sizes about random points of a grid, 40 standard deviations apart."""
     side = int(np.ceil(len(sizes) ** (1 / D))) + 1
     points = rng.choice(side**D, len(sizes), replace=False)
     centres = APART * np.stack(np.unravel_index(points, (side,) * D), axis=1)
@@ -77,6 +70,7 @@ def forty_pairs(rng: np.random.Generator) -> Case:
 
 def classes(name: str) -> Case:
     X, y = CLASSES[name](return_X_y=True)
+    # Features of unlike units are standardised.
     X = X if name == "digits" else StandardScaler().fit_transform(X)
     return Case(f"classes of {name}", X, y, y, np.unique(y))
 

@@ -39,7 +39,7 @@ def _problem(name: str, data: Path, seed: int) -> Problem:
 
 
 @lru_cache(maxsize=4)
-def _prepared(name: str, data: Path, seed: int, overclustering: str, factor: float) -> Any:
+def prepared(name: str, data: Path, seed: int, overclustering: str, factor: float) -> Any:
     """The problem and its clusters; None where this over-clustering makes no sense."""
     problem = _problem(name, data, seed)
     if not overclustering:
@@ -59,7 +59,7 @@ def done(trial: Trial, data: Path) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = _prepared(trial.problem, data, trial.seed, trial.overclustering, trial.factor)
+            found = prepared(trial.problem, data, trial.seed, trial.overclustering, trial.factor)
             if found is None:
                 return line | {"absent": "makes no sense here"}
             problem, clusters = found
