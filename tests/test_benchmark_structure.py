@@ -60,9 +60,8 @@ def test_rare_groups_are_far_apart():
 
 
 def test_a_pair_is_judged_by_the_majorities_of_both_sides():
-    distances = np.array(
-        [[0, 0.1, 0.9, 0.9], [0.1, 0, 0.9, 0.9], [0.9, 0.9, 0, 0.8], [0.9] * 3 + [0]]
-    )
+    distances = 0.9 * (1 - np.eye(4))
+    distances[[0, 1], [1, 0]] = 0.1
     tree = unsplit.merge(distances, n_clusters=3)
     clusters = np.repeat([0, 1, 2, 3], 4)
     y = np.array([0, 0, 0, 1, 0, 0, 1, -1, 1, 1, 1, 0, -1, -1, -1, -1])
