@@ -1,9 +1,11 @@
 """UniForCE (Vardakas, Kalogeratos and Likas 2023): a spanning forest of clusters without a valley.
 
-Written from the paper (arXiv 2312.11323), begun with the given clusters in the place of its
-k-means.  Two clusters are linked if their observations, projected onto the line through both
-centres, look unimodal to the dip test.  Pairs are visited by the distance of their centres, as in
-Kruskal's algorithm; trees of linked clusters are the answer.
+A re-implementation of arXiv 2312.11323, begun with the given clusters in the place of its k-means.
+Two clusters are linked if their observations, projected onto the line through both centres, look
+unimodal to the dip test.  Pairs are visited by the distance of their centres, as in Kruskal's
+algorithm; trees of linked clusters are the answer.  Steps and defaults are those of the authors'
+code (gvardakas/UniForCE), except that centres are compared in all features: that code sorts pairs
+by the first two.
 """
 
 from itertools import combinations
@@ -19,7 +21,7 @@ from benchmarks.peers.task import Outcome, Task
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-# As the paper has them: level of a test, tests a pair, observations a cluster needs for one.
+# Defaults of the authors: level of a test, tests a pair, observations a cluster needs for one.
 LEVEL = 0.001
 TESTS = 11
 FEWEST = 25
