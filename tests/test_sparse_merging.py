@@ -175,9 +175,9 @@ def test_an_interrupted_merge_goes_on():
     def keep(record, _):
         records.append(MergeRecord(list(record.merges)) if len(record.merges) == 9 else None)
 
-    merge_with(sparse, MergeOptions(), None, graph, on_merge=keep)
+    merge_with(sparse, MergeOptions(), graph, on_merge=keep)
     assert len(records) == sparse.n_clusters - 1
-    again = merge_with(sparse, MergeOptions(), None, graph, done=records[8])
+    again = merge_with(sparse, MergeOptions(), graph, done=records[8])
     np.testing.assert_array_equal(again.groups, whole.groups)
 
 
@@ -207,12 +207,6 @@ def test_a_merge_interrupted_at_the_end_goes_on():
 def test_what_needs_all_pairs_is_refused_in_a_sentence(options, message):
     with pytest.raises(InputError, match=message):
         merge(far_apart(), **options)
-
-
-def test_a_dense_blurred_estimate_is_refused():
-    dense, sparse, *_ = estimates(0, "kmeans")
-    with pytest.raises(InputError, match="blurred must be"):
-        merge(sparse, blurred=dense)
 
 
 def test_a_user_can_bring_a_rule():

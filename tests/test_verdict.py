@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from unsplit.merging.dip import dip_test
+
 from unsplit.merging.evidence import Contrast
 from unsplit.merging.review import WORDS, Merge, PairEvidence, Row, doubt, verdict
 

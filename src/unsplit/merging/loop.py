@@ -112,8 +112,8 @@ class MergeState:
     ----------
     ranking : Ranking
         Says which pair is closest.
-    evidence, blurred : Evidence or None
-        The scores that are reported, and the scores that are searched for a valley.
+    evidence : Evidence or None
+        The held-out scores; None for a plain matrix.
     neighbourhoods : Neighbourhoods or None
         Evidence from the neighbour graph.
     at_random : ndarray of shape (k,)
@@ -139,7 +139,6 @@ class MergeState:
 
     ranking: Ranking
     evidence: Evidence | None
-    blurred: Evidence | None
     neighbourhoods: Neighbourhoods | None
     at_random: NDArray[np.bool_]
     both_at_random: bool
@@ -202,7 +201,6 @@ class MergeState:
             statistic,
             self.n_pairs,  # until the end, because the last pairs were selected from all
             self.evidence,
-            self.blurred,
             self.neighbourhoods,
             self.split_at_random(a, b),
             self.nearest_tvd(a, b),
@@ -289,8 +287,6 @@ class MergeState:
             low=low,
             high=high,
             p_adjusted=pair.p_adjusted,
-            p_valley=pair.unimodality,
-            n_border=0 if pair.blurred_contrast is None else len(pair.blurred_contrast.window),
             edges=math.nan if link is None else link.edges,
             times_chance=math.nan if link is None else link.times_chance,
             neck=math.nan if link is None else link.neck,
@@ -309,11 +305,8 @@ class MergeState:
         if self.neighbourhoods is not None:
             self.neighbourhoods.merge(a, b)
         changed = self.ranking.merge(a, b)
-        told: list[object] = [self.ranking]
-        for part in (self.evidence, self.blurred):
-            if part is not None and not any(part is other for other in told):
-                part.merge(a, b)
-                told.append(part)
+        if self.evidence is not None and self.evidence is not self.ranking:
+            self.evidence.merge(a, b)
         return changed
 
     def _unite_pairs(self, a: int, b: int) -> None:

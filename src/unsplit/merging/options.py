@@ -35,7 +35,6 @@ from unsplit.merging.rules import (
     ALIKE_TVD,
     NEIGHBOURS,
     TESTS,
-    VALLEYS,
     Alpha,
     Always,
     Auto,
@@ -74,7 +73,7 @@ FEWEST_TO_BE_ALIKE = 12
 ALMOST_ALL = 0.8
 
 # If at most this share of the observations is in a cluster, the clusters are cores: what lay
-# between them was left out, so a valley between two of them means nothing.
+# between them was left out.
 CORES = 0.5
 
 
@@ -235,12 +234,11 @@ class MergeOptions:
         rule = None if self.rule is None else type(self.rule).__name__
         return repr({**vars(self), "rule": rule, "answers": ()})
 
-    def needs_blurred(self, has_neighbours: bool) -> bool:
-        """Whether an estimate of the blurred densities would change the result."""
-        if self.strategy == "compose":
-            return True
-        looks_for_valleys = all(choice is None for choice in (self.max_tvd, self.alpha, self.rule))
-        return self.strategy == "linkage" and looks_for_valleys and not has_neighbours
+    @property
+    def asks_neighbours(self) -> bool:
+        """Whether *auto* may decide, so that a neighbour graph is made if none was passed."""
+        told = any(choice is not None for choice in (self.max_tvd, self.alpha, self.rule))
+        return not told and self.strategy != "spectral" and self.statistic not in NEED_NEIGHBOURS
 
     def check_sparse(self) -> None:
         """Refuse options that need all pairs, if only confused pairs are stored."""
@@ -284,28 +282,8 @@ class MergeOptions:
             )
 
 
-def check_same_clusters(
-    cluster_ids: NDArray[Any], blurred: Any, kind: type, neighbours: NeighbourGraph | None
-) -> None:
-    """Refuse a second estimate of another kind, and what was made from other labels.
-
-    Parameters
-    ----------
-    cluster_ids : ndarray of shape (k,)
-        The clusters of the first estimate.
-    blurred : object of type ``kind``, or None
-    kind : type
-        That of the first estimate.
-    neighbours : NeighbourGraph or None
-    """
-    if blurred is not None:
-        form = ', form="sparse"' if kind is SparsePairwiseTVD else ""
-        check_type("blurred", blurred, kind, f"make it with pairwise_tvd(blurred=True{form})")
-        if not np.array_equal(blurred.cluster_ids, cluster_ids):
-            raise InputError(
-                "blurred must be an estimate for the same clusters as distances; make both from "
-                "the same labels."
-            )
+def check_same_clusters(cluster_ids: NDArray[Any], neighbours: NeighbourGraph | None) -> None:
+    """Refuse a neighbour graph that was made from other labels than these clusters."""
     if neighbours is not None:
         check_type("neighbours", neighbours, NeighbourGraph, "make it with unsplit.neighbour_graph")
         if neighbours.n_clusters != len(cluster_ids):
@@ -425,7 +403,7 @@ def stopping_rule(result: Estimated | None, options: MergeOptions, by: str) -> R
         return UsersRule(options.rule)
     if options.n_clusters is not None:
         # Merge first what auto would merge, so that the tree is the same as that of auto.
-        plain = result is None or by == TESTS or (by == VALLEYS and are_cores(result))
+        plain = result is None or by == TESTS
         return Always() if plain else Auto(by)
     if options.max_tvd is None and options.alpha is None:
         return Auto(by)
@@ -489,7 +467,7 @@ def split_at_random(result: PairwiseTVD, level: float = 0.05) -> NDArray[np.bool
     pairs = close_pairs(nearest, distances[np.arange(k), nearest])
     found = np.zeros(k, bool)
     for a, b in pairs.tolist():
-        if Pair(a, b, 0.0, math.comb(k, 2), evidence, None).alike(level):
+        if Pair(a, b, 0.0, math.comb(k, 2), evidence).alike(level):
             found[[a, b]] = True
     return at_random_like_most(found, large, result.sizes, lambda: not looks_like_partition(result))
 
@@ -539,10 +517,10 @@ def at_random_like_most(
 
 
 def decided_by(result: Estimated, at_random: NDArray[np.bool_], has_graph: bool) -> str:
-    """What decides about the clusters of most observations: tests, neighbours or valleys."""
-    if 2 * result.sizes[at_random].sum() >= result.sizes.sum():
+    """What decides about the clusters of most observations: tests or neighbours."""
+    if not has_graph or 2 * result.sizes[at_random].sum() >= result.sizes.sum():
         return TESTS
-    return NEIGHBOURS if has_graph else VALLEYS
+    return NEIGHBOURS
 
 
 def are_cores(result: Estimated) -> bool:

@@ -15,7 +15,7 @@ from unsplit.errors import InputError, refuse_other_run
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.saved_merges import check_tree, read_merges
 
-FORMAT = "unsplit.merges/1"
+FORMAT = "unsplit.merges/2"
 NAME = "merges.json"
 
 

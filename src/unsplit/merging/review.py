@@ -16,9 +16,7 @@ SMALL_TVD = 0.2
 LARGE_TVD = 0.5
 # In huge clusters a significant difference may be too small to matter.
 LEAST_TVD = 0.05
-# With this many observations the valley between two Gaussians 4 and 3.5 standard deviations apart
-# has a p-value below HINT_P in 80 % and 90 % of the cases; with fewer it may be missed.
-ENOUGH = 50
+# Observations in the smaller cluster from which a strong connection is sure.
 MANY = 200
 # Strengths near 1 prove nothing: between WEAK and FAIR the verdict is "unclear".
 WEAK = 0.8
@@ -37,10 +35,6 @@ class PairEvidence(NamedTuple):
         95 % confidence interval of the TVD.
     p_adjusted : float
         Adjusted p-value of "same distribution".
-    p_valley : float
-        p-value of "no density valley between the two".
-    n_border : int
-        Number of observations that were searched for a valley.
     strength : float
         How strongly the neighbour graph connects the two; 1 is the limit.
     smaller : int
@@ -50,8 +44,6 @@ class PairEvidence(NamedTuple):
     low: float
     high: float
     p_adjusted: float
-    p_valley: float = math.nan
-    n_border: int = 0
     strength: float = math.nan
     smaller: int = MANY
 
@@ -63,23 +55,17 @@ def verdict(known: PairEvidence) -> str:
     --------
     >>> [verdict(PairEvidence(*e)) for e in ((0.0, 0.1, 1.0), (0.0, 0.7, 1.0), (0.3, 0.6, 1e-5))]
     ['same', 'unclear', 'different']
-    >>> verdict(PairEvidence(0.9, 1.0, 1e-9, p_valley=0.8, n_border=120))
-    'probably same'
     >>> [verdict(PairEvidence(0.9, 1.0, 1e-9, strength=strength)) for strength in (0.2, 3)]
     ['different', 'same']
     """
     words = [_by_test(known.low, known.high, known.p_adjusted)]
     if not math.isnan(known.strength):
         words.append(_by_neighbours(known.strength, known.smaller))
-    elif not math.isnan(known.p_valley):
-        words.append(_by_valley(known.p_valley, known.n_border))
     return min(words, key=WORDS.index)
 
 
 def doubt(known: PairEvidence) -> float:
     """Distance of the evidence from its limit on a log scale; 0 is as uncertain as can be.
-
-    If test and valley disagree, the one in favour of "same" counts, as it does for the verdict.
 
     Examples
     --------
@@ -89,8 +75,6 @@ def doubt(known: PairEvidence) -> float:
     if not math.isnan(known.strength):
         return abs(math.log(max(known.strength, 1e-300)))
     p = known.p_adjusted
-    if not math.isnan(known.p_valley):
-        p = max(p, known.p_valley)
     return 0.0 if math.isnan(p) else abs(math.log(max(p, 1e-300) / LEVEL))
 
 
@@ -104,14 +88,6 @@ def _by_test(low: float, high: float, p: float) -> str:
     if high <= SMALL_TVD:
         return SAME
     return PROBABLY_SAME if high <= LARGE_TVD else UNCLEAR
-
-
-def _by_valley(p: float, n_border: int) -> str:
-    if p < CLEAR_P:
-        return DIFFERENT
-    if p < HINT_P or n_border < ENOUGH:
-        return UNCLEAR
-    return SAME if n_border >= MANY else PROBABLY_SAME
 
 
 def _by_neighbours(strength: float, smaller: int) -> str:
@@ -147,10 +123,6 @@ class Merge:
     p_adjusted : float
         p-value of "same distribution" times the number of pairs of initial clusters that may be
         equal, at most 1, as in :class:`unsplit.PairwiseTVD`.
-    p_valley : float
-        p-value of "no density valley between the two"; NaN if none was searched for.
-    n_border : int
-        Number of observations that were searched for a valley.
     edges : float
         Number of edges between the two in the neighbour graph.  This and the next three are NaN
         without a graph, and for clusters that were split at random.
@@ -182,8 +154,6 @@ class Merge:
     low: float
     high: float
     p_adjusted: float
-    p_valley: float
-    n_border: int
     edges: float
     times_chance: float
     neck: float
@@ -202,8 +172,6 @@ class Merge:
             self.low,
             self.high,
             self.p_adjusted,
-            self.p_valley,
-            self.n_border,
             self.strength,
             min(self.size_left, self.size_right),
         )
@@ -277,8 +245,6 @@ def review_table(
     }
     for name in ("size_left", "size_right", "tvd", "low", "high", "p_adjusted"):
         columns[name] = [getattr(pair, name) for pair in pairs]
-    columns["p_valley"] = [pair.p_valley for pair in pairs]
-    columns["n_border"] = [pair.n_border for pair in pairs]
     for name in ("edges", "times_chance", "neck", "strength"):
         columns[name] = [getattr(pair, name) for pair in pairs]
     columns["new_left"] = [clusters[pair.left] for pair in pairs]

@@ -16,7 +16,7 @@ from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods
 from unsplit.pairwise.statistics import adjust_for_pairs
 
 # What decides about most pairs.
-TESTS, NEIGHBOURS, VALLEYS = "tests", "neighbours", "valleys"
+TESTS, NEIGHBOURS = "tests", "neighbours"
 
 # Too small to hold out observations: both clusters; one; one that the network assigns to the other.
 BOTH_SMALL, ONE_SMALL, ASSIGNED = "both small", "one small", "assigned"
@@ -39,9 +39,8 @@ class Pair:
     n_pairs : int
         Number of pairs of initial clusters that may be equal
         (:attr:`unsplit.PairwiseTVD.n_possibly_equal`).
-    evidence, blurred : Evidence or None
-        The scores that are reported, and the scores that are searched for a valley.  Both are None
-        for a plain matrix; ``blurred`` is also None if neighbours decide.
+    evidence : Evidence or None
+        The held-out scores; None for a plain matrix.
     neighbourhoods : Neighbourhoods or None
         Evidence from the neighbour graph.
     at_random : bool
@@ -57,7 +56,6 @@ class Pair:
     statistic: float
     n_pairs: int
     evidence: Evidence | None
-    blurred: Evidence | None
     neighbourhoods: Neighbourhoods | None = None
     at_random: bool = False
     nearest_tvd: float = 0.0
@@ -90,15 +88,6 @@ class Pair:
         return float(adjust_for_pairs(p, self.n_pairs))
 
     @cached_property
-    def blurred_contrast(self) -> Contrast | None:
-        """The scores that are searched for a valley."""
-        if self.blurred is None or self.at_random:
-            return None
-        if self.blurred is self.evidence:
-            return self.contrast
-        return self.blurred.contrast(self.a, self.b)
-
-    @cached_property
     def connection(self) -> Connection | None:
         """How the neighbour graph connects the two; None where that is not considered."""
         if self.neighbourhoods is None or (self.at_random and self.size is None):
@@ -110,11 +99,6 @@ class Pair:
         if self.contrast is None or self.nearest_tvd > ALIKE_TVD:
             return False
         return self.p_adjusted > level and self.contrast.interval[1] <= ALIKE_TVD
-
-    @property
-    def unimodality(self) -> float:
-        """p-value of "no valley between the two"."""
-        return math.nan if self.blurred_contrast is None else self.blurred_contrast.unimodality
 
 
 class Decision(NamedTuple):
@@ -221,8 +205,8 @@ class Auto:
     Clusters that cannot be told apart are merged.  If one of the two was split at random and they
     can be told apart, they are different.  Otherwise the clusters were cut out of the same
     features, so that every pair differs; such a pair is merged if the neighbour graph connects the
-    two like parts of one cluster, or, without a graph, if there is no density valley between them.
-    Only nearby pairs are compared, because some of many distant pairs would pass by chance.
+    two like parts of one cluster.  Without a graph the test decides alone, and only nearby pairs
+    are compared, because some of many distant pairs would pass by chance.
 
     Parameters
     ----------
@@ -248,15 +232,10 @@ class Auto:
                 "every remaining pair of nearby clusters differs significantly (adjusted p ≤ "
                 f"{self.level:g})"
             )
-        if self.by == NEIGHBOURS:
-            return "every remaining pair is too weakly connected in the neighbour graph"
-        return (
-            "every remaining pair of nearby clusters is separated by a density valley (dip test "
-            f"p < {self.level:g})"
-        )
+        return "every remaining pair is too weakly connected in the neighbour graph"
 
     def judge(self, pair: Pair) -> Decision:
-        """Test for a difference first, then look at the neighbours or for a valley."""
+        """Test for a difference first, then look at the neighbours."""
         if pair.size == BOTH_SMALL:
             why = "both clusters have too few observations to compare"
             return Decision(False, why, objection=math.inf)
@@ -274,14 +253,7 @@ class Auto:
             )
         if pair.connection is not None:
             return Decision(pair.connection.strength >= 1, pair.connection.why)
-        decision = Alpha(self.level).judge(pair)
-        return decision if decision.merge or pair.at_random else self._by_valley(pair)
-
-    def _by_valley(self, pair: Pair) -> Decision:
-        p = pair.unimodality
-        merge = p >= self.level
-        why = f"{'no ' if merge else ''}density valley between them: dip test p {p:.2g}"
-        return Decision(merge, why, objection=-p)
+        return Alpha(self.level).judge(pair)
 
 
 @dataclass(frozen=True)

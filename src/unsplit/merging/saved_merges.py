@@ -13,15 +13,15 @@ from unsplit.data.content_check import ROUNDING, ContentCheck
 from unsplit.merging.answers import listed_answers
 from unsplit.merging.review import Merge
 
-FORMAT = "unsplit.MergeTree/4"
+FORMAT = "unsplit.MergeTree/5"
 
 _ARRAYS = ("cluster_ids", "sizes", "taken")
 _MERGES = ("merges", "apart")
 _PLAIN = ("statistic", "strategy", "stopped", "n_forbidden")
 
 _NAMES = {field.name for field in fields(Merge)}
-_COUNTS = {"left": 0, "right": 0, "size_left": 1, "size_right": 1, "n_border": 0}
-_SHARES = ("tvd", "low", "high", "p_adjusted", "p_valley")
+_COUNTS = {"left": 0, "right": 0, "size_left": 1, "size_right": 1}
+_SHARES = ("tvd", "low", "high", "p_adjusted")
 _AT_LEAST_0 = ("edges", "times_chance", "neck", "strength")
 
 

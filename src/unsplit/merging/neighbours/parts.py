@@ -140,7 +140,6 @@ def _state(graph: NeighbourGraph, second_opinion: bool) -> MergeState:
     return MergeState(
         Connected(graph),
         evidence=None,
-        blurred=None,
         neighbourhoods=Neighbourhoods(graph, np.random.default_rng(0), second_opinion),
         at_random=np.zeros(k, bool),
         both_at_random=True,

@@ -108,5 +108,5 @@ def _join_unconnected(state: SparseMergeState, most: int, prefix: str = "") -> N
 
 def _join(state: SparseMergeState, a: int, b: int, statistic: float, why: str) -> None:
     """Merge two slots whatever is known about them, and without updating the ranking."""
-    pair = Pair(a, b, statistic, state.n_pairs, None, None)
+    pair = Pair(a, b, statistic, state.n_pairs, None)
     state.join(pair, why)

@@ -95,9 +95,7 @@ class HeadStart:
         # Clusters whose pairs the loop must judge.
         self.waits = state.small.copy()
         self.waits[list(state.forbidden)] = True
-        self.only_random = state.neighbourhoods is not None or (
-            state.blurred is not None and state.blurred is not evidence
-        )
+        self.only_random = state.neighbourhoods is not None
 
     def merges(self, limit: float) -> list[EarlyMerge]:
         """Merge what can be merged early below a distance."""

@@ -75,9 +75,8 @@ class SparseMergeState(MergeState):
             part.ahead = self._ahead
 
     def _compared(self) -> list[GroupScores]:
-        """The evidence that is computed for many pairs at once."""
-        parts = {id(part): part for part in (self.evidence, self.blurred)}.values()
-        return [part for part in parts if isinstance(part, GroupScores)]
+        """The evidence that is computed for many pairs at once, if it is of that kind."""
+        return [self.evidence] if isinstance(self.evidence, GroupScores) else []
 
     @property
     def ranked(self) -> SparseRanking:
@@ -141,7 +140,6 @@ class SparseMergeState(MergeState):
             b,
             statistic,
             self.n_pairs,
-            None,
             None,
             self.neighbourhoods,
             pair.at_random,
