@@ -314,7 +314,7 @@ def test_strangers_are_not_merged_unless_they_must_be(strangers, merge_options):
     stranger = Mixtures(strangers).contrast(0, 1)
     assert (stranger.tvd, stranger.p_value, stranger.interval) == (1.0, 1.0, (0.0, 1.0))
     forced = quietly(strangers, n_clusters=1, strategy=merge_options.get("strategy", "linkage"))
-    why = "no batch has at least two observations of each; merged to leave at most 1 cluster"
+    why = "no batch has at least two observations of each; merged to reach the requested number of clusters"
     assert forced.merges[-1].why == why
     assert [step.why.startswith("no batch") for step in forced.merges] == [False, False, True]
 

@@ -15,9 +15,9 @@ from tests.sparse_cases import both_forms, scores_of_means, whole_scores
 from tests.test_tiny_clusters import EveryPair
 from unsplit import ClusterMerger, InputError, SparsePairwiseTVD, merge, neighbour_graph
 from unsplit.merging.api import merge_with
+from unsplit.merging.decision import UNCONNECTED, Always
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
-from unsplit.merging.rules import Always
 from unsplit.merging.sparse.agglomerate import UNCONNECTED
 from unsplit.merging.sparse.closest import ClosestStoredPairs
 from unsplit.merging.sparse.evidence import GroupScores
@@ -134,7 +134,7 @@ def test_what_nothing_connects_is_joined_largest_first():
     tree = merge(sparse)
     assert tree.n_clusters == 8
     assert [merge.right if merge.left >= 8 else merge.left for merge in tree.merges[:2]] == [6, 5]
-    assert tree.merges[0].why.endswith(UNCONNECTED)
+    assert tree.merges[0].reason == UNCONNECTED
     told = merge(sparse, n_clusters=3)
     assert told.n_clusters == 3
     assert told.mapping == {0: 0, 1: 1, 2: 2, 3: 2, 4: 2, 5: 2, 6: 2, 7: 2}

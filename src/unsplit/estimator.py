@@ -35,6 +35,7 @@ from unsplit.errors import (
     warn,
 )
 from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
+from unsplit.merging.decision import Rule
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.neighbours.graph import (
     OTHER_FEATURES,
@@ -45,7 +46,6 @@ from unsplit.merging.neighbours.graph import (
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions
 from unsplit.merging.resume import ResumeFile
-from unsplit.merging.rules import Rule
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.registry import Augment, Backbone
 from unsplit.networks.training.checkpoint import Checkpoint

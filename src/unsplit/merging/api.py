@@ -15,6 +15,7 @@ from unsplit.data.annotated import refuse_annotated
 from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import check_seed, generator_of
 from unsplit.errors import InputError
+from unsplit.merging.decision import Rule, SameGroup, WithinBatches
 from unsplit.merging.evidence import Evidence, evidence_of
 from unsplit.merging.loop import MergeRecord, MergeState, agglomerate, assigned_slots
 from unsplit.merging.neighbours.evidence import Neighbourhoods
@@ -23,9 +24,11 @@ from unsplit.merging.options import (
     OVERLAP_AND_EDGES,
     Link,
     MergeOptions,
-    are_cores,
     check_links,
     check_same_clusters,
+)
+from unsplit.merging.origin import (
+    are_cores,
     decided_by,
     needs_both_at_random,
     ranking_statistic,
@@ -40,7 +43,6 @@ from unsplit.merging.ranking import (
     Reestimated,
     mean_rank,
 )
-from unsplit.merging.rules import Rule, SameGroup, WithinBatches
 from unsplit.merging.sparse.api import merge_sparse
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
@@ -114,7 +116,7 @@ def merge(
         Bounds on the number of clusters, whichever rule applies.
     rule : object with a method judge, optional
         A stopping rule of your own, instead of ``n_clusters``, ``max_tvd`` and ``alpha``: a
-        :class:`unsplit.merging.rules.Rule`.
+        :class:`unsplit.merging.decision.Rule`.
     neighbours : NeighbourGraph, optional
         The neighbour graph of the observations, made by :func:`unsplit.neighbour_graph`.  If
         clusters were cut out of the same features, *auto* decides by it.  Without one, *auto* makes

@@ -15,7 +15,8 @@ from unsplit.pairwise.batch_effects import effective_counts, pair_weights
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores, log_of_shares
 
-LEVEL = 0.95
+# Of all intervals of the TVD.
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +103,9 @@ class Contrast:
         """95 % confidence interval of the TVD."""
         counts, n_networks = self._batch_counts, self.n_folds // self.n_batches
         n = counts[0] if self.n_batches == 1 else effective_counts(counts)
-        ends = stats.accuracy_interval(stats.at_least_chance(self.hit_rate), n, LEVEL, n_networks)
+        ends = stats.accuracy_interval(
+            stats.at_least_chance(self.hit_rate), n, CONFIDENCE, n_networks
+        )
         low, high = (float(np.clip(2 * end[0, 1] - 1, 0.0, 1.0)) for end in ends)
         return low, high
 

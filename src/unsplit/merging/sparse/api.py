@@ -9,20 +9,19 @@ from numpy.typing import ArrayLike
 
 from unsplit._typing import Index
 from unsplit.devices import generator_of
+from unsplit.merging.decision import NEIGHBOURS, Always
+from unsplit.merging.evidence import Evidence
 from unsplit.merging.loop import MergeRecord, assigned_slots
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import NeighbourGraph
-from unsplit.merging.options import (
-    WITHOUT_OVERLAP,
-    MergeOptions,
-    check_same_clusters,
+from unsplit.merging.options import WITHOUT_OVERLAP, MergeOptions, check_same_clusters
+from unsplit.merging.origin import (
     decided_by,
     needs_both_at_random,
     ranking_statistic,
     stopping_rule,
 )
 from unsplit.merging.ranking import Ranking
-from unsplit.merging.rules import NEIGHBOURS, Always
 from unsplit.merging.sparse.agglomerate import agglomerate_sparse
 from unsplit.merging.sparse.evidence import ComposedPairs, GroupScores
 from unsplit.merging.sparse.neighbourhoods import NeighbourhoodsWhenAsked, SparseNeighbourhoods
@@ -68,8 +67,9 @@ def merge_sparse(
     statistic = WITHOUT_OVERLAP.get(statistic, statistic)
     rule = stopping_rule(result, options, by)
     ranking, connections = _ranking(result, options, statistic, graph, order)
-    composed = isinstance(ranking, ComposedPairs)
-    evidence = ranking if composed else GroupScores(result, order)
+    evidence: Evidence = GroupScores(result, order)
+    if isinstance(ranking, ComposedPairs):
+        evidence = ranking
     judged = None if graph is None else _neighbourhoods(graph, connections, random_state)
     pairs = result.pairs
     state = SparseMergeState(

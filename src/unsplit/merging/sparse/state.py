@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from unsplit._typing import Index
+from unsplit.merging.decision import ALIKE_TVD, Pair
 from unsplit.merging.loop import N_NEAREST, MergeState
 from unsplit.merging.review import Merge
-from unsplit.merging.rules import ALIKE_TVD, Pair
 from unsplit.merging.sparse.closest import ClosestStoredPairs
 from unsplit.merging.sparse.evidence import GroupScores
 from unsplit.merging.sparse.rankings import SparseRanking
