@@ -18,7 +18,6 @@ from unsplit.merging.api import merge_with
 from unsplit.merging.decision import UNCONNECTED, Always
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
-from unsplit.merging.sparse.agglomerate import UNCONNECTED
 from unsplit.merging.sparse.closest import ClosestStoredPairs
 from unsplit.merging.sparse.evidence import GroupScores
 from unsplit.merging.sparse.foresight import foreseen_merges

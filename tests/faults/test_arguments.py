@@ -177,6 +177,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         | {"labels": "None list", "distances": "None"},
     ),
     "MergeTree.name": (TREE.name, {"node": 0}, {}),
+    "MergeTree.why": (TREE.why, {"a": 0, "b": 1}, {}),
     "MergeTree.save": (TREE.save, {"path": "new.npz"}, PATH),
     "MergeTree.load": (unsplit.MergeTree.load, {"path": "tree.npz"}, {}),
     "PairwiseTVD.save": (TVD.save, {"path": "new.npz"}, {**PATH, "scores": "bool"}),

@@ -573,7 +573,7 @@ IMPOSSIBLE = {
         (changed(merges=[]), "4 clusters need 3 merges, got 0"),
         (changed(merges=None), "merges must be a list of mappings"),
         (changed(ending=None), "ending must be a mapping"),
-        (changed(ending={}), "kind is missing"),
+        (changed(ending={}), "batches is missing"),
         (changed(n_forbidden=4), "n_forbidden must be a whole number from 0 to 3"),
         (changed(n_forbidden=2), "taken includes merges that cannot_link forbids"),
         (put("taken", slice(None), [False, False, True]), "but not those below it"),
