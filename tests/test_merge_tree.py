@@ -452,10 +452,12 @@ def test_why_two_clusters_are_together():
     found = tree.why(1, 0)
     assert (found.together, found.step, found.left, found.right) == (True, 0, ("1",), ("0",))
     assert found.pair is tree.merges[0]
-    assert str(found) == (
-        "1 and 0 are in one cluster. Step 0 merged 1 and 0: TVD 0.100 is at most 0.5. Verdict: "
-        "unclear."
-    )
+    assert str(found).splitlines() == [
+        "1 and 0 are in one cluster",
+        "  step 0 merged: 1 and 0",
+        "  reason: TVD 0.100 is at most 0.5",
+        "  verdict: unclear",
+    ]
 
 
 def test_why_two_clusters_are_apart():
@@ -465,7 +467,7 @@ def test_why_two_clusters_are_apart():
     assert (found.left, found.right) == (("2", "3"), ("0", "1"))
     assert found.pair is tree.apart[0]
     assert found.reason == "TVD 0.875 is above 0.5"
-    assert str(found).endswith("Verdict: unclear. Step 2 of the tree would merge them.")
+    assert str(found).endswith("verdict: unclear\n  step 2 of the tree would merge them")
 
 
 def test_why_linked_and_forbidden():

@@ -549,7 +549,7 @@ def merge_overclustering(
         merge_options.check_sparse()
     else:
         check_memory(k, MATRICES_OF_SCORES)
-    seeds = generator_of(random_state).integers(2**63, size=4)
+    seeds = _seeds(random_state)
     with reporting(progress) as reporter:
         reporter.on_phase(TRAINING)
         retrain = merge_options.strategy == "retrain"
@@ -559,7 +559,7 @@ def merge_overclustering(
         graph = _neighbours(features, encoded, fitted, settings, batch)
         retraining, merges = None, None
         if retrain:
-            retraining = Retraining(X, encoded.clusters, settings, int(seeds[2]), batch, checkpoint)
+            retraining = Retraining(X, encoded.clusters, settings, int(seeds[1]), batch, checkpoint)
         if retrain and checkpoint is not None and file is not None:
             names = [digest(encoded.clusters), digest(encoded.cluster_ids.astype(str))]
             run = file.identity | {"labels": names, "options": merge_options.described()}
@@ -576,7 +576,7 @@ def merge_overclustering(
             fitted.result,
             merge_options,
             graph,
-            int(seeds[3]),
+            int(seeds[2]),
             assigned=None if isinstance(fitted.rows, VectorRows) else fitted.assigned(),
             estimate=retraining,
             on_merge=merged,
@@ -584,6 +584,15 @@ def merge_overclustering(
         )
     current().order(DONE)
     return Merged(fitted, graph, tree, merge_options.gaps(tree.strategy))
+
+
+def _seeds(random_state: object) -> Index:
+    """Seeds of the training, of training again, and of the merge.
+
+    The second of four is left out: it belonged to a training that is gone, and without it the same
+    seed would give other results than before.
+    """
+    return generator_of(random_state).integers(2**63, size=4)[[0, 2, 3]]
 
 
 def help_to_merge(
@@ -597,11 +606,11 @@ def help_to_merge(
 ) -> None:
     """Do the part of another process in :func:`merge_overclustering`: train whenever it trains."""
     encoded = encode_labels(labels)
-    seeds = generator_of(random_state).integers(2**63, size=4)
+    seeds = _seeds(random_state)
     retrain = merge_options.strategy == "retrain"
     file = checkpoint.training("training", always=retrain)
     fit(X, encoded, settings, seeds[0], batch=batch, checkpoint=file)
-    retraining = Retraining(X, encoded.clusters, settings, int(seeds[2]), batch, checkpoint)
+    retraining = Retraining(X, encoded.clusters, settings, int(seeds[1]), batch, checkpoint)
     for order in current().orders():
         retraining(np.array(order["groups"]))
 

@@ -56,14 +56,17 @@ class Explanation:
         return self.pair.verdict
 
     def __str__(self) -> str:
-        left, right = (_listed(side) for side in (self.left, self.right))
-        if self.together:
-            done = f"are in one cluster. Step {self.step} merged {left} and {right}"
-            after = ""
-        else:
-            done = f"are in different clusters. {left} and {right} were kept apart"
-            after = f" Step {self.step} of the tree would merge them."
-        return f"{self.a} and {self.b} {done}: {self.reason}. Verdict: {self.verdict}.{after}"
+        where = "one cluster" if self.together else "different clusters"
+        done = f"step {self.step} merged" if self.together else "kept apart"
+        lines = [
+            f"{self.a} and {self.b} are in {where}",
+            f"{done}: {_listed(self.left)} and {_listed(self.right)}",
+            f"reason: {self.reason}",
+            f"verdict: {self.verdict}",
+        ]
+        if not self.together:
+            lines.append(f"step {self.step} of the tree would merge them")
+        return "\n  ".join(lines)
 
 
 def explained(
@@ -85,12 +88,11 @@ def explained(
     step = _joining_step(tree, leaves)
     roots = [_root(tree, leaf) for leaf in leaves]
     together = roots[0] == roots[1]
-    # A pair of clusters of this cut, if it was compared; otherwise the pair that would join them.
-    pair, was_merged = (
-        (tree.merges[step], True)
-        if together
-        else known.get(frozenset(roots), (tree.merges[step], tree.merges[step].stage != BEYOND))
-    )
+    # A pair of clusters of this cut, if it was compared; otherwise the pair that joins them.
+    joining = frozenset((tree.merges[step].left, tree.merges[step].right))
+    pair, was_merged = known.get(frozenset(roots), known[joining])
+    if together:
+        pair = tree.merges[step]
     sides = sorted((pair.left, pair.right), key=lambda node: leaves[0] not in _below(tree, node))
     names = [tuple(str(tree.cluster_ids[i]) for i in sorted(_below(tree, n))) for n in sides]
     reason = _reason(pair, together, was_merged and not together)

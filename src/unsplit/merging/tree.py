@@ -357,15 +357,19 @@ class MergeTree:
         -------
         Explanation
             Which two merged clusters were judged, by which evidence, and what was decided; as text
-            it is a few sentences.
+            it is a few lines.
 
         Examples
         --------
         >>> import unsplit
         >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], max_tvd=0.5)
         >>> print(tree.why(0, 2))
-        0 and 2 are in different clusters. 0 + 1 and 2 were kept apart: TVD 0.850 is above 0.5. Verdict: unclear. Step 1 of the tree would merge them.
-        """  # noqa: E501
+        0 and 2 are in different clusters
+          kept apart: 0 + 1 and 2
+          reason: TVD 0.850 is above 0.5
+          verdict: unclear
+          step 1 of the tree would merge them
+        """
         return explained(self, self._known_pairs(), a, b)
 
     def name(self, node: int) -> str:
