@@ -6,6 +6,7 @@ import scipy.cluster.hierarchy as sch
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from unsplit.merging.decision import BY_RULE, CLOSEST, USERS_RULE, Ending
 from unsplit.merging.review import Merge
 from unsplit.merging.tree import MergeTree
 
@@ -25,8 +26,9 @@ def tree_of(linkage, taken, *, names=None, tvd=None, statistic="lecam", sizes=No
         a, b = int(left), int(right)
         interval = max(0.0, tvd[step] - 0.1), min(1.0, tvd[step] + 0.1)
         sides = a, b, sizes[a], sizes[b]
-        evidence = float(tvd[step]), *interval, 1.0, float("nan"), 0, *[float("nan")] * 4
-        merges.append(Merge(*sides, height, height, *evidence, "closest"))
+        evidence = float(tvd[step]), *interval, 1.0, *[float("nan")] * 4
+        reason = BY_RULE, CLOSEST, float("nan"), ""
+        merges.append(Merge(*sides, height, height, *evidence, *reason))
         sizes.append(sizes[a] + sizes[b])
     return MergeTree(
         cluster_ids=np.arange(k) if names is None else np.array(names),
@@ -35,7 +37,7 @@ def tree_of(linkage, taken, *, names=None, tvd=None, statistic="lecam", sizes=No
         taken=np.arange(k - 1) < taken if np.isscalar(taken) else np.array(taken, bool),
         statistic=statistic,
         strategy="linkage",
-        stopped="in a test",
+        ending=Ending(USERS_RULE, note="in a test"),
     )
 
 

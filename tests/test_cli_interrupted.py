@@ -21,6 +21,7 @@ from tests.cli_cases import (
     succeeds,
     unsplit,
 )
+from unsplit.merging.decision import Ending
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.resume import ResumeFile
 from unsplit.merging.review import Merge
@@ -144,10 +145,10 @@ def test_what_is_no_checkpoint_is_refused(name, content):
 
 
 def test_records_come_back_as_they_were():
-    evidence = np.nan, np.nan, 1.0, np.nan, np.nan, 0, 12.0, 0.1 + 0.2, np.nan, 1 / 3
-    merges = [Merge(0, 1, 40, 40, 0.1, 0.1 + 0.2, *evidence, "closest “pair”")]
-    stopped = MergeRecord(merges, 1, None, "stopped", merges * 2)
-    for record in (MergeRecord(merges), stopped, MergeRecord([], 0, 0)):
+    evidence = np.nan, np.nan, 1.0, np.nan, 12.0, 0.1 + 0.2, np.nan, 1 / 3
+    merges = [Merge(0, 1, 40, 40, 0.1, 0.1 + 0.2, *evidence, "rule", "rule", np.nan, "“close”")]
+    stopped = MergeRecord(merges, 1, None, Ending("requested", 2), merges * 2)
+    for record in (MergeRecord(merges), stopped, MergeRecord([], 0, 0, Ending("one left"))):
         file = ResumeFile("new/folder", {"data": "a", "seed": (1, 2)})
         assert (file.record(3) is None) == (not file.path.exists())
         file.save(record)

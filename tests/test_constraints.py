@@ -154,7 +154,7 @@ def test_max_clusters_goes_on_where_the_rule_stops():
     assert merge(line(6), max_tvd=0.0).n_clusters == 6
     tree = merge(line(6), max_tvd=0.0, max_clusters=3)
     assert tree.n_clusters == 3
-    forced = "; merged to leave at most 3 clusters"
+    forced = "; merged to reach the requested number of clusters"
     assert all(m.why.endswith(forced) for m in tree.merges[:3])
     assert tree.merges[3].why.startswith("beyond the cut: TVD ")
     assert tree.stopped == "every remaining pair has a TVD above 0"
@@ -170,7 +170,7 @@ def test_what_the_rule_allows_comes_before_what_is_forced():
     assert tree.groups.tolist() == [0, 0, 1, 1]
     assert [m.why for m in tree.merges] == [
         "TVD 0.100 is at most 0.2",
-        "TVD 0.500 is above 0.2; merged to leave at most 2 clusters",
+        "TVD 0.500 is above 0.2; merged to reach the requested number of clusters",
         "beyond the cut: TVD 0.850 is above 0.2",
     ]
 

@@ -10,7 +10,6 @@ from tests import reference
 from tests.merging_cases import gaussian_estimate, log_density, regrouped, soft_hits, union_scores
 from unsplit import pairwise_tvd
 from unsplit.datasets import gaussians
-from unsplit.merging import dip
 from unsplit.merging.evidence import Columns, Contrast, Mixtures
 from unsplit.merging.ranking import Composed
 from unsplit.pairwise import statistics as stats
@@ -113,7 +112,7 @@ def test_two_clusters_with_nothing_held_out():
     result, _ = gaussian_estimate([0, 1, 2], [20, 1, 1])
     contrast = Mixtures(result).contrast(1, 2)
     assert len(contrast.values) == 0
-    assert (contrast.tvd, contrast.p_value, contrast.unimodality) == (0.0, 1.0, 1.0)
+    assert (contrast.tvd, contrast.p_value) == (0.0, 1.0)
     assert contrast.interval == (0.0, 1.0)
 
 
@@ -123,50 +122,6 @@ def test_hits_count_ties_as_one_half():
     assert contrast.hit_rate[0, 1] == pytest.approx(0.5)
     assert contrast.hit_rate[1, 0] == pytest.approx(0.75)
     assert contrast.tvd == pytest.approx(0.25)
-
-
-# --- the window in which a valley is looked for ---------------------------------------------------
-
-
-def naive_window(values):
-    """The m differences nearest to zero on either side, m the number on the smaller side."""
-    left = sorted((v for v in values if v < 0), key=abs)
-    right = sorted((v for v in values if v >= 0), key=abs)
-    m = min(len(left), len(right))
-    return sorted(left[:m] + right[:m])
-
-
-@quick
-@given(st.lists(st.integers(-6, 6).map(float), max_size=20))
-def test_window_against_its_definition(values):
-    contrast = Contrast(np.array(values), np.ones(len(values), bool), np.zeros(len(values), int), 1)
-    np.testing.assert_array_equal(contrast.window, naive_window(values))
-
-
-def test_valley_between_far_clusters_and_none_between_near_ones():
-    result, _ = gaussian_estimate([0, 2, 20], 150)
-    evidence = Mixtures(result)
-    assert evidence.contrast(0, 1).unimodality > 0.1
-    far = evidence.contrast(1, 2)
-    assert far.unimodality < 1e-6
-    assert far.unimodality == dip.dip_test(naive_window(far.values)).p_value
-
-
-def test_a_large_cluster_does_not_hide_the_valley_to_a_small_one():
-    result, _ = gaussian_estimate([0, 7], [2000, 40])
-    contrast = Mixtures(result).contrast(0, 1)
-    assert len(contrast.window) == 80
-    assert contrast.unimodality < 0.01 < dip.dip_test(contrast.values).p_value
-
-
-def test_in_very_many_values_a_shallow_valley_is_none_and_a_deep_one_is():
-    for distance, has_valley in [(2.5, False), (3.5, True)]:
-        values = np.random.default_rng(0).standard_normal(40_000)
-        values[::2] += distance / 2
-        values[1::2] -= distance / 2
-        contrast = Contrast(values, values > 0, np.zeros(len(values), int), 1)
-        assert dip.dip_test(contrast.window).p_value < 0.001
-        assert (contrast.unimodality < 0.05) == has_valley
 
 
 # --- composed scores ------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from tests.merging_cases import gaussian_estimate, partition_of, regrouped, same_merges
 from unsplit import InputError, MergeTree, PartitionWarning, merge
 from unsplit.merging.api import merge_with
+from unsplit.merging.decision import ALIKE, CANNOT_LINK, GRAPH
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import Merge, members_of_nodes
 
@@ -181,7 +183,7 @@ def test_cut_says_so_and_leaves_the_tree_alone():
     tree = random_tree(6, n_clusters=2)
     fewer = tree.cut(n_clusters=1)
     assert (tree.n_clusters, fewer.n_clusters) == (2, 1)
-    assert fewer.stopped == "the tree was cut at 1 clusters"
+    assert fewer.stopped == "the tree was cut at 1 cluster"
     assert tree.cut(height=0.25).stopped == "the tree was cut at height 0.25"
     assert same_merges(tree, fewer)
     assert tree.cut(n_clusters=2).groups.tolist() == tree.groups.tolist()
@@ -282,25 +284,20 @@ def test_pairs_kept_apart_are_as_an_estimate_for_the_answer_says(strategy, n_clu
         assert (pair.low, pair.high) == pytest.approx((low[a, b], high[a, b]), abs=1e-6)
         expected = min(1.0, union.p_value[a, b] * result.n_possibly_equal)
         assert pair.p_adjusted == pytest.approx(expected, rel=0.02)
-        assert pair.why == f"{n_clusters} clusters were requested"
+        assert pair.why == "the requested number of clusters was reached"
 
 
-def test_only_partitions_are_searched_for_valleys():
-    # And only without a graph: what neighbours say is in test_neighbourhoods.
+def test_pairs_of_a_partition_are_judged_by_the_graph():
     touching, _ = gaussian_estimate([0, 2, 4, 20, 22, 24], 150)
     tree = merge(touching)
     (pair,) = tree.apart
-    assert pair.why == f"density valley between them: dip test p {pair.p_valley:.2g}"
-    assert (pair.verdict, pair.n_border) == ("different", 900)
-    for step in tree.merges[:-1]:
-        assert step.p_valley >= 0.05
-        assert step.n_border > 200
-        assert step.verdict == "same"
+    assert (pair.verdict, pair.reason, pair.limit) == ("different", GRAPH, 1.0)
+    assert all(step.strength >= 1 and step.reason == GRAPH for step in tree.merges[:-1])
     with pytest.warns(PartitionWarning):
         tested = merge(touching, alpha=0.05)
-    assert tested.review_table()["verdict"].count("same") > 0  # kept apart, though one lump
+    assert np.isnan(tested.merges[0].strength)  # no graph is made where a test decides
     overlapping, _ = gaussian_estimate([0, 0, 1], 150)
-    assert all(np.isnan(step.p_valley) for step in merge(overlapping).merges)
+    assert merge(overlapping).merges[0].reason == ALIKE
 
 
 def test_links_are_given_as_the_reason():
@@ -341,8 +338,9 @@ def test_review_of_another_cut_has_what_is_known_of_it():
 # --- tables and files -----------------------------------------------------------------------------
 
 COLUMNS = ["step", "left", "right", "size_left", "size_right", "statistic", "height"]
-COLUMNS += ["tvd", "low", "high", "p_adjusted", "p_valley", "n_border"]
-COLUMNS += ["edges", "times_chance", "neck", "strength", "why", "verdict", "merged"]
+COLUMNS += ["tvd", "low", "high", "p_adjusted"]
+COLUMNS += ["edges", "times_chance", "neck", "strength"]
+COLUMNS += ["stage", "reason", "limit", "why", "verdict", "merged"]
 
 
 def test_table_has_a_row_for_every_merge():
@@ -442,3 +440,66 @@ def test_arrays_cannot_be_changed():
     for array in (tree.cluster_ids, tree.sizes, tree.taken):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
+
+
+# --- why two clusters are together or apart -------------------------------------------------------
+
+LINE = [[0, 0.1, 0.9, 0.9], [0.1, 0, 0.8, 0.9], [0.9, 0.8, 0, 0.3], [0.9, 0.9, 0.3, 0]]
+
+
+def test_why_two_clusters_are_together():
+    tree = merge(LINE, max_tvd=0.5)
+    found = tree.why(1, 0)
+    assert (found.together, found.step, found.left, found.right) == (True, 0, ("1",), ("0",))
+    assert found.pair is tree.merges[0]
+    assert str(found).splitlines() == [
+        "1 and 0 are in one cluster",
+        "  step 0 merged: 1 and 0",
+        "  reason: TVD 0.100 is at most 0.5",
+        "  verdict: unclear",
+    ]
+
+
+def test_why_two_clusters_are_apart():
+    tree = merge(LINE, max_tvd=0.5)
+    found = tree.why("3", 0)
+    assert (found.together, found.step) == (False, 2)
+    assert (found.left, found.right) == (("2", "3"), ("0", "1"))
+    assert found.pair is tree.apart[0]
+    assert found.reason == "TVD 0.875 is above 0.5"
+    assert str(found).endswith("verdict: unclear\n  step 2 of the tree would merge them")
+
+
+def test_why_linked_and_forbidden():
+    tree = merge(LINE, max_tvd=0.5, must_link=[(0, 3)], cannot_link=[(0, 1)])
+    linked, forbidden = tree.why(0, 3), tree.why(0, 1)
+    assert (linked.together, linked.reason) == (True, "required by must_link")
+    assert not forbidden.together
+    assert tree.merges[forbidden.step].stage == CANNOT_LINK
+    reached = merge(LINE, n_clusters=3).why(2, 3)
+    assert reached.reason == "the requested number of clusters was reached"
+    close = merge([[0, 0.1], [0.1, 0]], max_tvd=0.5, cannot_link=[(0, 1)]).why(0, 1)
+    assert close.reason == "kept apart by cannot_link"
+
+
+def test_why_after_a_cut_and_an_undo():
+    tree = merge(LINE, max_tvd=0.5)
+    whole = tree.cut(n_clusters=1).why(0, 3)
+    assert (whole.together, whole.reason) == (True, "TVD 0.875 is above 0.5; merged by this cut")
+    undone = tree.undo(1).why(2, 3)
+    assert (undone.together, undone.step) == (False, 1)
+    assert undone.reason == "TVD 0.300 is at most 0.5; taken apart by a cut or an undo"
+    # The clusters of this cut were never compared, so the pair that would join them is shown.
+    assert tree.undo(1).why(0, 3).right == ("2", "3")
+    assert tree.cut(n_clusters=4).why(0, 1).reason.endswith("; taken apart by a cut or an undo")
+
+
+def test_why_of_names_that_are_none():
+    tree = merge(LINE, n_clusters=2)
+    for names, sentence in (
+        ((9, 0), "a names 9, which is not a cluster of the tree; the clusters are 0, 1, 2, 3."),
+        ((0, "x"), "b names 'x', which is not a cluster of the tree; the clusters are 0, 1, 2, 3."),
+        ((1, "1"), "a and b are both cluster 1; name two different clusters."),
+    ):
+        with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
+            tree.why(*names)

@@ -38,7 +38,7 @@ def spread(**more):
 
 
 def cores(**more):
-    """The same with most observations outside: the closest are merged first, valley or not."""
+    """The same with most observations outside: the closest are merged first."""
     return replace(spread(**more), n_noise=1000)
 
 
@@ -109,10 +109,10 @@ def test_linkage_of_an_estimate_takes_the_divergence_asked_for(statistic):
     ("n_noise", "merge_options", "statistic"),
     [
         (140, {"n_clusters": 2}, "overlap"),  # as many outside as in clusters
-        (139, {"n_clusters": 2}, "lecam"),
+        (139, {"n_clusters": 2}, "edges"),
         (140, {"n_clusters": 2, "statistic": "tv"}, "tv"),
         (140, {"max_tvd": 0.5}, "lecam"),
-        (140, {}, "lecam"),
+        (140, {}, "overlap"),
     ],
 )
 def test_cores_are_ranked_by_overlap_when_their_number_is_said(n_noise, merge_options, statistic):
@@ -120,14 +120,14 @@ def test_cores_are_ranked_by_overlap_when_their_number_is_said(n_noise, merge_op
     assert merge(result, **merge_options).statistic == statistic
 
 
-def test_no_valley_goes_first_between_cores():
+def test_no_graph_goes_first_between_cores():
     cells, _ = gaussian_estimate([[0, 0], [4.0, 0], [0, 5.5], [9, 9]], 60, scales=0.8)
     cores = replace(cells, n_noise=1000)
     plain = merge(cells.divergence("overlap"), n_clusters=1)
     tree = merge(cores, n_clusters=1)
     assert node_members(tree.merges, 4) == node_members(plain.merges, 4)
     assert all(step.why.endswith("closest pair") for step in tree.merges)
-    assert any("valley" in step.why for step in merge(cells, n_clusters=1).merges)
+    assert any("connected" in step.why for step in merge(cells, n_clusters=1).merges)
 
 
 def test_a_plain_matrix_has_distances_and_nothing_else():
@@ -176,24 +176,6 @@ def test_what_is_reported_is_what_an_estimate_for_the_union_says(strategy, n_fol
         assert (found.low, found.high) == pytest.approx((low[a, b], high[a, b]), abs=1e-6)
         expected = min(1.0, union.p_value[a, b] * result.n_possibly_equal)
         assert found.p_adjusted == pytest.approx(expected, rel=0.02)
-
-
-def test_a_view_ranks_and_the_estimate_reports():
-    result = spread()
-    view, _ = gaussian_estimate(SPREAD[::-1], [30, 20, 25, 40, 15, 10], seed=5)
-    merge_options = {"n_clusters": 1, "strategy": "compose"}
-    tree, of_view = merge(result, blurred=view, **merge_options), merge(view, **merge_options)
-    assert node_members(tree.merges, 6) == node_members(of_view.merges, 6)
-    first = tree.merges[0]
-    assert first.statistic == pytest.approx(of_view.merges[0].statistic)
-    assert first.tvd == pytest.approx(result.tvd[first.left, first.right])
-    assert first.tvd != pytest.approx(of_view.merges[0].tvd)
-
-
-def test_a_view_of_other_clusters_is_refused():
-    view, _ = gaussian_estimate([0, 1], 5)
-    with pytest.raises(InputError, match="blurred must be an estimate for the same clusters as"):
-        merge(spread(), blurred=view)
 
 
 # --- retraining -----------------------------------------------------------------------------------
@@ -377,9 +359,8 @@ def test_new_names_give_the_same_tree_under_new_names(renamed_pairs, merge_optio
     assert trees[0] == trees[1] == trees[2]
 
 
-@pytest.mark.parametrize("name", ["neighbours", "blurred"])
-def test_what_needs_scores_is_refused_with_a_plain_matrix(name):
-    result, X = gaussian_estimate([[0, 0], [3, 0]], 30)
-    given = {"neighbours": neighbour_graph(X, np.arange(60) % 2), "blurred": result}
-    with pytest.raises(InputError, match=f"^{name} has no effect without scores"):
-        merge([[0, 0.5], [0.5, 0]], n_clusters=1, **{name: given[name]})
+def test_neighbours_are_refused_with_a_plain_matrix():
+    _, X = gaussian_estimate([[0, 0], [3, 0]], 30)
+    graph = neighbour_graph(X, np.arange(60) % 2)
+    with pytest.raises(InputError, match=r"^neighbours has no effect without scores"):
+        merge([[0, 0.5], [0.5, 0]], n_clusters=1, neighbours=graph)

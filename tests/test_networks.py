@@ -13,7 +13,7 @@ from tests.checks import containing
 from unsplit.data.rows.kinds import observations
 from unsplit.errors import InputError
 from unsplit.networks.augmentation import ImageAugmentation
-from unsplit.networks.network import Blur, Standardize, StandardizeSequences
+from unsplit.networks.network import Standardize, StandardizeSequences
 from unsplit.networks.registry import build_network, n_features_out, recipe_for
 from unsplit.networks.training.group import Fold
 
@@ -81,31 +81,6 @@ def test_standardised_by_the_rows_that_are_trained_on(X):
     torch.testing.assert_close(batch.var(unbiased=False), torch.tensor(1.0), atol=1e-4, rtol=0)
     # The other half is not quite like that.
     assert scale(rows.take(torch.arange(12, 24))).mean().abs() > 1e-4
-
-
-def test_only_vectors_can_be_blurred():
-    network = built(clouds()[:, :, 0], "auto", blurred=True)
-    assert isinstance(network.backbone[1], Blur)
-    with pytest.raises(InputError, match="blurred=True needs vectors, but X holds images"):
-        built(images(), flat_layer(108), blurred=True)
-
-
-def test_densities_are_blurred_by_half_a_standard_deviation_of_the_features():
-    # Columns of very different spread: the noise must be half of each.
-    X = np.random.default_rng(0).standard_normal((4000, 3)) * [0.01, 1.0, 100.0]
-    rows = observations(X, CPU)
-    everything = Fold(*[np.arange(4000)] * 3)
-    network = build_network(rows, everything, recipe_for("mlp", rows), 3, "softmax", blurred=True)
-    standardize, blur = network.backbone[:2]
-    batch = rows.take(torch.arange(4000))
-    noise = blur(standardize(batch)) - standardize(batch)
-    torch.testing.assert_close(noise.std(dim=0), torch.full((3,), 0.5), rtol=0.05, atol=0)
-    torch.testing.assert_close(noise.mean(dim=0), torch.zeros(3), rtol=0, atol=0.05)
-    # In the units of the data.
-    in_data = (noise * standardize.scale).std(dim=0)
-    torch.testing.assert_close(in_data, batch.std(dim=0) / 2, rtol=0.05, atol=0)
-    blur.eval()
-    assert torch.equal(blur(batch), batch)
 
 
 # Backbones that do not do

@@ -170,7 +170,7 @@ def run_all(console):
     for epoch in (0, 1):
         console.on_step(StepRecord(epoch, 3, 9, 7, 50))
         console.on_epoch(EpochRecord(epoch, 0.1, 0.75, 0.1))
-    console.on_phase("training on blurred data")
+    console.on_phase("a phase that was not announced")
     console.on_phase("merging")
     console.on_progress(3, 7)
     console.finish()
@@ -193,7 +193,7 @@ def test_bars_are_drawn_on_a_terminal_or_if_asked_for(asked, is_terminal, monkey
         "| 500k/1.00M [",
         "2/5 training, epoch 2 |",
         "| 3/9 steps, held-out accuracy 0.750",
-        "\rtraining on blurred data ...",
+        "\ra phase that was not announced ...",
         "4/5 merging:  43%|",
     ):
         assert bar in screen.text

@@ -302,7 +302,7 @@ def test_two_and_three_processes_give_the_result_of_one():
 
 
 OTHERS = {
-    "blurred": {"typed": ["--strategy", "compose"]},
+    "composed": {"typed": ["--strategy", "compose"]},
     # Batch normalisation and random changes, drawn for the whole batch.
     "pictures": {"data": "pictures.npz"},
     "distances": {"command": "distances"},

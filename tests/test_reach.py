@@ -4,11 +4,10 @@ import numpy as np
 
 from tests.merging_cases import gaussian_estimate
 from unsplit import merge
-from unsplit.merging.loop import GreedyMerge
-from unsplit.merging.rules import (
+from unsplit.merging.decision import (
+    BY_RULE,
     NEIGHBOURS,
     TESTS,
-    VALLEYS,
     Alpha,
     Always,
     Auto,
@@ -16,10 +15,11 @@ from unsplit.merging.rules import (
     MaxTVD,
     WithinBatches,
 )
+from unsplit.merging.loop import GreedyMerge
 
 
 def test_auto_looks_at_ten_neighbours_unless_the_graph_says_which_there_are():
-    assert Auto(TESTS).reach == Auto(VALLEYS).reach == 10
+    assert Auto(TESTS).reach == 10
     assert Auto(NEIGHBOURS).reach is None
 
 
@@ -33,12 +33,12 @@ def test_auto_asks_about_the_ten_nearest_of_each_and_no_others(monkeypatch):
     asked, distances = set(), np.zeros((30, 30))
     judge = GreedyMerge._judge
 
-    def noted(greedy, a, b, prefix):
+    def noted(greedy, a, b, stage):
         if not asked:
             distances[:] = greedy.state.ranking.distances()
-        if not prefix:  # before the cut
+        if stage == BY_RULE:  # before the cut
             asked.add((a, b))
-        judge(greedy, a, b, prefix)
+        judge(greedy, a, b, stage)
 
     monkeypatch.setattr(GreedyMerge, "_judge", noted)
     monkeypatch.setattr(Auto, "judge", lambda rule, pair: Decision(False, "refused by this test"))

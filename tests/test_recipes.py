@@ -54,8 +54,8 @@ AUTO = {
 }
 
 
-def built(backbone, rows, blurred=False):
-    return recipe_for(backbone, rows).build(rows, np.arange(len(rows)), blurred)
+def built(backbone, rows):
+    return recipe_for(backbone, rows).build(rows, np.arange(len(rows)))
 
 
 @pytest.mark.parametrize("kind", AUTO)
@@ -94,11 +94,6 @@ def test_a_single_layer_takes_no_sequences_of_different_lengths():
     message = '"single-layer" cannot read sequences of different lengths; use "resnet1d"'
     with pytest.raises(InputError, match=message):
         built("single-layer", ROWS["sequences"])
-
-
-def test_blurred_densities_get_a_narrow_network():
-    assert built("mlp", ROWS["vectors"]).out_features == 256
-    assert built("mlp", ROWS["vectors"], blurred=True).out_features == 128
 
 
 def test_networks_fit_the_data():

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import unsplit
-from unsplit.networks.network import MLP, Blur, Network, ScoreHead
+from unsplit.networks.network import MLP, Network, ScoreHead
 from unsplit.networks.training import group
 from unsplit.networks.training.recorded import can_be_recorded
 
@@ -100,7 +100,7 @@ class Counting(MLP):
 @pytest.mark.parametrize(
     "backbone",
     [
-        nn.Sequential(Blur(), MLP(3)),
+        nn.Sequential(nn.AlphaDropout(), MLP(3)),
         nn.Sequential(MLP(3), nn.Dropout()),
         nn.Sequential(MLP(3), nn.BatchNorm1d(256)),
         Counting(3),

@@ -15,10 +15,9 @@ from tests.sparse_cases import both_forms, scores_of_means, whole_scores
 from tests.test_tiny_clusters import EveryPair
 from unsplit import ClusterMerger, InputError, SparsePairwiseTVD, merge, neighbour_graph
 from unsplit.merging.api import merge_with
+from unsplit.merging.decision import UNCONNECTED, Always
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
-from unsplit.merging.rules import Always
-from unsplit.merging.sparse.agglomerate import UNCONNECTED
 from unsplit.merging.sparse.closest import ClosestStoredPairs
 from unsplit.merging.sparse.evidence import GroupScores
 from unsplit.merging.sparse.foresight import foreseen_merges
@@ -134,7 +133,7 @@ def test_what_nothing_connects_is_joined_largest_first():
     tree = merge(sparse)
     assert tree.n_clusters == 8
     assert [merge.right if merge.left >= 8 else merge.left for merge in tree.merges[:2]] == [6, 5]
-    assert tree.merges[0].why.endswith(UNCONNECTED)
+    assert tree.merges[0].reason == UNCONNECTED
     told = merge(sparse, n_clusters=3)
     assert told.n_clusters == 3
     assert told.mapping == {0: 0, 1: 1, 2: 2, 3: 2, 4: 2, 5: 2, 6: 2, 7: 2}
@@ -175,9 +174,9 @@ def test_an_interrupted_merge_goes_on():
     def keep(record, _):
         records.append(MergeRecord(list(record.merges)) if len(record.merges) == 9 else None)
 
-    merge_with(sparse, MergeOptions(), None, graph, on_merge=keep)
+    merge_with(sparse, MergeOptions(), graph, on_merge=keep)
     assert len(records) == sparse.n_clusters - 1
-    again = merge_with(sparse, MergeOptions(), None, graph, done=records[8])
+    again = merge_with(sparse, MergeOptions(), graph, done=records[8])
     np.testing.assert_array_equal(again.groups, whole.groups)
 
 
@@ -207,12 +206,6 @@ def test_a_merge_interrupted_at_the_end_goes_on():
 def test_what_needs_all_pairs_is_refused_in_a_sentence(options, message):
     with pytest.raises(InputError, match=message):
         merge(far_apart(), **options)
-
-
-def test_a_dense_blurred_estimate_is_refused():
-    dense, sparse, *_ = estimates(0, "kmeans")
-    with pytest.raises(InputError, match="blurred must be"):
-        merge(sparse, blurred=dense)
 
 
 def test_a_user_can_bring_a_rule():

@@ -20,10 +20,25 @@ from unsplit import (
     pairwise_tvd,
 )
 from unsplit.datasets import gaussians
+from unsplit.merging.decision import (
+    ALIKE,
+    GRAPH,
+    NEIGHBOURS,
+    NUMBER,
+    SIGNIFICANCE,
+    TESTS,
+    USERS_RULE,
+    Auto,
+    Decision,
+    Ending,
+    Pair,
+    Reason,
+)
 from unsplit.merging.neighbours.evidence import Connection
-from unsplit.merging.neighbours.graph import neighbour_graph
-from unsplit.merging.options import LINKAGES, decided_by, looks_like_partition, split_at_random
-from unsplit.merging.rules import NEIGHBOURS, TESTS, VALLEYS, Auto, Decision, Pair
+from unsplit.merging.neighbours.graph import graph_of_scores, neighbour_graph
+from unsplit.merging.options import LINKAGES
+from unsplit.merging.origin import decided_by, looks_like_partition, split_at_random
+from unsplit.merging.words import stopped
 
 MATRIX = [[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]]
 
@@ -157,27 +172,38 @@ def test_auto_is_a_test_where_clusters_overlap(strategy):
 
 
 @pytest.mark.parametrize("strategy", ["compose", "linkage"])
-def test_auto_looks_for_valleys_where_clusters_only_touch(strategy):
+def test_auto_asks_the_graph_of_the_scores_where_clusters_only_touch(strategy):
     tree = merge(touching(), strategy=strategy)
     assert tree.groups.tolist() == [0, 0, 0, 1, 1, 1]
-    assert "is separated by a density valley (dip test p < 0.05)" in tree.stopped
-    assert all(step.why.startswith("no density valley between them: dip") for step in taken(tree))
-    assert tree.merges[-1].why.startswith("beyond the cut: density valley between them: dip test p")
+    assert "is too weakly connected in the neighbour graph" in tree.stopped
+    assert {step.reason for step in tree.merges} == {GRAPH}
+    assert all(step.why.startswith("strongly connected: strength ") for step in taken(tree))
+    assert tree.merges[-1].why == "beyond the cut: no edge between them in the neighbour graph"
     assert quietly(touching(), alpha=0.05, strategy=strategy).n_clusters == 6
 
 
-def test_auto_asks_the_test_before_it_looks_for_a_valley():
+def test_the_graph_that_merge_makes_is_that_of_images():
+    given = merge(touching(), neighbours=graph_of_scores(touching()))
+    assert merge(touching()).table() == given.table()
+    # A number of clusters is a cut of the same tree.
+    assert (
+        merge(touching(), n_clusters=3).groups.tolist() == given.cut(n_clusters=3).groups.tolist()
+    )
+
+
+def test_without_a_graph_only_tests_decide(monkeypatch):
+    monkeypatch.setattr("unsplit.merging.api.graph_of_scores", lambda result: None)
+    tree = merge(touching())
+    assert tree.n_clusters == 6
+    assert tree.ending == Ending(SIGNIFICANCE, 0.05, nearby=True)
+    assert merge(overlapping()).groups.tolist() == [0, 0, 0, 1, 1, 2]
+
+
+def test_auto_asks_the_test_before_the_neighbours():
     result, _ = gaussian_estimate([0, 0, 20, 40, 60, 80], 30)
     tree = quietly(result)
     assert tree.groups.tolist() == [0, 0, 1, 2, 3, 4]
     assert tree.merges[0].why.startswith(f"{SAME_WHY} 1, TVD at most 0.")
-
-
-def test_auto_looks_for_valleys_in_the_view():
-    # A view that sees a gap between every two clusters, and the other way round.
-    apart, _ = gaussian_estimate([0, 20, 40, 60, 80, 100], 150)
-    assert quietly(touching(), blurred=apart).n_clusters == 6
-    assert quietly(apart, blurred=touching()).groups.tolist() == [0, 0, 0, 1, 1, 1]
 
 
 def test_the_warning_says_what_it_saw_and_what_happens_now():
@@ -217,23 +243,17 @@ def test_two_clusters():
 N_PAIRS = 10
 
 
-def candidate(
-    p, interval, *, strength=None, p_valley=None, at_random=False, nearest_tvd=0.0, n_pairs=N_PAIRS
-):
+def candidate(p, interval, *, strength=None, at_random=False, nearest_tvd=0.0, n_pairs=N_PAIRS):
     """A pair of which this is known: the p-value before adjustment, and the rest."""
     scores = SimpleNamespace(
         contrast=lambda a, b: SimpleNamespace(interval=interval, tvd=sum(interval) / 2),
         known_p_value=lambda a, b: p,
     )
-    seen = None
-    if p_valley is not None:
-        border = SimpleNamespace(unimodality=p_valley, window=np.zeros(50))
-        seen = SimpleNamespace(contrast=lambda a, b: border)
     graph = None
     if strength is not None:
         link = Connection(9, strength, 1.0, math.nan, 0.0, 9.0)
         graph = SimpleNamespace(connection=lambda a, b: link)
-    return Pair(0, 1, 0.3, n_pairs, scores, seen, graph, at_random, nearest_tvd)
+    return Pair(0, 1, 0.3, n_pairs, scores, graph, at_random, nearest_tvd)
 
 
 SAME_WHY = "no significant difference: adjusted p"
@@ -242,12 +262,12 @@ OTHER = {"p": 1e-9, "interval": (0.8, 1.0)}
 NOT_SURE = {"p": 0.5, "interval": (0.0, 0.51)}
 
 
-@pytest.mark.parametrize("by", [TESTS, NEIGHBOURS, VALLEYS])
-@pytest.mark.parametrize("more", [{}, {"strength": 0.0}, {"p_valley": 0.0}, {"at_random": True}])
+@pytest.mark.parametrize("by", [TESTS, NEIGHBOURS])
+@pytest.mark.parametrize("more", [{}, {"strength": 0.0}, {"at_random": True}])
 def test_what_cannot_be_told_apart_is_merged_whatever_else_is_known(by, more):
     decision = Auto(by).judge(candidate(**SAME, **more))
     assert decision.merge
-    assert decision.why == f"{SAME_WHY} 1, TVD at most 0.30"
+    assert decision.reason == Reason(ALIKE, 0.05)
 
 
 @pytest.mark.parametrize(
@@ -264,49 +284,36 @@ def test_alike_takes_enough_evidence(change):
     # On the limits.
     edge = {"p": 0.00501, "interval": (0.0, 0.5), "nearest_tvd": 0.5}
     assert candidate(**edge).alike(0.05)
-    # Then neighbours decide, or the valley, though nothing is significant.
+    # Then neighbours decide, though nothing is significant.
     kept = Auto(NEIGHBOURS).judge(candidate(**SAME | change, strength=0.99))
-    assert not kept.merge
-    assert kept.why.startswith("few edges between them")
-    assert "0.99 times as many as by chance, limit 1" in kept.why
+    assert (kept.merge, kept.reason) == (False, Reason(GRAPH, 1.0))
 
 
 def test_a_pair_without_scores_is_not_alike():
-    assert not Pair(0, 1, 0.1, N_PAIRS, None, None).alike(0.05)
+    assert not Pair(0, 1, 0.1, N_PAIRS, None).alike(0.05)
 
 
-@pytest.mark.parametrize("by", [TESTS, NEIGHBOURS, VALLEYS])
+@pytest.mark.parametrize("by", [TESTS, NEIGHBOURS])
 def test_of_what_was_split_at_random_tests_decide_alone(by):
     for known, merged in ((OTHER, False), (NOT_SURE, True)):
-        decision = Auto(by).judge(candidate(**known, at_random=True, strength=9.0, p_valley=1.0))
+        decision = Auto(by).judge(candidate(**known, at_random=True, strength=9.0))
         assert decision.merge == merged
-        assert decision.why.startswith("no significant" if merged else "significant difference")
-    pair = candidate(**OTHER, at_random=True, strength=9.0, p_valley=1.0)
-    assert pair.connection is pair.blurred_contrast is None
-    assert math.isnan(pair.unimodality)
+        assert decision.reason == Reason(SIGNIFICANCE, 0.05)
+    assert candidate(**OTHER, at_random=True, strength=9.0).connection is None
 
 
-@pytest.mark.parametrize("by", [TESTS, NEIGHBOURS, VALLEYS])
+@pytest.mark.parametrize("by", [TESTS, NEIGHBOURS])
 @pytest.mark.parametrize("known", [OTHER, NOT_SURE])
 def test_of_what_was_cut_neighbours_decide_where_there_are_some(by, known):
     for strength, merged in ((0.0, False), (0.99, False), (1.0, True), (9.0, True)):
-        for p_valley in (None, 0.0, 1.0):
-            pair = candidate(**known, strength=strength, p_valley=p_valley)
-            decision = Auto(by).judge(pair)
-            assert decision.merge == merged
-            assert decision.why == pair.connection.why
+        decision = Auto(by).judge(candidate(**known, strength=strength))
+        assert decision == Decision(merged, Reason(GRAPH, 1.0))
 
 
-def test_of_what_was_cut_valleys_decide_where_there_is_no_graph():
-    for p_valley, merged in ((0.049, False), (0.05, True), (1.0, True)):
-        decision = Auto(VALLEYS).judge(candidate(**OTHER, p_valley=p_valley))
-        assert decision.merge == merged
-        assert decision.why.startswith("no density valley" if merged else "density valley")
-        assert decision.why.endswith(f"dip test p {p_valley:.2g}")
-        # Should too many remain, the weakest valley gives way first.
-        assert decision.objection == -p_valley
-    # No valley is looked for where there is no difference.
-    assert Auto(VALLEYS).judge(candidate(**NOT_SURE, p_valley=0.0)).merge
+def test_of_what_was_cut_tests_decide_where_there_is_no_graph():
+    for known, merged in ((OTHER, False), (NOT_SURE, True)):
+        decision = Auto(TESTS).judge(candidate(**known))
+        assert decision == Decision(merged, Reason(SIGNIFICANCE, 0.05))
 
 
 def test_the_level_is_the_rules_own():
@@ -321,12 +328,11 @@ def test_the_level_is_the_rules_own():
     [
         (TESTS, "differs significantly (adjusted p ≤ 0.05)"),
         (NEIGHBOURS, "is too weakly connected in the neighbour graph"),
-        (VALLEYS, "is separated by a density valley (dip test p < 0.05)"),
     ],
 )
 def test_the_ending_says_what_decided_most(by, sentence):
-    assert Auto(by).ending.startswith("every remaining pair ")
-    assert Auto(by).ending.endswith(sentence)
+    assert stopped(Auto(by).ending).startswith("every remaining pair ")
+    assert stopped(Auto(by).ending).endswith(sentence)
 
 
 def test_twins_were_split_at_random_and_cells_were_not():
@@ -342,7 +348,7 @@ def test_twins_were_split_at_random_and_cells_were_not():
 @pytest.mark.parametrize("has_graph", [True, False])
 def test_what_most_observations_are_in_decides(has_graph):
     result, _ = gaussian_estimate([0, 0, 40, 44], [40, 40, 30, 30])
-    otherwise = NEIGHBOURS if has_graph else VALLEYS
+    otherwise = NEIGHBOURS if has_graph else TESTS
     for at_random, by in (
         ([True, True, False, False], TESTS),
         ([False, False, True, True], otherwise),
@@ -383,11 +389,10 @@ def test_each_pair_is_judged_by_what_says_something_about_it(half_and_half):
             assert math.isnan(made.edges)
             assert math.isnan(made.strength)
         else:
-            assert made.why.startswith(("wide contact", "many edges", "strong connection"))
+            assert made.why.startswith("strongly connected: strength ")
             assert made.strength >= 1
             assert made.edges > 0
             assert made.p_adjusted < 0.05  # cells can be told apart
-        assert math.isnan(made.p_valley)
         assert made.verdict in ("same", "probably same")
 
 
@@ -399,7 +404,7 @@ def test_pairs_left_say_what_keeps_them_apart(half_and_half):
             assert pair.why.startswith("significant difference")
         else:
             assert pair.strength < 1
-            assert pair.why.startswith(("narrow neck", "few edges", "no edge", "weak connection"))
+            assert pair.why.startswith(("weakly connected: strength ", "no edge between"))
     assert len(merger.tree_.apart) == 6
 
 
@@ -544,15 +549,11 @@ def test_matrices_that_are_none(matrix, sentence):
         merge(matrix, n_clusters=1)
 
 
-def test_the_weakest_valley_gives_way_first():
-    # All three are apart, but six observations are less evidence of a valley than two hundred.
-    result, _ = gaussian_estimate([0, 12, 24], [200, 200, 6])
-    tree = quietly(result)
-    assert tree.n_clusters == 3
-    two = quietly(result, n_clusters=2)
-    assert two.groups.tolist() == tree.cut(n_clusters=2).groups.tolist() == [0, 1, 1]
-    assert two.merges[0].why.startswith("density valley between them: dip test p ")
-    assert two.merges[0].why.endswith("; merged to leave at most 2 clusters")
+def test_more_than_the_rule_allows_is_merged_to_reach_a_number():
+    tree = merge(touching(), n_clusters=1)
+    assert [step.stage == NUMBER for step in tree.merges] == [False] * 4 + [True]
+    end = "; merged to reach the requested number of clusters"
+    assert tree.merges[-1].why == f"no edge between them in the neighbour graph{end}"
 
 
 @pytest.mark.slow
@@ -587,6 +588,7 @@ def test_a_rule_of_ones_own_decides():
     # The closest pair is refused, because it does not hold the first cluster.
     assert tree.merges[0].left == 0
     assert tree.merges[0].why == "the first cluster may be merged"
+    assert (tree.merges[0].reason, tree.ending.kind) == (USERS_RULE, "one left")
     assert merge(D, rule=OnlyTheFirst(), min_clusters=2).n_clusters == 2
 
 
@@ -646,3 +648,15 @@ def test_clusters_of_one_observation_alone_are_refused_before_training():
     with pytest.raises(InputError, match="every cluster has only one observation"):
         merger.fit(np.eye(5), initial_labels=np.arange(5))
     assert not told
+
+
+class SaysWhy:
+    def judge(self, pair):
+        return SimpleNamespace(merge=pair.tvd < 0.2, why="in words of its own")
+
+
+def test_a_rule_may_answer_with_anything_that_has_merge_and_why():
+    tree = merge(MATRIX, rule=SaysWhy())
+    assert tree.groups.tolist() == [0, 0, 1]
+    assert tree.merges[0].why == tree.apart[0].why == "in words of its own"
+    assert tree.stopped == "the rule allows no further merge"

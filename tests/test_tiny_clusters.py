@@ -10,6 +10,7 @@ from tests.merging_cases import same_merges
 from unsplit import merge, neighbour_graph
 from unsplit.merging import loop
 from unsplit.merging.closest_pairs import Refused
+from unsplit.merging.decision import Reason
 
 K = 60
 
@@ -107,7 +108,7 @@ def test_refused_pairs_wait_until_one_of_the_two_has_changed(steps):
             if a == b:
                 refused.forget(a)
             else:
-                refused.add((min(a, b), max(a, b)), (float(case), 0.0, "why"))
+                refused.add((min(a, b), max(a, b)), (float(case), 0.0, Reason("rule")))
         assert len(quick) == len(plain)
         if plain:
             assert quick.weakest() == plain.weakest()

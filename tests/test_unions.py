@@ -9,7 +9,7 @@ import pytest
 from tests.merging_cases import gaussian_estimate
 from unsplit import SmallClusterWarning, merge, neighbour_graph
 from unsplit.merging.loop import MergeState
-from unsplit.merging.options import needs_both_at_random, split_at_random
+from unsplit.merging.origin import needs_both_at_random, split_at_random
 
 
 @pytest.fixture

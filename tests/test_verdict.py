@@ -8,9 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unsplit.merging.dip import dip_test
+from unsplit.merging.decision import (
+    BEYOND,
+    BY_RULE,
+    CLOSEST,
+    GRAPH,
+    MUST_LINK,
+    NUMBER,
+    WORDS,
+    PairEvidence,
+    doubt,
+    verdict,
+)
 from unsplit.merging.evidence import Contrast
-from unsplit.merging.review import WORDS, Merge, PairEvidence, Row, doubt, verdict
+from unsplit.merging.review import Merge, Row
+from unsplit.report.words import how_sure
 
 quick = settings(deadline=None, max_examples=100, derandomize=True)
 
@@ -51,22 +63,6 @@ def test_words_where_clusters_overlap(low, high, p, word):
 
 
 @pytest.mark.parametrize(
-    ("p_valley", "n_border", "word"),
-    [
-        (0.009, 8, "different"),
-        (0.011, 4000, "unclear"),
-        (0.19, 4000, "unclear"),
-        (0.2, 49, "unclear"),
-        (0.2, 50, "probably same"),
-        (1.0, 199, "probably same"),
-        (1.0, 200, "same"),
-    ],
-)
-def test_words_where_every_pair_can_be_told_apart(p_valley, n_border, word):
-    assert word_of(0.9, 1.0, 1e-12, p_valley, n_border) == word
-
-
-@pytest.mark.parametrize(
     ("strength", "smaller", "word"),
     [
         (0.0, 10**6, "different"),
@@ -86,29 +82,15 @@ def test_words_where_neighbours_decide(strength, smaller, word):
     assert word_of(0.9, 1.0, 1e-12, strength=strength, smaller=smaller) == word
 
 
-def test_neighbours_say_more_than_a_valley():
-    # Whatever the valley says, and however surely.
-    for valley in ((math.nan, 0), (1e-9, 500), (1.0, 500)):
-        assert word_of(0.9, 1.0, 1e-12, *valley, strength=0.2) == "different"
-        assert word_of(0.9, 1.0, 1e-12, *valley, strength=1.0) == "unclear"
-        assert word_of(0.9, 1.0, 1e-12, *valley, strength=3.0) == "same"
-
-
 def test_what_cannot_be_told_apart_is_the_same_whoever_its_neighbours_are():
     assert word_of(0.0, 0.1, 1.0, strength=0.0) == "same"
     assert word_of(0.0, 0.4, 1.0, strength=0.5) == "probably same"
     assert word_of(0.0, 0.9, 0.5, strength=0.5) == "unclear"
 
 
-def test_a_valley_alone_makes_no_difference():
-    assert word_of(0.0, 0.1, 1.0, p_valley=1e-9, n_border=500) == "same"
-    assert word_of(0.1, 0.9, 0.3, p_valley=1e-9, n_border=20) == "unclear"
-
-
 def test_what_is_not_known_is_unclear():
     assert word_of(math.nan, math.nan, math.nan) == "unclear"
     assert word_of(0.0, 1.0, 1.0) == "unclear"
-    assert word_of(0.0, 1.0, 1.0, p_valley=1.0, n_border=0) == "unclear"
 
 
 @quick
@@ -125,34 +107,19 @@ def test_words_move_one_way_with_the_strength(low, high, p, strength, smaller):
 
 
 @quick
-@given(shares, shares, p_values, p_values, n_observations, st.booleans())
-def test_words_move_one_way(low, high, p, p_valley, n_border, overlap):
+@given(shares, shares, p_values)
+def test_words_move_one_way(low, high, p):
     low, high = sorted((low, high))
-    valley = (math.nan, 0) if overlap else (p_valley, n_border)
-    word = rank(low, high, p, *valley)
+    word = rank(low, high, p)
     # A smaller p-value and a TVD that is larger for sure speak for a difference.
-    assert rank(low, high, p / 3, *valley) >= word
-    assert rank((low + high) / 2, high, p, *valley) >= word
+    assert rank(low, high, p / 3) >= word
+    assert rank((low + high) / 2, high, p) >= word
     # A TVD that is smaller for sure does not.
-    assert rank(low, (low + high) / 2, p, *valley) <= word
-    if not overlap:
-        assert rank(low, high, p, p_valley / 3, n_border) >= word
-        # Looking in vain for a valley says the more the longer one looks.
-        if p_valley >= 0.01:
-            assert rank(low, high, p, p_valley, n_border + 100) <= word
-        # Two that need a valley to be different are never more so than those that need none.
-        assert word <= rank(low, high, p)
-
-
-def test_both_p_values_must_be_small():
-    # Of two, the one that speaks for "same" says how near the evidence is to its limit.
-    one, other, alone = ((0.3, 1e-9), (1e-9, 0.3), (0.3,))
-    for p in (one, other, alone):
-        assert doubt(PairEvidence(0.3, 0.6, *p)) == pytest.approx(math.log(0.3 / 0.05))
+    assert rank(low, (low + high) / 2, p) <= word
 
 
 def test_doubt_is_nothing_on_the_limit_and_grows_to_both_sides():
-    for name, limit in (("p_adjusted", 0.05), ("p_valley", 0.05), ("strength", 1.0)):
+    for name, limit in (("p_adjusted", 0.05), ("strength", 1.0)):
         known = {"low": 0.9, "high": 1.0, "p_adjusted": 1e-12}
         doubts = [
             doubt(PairEvidence(**known | {name: limit * factor})) for factor in (0.2, 0.5, 1, 2, 5)
@@ -161,8 +128,8 @@ def test_doubt_is_nothing_on_the_limit_and_grows_to_both_sides():
         assert doubts == pytest.approx(doubts[::-1])
         assert doubts[0] > doubts[1] > doubts[2]
         assert math.isfinite(doubt(PairEvidence(**known | {name: 0.0})))
-    # Neighbours decide where there are some, whatever the valley says.
-    assert doubt(PairEvidence(0.9, 1.0, 0.05, 0.05, 90, strength=math.e)) == pytest.approx(1.0)
+    # Neighbours decide where there are some.
+    assert doubt(PairEvidence(0.9, 1.0, 0.05, strength=math.e)) == pytest.approx(1.0)
     assert doubt(PairEvidence(math.nan, math.nan, math.nan)) == 0.0
 
 
@@ -197,29 +164,6 @@ def test_what_is_far_apart_is_called_different(n):
     assert words_of_tests(n, 8.0, n_pairs=1000)["different"] == 1.0
 
 
-def words_of_valleys(n, distance, times=60):
-    """Two lumps of n observations in all, or one, of which a partition made two clusters."""
-    rng = np.random.default_rng(0)
-    words = []
-    for _ in range(times):
-        window = rng.standard_normal(n) + distance * (np.arange(n) % 2)
-        words.append(word_of(0.9, 1.0, 1e-9, dip_test(window).p_value, n))
-    return {word: words.count(word) / times for word in WORDS}
-
-
-def test_words_of_valleys_are_right():
-    for n in (20, 60, 300):
-        assert words_of_valleys(n, 0.0)["different"] <= 0.02
-    assert words_of_valleys(20, 0.0)["unclear"] >= 0.9
-    assert words_of_valleys(60, 0.0)["probably same"] >= 0.9
-    assert words_of_valleys(300, 0.0)["same"] >= 0.95
-    # What the limits promise: such valleys are not overlooked.
-    missed = words_of_valleys(50, 4.0), words_of_valleys(200, 3.5)
-    assert missed[0]["probably same"] <= 0.3
-    assert missed[1]["same"] <= 0.15
-    assert words_of_valleys(300, 6.0)["different"] == 1.0
-
-
 # --- what to look at first ------------------------------------------------------------------------
 
 
@@ -231,13 +175,12 @@ def row(
     low=0.0,
     high=0.2,
     p=1.0,
-    p_valley=math.nan,
-    n_border=0,
     strength=math.nan,
+    stage=BY_RULE,
+    reason=GRAPH,
 ):
-    neighbours = (7.0, 1.0, 0.5, strength)
-    evidence = (tvd, low, high, p, p_valley, n_border, *neighbours)
-    return Row(Merge(0, 1, *sizes, tvd, tvd, *evidence, "why"), step)
+    evidence = (tvd, low, high, p, 7.0, 1.0, 0.5, strength)
+    return Row(Merge(0, 1, *sizes, tvd, tvd, *evidence, stage, reason, 1.0, ""), step)
 
 
 def test_unclear_pairs_come_first_and_what_overrules_the_evidence_next():
@@ -264,13 +207,6 @@ def test_unclear_pairs_come_first_and_what_overrules_the_evidence_next():
     shuffled = [ordered[i] for i in rng.permutation(len(ordered))]
     found = sorted(shuffled, key=lambda r: r.urgency)
     assert found == [*ordered[:6], ordered[7], ordered[6], *ordered[8:]]
-
-
-def test_in_partitions_the_valley_says_how_close_it_was():
-    close = row(0, low=0.9, high=1.0, p=1e-9, p_valley=0.06, n_border=90)
-    few = row(1, low=0.9, high=1.0, p=1e-9, p_valley=0.9, n_border=9)
-    assert [close.pair.verdict, few.pair.verdict] == ["unclear", "unclear"]
-    assert close.urgency < few.urgency
 
 
 def test_where_neighbours_decide_the_strength_says_how_close_it_was():
@@ -308,3 +244,20 @@ def test_pairs_without_scores_stay_in_the_order_of_their_distances():
     rows = [Row(replace(blank, statistic=s), None) for s in (0.3, 0.1, 0.2)]
     found = sorted(rows, key=lambda r: r.urgency)
     assert [r.pair.statistic for r in found] == [0.1, 0.2, 0.3]
+
+
+def test_only_what_a_link_or_a_number_decided_is_said_to_be_decided_so():
+    different = {"low": 0.8, "high": 1.0, "p": 1e-9}
+    by_rule, told = row(0, **different), row(0, **different, stage=NUMBER)
+    assert "The decision goes against the verdict for 1 pair." in how_sure([by_rule])
+    assert "link" not in how_sure([by_rule])
+    assert "1 pair was decided by a link, a cut or a requested number" in how_sure([told])
+    assert "goes against" not in how_sure([told])
+    for other in (
+        row(0, **different, stage=MUST_LINK),
+        row(0, **different, stage=BEYOND),  # the tree was cut later
+        row(0, **different, reason=CLOSEST),  # the rule allows everything
+        Row(row(high=0.1).pair, None, taken_apart=True),
+    ):
+        assert other.told
+        assert other.against_evidence

@@ -57,8 +57,9 @@ def ranked(case: Overclustering, result: PairwiseTVD) -> dict[str, list[int]]:
     """CM of many ways to merge by one estimate.
 
     "default" is what :func:`unsplit.merge` does when told a number of clusters, which is average
-    linkage of overlap where most images are in no cluster.  "valleys first" is what it does
-    elsewhere.  "+ euclidean" goes by the mean rank among both distances.
+    linkage of overlap where most images are in no cluster.  "valleys first" is what it did
+    elsewhere when stored results were made; now the graph of scores goes first there.
+    "+ euclidean" goes by the mean rank among both distances.
     """
     forgotten = replace(result, n_noise=0)  # that there are images in no cluster
     right = {

@@ -24,11 +24,13 @@ from unsplit.data.cells import (
     natural,
     require_key,
 )
+from unsplit.data.content_check import ContentCheck
 from unsplit.data.readers.tables import listing
 from unsplit.errors import InputError
 from unsplit.estimator import ClusterMerger
 from unsplit.merging.answers import listed_answers
 from unsplit.merging.review import Merge
+from unsplit.merging.saved_merges import read_ending
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.style import COLOURS
 
@@ -182,14 +184,23 @@ def tree(adata: Any, key: str = "unsplit") -> MergeTree:
             f"key_added={key!r}) first."
         )
     content = dict(stored["tree"])
+    if "ending" not in content:
+        raise InputError(
+            f"adata.uns[{key!r}] was stored by an older version of unsplit; call "
+            f"unsplit.anndata.merge(adata, key_added={key!r}) again."
+        )
     for name in ("merges", "apart"):
         rows = content[name].to_dict("records")
-        content[name] = tuple(Merge(**{**row, "why": str(row["why"])}) for row in rows)
+        texts = ("stage", "reason", "note")
+        content[name] = tuple(Merge(**row | {t: str(row[t]) for t in texts}) for row in rows)
     for name, kind in (("cluster_ids", str), ("sizes", np.int64), ("taken", bool)):
         content[name] = np.array(content[name], kind)
-    for name in ("statistic", "strategy", "stopped"):
+    for name in ("statistic", "strategy"):
         content[name] = str(content[name])
-    answers = json.loads(str(content.get("answers", "[]")))  # as text: uns holds no tuples
+    # As text, because uns holds no tuples.
+    check = ContentCheck(f"adata.uns[{key!r}]", "MergeTree", "merge again")
+    content["ending"] = read_ending(check, json.loads(str(content["ending"])))
+    answers = json.loads(str(content.get("answers", "[]")))
     content["answers"] = listed_answers(f"adata.uns[{key!r}]", answers)
     return MergeTree(**content | {"n_forbidden": int(content["n_forbidden"])})
 
@@ -384,6 +395,7 @@ def _stored(tree: MergeTree) -> dict[str, Any]:
     for part in ("merges", "apart"):
         rows = [asdict(merge) for merge in getattr(tree, part)]
         content[part] = _frame({name: [row[name] for row in rows] for name in names})
+    content["ending"] = json.dumps(tree.ending._asdict())
     content["answers"] = json.dumps([asdict(answer) for answer in tree.answers])
     return content | {"cluster_ids": tree.cluster_ids.astype(str).astype(object)}
 

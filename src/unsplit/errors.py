@@ -185,9 +185,9 @@ def check_flag(name: str, value: object, otherwise: str = "") -> None:
 
     Examples
     --------
-    >>> check_flag("blurred", "no")
+    >>> check_flag("progress", "no")
     Traceback (most recent call last):
-    unsplit.errors.InputError: blurred must be True or False, got 'no'; pass one of them.
+    unsplit.errors.InputError: progress must be True or False, got 'no'; pass one of them.
     """
     if not isinstance(value, (bool, np.bool_)):
         allowed = f"True, False or {otherwise}" if otherwise else "True or False"

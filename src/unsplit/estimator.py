@@ -35,6 +35,7 @@ from unsplit.errors import (
     warn,
 )
 from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
+from unsplit.merging.decision import Rule
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.neighbours.graph import (
     OTHER_FEATURES,
@@ -43,9 +44,8 @@ from unsplit.merging.neighbours.graph import (
     graph_of_vectors,
 )
 from unsplit.merging.neighbours.refine import refine
-from unsplit.merging.options import Link, MergeOptions, looks_like_partition
+from unsplit.merging.options import Link, MergeOptions
 from unsplit.merging.resume import ResumeFile
-from unsplit.merging.rules import Rule
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.registry import Augment, Backbone
 from unsplit.networks.training.checkpoint import Checkpoint
@@ -54,7 +54,6 @@ from unsplit.networks.training.loop import (
     MERGING,
     NEIGHBOURS,
     TRAINING,
-    TRAINING_BLURRED,
     TrainConfig,
 )
 from unsplit.overclustering import default_clusterer, overcluster
@@ -68,24 +67,18 @@ from unsplit.pairwise.api import (
     reporting,
 )
 from unsplit.pairwise.heldout_scores import Fitted
-from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.retraining import RETRAINING, Retraining
 from unsplit.pairwise.scores import nothing_held_out
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
-
-# The second training of a run, in a checkpoint and for other processes.
-BLURRED = "blurred"
 
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """The trained networks, the neighbour graph or the blurred estimate if any, and the tree.
+    """The trained networks, the neighbour graph if there is one, and the tree.
 
     ``gaps`` is what :func:`unsplit.refine` does about gaps after this merge.
     """
 
     fitted: Fitted
-    blurred: PairwiseTVD | SparsePairwiseTVD | None
     neighbours: NeighbourGraph | None
     tree: MergeTree
     gaps: str
@@ -530,8 +523,6 @@ def merge_overclustering(
 ) -> Merged:
     """Estimate all distances, find neighbours, and merge.
 
-    A second estimate, of blurred densities, is made only if the result depends on it.
-
     Parameters
     ----------
     X, labels, random_state, batch
@@ -558,7 +549,7 @@ def merge_overclustering(
         merge_options.check_sparse()
     else:
         check_memory(k, MATRICES_OF_SCORES)
-    seeds = generator_of(random_state).integers(2**63, size=4)
+    seeds = _seeds(random_state)
     with reporting(progress) as reporter:
         reporter.on_phase(TRAINING)
         retrain = merge_options.strategy == "retrain"
@@ -566,18 +557,9 @@ def merge_overclustering(
         fitted = fit(X, encoded, settings, seeds[0], reporter, batch, checkpoint=file)
         reporter.on_phase(NEIGHBOURS)
         graph = _neighbours(features, encoded, fitted, settings, batch)
-        blurred = None
-        if merge_options.needs_blurred(graph is not None) and looks_like_partition(fitted.result):
-            changed = settings.for_blurred(fitted.rows.kind)
-            if changed is not None:
-                reporter.on_phase(TRAINING_BLURRED)
-                current().order(BLURRED)
-                again = None if checkpoint is None else checkpoint.training(BLURRED)
-                second = fit(X, encoded, changed, seeds[1], reporter, batch, checkpoint=again)
-                blurred = second.result
         retraining, merges = None, None
         if retrain:
-            retraining = Retraining(X, encoded.clusters, settings, int(seeds[2]), batch, checkpoint)
+            retraining = Retraining(X, encoded.clusters, settings, int(seeds[1]), batch, checkpoint)
         if retrain and checkpoint is not None and file is not None:
             names = [digest(encoded.clusters), digest(encoded.cluster_ids.astype(str))]
             run = file.identity | {"labels": names, "options": merge_options.described()}
@@ -593,16 +575,24 @@ def merge_overclustering(
         tree = merge_with(
             fitted.result,
             merge_options,
-            blurred,
             graph,
-            int(seeds[3]),
+            int(seeds[2]),
             assigned=None if isinstance(fitted.rows, VectorRows) else fitted.assigned(),
             estimate=retraining,
             on_merge=merged,
             done=None if merges is None else merges.record(len(encoded.cluster_ids)),
         )
     current().order(DONE)
-    return Merged(fitted, blurred, graph, tree, merge_options.gaps(tree.strategy))
+    return Merged(fitted, graph, tree, merge_options.gaps(tree.strategy))
+
+
+def _seeds(random_state: object) -> Index:
+    """Seeds of the training, of training again, and of the merge.
+
+    The second of four is left out: it belonged to a training that is gone, and without it the same
+    seed would give other results than before.
+    """
+    return generator_of(random_state).integers(2**63, size=4)[[0, 2, 3]]
 
 
 def help_to_merge(
@@ -616,19 +606,13 @@ def help_to_merge(
 ) -> None:
     """Do the part of another process in :func:`merge_overclustering`: train whenever it trains."""
     encoded = encode_labels(labels)
-    seeds = generator_of(random_state).integers(2**63, size=4)
+    seeds = _seeds(random_state)
     retrain = merge_options.strategy == "retrain"
     file = checkpoint.training("training", always=retrain)
-    fitted = fit(X, encoded, settings, seeds[0], batch=batch, checkpoint=file)
-    retraining = Retraining(X, encoded.clusters, settings, int(seeds[2]), batch, checkpoint)
+    fit(X, encoded, settings, seeds[0], batch=batch, checkpoint=file)
+    retraining = Retraining(X, encoded.clusters, settings, int(seeds[1]), batch, checkpoint)
     for order in current().orders():
-        if order["what"] == BLURRED:
-            changed = settings.for_blurred(fitted.rows.kind)
-            assert changed is not None
-            again = checkpoint.training(BLURRED)
-            fit(X, encoded, changed, seeds[1], batch=batch, checkpoint=again)
-        else:
-            retraining(np.array(order["groups"]))
+        retraining(np.array(order["groups"]))
 
 
 def _neighbours(

@@ -6,6 +6,7 @@ from scipy.spatial.distance import pdist, squareform
 
 import unsplit
 from tests.merging_cases import gaussian_estimate
+from unsplit.merging.decision import BY_RULE, REQUESTED, USERS_RULE, Ending
 from unsplit.merging.neighbours.graph import connect
 from unsplit.merging.review import Merge
 from unsplit.merging.tree import MergeTree
@@ -41,8 +42,8 @@ def linked_tree(points, n_clusters, names=None):
         merges.append(
             Merge(
                 *(left, right, int(sizes[left]), int(sizes[right]), *numbers),
-                *(NAN, NAN, NAN, NAN, NAN, 0, NAN, NAN, NAN, NAN),
-                why=f"height {heights[step]:.3f}",
+                *[NAN] * 8,
+                *(BY_RULE, USERS_RULE, NAN, f"height {heights[step]:.3f}"),
             )
         )
     return MergeTree(
@@ -52,7 +53,7 @@ def linked_tree(points, n_clusters, names=None):
         taken=np.arange(k - 1) < k - n_clusters,
         statistic="distance",
         strategy="average linkage",
-        stopped=f"{n_clusters} clusters were requested",
+        ending=Ending(REQUESTED, n_clusters),
     )
 
 

@@ -566,11 +566,14 @@ IMPOSSIBLE = {
         (in_merge(0, p_adjusted=None), "p_adjusted must be a number"),
         (in_merge(0, height=math.nan), "height must be a number of at least 0"),
         (in_merge(0, height=1e9), "the height of merge 1 must not decrease"),
-        (in_merge(0, why=3), "why must be text"),
+        (in_merge(0, note=3), "note must be text"),
+        (in_merge(0, reason="fate"), "reason must be one of alike, significance, "),
+        (in_merge(0, stage=None), "stage must be one of rule, must_link, "),
         (in_merge(0, unknown=3), "it has an unknown entry 'unknown'"),
         (changed(merges=[]), "4 clusters need 3 merges, got 0"),
         (changed(merges=None), "merges must be a list of mappings"),
-        (changed(stopped=None), "stopped must be text"),
+        (changed(ending=None), "ending must be a mapping"),
+        (changed(ending={}), "batches is missing"),
         (changed(n_forbidden=4), "n_forbidden must be a whole number from 0 to 3"),
         (changed(n_forbidden=2), "taken includes merges that cannot_link forbids"),
         (put("taken", slice(None), [False, False, True]), "but not those below it"),
@@ -587,7 +590,7 @@ IMPOSSIBLE = {
         (in_record(n_taken=4), "n_taken must be a whole number from 0 to 3"),
         (in_record(n_taken="2"), "n_taken must be a whole number"),
         (in_record(n_allowed=1), "n_allowed must be a whole number from 2 to 3"),
-        (in_record(stopped=None), "stopped must be text"),
+        (in_record(ending=None), "ending must be known if n_taken is"),
         (in_record(apart=[3]), "apart must be a list of mappings"),
         (changed(record=[]), "record must be a mapping"),
         (changed(run=[]), "run must be a mapping"),
@@ -641,7 +644,7 @@ def test_a_changed_value_does_not_match_the_checksum(written):
     for kind, folder, content in written.values():
         meta, arrays = copy.deepcopy(content)
         if isinstance(kind, Resume):
-            meta["record"]["stopped"] = "because of this"
+            meta["record"]["ending"]["number"] = 9
         else:
             arrays[kind.counts][0] += 1
         kind.replace(folder, meta, arrays, signed=False)

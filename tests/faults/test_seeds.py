@@ -27,9 +27,6 @@ def network_with_dropout() -> torch.nn.Module:
 
 CALLS = {
     "pairwise_tvd": lambda X, y: unsplit.pairwise_tvd(X, y, epochs=2, random_state=0).tvd,
-    "blurred": lambda X, y: (
-        unsplit.pairwise_tvd(X, y, epochs=1, blurred=True, cv=2, random_state=0).tvd
-    ),
     "dropout": lambda X, y: (
         unsplit.pairwise_tvd(X, y, backbone=network_with_dropout, epochs=2, random_state=0).tvd
     ),
@@ -82,7 +79,6 @@ def clouds(X: np.ndarray) -> np.ndarray:
 
 KINDS = {
     "vectors": lambda X: X,
-    "blurred": lambda X: X,
     "counts": lambda X: scipy.sparse.csr_array(np.abs(X).round()),
     "sequences": lambda X: np.repeat(X, 8, axis=0).reshape(90, 8, 3)[..., :2],
     "images": pictures,
@@ -103,7 +99,6 @@ def test_no_network_of_ours_draws_from_the_global_generator(kind: str) -> None:
     unsplit.pairwise_tvd(
         KINDS[kind](X)[few],
         y[few],
-        blurred=kind == "blurred",
         epochs=1,
         cv=2,
         random_state=0,

@@ -25,7 +25,7 @@ MERGED_OTHERWISE: dict[str, dict[str, Any]] = {
     # Neighbours are not ranked by a linkage, so that it only matters to the network.
     "unsplit, statistic=lecam, linkage=single": {"statistic": "lecam", "linkage": "single"},
     "unsplit, statistic=lecam, linkage=complete": {"statistic": "lecam", "linkage": "complete"},
-    "unsplit, without neighbours": {"neighbours": None, "blurred": None},
+    "unsplit, without neighbours": {"neighbours": None},
 }
 RULES: dict[str, dict[str, Any]] = {
     "unsplit, alpha=0.05": {"alpha": 0.05},
@@ -43,7 +43,6 @@ TRAINED_OTHERWISE: dict[str, dict[str, Any]] = {
 }
 # The same tree; then observations go where their neighbours are.
 REFINED = "unsplit, refined"
-# It ranks by a second network, which the others do without.
 COMPOSED = "unsplit, strategy=compose"
 
 
@@ -97,7 +96,7 @@ def _merge_anew(
 
 def _again(merged: Merged, task: Task, before: float, merge_options: dict[str, Any]) -> Outcome:
     start = time.process_time()
-    given = {"neighbours": merged.neighbours, "blurred": merged.blurred, "random_state": task.seed}
+    given = {"neighbours": merged.neighbours, "random_state": task.seed}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         tree = unsplit.merge(merged.fitted.result, **given | merge_options)

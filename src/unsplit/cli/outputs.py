@@ -28,9 +28,9 @@ from unsplit.data.saving import write_csv, write_json
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
 from unsplit.estimator import Merged
+from unsplit.merging.decision import UNCLEAR
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import MergeOptions
-from unsplit.merging.review import UNCLEAR
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.pairwise.api import Settings

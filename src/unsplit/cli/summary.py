@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -10,9 +9,10 @@ from unsplit._typing import Index
 from unsplit.data.labels import is_missing
 from unsplit.data.readers.tables import listing
 from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.merging.decision import CANNOT_LINK, UNCLEAR
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import MergeOptions
-from unsplit.merging.review import BEYOND, UNCLEAR, Merge, members_of_nodes
+from unsplit.merging.review import Merge, members_of_nodes
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
@@ -58,12 +58,15 @@ def of_merge(tree: MergeTree, n_noise: int, options: MergeOptions | None = None)
     lines.append("")
     n_taken = int(tree.taken.sum())
     if n_taken:
-        lines += _pair_and_reason("Last pair merged:", tree, tree.merges[n_taken - 1])
+        last = tree.merges[n_taken - 1]
+        lines += [f"Last pair merged: {_pair(tree, last)}", f"  {last.why}"]
     if n_taken < len(tree.merges):
         apart = tree.merges[n_taken]
-        if options.n_clusters is not None:  # its own reason may be one to merge
-            apart = replace(apart, why=f"because {tree.stopped}")
-        lines += _pair_and_reason("First pair kept apart:", tree, apart)
+        # If a number was requested, its own reason may be one to merge.
+        reason = apart.because if options.n_clusters is None else f"because {tree.stopped}"
+        if apart.stage == CANNOT_LINK:
+            reason = apart.why
+        lines += [f"First pair kept apart: {_pair(tree, apart)}", f"  {reason}"]
     return lines
 
 
@@ -219,10 +222,6 @@ def _pair(tree: MergeTree, merge: Merge) -> str:
         return f"{left} and {right}, distance {merge.statistic:.3f}"
     interval = f"95% interval {merge.low:.3f} to {merge.high:.3f}"
     return f"{left} and {right}, TVD {merge.tvd:.3f} ({interval})"
-
-
-def _pair_and_reason(heading: str, tree: MergeTree, merge: Merge) -> list[str]:
-    return [f"{heading} {_pair(tree, merge)}", f"  {merge.why.removeprefix(BEYOND)}"]
 
 
 def _side(tree: MergeTree, members: Sequence[int]) -> str:

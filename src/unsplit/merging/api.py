@@ -15,16 +15,20 @@ from unsplit.data.annotated import refuse_annotated
 from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import check_seed, generator_of
 from unsplit.errors import InputError
-from unsplit.merging.evidence import Columns, Evidence, evidence_of
+from unsplit.merging.decision import Rule, SameGroup, WithinBatches
+from unsplit.merging.evidence import Evidence, evidence_of
 from unsplit.merging.loop import MergeRecord, MergeState, agglomerate, assigned_slots
 from unsplit.merging.neighbours.evidence import Neighbourhoods
-from unsplit.merging.neighbours.graph import Connected, NeighbourGraph
+from unsplit.merging.neighbours.graph import Connected, NeighbourGraph, graph_of_scores
 from unsplit.merging.options import (
     OVERLAP_AND_EDGES,
     Link,
     MergeOptions,
     check_links,
     check_same_clusters,
+)
+from unsplit.merging.origin import (
+    are_cores,
     decided_by,
     needs_both_at_random,
     ranking_statistic,
@@ -39,7 +43,6 @@ from unsplit.merging.ranking import (
     Reestimated,
     mean_rank,
 )
-from unsplit.merging.rules import Rule, SameGroup, WithinBatches
 from unsplit.merging.sparse.api import merge_sparse
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
@@ -72,7 +75,6 @@ def merge(
     min_clusters: int | None = None,
     max_clusters: int | None = None,
     rule: Rule | None = None,
-    blurred: PairwiseTVD | SparsePairwiseTVD | None = None,
     neighbours: NeighbourGraph | None = None,
     random_state: object = None,
 ) -> MergeTree:
@@ -114,13 +116,11 @@ def merge(
         Bounds on the number of clusters, whichever rule applies.
     rule : object with a method judge, optional
         A stopping rule of your own, instead of ``n_clusters``, ``max_tvd`` and ``alpha``: a
-        :class:`unsplit.merging.rules.Rule`.
-    blurred : PairwiseTVD, optional
-        A second estimate for the same clusters, made by :func:`unsplit.pairwise_tvd` with
-        ``blurred=True``.  *auto* searches it for density valleys, and "compose" ranks by it.
+        :class:`unsplit.merging.decision.Rule`.
     neighbours : NeighbourGraph, optional
         The neighbour graph of the observations, made by :func:`unsplit.neighbour_graph`.  If
-        clusters were cut out of the same features, *auto* decides by it and needs no ``blurred``.
+        clusters were cut out of the same features, *auto* decides by it.  Without one, *auto* makes
+        the graph of the network's scores, unless there are too many of them.
     random_state : int, Generator, RandomState or None
         For "spectral", and for the simulated data that neighbours are compared with.
 
@@ -147,7 +147,16 @@ def merge(
     if constraints is not None:
         options = options.with_answers(constraints, _cluster_ids(distances))
     with memory_errors("merging the clusters", FEWER_CLUSTERS):
-        return merge_with(distances, options, blurred, neighbours, random_state)
+        if neighbours is None and isinstance(distances, PairwiseTVD):
+            neighbours = _own_graph(distances, options)
+        return merge_with(distances, options, neighbours, random_state)
+
+
+def _own_graph(result: PairwiseTVD, options: MergeOptions) -> NeighbourGraph | None:
+    """The neighbour graph of the network's scores, if *auto* would ask one."""
+    # Between cores observations were left out, so a number of them is reached closest first.
+    closest_first = options.n_clusters is not None and are_cores(result)
+    return graph_of_scores(result) if options.asks_neighbours and not closest_first else None
 
 
 def _cluster_ids(distances: Any) -> NDArray[Any]:
@@ -159,7 +168,6 @@ def _cluster_ids(distances: Any) -> NDArray[Any]:
 def merge_with(
     distances: PairwiseTVD | SparsePairwiseTVD | PairwiseWasserstein | ArrayLike,
     options: MergeOptions,
-    blurred: PairwiseTVD | SparsePairwiseTVD | None = None,
     neighbours: NeighbourGraph | None = None,
     random_state: object = None,
     *,
@@ -172,7 +180,7 @@ def merge_with(
 
     Parameters
     ----------
-    distances, options, blurred, neighbours, random_state
+    distances, options, neighbours, random_state
         As for :func:`merge`.
     assigned : array-like of shape (k,), optional
         For each cluster without held-out observations, the index in ``cluster_ids`` of the cluster
@@ -190,14 +198,13 @@ def merge_with(
         return merge_sparse(
             distances,
             options,
-            blurred,
             neighbours,
             random_state,
             assigned=assigned,
             on_merge=on_merge,
             done=done,
         )
-    inputs = merge_inputs(distances, blurred, neighbours)
+    inputs = merge_inputs(distances, neighbours)
     result, k = inputs.result, len(inputs.ids)
     check_memory(k, MATRICES if result is None else MATRICES_OF_SCORES)
     options.check_input(result is not None, inputs.graph is not None, estimate is not None)
@@ -217,7 +224,7 @@ def merge_with(
         rule = SameGroup(_spectral_groups(ranking.distances(), options.n_clusters, random_state))
     state = MergeState(
         ranking,
-        *_evidence(inputs, ranking, options.alpha is not None),
+        _evidence(inputs, ranking, options.alpha is not None),
         _neighbourhoods(inputs, random_state),
         at_random,
         needs_both_at_random(by, inputs.graph),
@@ -269,23 +276,19 @@ class MergeInputs:
     sizes: Index
     matrix: NDArray[np.float64] | None = None
     result: PairwiseTVD | None = None
-    blurred: PairwiseTVD | None = None
     graph: NeighbourGraph | None = None
 
 
 def merge_inputs(
     distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
-    blurred: Any = None,
     graph: NeighbourGraph | None = None,
 ) -> MergeInputs:
     """Check the input and put its clusters in order."""
-    if not isinstance(distances, PairwiseTVD):
-        for name, given in (("blurred", blurred), ("neighbours", graph)):
-            if given is not None:
-                raise InputError(
-                    f"{name} has no effect without scores; pass a PairwiseTVD as distances, or "
-                    f"leave {name} out."
-                )
+    if not isinstance(distances, PairwiseTVD) and graph is not None:
+        raise InputError(
+            "neighbours has no effect without scores; pass a PairwiseTVD as distances, or leave "
+            "neighbours out."
+        )
     if isinstance(distances, PairwiseWasserstein):
         k = distances.n_clusters
         matrix = _known(distances)
@@ -295,13 +298,12 @@ def merge_inputs(
         k = len(matrix)
         return MergeInputs(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
     ids = distances.cluster_ids
-    check_same_clusters(ids, blurred, PairwiseTVD, graph)
+    check_same_clusters(ids, graph)
     order = distances.scores.order_of_appearance()
     result = distances.reordered(order)
-    blurred = result if blurred is None else blurred.reordered(order)
     if graph is not None:
         graph = graph.renamed(np.argsort(order))
-    return MergeInputs(ids, order, result.sizes, result=result, blurred=blurred, graph=graph)
+    return MergeInputs(ids, order, result.sizes, result=result, graph=graph)
 
 
 def check_wasserstein(
@@ -358,9 +360,8 @@ def _ranking(
     if inputs.matrix is not None:
         return Linked(inputs.matrix, options.linkage, statistic)
     assert inputs.result is not None
-    assert inputs.blurred is not None
     if options.strategy == "compose":
-        return Composed(inputs.blurred, lookup=options.alpha is not None)
+        return Composed(inputs.result, lookup=options.alpha is not None)
     if options.strategy == "retrain":
         assert estimate is not None
         place = np.argsort(inputs.order)
@@ -378,24 +379,13 @@ def _ranking(
     return Linked(matrix, options.linkage, statistic, inputs.result.comparable)
 
 
-def _evidence(
-    inputs: MergeInputs, ranking: Ranking, all_pairs: bool
-) -> tuple[Evidence | None, Evidence | None]:
-    """The scores that are reported, and the scores that are searched for valleys, if any."""
-    if inputs.result is None or inputs.blurred is None:
-        return None, None
-    one_estimate, has_graph = inputs.blurred is inputs.result, inputs.graph is not None
-    if isinstance(ranking, Reestimated):
-        evidence: Evidence = ranking
-        searched: Evidence = ranking
-    elif isinstance(ranking, Composed):
-        evidence = ranking if one_estimate else Columns(inputs.result, all_pairs)
-        searched = ranking
-    else:
-        evidence = evidence_of(inputs.result, all_pairs)
-        searched = evidence if one_estimate else evidence_of(inputs.blurred, all_pairs)
-    # Neighbours are better evidence than valleys.
-    return evidence, None if has_graph else searched
+def _evidence(inputs: MergeInputs, ranking: Ranking, all_pairs: bool) -> Evidence | None:
+    """The held-out scores of the clusters, if there are any."""
+    if inputs.result is None:
+        return None
+    if isinstance(ranking, (Reestimated, Composed)):
+        return ranking
+    return evidence_of(inputs.result, all_pairs)
 
 
 def _neighbourhoods(inputs: MergeInputs, random_state: object) -> Neighbourhoods | None:

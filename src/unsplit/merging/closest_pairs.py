@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
+from unsplit.merging.decision import Reason
 
 # If many clusters are equally near, this many are searched for the next one before all are.
 NEXT = 64
@@ -145,8 +146,8 @@ class Horizons:
 
 
 Pair = tuple[int, int]
-Objection = tuple[float, float, str]
-"""Strength of the objection, the statistic that ranked the pair, and the reason in words."""
+Objection = tuple[float, float, Reason]
+"""Strength of the objection, the statistic that ranked the pair, and the reason."""
 
 
 class Refused:

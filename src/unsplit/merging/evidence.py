@@ -10,17 +10,13 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.data.memory import available_memory, require_memory
-from unsplit.merging.dip import dip_test
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.batch_effects import effective_counts, pair_weights
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores, log_of_shares
 
-LEVEL = 0.95
-
-# A valley that only more values than this would show is too shallow to matter: with this many, the
-# valley between two Gaussians 2.9 standard deviations apart is just detected.
-MOST_VALUES = 2000
+# Of all intervals of the TVD.
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +103,9 @@ class Contrast:
         """95 % confidence interval of the TVD."""
         counts, n_networks = self._batch_counts, self.n_folds // self.n_batches
         n = counts[0] if self.n_batches == 1 else effective_counts(counts)
-        ends = stats.accuracy_interval(stats.at_least_chance(self.hit_rate), n, LEVEL, n_networks)
+        ends = stats.accuracy_interval(
+            stats.at_least_chance(self.hit_rate), n, CONFIDENCE, n_networks
+        )
         low, high = (float(np.clip(2 * end[0, 1] - 1, 0.0, 1.0)) for end in ends)
         return low, high
 
@@ -118,30 +116,6 @@ class Contrast:
         U = self._rank_sum() * (1 - np.eye(2))
         n_networks = self.n_folds // self.n_batches
         return float(stats.rank_sum_p_value(U, self.counts, n_networks)[0, 1])
-
-    @cached_property
-    def unimodality(self) -> float:
-        """p-value of "no density valley between the two" (Hartigans' dip test on the window).
-
-        Large windows are thinned evenly.
-        """
-        window = self.window
-        if len(window) > MOST_VALUES:
-            window = window[np.linspace(0, len(window) - 1, MOST_VALUES).round().astype(np.int64)]
-        return dip_test(window).p_value if len(window) else 1.0
-
-    @property
-    def window(self) -> NDArray[np.float64]:
-        """The differences nearest to zero, equally many on both sides.
-
-        The smaller side sets the number, in each batch; otherwise a large cluster would hide the
-        valley between it and a small one.
-        """
-        if self.n_batches == 1:
-            return _window(self.values)
-        batch = self.folds % self.n_batches
-        parts = [_window(self.values[batch == b]) for b in range(self.n_batches)]
-        return np.sort(np.concatenate(parts))
 
     @property
     def _batch_counts(self) -> Index:
@@ -165,13 +139,6 @@ def _hit_rate(values: NDArray[np.float64], of_a: NDArray[np.bool_]) -> NDArray[n
         if len(margins):
             rates[side, 1 - side] = ((margins > 0) + (margins == 0) / 2).mean()
     return rates
-
-
-def _window(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    left = np.sort(values[values < 0])
-    right = np.sort(values[values >= 0])
-    n = min(len(left), len(right))
-    return np.concatenate([left[len(left) - n :], right[:n]])
 
 
 # Of four bytes each.  Fixed, so that results do not depend on the memory of the machine.

@@ -11,22 +11,33 @@ from numpy.typing import ArrayLike, NDArray
 from unsplit._typing import Index
 from unsplit.errors import InputError
 from unsplit.merging.closest_pairs import ClosestPairs, Refused
+from unsplit.merging.decision import (
+    ASSIGNED,
+    AT_LEAST,
+    BEYOND,
+    BOTH_SMALL,
+    BY_RULE,
+    CANNOT_LINK,
+    MUST_LINK,
+    NOT_ASKED,
+    NUMBER,
+    ONE_LEFT,
+    ONE_SMALL,
+    OUT_OF_REACH,
+    REACHED,
+    REQUESTED,
+    Ending,
+    Pair,
+    Reason,
+    Rule,
+)
 from unsplit.merging.evidence import Evidence
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.options import Constraints, MergeOptions
 from unsplit.merging.ranking import Ranking
-from unsplit.merging.review import BEYOND, MUST_LINK, Merge
-from unsplit.merging.rules import (
-    ASSIGNED,
-    BOTH_SMALL,
-    BY_NETWORK,
-    ONE_SMALL,
-    Pair,
-    Rule,
-)
+from unsplit.merging.review import Merge
 from unsplit.merging.tree import MergeTree, renumbered
 
-FORBIDDEN = "kept apart by cannot_link"
 # How many nearest ones of each remaining cluster are reported as kept apart.
 N_NEAREST = 10
 
@@ -43,8 +54,8 @@ class MergeRecord:
         How many of the merges are part of the result; None until merging has stopped.
     n_allowed : int, optional
         How many of the merges break no ``cannot_link``; None until there are no more.
-    stopped : str
-        Why merging stopped.
+    ending : Ending, optional
+        Why merging stopped; None until it has.
     apart : list of Merge
         Pairs of nearby clusters that were left when merging stopped.
     """
@@ -52,7 +63,7 @@ class MergeRecord:
     merges: list[Merge] = field(default_factory=list)
     n_taken: int | None = None
     n_allowed: int | None = None
-    stopped: str = ""
+    ending: Ending | None = None
     apart: list[Merge] = field(default_factory=list)
 
     def tree(
@@ -83,7 +94,7 @@ class MergeRecord:
             taken=np.arange(len(cluster_ids) - 1) < (self.n_taken or 0),
             statistic=statistic,
             strategy=linked if options.strategy == "linkage" else options.strategy,
-            stopped=self.stopped,
+            ending=self.ending or Ending(ONE_LEFT),
             n_forbidden=len(self.merges) - (self.n_allowed or 0),
             apart=tuple(renumbered(pair, order) for pair in self.apart),
             answers=options.answers,
@@ -112,8 +123,8 @@ class MergeState:
     ----------
     ranking : Ranking
         Says which pair is closest.
-    evidence, blurred : Evidence or None
-        The scores that are reported, and the scores that are searched for a valley.
+    evidence : Evidence or None
+        The held-out scores; None for a plain matrix.
     neighbourhoods : Neighbourhoods or None
         Evidence from the neighbour graph.
     at_random : ndarray of shape (k,)
@@ -139,7 +150,6 @@ class MergeState:
 
     ranking: Ranking
     evidence: Evidence | None
-    blurred: Evidence | None
     neighbourhoods: Neighbourhoods | None
     at_random: NDArray[np.bool_]
     both_at_random: bool
@@ -202,7 +212,6 @@ class MergeState:
             statistic,
             self.n_pairs,  # until the end, because the last pairs were selected from all
             self.evidence,
-            self.blurred,
             self.neighbourhoods,
             self.split_at_random(a, b),
             self.nearest_tvd(a, b),
@@ -252,12 +261,12 @@ class MergeState:
         assigned = all(leaf >= 0 and self.slot_of(leaf) == other for leaf in larger)
         return ASSIGNED if assigned else ONE_SMALL
 
-    def join(self, pair: Pair, why: str, linked: bool = False) -> Sequence[int]:
+    def join(self, pair: Pair, stage: str, reason: Reason, linked: bool = False) -> Sequence[int]:
         """Merge b into a and return the slots whose distances have changed."""
         a, b = pair.a, pair.b
         if not linked:
             self.height = max(self.height, pair.statistic)
-        merge = self.described(pair, why)
+        merge = self.described(pair, stage, reason)
         changed = self._unite(a, b, len(self.sizes) + len(self.record.merges))
         self.record.merges.append(merge)
         self.tell()
@@ -273,7 +282,7 @@ class MergeState:
         if self.on_merge is not None:
             self.on_merge(self.record, self.n_made)
 
-    def described(self, pair: Pair, why: str) -> Merge:
+    def described(self, pair: Pair, stage: str, reason: Reason) -> Merge:
         """A record of the pair, with the cluster numbers of the tree."""
         a, b = pair.a, pair.b
         low, high = (math.nan, math.nan) if pair.contrast is None else pair.contrast.interval
@@ -289,13 +298,14 @@ class MergeState:
             low=low,
             high=high,
             p_adjusted=pair.p_adjusted,
-            p_valley=pair.unimodality,
-            n_border=0 if pair.blurred_contrast is None else len(pair.blurred_contrast.window),
             edges=math.nan if link is None else link.edges,
             times_chance=math.nan if link is None else link.times_chance,
             neck=math.nan if link is None else link.neck,
             strength=math.nan if link is None else link.strength,
-            why=why,
+            stage=stage,
+            reason=reason.kind,
+            limit=reason.limit,
+            note=reason.note,
         )
 
     def _unite(self, a: int, b: int, node: int) -> Sequence[int]:
@@ -309,11 +319,8 @@ class MergeState:
         if self.neighbourhoods is not None:
             self.neighbourhoods.merge(a, b)
         changed = self.ranking.merge(a, b)
-        told: list[object] = [self.ranking]
-        for part in (self.evidence, self.blurred):
-            if part is not None and not any(part is other for other in told):
-                part.merge(a, b)
-                told.append(part)
+        if self.evidence is not None and id(self.evidence) != id(self.ranking):
+            self.evidence.merge(a, b)
         return changed
 
     def _unite_pairs(self, a: int, b: int) -> None:
@@ -355,7 +362,7 @@ def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
         join_assigned(state, rule)
     greedy = GreedyMerge(state, rule)
     if record.n_taken is None:
-        record.stopped = greedy.go(limits.fewest, limits.most)
+        record.ending = greedy.go(limits.fewest, limits.most)
         if state.n_left > limits.most:
             raise cannot_reach(state.n_left, limits.most)
         record.n_taken = len(record.merges)
@@ -385,9 +392,17 @@ def kept_apart(state: MergeState, rule: Rule) -> list[Merge]:
     for a, b, statistic in state.nearby():
         pair = state.candidate(a, b, statistic)
         decision = rule.judge(pair)
-        allowed = FORBIDDEN if state.is_forbidden(a, b) else state.record.stopped
-        described.append(state.described(pair, allowed if decision.merge else decision.why))
+        stage = _kept_by(state, a, b) if decision.merge else BY_RULE
+        described.append(state.described(pair, stage, decision.reason))
     return described
+
+
+def _kept_by(state: MergeState, a: int, b: int) -> str:
+    """What keeps two slots apart that the rule would merge."""
+    if state.is_forbidden(a, b):
+        return CANNOT_LINK
+    ending = state.record.ending
+    return REACHED if ending and ending.kind in (REQUESTED, AT_LEAST) else OUT_OF_REACH
 
 
 def join_linked(state: MergeState) -> None:
@@ -395,7 +410,8 @@ def join_linked(state: MergeState) -> None:
     for left, right in state.constraints.must:
         a, b = sorted((state.slot_of(left), state.slot_of(right)))
         if a != b:
-            state.join(state.candidate(a, b, state.statistic(a, b)), MUST_LINK, linked=True)
+            pair = state.candidate(a, b, state.statistic(a, b))
+            state.join(pair, MUST_LINK, Reason(NOT_ASKED), linked=True)
 
 
 def join_assigned(state: MergeState, rule: Rule) -> None:
@@ -408,8 +424,9 @@ def join_assigned(state: MergeState, rule: Rule) -> None:
         if a == b or state.is_forbidden(a, b) or state.n_left <= state.constraints.fewest:
             continue
         pair = state.candidate(a, b, state.statistic(a, b))
-        if rule.judge(pair).why == BY_NETWORK:
-            state.join(pair, BY_NETWORK, linked=True)
+        reason = rule.judge(pair).reason
+        if reason.kind == ASSIGNED:
+            state.join(pair, BY_RULE, reason, linked=True)
 
 
 def _join_forbidden(state: MergeState) -> None:
@@ -419,7 +436,8 @@ def _join_forbidden(state: MergeState) -> None:
     pairs = state.pairs(respect_links=False)
     while (closest := pairs.closest()) is not None:
         a, b = closest
-        changed = state.join(state.candidate(a, b, pairs.distance(a, b)), FORBIDDEN)
+        pair = state.candidate(a, b, pairs.distance(a, b))
+        changed = state.join(pair, CANNOT_LINK, Reason(NOT_ASKED))
         state.refresh(pairs, b, changed, respect_links=False)
 
 
@@ -433,11 +451,11 @@ class GreedyMerge:
         self.pairs = state.pairs(reach=rule.reach, limit=self.limit)
         self.refused = Refused()
 
-    def go(self, fewest: int, most: int, prefix: str = "") -> str:
+    def go(self, fewest: int, most: int, stage: str = BY_RULE) -> Ending:
         """Merge until the rule allows no more or ``fewest`` clusters are left; return why.
 
         While more than ``most`` are left, the refused pair with the weakest objection is merged.
-        ``prefix`` begins the reason of every merge.
+        ``stage`` is that of every merge which the rule allows.
         """
         state = self.state
         while state.n_left > fewest:
@@ -445,35 +463,33 @@ class GreedyMerge:
             if state.n_left <= fewest:  # merges that were made early have had their turn
                 break
             if closest is not None:
-                self._judge(*closest, prefix)
+                self._judge(*closest, stage)
             elif state.n_left > most and not self.refused and self.limit < math.inf:
                 self.limit = math.inf
                 self.pairs = state.pairs(reach=self.rule.reach)
             elif state.n_left > most and self.refused:
-                few = f"{most} cluster{'' if most == 1 else 's'}"
-                self._force("" if prefix else f"; merged to leave at most {few}", prefix)
+                self._force(NUMBER if stage == BY_RULE else stage)
             else:
-                linked = " or is kept apart by cannot_link" if state.any_forbidden() else ""
-                return self.rule.ending + linked
+                return self.rule.ending._replace(links=state.any_forbidden())
         if state.n_left == 1:
-            return "only one cluster is left"
-        return f"{'' if fewest == most else 'at least '}{fewest} clusters were requested"
+            return Ending(ONE_LEFT)
+        return Ending(REQUESTED if fewest == most else AT_LEAST, fewest)
 
-    def _judge(self, a: int, b: int, prefix: str) -> None:
+    def _judge(self, a: int, b: int, stage: str) -> None:
         candidate = self.state.candidate(a, b, self.pairs.distance(a, b))
         decision = self.rule.judge(candidate)
         if decision.merge:
-            self._join(candidate, prefix + decision.why)
+            self._join(candidate, stage, decision.reason)
         else:
-            self.refused.add((a, b), (decision.objection, candidate.statistic, decision.why))
+            self.refused.add((a, b), (decision.objection, candidate.statistic, decision.reason))
             self.pairs.forbid(a, b)
 
-    def _force(self, because: str, prefix: str) -> None:
-        (a, b), (_, statistic, why) = self.refused.weakest()
-        self._join(self.state.candidate(a, b, statistic), f"{prefix}{why}{because}")
+    def _force(self, stage: str) -> None:
+        (a, b), (_, statistic, reason) = self.refused.weakest()
+        self._join(self.state.candidate(a, b, statistic), stage, reason)
 
-    def _join(self, candidate: Pair, why: str) -> None:
-        changed = self.state.join(candidate, why)
+    def _join(self, candidate: Pair, stage: str, reason: Reason) -> None:
+        changed = self.state.join(candidate, stage, reason)
         self.state.refresh(self.pairs, candidate.b, changed)
         for slot in (candidate.b, *changed):
             self.refused.forget(slot)

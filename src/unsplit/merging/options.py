@@ -1,8 +1,7 @@
-"""The options of a merge: checked before any training, and turned into a stopping rule."""
+"""The options of a merge and its constraints, checked before any training."""
 
-import math
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -12,41 +11,20 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from unsplit._typing import Index, Matrix
 from unsplit.errors import (
     InputError,
-    PartitionWarning,
     check_choice,
     check_type,
     is_number,
     is_whole,
     shown,
-    warn,
 )
 from unsplit.merging.answers import Answer, Answers, read_answers
-from unsplit.merging.evidence import Mixtures
+from unsplit.merging.decision import Rule
 from unsplit.merging.neighbours.graph import (
-    OBSERVATIONS,
-    OTHER_FEATURES,
-    SCORES,
     NeighbourGraph,
 )
-from unsplit.merging.rules import (
-    ALIKE_TVD,
-    NEIGHBOURS,
-    TESTS,
-    VALLEYS,
-    Alpha,
-    Always,
-    Auto,
-    MaxTVD,
-    Pair,
-    Rule,
-    UsersRule,
-)
-from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import DIVERGENCES
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 STRATEGIES = ("linkage", "compose", "retrain", "spectral")
 # The mean rank of a pair by overlap and by edges.
@@ -60,26 +38,7 @@ WITHOUT_OVERLAP = {"overlap": "lecam", OVERLAP_AND_EDGES: "edges"}
 # Strategies for which an option has an effect; with the others it is refused, not ignored.
 APPLIES_TO = {"statistic": ("linkage", "retrain"), "linkage": ("linkage", "spectral")}
 
-# Neighbouring parts of a partition can almost always be told apart and parts of one distribution
-# almost never, so any limit in the middle will do.
-PARTITION_TVD = 0.5
-
-# Held-out observations from which the distances of a cluster are reliable.
-ENOUGH = 10
-
-# With fewer held-out observations the interval of the TVD always reaches beyond ALIKE_TVD.
-FEWEST_TO_BE_ALIKE = 12
-
-# If clusters with a twin hold this share of the observations, the others count as not split.
-ALMOST_ALL = 0.8
-
-# If at most this share of the observations is in a cluster, the clusters are cores: what lay
-# between them was left out, so a valley between two of them means nothing.
-CORES = 0.5
-
-
 Link = Sequence[Any]
-Estimated = PairwiseTVD | SparsePairwiseTVD
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +107,7 @@ class MergeOptions:
         if self.rule is not None and not callable(getattr(self.rule, "judge", None)):
             raise InputError(
                 f"rule must be an object with a method judge(pair), got {shown(self.rule)}; see "
-                "unsplit.merging.rules for examples."
+                "unsplit.merging.decision for examples."
             )
 
     def _check_combinations(self) -> None:
@@ -235,12 +194,11 @@ class MergeOptions:
         rule = None if self.rule is None else type(self.rule).__name__
         return repr({**vars(self), "rule": rule, "answers": ()})
 
-    def needs_blurred(self, has_neighbours: bool) -> bool:
-        """Whether an estimate of the blurred densities would change the result."""
-        if self.strategy == "compose":
-            return True
-        looks_for_valleys = all(choice is None for choice in (self.max_tvd, self.alpha, self.rule))
-        return self.strategy == "linkage" and looks_for_valleys and not has_neighbours
+    @property
+    def asks_neighbours(self) -> bool:
+        """Whether *auto* may decide, so that a neighbour graph is made if none was passed."""
+        told = any(choice is not None for choice in (self.max_tvd, self.alpha, self.rule))
+        return not told and self.strategy != "spectral" and self.statistic not in NEED_NEIGHBOURS
 
     def check_sparse(self) -> None:
         """Refuse options that need all pairs, if only confused pairs are stored."""
@@ -284,28 +242,8 @@ class MergeOptions:
             )
 
 
-def check_same_clusters(
-    cluster_ids: NDArray[Any], blurred: Any, kind: type, neighbours: NeighbourGraph | None
-) -> None:
-    """Refuse a second estimate of another kind, and what was made from other labels.
-
-    Parameters
-    ----------
-    cluster_ids : ndarray of shape (k,)
-        The clusters of the first estimate.
-    blurred : object of type ``kind``, or None
-    kind : type
-        That of the first estimate.
-    neighbours : NeighbourGraph or None
-    """
-    if blurred is not None:
-        form = ', form="sparse"' if kind is SparsePairwiseTVD else ""
-        check_type("blurred", blurred, kind, f"make it with pairwise_tvd(blurred=True{form})")
-        if not np.array_equal(blurred.cluster_ids, cluster_ids):
-            raise InputError(
-                "blurred must be an estimate for the same clusters as distances; make both from "
-                "the same labels."
-            )
+def check_same_clusters(cluster_ids: NDArray[Any], neighbours: NeighbourGraph | None) -> None:
+    """Refuse a neighbour graph that was made from other labels than these clusters."""
     if neighbours is not None:
         check_type("neighbours", neighbours, NeighbourGraph, "make it with unsplit.neighbour_graph")
         if neighbours.n_clusters != len(cluster_ids):
@@ -408,177 +346,3 @@ def _pairs(name: str, links: Iterable[Link], ids: NDArray[Any]) -> list[tuple[in
         else:
             pairs += [(a, b) for i, a in enumerate(index) for b in index[i + 1 :]]
     return pairs
-
-
-def stopping_rule(result: Estimated | None, options: MergeOptions, by: str) -> Rule:
-    """The rule that the options ask for; *auto* if they name none.
-
-    Parameters
-    ----------
-    result : PairwiseTVD, optional
-        None for a plain matrix.
-    options : MergeOptions
-    by : str
-        What decides about most pairs, as :func:`decided_by` says.
-    """
-    if options.rule is not None:
-        return UsersRule(options.rule)
-    if options.n_clusters is not None:
-        # Merge first what auto would merge, so that the tree is the same as that of auto.
-        plain = result is None or by == TESTS or (by == VALLEYS and are_cores(result))
-        return Always() if plain else Auto(by)
-    if options.max_tvd is None and options.alpha is None:
-        return Auto(by)
-    if result is not None:
-        _warn_of_partition(result)
-    if options.alpha is not None:
-        return Alpha(options.alpha)
-    assert options.max_tvd is not None
-    return MaxTVD(options.max_tvd)
-
-
-def needs_both_at_random(by: str, graph: NeighbourGraph | None) -> bool:
-    """Whether tests judge a pair only if both clusters were split at random.
-
-    They do where clusters were cut out of the features that neighbours were found in.  Scores are
-    the network's own, and say nothing about how clusters were made.
-    """
-    return by == NEIGHBOURS and graph is not None and graph.source != SCORES
-
-
-def ranking_statistic(options: MergeOptions, result: Estimated, by: str, source: str | None) -> str:
-    """The statistic that ranks pairs, where "auto" leaves the choice to us.
-
-    Clusters cut out of the same features are ranked by their neighbours, clusters split at random
-    by the network.  Cores can nearly all be told apart; what the scores of other observations say
-    of them ("overlap") ranks better.  A graph of features that the network does not see knows
-    something else again, so both rank together.  ``source`` is that of the graph, if there is one.
-    """
-    if options.statistic != "auto":
-        return options.statistic
-    cores = are_cores(result)
-    linked_by_default = options.linkage == MergeOptions.linkage
-    if by == NEIGHBOURS and options.strategy == "linkage" and linked_by_default:
-        return BY_SOURCE_OF_CORES[source] if cores and source is not None else "edges"
-    return "overlap" if options.n_clusters is not None and cores else "lecam"
-
-
-# How cores are ranked, by what the neighbours of the graph were found in.
-BY_SOURCE_OF_CORES = {
-    OBSERVATIONS: "edges",
-    OTHER_FEATURES: OVERLAP_AND_EDGES,
-    SCORES: "overlap",
-}
-
-
-def split_at_random(result: PairwiseTVD, level: float = 0.05) -> NDArray[np.bool_]:
-    """Which clusters have a twin that they cannot be told apart from, shape (k,).
-
-    Such a cluster is one of several random parts of a larger group: tests find no difference
-    between these parts, and a difference to everything else.  Clusters too small to tell are
-    treated like the majority.  If almost all observations are in clusters with a twin, a cluster
-    without one is a group that was not split, and is treated like the others.
-    """
-    k = result.n_clusters
-    large = result.n_heldout >= FEWEST_TO_BE_ALIKE
-    known = result.comparable & large & large[:, None] & ~np.eye(k, dtype=bool)
-    distances = np.where(known, result.tvd, np.inf)
-    nearest = distances.argmin(axis=1)
-    evidence = Mixtures(result, lookup=False)
-
-    pairs = close_pairs(nearest, distances[np.arange(k), nearest])
-    found = np.zeros(k, bool)
-    for a, b in pairs.tolist():
-        if Pair(a, b, 0.0, math.comb(k, 2), evidence, None).alike(level):
-            found[[a, b]] = True
-    return at_random_like_most(found, large, result.sizes, lambda: not looks_like_partition(result))
-
-
-def close_pairs(nearest: Index, distances: Matrix) -> Index:
-    """Pairs of clusters that may be alike, each once, shape (p, 2).
-
-    Parameters
-    ----------
-    nearest : ndarray of shape (k,)
-        The nearest cluster of each.
-    distances : ndarray of shape (k,)
-        The TVD to it.
-
-    Examples
-    --------
-    >>> close_pairs(np.array([1, 0, 1]), np.array([0.1, 0.1, 0.9]))
-    array([[0, 1]])
-    """
-    near = np.flatnonzero(distances <= ALIKE_TVD)
-    return np.unique(np.sort(np.stack([near, nearest[near]], axis=1), axis=1), axis=0)
-
-
-def at_random_like_most(
-    found: NDArray[np.bool_],
-    large: NDArray[np.bool_],
-    sizes: Index,
-    otherwise: Callable[[], bool],
-) -> NDArray[np.bool_]:
-    """Which clusters were split at random, given those that have a twin.
-
-    Parameters
-    ----------
-    found, large : ndarrays of shape (k,)
-        Whether a cluster has a twin, and whether it is large enough to tell.
-    sizes : ndarray of shape (k,)
-    otherwise : callable
-        Says what the other clusters are if most are too small to tell.
-    """
-    if 2 * large.sum() >= len(large):
-        usual = bool(2 * found[large].sum() >= large.sum())
-    else:
-        usual = otherwise()
-    found = np.where(large, found, usual)
-    almost_all = sizes[found].sum() >= ALMOST_ALL * sizes.sum()
-    return found | almost_all
-
-
-def decided_by(result: Estimated, at_random: NDArray[np.bool_], has_graph: bool) -> str:
-    """What decides about the clusters of most observations: tests, neighbours or valleys."""
-    if 2 * result.sizes[at_random].sum() >= result.sizes.sum():
-        return TESTS
-    return NEIGHBOURS if has_graph else VALLEYS
-
-
-def are_cores(result: Estimated) -> bool:
-    """Whether at least half of the observations are in no cluster."""
-    n_clustered = int(result.sizes.sum())
-    return n_clustered <= CORES * (n_clustered + result.n_noise)
-
-
-def looks_like_partition(result: Estimated) -> bool:
-    """Whether most clusters can be told apart even from their nearest neighbour.
-
-    This is the case after k-means, Leiden and the like: they cut up the features that are now
-    compared, so every pair is separable by construction and every two-sample test is significant.
-    """
-    return _median_nearest(result) > PARTITION_TVD
-
-
-def _median_nearest(result: Estimated) -> float:
-    # A tiny cluster looks close to all others, because a few held-out observations say little.
-    large = result.n_heldout >= min(ENOUGH, np.sort(result.n_heldout)[-2])
-    if isinstance(result, SparsePairwiseTVD):
-        nearest = result.nearest(large)[1]
-    else:
-        others = result.comparable & large & large[:, None] & ~np.eye(result.n_clusters, dtype=bool)
-        nearest = np.where(others, result.tvd, np.inf).min(axis=1)
-    nearest = nearest[np.isfinite(nearest)]
-    return float(np.median(nearest)) if len(nearest) else 0.0
-
-
-def _warn_of_partition(result: Estimated) -> None:
-    if not looks_like_partition(result):
-        return
-    warn(
-        "the clusters look like a partition of the features they are compared by (median TVD to "
-        f"the nearest neighbour {_median_nearest(result):.2f}), so nearly all pairs differ by "
-        "construction and max_tvd or alpha will merge little; leave both out to merge by density "
-        "instead.",
-        PartitionWarning,
-    )

@@ -69,7 +69,7 @@ class Composed(Columns):
 
     Parameters
     ----------
-    blurred : PairwiseTVD
+    result : PairwiseTVD
         The estimate whose scores are composed.
     lookup : bool
         As for :class:`Columns`.
@@ -78,9 +78,9 @@ class Composed(Columns):
     statistic = "soft accuracy"
     unlinked = np.inf
 
-    def __init__(self, blurred: PairwiseTVD, lookup: bool = True) -> None:
-        super().__init__(blurred, lookup)
-        k = blurred.n_clusters
+    def __init__(self, result: PairwiseTVD, lookup: bool = True) -> None:
+        super().__init__(result, lookup)
+        k = result.n_clusters
         self.own = self.z[np.arange(len(self.slot)), self.slot]
         self.counts = self._sums_by_batch(np.ones(len(self.slot)))
         self.soft_hits = np.stack([self._hits_of(a) for a in range(k)], axis=1)

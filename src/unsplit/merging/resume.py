@@ -13,9 +13,9 @@ from unsplit.data.content_check import ContentCheck
 from unsplit.data.saving import plain_values, replacing, write_json
 from unsplit.errors import InputError, refuse_other_run
 from unsplit.merging.loop import MergeRecord
-from unsplit.merging.saved_merges import check_tree, read_merges
+from unsplit.merging.saved_merges import check_tree, read_ending, read_merges
 
-FORMAT = "unsplit.merges/1"
+FORMAT = "unsplit.merges/2"
 NAME = "merges.json"
 
 
@@ -39,7 +39,9 @@ class ResumeFile:
         """Write the merges so far."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(self.path) as new:
-            content = plain_values({"format": FORMAT, "run": self.run, "record": asdict(record)})
+            ending = None if record.ending is None else record.ending._asdict()
+            written = asdict(record) | {"ending": ending}
+            content = plain_values({"format": FORMAT, "run": self.run, "record": written})
             write_json(new, content | {"sha256": checksum(content)})
 
     def record(self, n_clusters: int) -> MergeRecord | None:
@@ -105,8 +107,11 @@ def _record_of(check: ContentCheck, content: Any) -> MergeRecord:
     if n_allowed is not None:
         check.require(n_taken is not None, "n_taken must be known if n_allowed is")
         check.integer(content, "n_allowed", n_taken, len(merges))
-    check.text(content, "stopped")
-    return MergeRecord(merges, n_taken, n_allowed, content["stopped"], apart)
+    ending = content["ending"]
+    check.require((ending is None) == (n_taken is None), "ending must be known if n_taken is")
+    if ending is not None:
+        ending = read_ending(check, _with_nan([ending])[0])
+    return MergeRecord(merges, n_taken, n_allowed, ending, apart)
 
 
 def _with_nan(merges: Any) -> Any:

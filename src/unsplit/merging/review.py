@@ -1,130 +1,30 @@
-"""The evidence about a pair as a record, as one word, and as a table in order of urgency."""
+"""A merge or a pair as a record, and the table of pairs in order of urgency."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-SAME, PROBABLY_SAME, UNCLEAR, DIFFERENT = WORDS = ("same", "probably same", "unclear", "different")
-
-LEVEL = 0.05
-# p-values near the level prove nothing: between these two the verdict is "unclear".
-CLEAR_P = 0.01
-HINT_P = 0.2
-# At these TVDs the best classifier is right in 60 % and 75 % of the cases.
-SMALL_TVD = 0.2
-LARGE_TVD = 0.5
-# In huge clusters a significant difference may be too small to matter.
-LEAST_TVD = 0.05
-# With this many observations the valley between two Gaussians 4 and 3.5 standard deviations apart
-# has a p-value below HINT_P in 80 % and 90 % of the cases; with fewer it may be missed.
-ENOUGH = 50
-MANY = 200
-# Strengths near 1 prove nothing: between WEAK and FAIR the verdict is "unclear".
-WEAK = 0.8
-FAIR = 1.25
-STRONG = 2.0
-# A smaller cluster always has most of its neighbours outside.
-TINY = 10
-
-
-class PairEvidence(NamedTuple):
-    """The evidence about two clusters; NaN for what is unknown.
-
-    Parameters
-    ----------
-    low, high : float
-        95 % confidence interval of the TVD.
-    p_adjusted : float
-        Adjusted p-value of "same distribution".
-    p_valley : float
-        p-value of "no density valley between the two".
-    n_border : int
-        Number of observations that were searched for a valley.
-    strength : float
-        How strongly the neighbour graph connects the two; 1 is the limit.
-    smaller : int
-        Number of observations in the smaller cluster.
-    """
-
-    low: float
-    high: float
-    p_adjusted: float
-    p_valley: float = math.nan
-    n_border: int = 0
-    strength: float = math.nan
-    smaller: int = MANY
-
-
-def verdict(known: PairEvidence) -> str:
-    """The evidence about two clusters in one of four words; "unclear" if nothing is known.
-
-    Examples
-    --------
-    >>> [verdict(PairEvidence(*e)) for e in ((0.0, 0.1, 1.0), (0.0, 0.7, 1.0), (0.3, 0.6, 1e-5))]
-    ['same', 'unclear', 'different']
-    >>> verdict(PairEvidence(0.9, 1.0, 1e-9, p_valley=0.8, n_border=120))
-    'probably same'
-    >>> [verdict(PairEvidence(0.9, 1.0, 1e-9, strength=strength)) for strength in (0.2, 3)]
-    ['different', 'same']
-    """
-    words = [_by_test(known.low, known.high, known.p_adjusted)]
-    if not math.isnan(known.strength):
-        words.append(_by_neighbours(known.strength, known.smaller))
-    elif not math.isnan(known.p_valley):
-        words.append(_by_valley(known.p_valley, known.n_border))
-    return min(words, key=WORDS.index)
-
-
-def doubt(known: PairEvidence) -> float:
-    """Distance of the evidence from its limit on a log scale; 0 is as uncertain as can be.
-
-    If test and valley disagree, the one in favour of "same" counts, as it does for the verdict.
-
-    Examples
-    --------
-    >>> doubt(PairEvidence(0.3, 0.6, 0.05)), doubt(PairEvidence(0.3, 0.6, 0.0, strength=1.0))
-    (0.0, 0.0)
-    """
-    if not math.isnan(known.strength):
-        return abs(math.log(max(known.strength, 1e-300)))
-    p = known.p_adjusted
-    if not math.isnan(known.p_valley):
-        p = max(p, known.p_valley)
-    return 0.0 if math.isnan(p) else abs(math.log(max(p, 1e-300) / LEVEL))
-
-
-def _by_test(low: float, high: float, p: float) -> str:
-    # Differences between tiny clusters are never significant among many pairs, however large.
-    if low >= LARGE_TVD or (low >= LEAST_TVD and p < CLEAR_P):
-        return DIFFERENT
-    if low >= LEAST_TVD or p < HINT_P:
-        return UNCLEAR
-    # "Not significant" does not mean "same": the difference must also be small at its largest.
-    if high <= SMALL_TVD:
-        return SAME
-    return PROBABLY_SAME if high <= LARGE_TVD else UNCLEAR
-
-
-def _by_valley(p: float, n_border: int) -> str:
-    if p < CLEAR_P:
-        return DIFFERENT
-    if p < HINT_P or n_border < ENOUGH:
-        return UNCLEAR
-    return SAME if n_border >= MANY else PROBABLY_SAME
-
-
-def _by_neighbours(strength: float, smaller: int) -> str:
-    if strength < WEAK:
-        return DIFFERENT
-    if strength < FAIR or smaller < TINY:
-        return UNCLEAR
-    return SAME if strength >= STRONG and smaller >= MANY else PROBABLY_SAME
-
-
-MUST_LINK = "required by must_link"
-# Begins the reason of a merge that only completes the tree.
-BEYOND = "beyond the cut: "
+from unsplit.merging.decision import (
+    BEYOND,
+    CANNOT_LINK,
+    CLOSEST,
+    DIFFERENT,
+    MUST_LINK,
+    NUMBER,
+    OTHER_GROUP,
+    PROBABLY_SAME,
+    REACHED,
+    SAME,
+    SAME_GROUP,
+    TINY,
+    UNCLEAR,
+    PairEvidence,
+    Reason,
+    doubt,
+    verdict,
+)
+from unsplit.merging.words import because, why
 
 
 @dataclass(frozen=True)
@@ -147,10 +47,6 @@ class Merge:
     p_adjusted : float
         p-value of "same distribution" times the number of pairs of initial clusters that may be
         equal, at most 1, as in :class:`unsplit.PairwiseTVD`.
-    p_valley : float
-        p-value of "no density valley between the two"; NaN if none was searched for.
-    n_border : int
-        Number of observations that were searched for a valley.
     edges : float
         Number of edges between the two in the neighbour graph.  This and the next three are NaN
         without a graph, and for clusters that were split at random.
@@ -161,8 +57,14 @@ class Merge:
         in many dimensions.
     strength : float
         How strongly the graph connects the two; parts of one cluster have at least 1.
-    why : str
-        Why the two were merged, or why they were not.
+    stage : str
+        How it came about: one of :data:`unsplit.merging.decision.STAGES`.
+    reason : str
+        What the rule decided by: one of :data:`unsplit.merging.decision.REASONS`.
+    limit : float
+        What the rule compared the evidence with; NaN if with nothing.
+    note : str
+        The words of a rule of the user; otherwise empty.
 
     Examples
     --------
@@ -182,13 +84,24 @@ class Merge:
     low: float
     high: float
     p_adjusted: float
-    p_valley: float
-    n_border: int
     edges: float
     times_chance: float
     neck: float
     strength: float
-    why: str
+    stage: str
+    reason: str
+    limit: float
+    note: str
+
+    @property
+    def why(self) -> str:
+        """Why the two were merged, or why they were not, in words."""
+        return why(self.stage, self.because)
+
+    @property
+    def because(self) -> str:
+        """What the rule says of the two, in words."""
+        return because(Reason(self.reason, self.limit, self.note), self.evidence)
 
     @property
     def verdict(self) -> str:
@@ -202,10 +115,10 @@ class Merge:
             self.low,
             self.high,
             self.p_adjusted,
-            self.p_valley,
-            self.n_border,
             self.strength,
             min(self.size_left, self.size_right),
+            self.statistic if math.isnan(self.tvd) else self.tvd,
+            self.edges,
         )
 
 
@@ -222,10 +135,14 @@ MERGED, APART = "merged", "kept apart"
 
 @dataclass(frozen=True)
 class Row:
-    """A pair, and the step that merged it; None for a pair kept apart."""
+    """A pair, and the step that merged it; None for a pair kept apart.
+
+    ``taken_apart`` says that the rule had merged the pair, and a cut or an undo took it apart.
+    """
 
     pair: Merge
     step: int | None
+    taken_apart: bool = False
 
     @property
     def done(self) -> str:
@@ -238,6 +155,14 @@ class Row:
         if self.step is None:
             return self.pair.verdict in (SAME, PROBABLY_SAME)
         return self.pair.verdict == DIFFERENT
+
+    @property
+    def told(self) -> bool:
+        """Whether a link, a cut or a requested number decided, not the rule."""
+        stage = self.pair.stage
+        cut = self.taken_apart if self.step is None else stage == BEYOND
+        any_pair = self.pair.reason in (CLOSEST, SAME_GROUP, OTHER_GROUP)
+        return cut or any_pair or stage in (MUST_LINK, CANNOT_LINK, NUMBER, REACHED)
 
     @property
     def urgency(self) -> tuple[int, bool, float, float]:
@@ -277,12 +202,12 @@ def review_table(
     }
     for name in ("size_left", "size_right", "tvd", "low", "high", "p_adjusted"):
         columns[name] = [getattr(pair, name) for pair in pairs]
-    columns["p_valley"] = [pair.p_valley for pair in pairs]
-    columns["n_border"] = [pair.n_border for pair in pairs]
     for name in ("edges", "times_chance", "neck", "strength"):
         columns[name] = [getattr(pair, name) for pair in pairs]
     columns["new_left"] = [clusters[pair.left] for pair in pairs]
     columns["new_right"] = [clusters[pair.right] for pair in pairs]
     columns["step"] = [row.step for row in rows]
+    for name in ("stage", "reason", "limit"):
+        columns[name] = [getattr(pair, name) for pair in pairs]
     columns["why"] = [pair.why for pair in pairs]
     return columns

@@ -11,23 +11,25 @@ import numpy as np
 from unsplit.data.array_files import load_arrays, save_arrays
 from unsplit.data.content_check import ROUNDING, ContentCheck
 from unsplit.merging.answers import listed_answers
+from unsplit.merging.decision import ENDINGS, REASONS, STAGES, Ending
 from unsplit.merging.review import Merge
 
-FORMAT = "unsplit.MergeTree/4"
+FORMAT = "unsplit.MergeTree/5"
 
 _ARRAYS = ("cluster_ids", "sizes", "taken")
 _MERGES = ("merges", "apart")
-_PLAIN = ("statistic", "strategy", "stopped", "n_forbidden")
+_PLAIN = ("statistic", "strategy", "n_forbidden")
 
 _NAMES = {field.name for field in fields(Merge)}
-_COUNTS = {"left": 0, "right": 0, "size_left": 1, "size_right": 1, "n_border": 0}
-_SHARES = ("tvd", "low", "high", "p_adjusted", "p_valley")
+_COUNTS = {"left": 0, "right": 0, "size_left": 1, "size_right": 1}
+_SHARES = ("tvd", "low", "high", "p_adjusted")
 _AT_LEAST_0 = ("edges", "times_chance", "neck", "strength")
 
 
 def write_tree(path: str | os.PathLike[str], tree: Any) -> None:
     """Write a MergeTree."""
     meta: dict[str, Any] = {name: getattr(tree, name) for name in _PLAIN}
+    meta["ending"] = tree.ending._asdict()
     meta |= {name: [dict(vars(merge)) for merge in getattr(tree, name)] for name in _MERGES}
     if tree.answers:
         meta["answers"] = [asdict(answer) for answer in tree.answers]
@@ -38,7 +40,7 @@ def read_tree(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the fields of a MergeTree."""
     meta, arrays = load_arrays(path, FORMAT)
     check = ContentCheck(path, "MergeTree", "make it again")
-    check.names(meta, {*_PLAIN, *_MERGES}, {"answers"})
+    check.names(meta, {*_PLAIN, *_MERGES, "ending"}, {"answers"})
     check.names(arrays, set(_ARRAYS), set())
     merges, apart = (tuple(read_merges(check, meta[name], name)) for name in _MERGES)
     plain = {name: meta[name] for name in _PLAIN}
@@ -47,7 +49,42 @@ def read_tree(path: str | os.PathLike[str]) -> dict[str, Any]:
     known = {str(name) for name in arrays["cluster_ids"].tolist()}
     strangers = {name for one in answers for name in (*one.left, *one.right)} - known
     check.require(not strangers, "answers must be about clusters of the tree")
-    return {"merges": merges, "apart": apart, "answers": answers, **arrays, **plain}
+    ending = read_ending(check, meta["ending"])
+    found = {"merges": merges, "apart": apart, "answers": answers, "ending": ending}
+    return found | arrays | plain
+
+
+def read_ending(check: ContentCheck, content: Any) -> Ending:
+    """Turn a plain mapping into an ending with possible values.
+
+    Parameters
+    ----------
+    check : ContentCheck
+    content : anything
+        What the file holds; should be a mapping with the fields of
+        :class:`unsplit.merging.decision.Ending`.
+
+    Examples
+    --------
+    >>> check = ContentCheck("tree.npz", "MergeTree", "make it again")
+    >>> read_ending(check, Ending("requested", 3)._asdict()).number
+    3
+    """
+    check.require(isinstance(content, dict), "ending must be a mapping")
+    check.names(content, set(Ending._fields), set())
+    _one_of(check, content, "kind", ENDINGS)
+    check.number(content, "number", -math.inf, math.inf, unknown=True)
+    check.text(content, "note")
+    for name in ("nearby", "batches", "links"):
+        check.require(isinstance(content[name], bool), f"{name} must be true or false")
+    undone = content["undone"]
+    whole = isinstance(undone, (list, tuple)) and all(type(step) is int for step in undone)
+    check.require(whole, "undone must be a list of whole numbers")
+    return Ending(**{**content, "undone": tuple(undone)})
+
+
+def _one_of(check: ContentCheck, values: dict[str, Any], name: str, known: Sequence[str]) -> None:
+    check.require(values[name] in known, f"{name} must be one of {', '.join(known)}")
 
 
 def read_merges(check: ContentCheck, content: Any, name: str) -> list[Merge]:
@@ -84,7 +121,10 @@ def _read_merge(check: ContentCheck, values: dict[str, Any]) -> Merge:
         check.number(values, name, 0, math.inf, unknown=True)
     check.number(values, "statistic", -math.inf, math.inf, unknown=True)
     check.number(values, "height", 0, math.inf)
-    check.text(values, "why")
+    check.number(values, "limit", -math.inf, math.inf, unknown=True)
+    _one_of(check, values, "stage", STAGES)
+    _one_of(check, values, "reason", REASONS)
+    check.text(values, "note")
     return Merge(**values)
 
 
@@ -145,7 +185,7 @@ def _check_content(
     k = len(check.cluster_ids(arrays, at_least=1))
     check.within("sizes", check.array(arrays, "sizes", np.int64, k), 1, 2**40)
     taken = check.array(arrays, "taken", np.bool_, k - 1)
-    for name in ("statistic", "strategy", "stopped"):
+    for name in ("statistic", "strategy"):
         check.text(plain, name)
     n_forbidden = check.integer(plain, "n_forbidden", 0, k - 1)
     check.require(len(merges) == k - 1, f"{k} clusters need {k - 1} merges, got {len(merges)}")

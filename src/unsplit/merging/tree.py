@@ -15,8 +15,18 @@ from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels, like
 from unsplit.errors import InputError, is_number, is_whole, shown
 from unsplit.merging.answers import Answer
+from unsplit.merging.decision import (
+    BEYOND,
+    CANNOT_LINK,
+    CUT_AT_HEIGHT,
+    CUT_AT_NUMBER,
+    MUST_LINK,
+    Ending,
+)
+from unsplit.merging.explanation import Explanation, explained
 from unsplit.merging.review import Merge, Row, members_of_nodes, review_table
 from unsplit.merging.saved_merges import read_tree, write_tree
+from unsplit.merging.words import stopped
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,8 +51,10 @@ class MergeTree:
         Pairs that were left when merging stopped: each cluster with its ten nearest.
     answers : tuple of Answer
         The answers of a review that the merge obeyed, as they were given.
-    statistic, strategy, stopped : str
-        What ranked the pairs, how they were merged, and why merging stopped.
+    statistic, strategy : str
+        What ranked the pairs, and how they were merged.
+    ending : Ending
+        Why merging stopped; ``stopped`` says it in words.
 
     Examples
     --------
@@ -57,7 +69,7 @@ class MergeTree:
     taken: NDArray[np.bool_]
     statistic: str
     strategy: str
-    stopped: str
+    ending: Ending
     n_forbidden: int = 0
     apart: tuple[Merge, ...] = ()
     answers: tuple[Answer, ...] = ()
@@ -65,6 +77,11 @@ class MergeTree:
     def __post_init__(self) -> None:
         for array in (self.cluster_ids, self.sizes, self.taken):
             array.flags.writeable = False
+
+    @property
+    def stopped(self) -> str:
+        """Why merging stopped, in words."""
+        return stopped(self.ending)
 
     @property
     def n_initial(self) -> int:
@@ -185,7 +202,7 @@ class MergeTree:
             raise InputError("cut takes one of n_clusters and height; pass exactly one.")
         if n_clusters is not None:
             n_taken = self._merges_to(n_clusters)
-            stopped = f"the tree was cut at {n_clusters} clusters"
+            ending = Ending(CUT_AT_NUMBER, n_clusters)
         else:
             assert height is not None
             if not is_number(height):
@@ -195,8 +212,8 @@ class MergeTree:
             heights = np.array([merge.height for merge in self.merges])
             n_taken = int(np.searchsorted(heights, height, side="right"))
             n_taken = min(max(n_taken, self.n_linked), self.n_initial - 1 - self.n_forbidden)
-            stopped = f"the tree was cut at height {height:g}"
-        return replace(self, taken=np.arange(self.n_initial - 1) < n_taken, stopped=stopped)
+            ending = Ending(CUT_AT_HEIGHT, float(height))
+        return replace(self, taken=np.arange(self.n_initial - 1) < n_taken, ending=ending)
 
     def undo(self, step: int) -> "MergeTree":
         """The same tree without merge ``step`` and the merges that build on it.
@@ -230,7 +247,8 @@ class MergeTree:
             if undone & {self.merges[later].left, self.merges[later].right}:
                 undone.add(self.n_initial + later)
                 taken[later] = False
-        return replace(self, taken=taken, stopped=f"{self.stopped}; merge {step} was undone")
+        ending = self.ending._replace(undone=(*self.ending.undone, int(step)))
+        return replace(self, taken=taken, ending=ending)
 
     def table(self) -> dict[str, list[Any]]:
         """The merges as a dict of columns, for a data frame or a file.
@@ -238,8 +256,8 @@ class MergeTree:
         Returns
         -------
         dict of str to list
-            Columns are the step, the fields of :class:`unsplit.Merge`, the verdict, and whether
-            the merge is part of the result.
+            Columns are the step, the fields of :class:`unsplit.Merge`, the reason in words, the
+            verdict, and whether the merge is part of the result.
 
         Examples
         --------
@@ -249,7 +267,8 @@ class MergeTree:
         >>> table["left"], table["right"], table["merged"]
         (['0', 'step 0'], ['1', '2'], [True, False])
         """
-        names = [field.name for field in fields(Merge)] + ["verdict"]
+        names = [field.name for field in fields(Merge) if field.name != "note"]  # it is in why
+        names += ["why", "verdict"]
         columns = {name: [getattr(merge, name) for merge in self.merges] for name in names}
         for side in ("left", "right"):
             columns[side] = [self.name(node) for node in columns[side]]
@@ -258,9 +277,9 @@ class MergeTree:
     def review(self) -> Any:
         """Pairs that were merged and pairs that were kept apart, those to check first at the top.
 
-        Unclear pairs come first, then pairs for which a link or a requested number of clusters
-        overruled the evidence, then "probably same", "different" and "same".  Within each group
-        the closest decisions come first.
+        Unclear pairs come first, then pairs whose decision goes against the verdict, then
+        "probably same", "different" and "same".  Within each group the closest decisions come
+        first.
 
         Returns
         -------
@@ -316,8 +335,42 @@ class MergeTree:
             left -= {merge.left, merge.right}
             left.add(self.n_initial + step)
             yield Row(merge, step)
-        known = {frozenset((pair.left, pair.right)): pair for pair in (*self.merges, *self.apart)}
-        yield from (Row(pair, None) for sides, pair in known.items() if sides <= left)
+        for sides, (pair, was_merged) in self._known_pairs().items():
+            if sides <= left:
+                yield Row(pair, None, taken_apart=was_merged)
+
+    def _known_pairs(self) -> dict[frozenset[int], tuple[Merge, bool]]:
+        """The pairs of which the evidence is known, and whether merging had merged them."""
+        beyond = (BEYOND, CANNOT_LINK)
+        merged = {_sides(merge): (merge, merge.stage not in beyond) for merge in self.merges}
+        return merged | {_sides(pair): (pair, False) for pair in self.apart}
+
+    def why(self, a: Any, b: Any) -> Explanation:
+        """Why two initial clusters are together in this cut, or why they are not.
+
+        Parameters
+        ----------
+        a, b : str or int
+            The names of two initial clusters.
+
+        Returns
+        -------
+        Explanation
+            Which two merged clusters were judged, by which evidence, and what was decided; as text
+            it is a few lines.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], max_tvd=0.5)
+        >>> print(tree.why(0, 2))
+        0 and 2 are in different clusters
+          kept apart: 0 + 1 and 2
+          reason: TVD 0.850 is above 0.5
+          verdict: unclear
+          step 1 of the tree would merge them
+        """
+        return explained(self, self._known_pairs(), a, b)
 
     def name(self, node: int) -> str:
         """The name of an initial cluster, or ``"step 3"`` for the cluster that step 3 made.
@@ -455,7 +508,7 @@ class MergeTree:
     @property
     def n_linked(self) -> int:
         """How many of the first merges were required by ``must_link``."""
-        return sum(merge.why.endswith("must_link") for merge in self.merges)
+        return sum(merge.stage == MUST_LINK for merge in self.merges)
 
     def _merges_to(self, n_clusters: int) -> int:
         k = self.n_initial
@@ -467,6 +520,10 @@ class MergeTree:
                 f"{most}."
             )
         return k - n_clusters
+
+
+def _sides(pair: Merge) -> frozenset[int]:
+    return frozenset((pair.left, pair.right))
 
 
 def renumbered(merge: Merge, order: Index) -> Merge:

@@ -24,8 +24,7 @@ class MLP(nn.Module):
 
     The first layer is normalised, which helped more than any other single change on small, noisy
     clusters.  Normalising the second layer too costs accuracy if the best boundary is linear
-    (docs/method.md, "The network").  Normalised features are bounded, so score differences level
-    off far from a border; use ``normalize=False`` if their shape matters.
+    (docs/method.md, "The network").
 
     Parameters
     ----------
@@ -33,8 +32,6 @@ class MLP(nn.Module):
         Number of features of the data, d.
     width : int
         Units of both layers.
-    normalize : bool
-        Normalise the first layer.
 
     Examples
     --------
@@ -43,12 +40,12 @@ class MLP(nn.Module):
     torch.Size([2, 16])
     """
 
-    def __init__(self, in_features: int, width: int = 256, normalize: bool = True) -> None:
+    def __init__(self, in_features: int, width: int = 256) -> None:
         super().__init__()
         self.out_features = width
         self.layers = nn.Sequential(
             nn.Linear(in_features, width),
-            nn.LayerNorm(width) if normalize else nn.Identity(),
+            nn.LayerNorm(width),
             nn.ReLU(),
             nn.Linear(width, width),
             nn.ReLU(),
@@ -81,22 +78,6 @@ class StandardizeSequences(Standardize):
     def forward(self, x: Tensor) -> Tensor:
         """Return a standardised copy of x (b, C + 1, L)."""
         return super().forward(x) * x[:, -1:]
-
-
-class Blur(nn.Module):
-    """Adds Gaussian noise in training, so that the network learns blurred densities.
-
-    Clusters that touch then overlap a little, and a border through a dense region looks different
-    from a border along a density valley.  The width is in standard deviations of the features.
-    """
-
-    def __init__(self, width: float = 0.5) -> None:
-        super().__init__()
-        self.width = width
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return x with noise in training, otherwise x itself."""
-        return x + self.width * normal_like(x) if self.training else x
 
 
 def margins(scores: Tensor, clusters: Tensor) -> Tensor:

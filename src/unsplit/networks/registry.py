@@ -33,7 +33,6 @@ from unsplit.networks.backbones import (
 from unsplit.networks.backbones.foreign import without_classifier
 from unsplit.networks.network import (
     LARGE_HEAD,
-    Blur,
     Network,
     OwnNumbers,
     ScoreHead,
@@ -72,8 +71,8 @@ class Recipe:
     kind : str or None
         The kind of data; None for any.
     build : callable
-        Makes an untrained backbone.  It is called with the rows, the indices of the training rows,
-        and whether the densities are blurred.
+        Makes an untrained backbone.  It is called with the rows and the indices of the training
+        rows.
     training : TrainConfig
         Default settings of training.
     image_side : int or None
@@ -84,7 +83,7 @@ class Recipe:
 
     name: str
     kind: str | None
-    build: Callable[[Rows, Index, bool], nn.Module]
+    build: Callable[[Rows, Index], nn.Module]
     training: TrainConfig = field(default_factory=TrainConfig)
     image_side: int | None = None
     more_augmentation: bool = False
@@ -106,12 +105,11 @@ class Recipe:
         return replace(self.training, batch_size=batch)
 
 
-def _mlp(rows: Rows, train: Index, blurred: bool) -> nn.Module:
-    # Blurred densities are simple, and a narrow network learns them three times faster.
-    return MLP(rows.shape[0], 128 if blurred else 256, normalize=not blurred)
+def _mlp(rows: Rows, train: Index) -> nn.Module:
+    return MLP(rows.shape[0])
 
 
-def _single_layer(rows: Rows, train: Index, blurred: bool) -> nn.Module:
+def _single_layer(rows: Rows, train: Index) -> nn.Module:
     if isinstance(rows, RaggedRows):
         raise InputError(
             'backbone "single-layer" cannot read sequences of different lengths; use "resnet1d".'
@@ -119,25 +117,25 @@ def _single_layer(rows: Rows, train: Index, blurred: bool) -> nn.Module:
     return SingleLayer(rows.shape)
 
 
-def _resnet18(rows: Rows, train: Index, blurred: bool) -> nn.Module:
+def _resnet18(rows: Rows, train: Index) -> nn.Module:
     channels, *size = rows.shape
     return ResNet18(channels, min(size))
 
 
-def _convnet(rows: Rows, train: Index, blurred: bool) -> nn.Module:
+def _convnet(rows: Rows, train: Index) -> nn.Module:
     channels, *size = rows.shape
     return ConvNet(channels, min(*size, CPU_SIDE))
 
 
-def _pointnet(rows: Rows, train: Index, blurred: bool) -> nn.Module:
+def _pointnet(rows: Rows, train: Index) -> nn.Module:
     return PointNet2(rows.shape[1])
 
 
-def _resnet1d(rows: Rows, train: Index, blurred: bool) -> nn.Module:
+def _resnet1d(rows: Rows, train: Index) -> nn.Module:
     return ResNet1d(rows.shape[0] - 1, rows.shape[1])
 
 
-def _logmel(rows: Rows, train: Index, blurred: bool) -> nn.Module:
+def _logmel(rows: Rows, train: Index) -> nn.Module:
     if rows.rate is None:
         raise InputError(
             'backbone "logmel" needs to know the number of samples per second; read the sound with '
@@ -146,7 +144,7 @@ def _logmel(rows: Rows, train: Index, blurred: bool) -> nn.Module:
     return AudioNet(rows.rate)
 
 
-def _bag(rows: Rows, train: Index, blurred: bool) -> nn.Module:
+def _bag(rows: Rows, train: Index) -> nn.Module:
     assert isinstance(rows, CountRows)
     return BagOfWords(rows.n_features, scaling=CountScaling.of(rows.values[train]))
 
@@ -196,7 +194,7 @@ def recipe_for(backbone: Backbone, rows: Rows) -> Recipe:
         return recipe
     training = TrainConfig() if rows.kind == "vectors" else DEEP
 
-    def build(rows: Rows, train: Index, blurred: bool) -> nn.Module:
+    def build(rows: Rows, train: Index) -> nn.Module:
         # Copied even if a function made it, because it may return the same network every time.
         return without_classifier(copy.deepcopy(_network_of(backbone)))
 
@@ -330,7 +328,6 @@ def build_network(
     recipe: Recipe,
     n_clusters: int,
     loss: str,
-    blurred: bool = False,
     augment: Augment = "auto",
 ) -> Network:
     """Build an untrained network that standardises its input by the training rows of the fold.
@@ -345,13 +342,11 @@ def build_network(
         Number of outputs.
     loss : str
         One of :data:`unsplit.networks.network.LOSSES`.
-    blurred : bool
-        Blur the observations; for vectors only.
     augment : "auto", False or torch.nn.Module
         Random changes to observations in training.
     """
     with OwnNumbers():
-        return _built(rows, fold, recipe, n_clusters, loss, blurred, augment)
+        return _built(rows, fold, recipe, n_clusters, loss, augment)
 
 
 def _built(
@@ -360,7 +355,6 @@ def _built(
     recipe: Recipe,
     n_clusters: int,
     loss: str,
-    blurred: bool,
     augment: Augment,
 ) -> Network:
     parts: list[nn.Module] = []
@@ -370,13 +364,10 @@ def _built(
         parts.append(StandardizeSequences(*rows.moments(fold.train)))
     elif rows.kind != "counts":
         parts.append(Standardize(*rows.moments(fold.train)))
-    if blurred:
-        _refuse_blur(rows)
-        parts.append(Blur())
     augmentation = augmentation_for(augment, rows, recipe.more_augmentation)
     if augmentation is not None:
         parts.append(augmentation)
-    parts.append(recipe.build(rows, fold.train, blurred))
+    parts.append(recipe.build(rows, fold.train))
     body = nn.Sequential(*parts).to(rows.device)
     head = _head(n_features_out(body, rows), n_clusters, loss, rows.device)
     most = BIG_BATCH if rows.kind in SMALL_NETWORKS else 2 * recipe.training.batch_size
@@ -389,11 +380,6 @@ def _head(n_features: int, n_clusters: int, loss: str, device: torch.device) -> 
         with torch.device("meta"):
             return ScoreHead(n_features, n_clusters, loss)
     return ScoreHead(n_features, n_clusters, loss).to(device)
-
-
-def _refuse_blur(rows: Rows) -> None:
-    if rows.kind != "vectors":
-        raise InputError(f"blurred=True needs vectors, but X holds {rows.kind}; leave blurred out.")
 
 
 @torch.no_grad()

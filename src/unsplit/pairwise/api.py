@@ -85,10 +85,6 @@ log = logging.getLogger("unsplit")
 
 Progress = Callable[[EpochRecord], None] | Reporter
 
-BLURRED_STEPS = 300
-# The blurred estimate only ranks pairs and shows valleys; more folds improved neither.
-BLURRED_FOLDS = 3
-
 FORMS = ("auto", "dense", "sparse")
 # Up to this many clusters all pairs are kept if they fit into memory, beyond it only those that are
 # ever confused.
@@ -114,7 +110,6 @@ def pairwise_tvd(
     cv: int | str = "auto",
     holdout: float | None = None,
     loss: str | None = None,
-    blurred: bool = False,
     form: str = "auto",
     epochs: int = MAX_EPOCHS,
     device: str | torch.device = "auto",
@@ -161,13 +156,7 @@ def pairwise_tvd(
         Share of every cluster to hold out once, as in the paper, instead of cross-fitting.
     loss : {"softmax", "pairwise"}, optional
         "softmax" is class-balanced cross-entropy, "pairwise" the paper's balanced pairwise
-        logistic loss; both have the same minimiser.  None means "softmax", or "pairwise" if
-        ``blurred``.
-    blurred : bool
-        Compare the clusters after blurring their densities by half a standard deviation, with a
-        network whose scores do not level off.  This shows how clusters that barely touch are
-        placed; pass the result as ``blurred`` to :func:`unsplit.merge`.  Do not use it for the
-        distances themselves: they come out too small where clusters have fine structure.
+        logistic loss; both have the same minimiser.  None means "softmax".
     form : {"auto", "dense", "sparse"}
         "dense" keeps all pairs in (k, k) arrays, "sparse" only pairs that are ever confused; all
         others have the TVD 1.  "auto" is "sparse" for more than 10,000 clusters without batches,
@@ -201,9 +190,7 @@ def pairwise_tvd(
     >>> bool(result.tvd[0, 1] < 0.2 and result.tvd[0, 2] > 0.9)
     True
     """
-    settings = Settings(
-        backbone, cv, holdout, loss, blurred, epochs, device, augment, training, form
-    )
+    settings = Settings(backbone, cv, holdout, loss, epochs, device, augment, training, form)
     refuse_other_order(X, labels=labels, batch=batch)
     if checkpoint is None:
         return fit(X, labels, settings, random_state, progress, batch).result
@@ -223,7 +210,6 @@ class Settings:
     cv: int | str = "auto"
     holdout: float | None = None
     loss: str | None = None
-    blurred: bool = False
     epochs: int = MAX_EPOCHS
     device: str | torch.device = "auto"
     augment: Augment = "auto"
@@ -242,7 +228,6 @@ class Settings:
             )
         if self.loss is not None:
             check_choice("loss", self.loss, tuple(LOSSES))
-        check_flag("blurred", self.blurred)
         check_whole("epochs", self.epochs, 1)
         check_augment(self.augment)
         if self.training is not None and not isinstance(self.training, TrainConfig):
@@ -253,8 +238,8 @@ class Settings:
 
     @property
     def loss_name(self) -> str:
-        """The chosen loss, or the default for this kind of estimate."""
-        return self.loss or ("pairwise" if self.blurred else "softmax")
+        """The chosen loss, or the default."""
+        return self.loss or "softmax"
 
     @property
     def folds_by_need(self) -> bool:
@@ -291,25 +276,7 @@ class Settings:
 
     def config(self, usual: TrainConfig) -> TrainConfig:
         """How to train a network that is usually trained so."""
-        config = self.training or usual
-        if not self.blurred:
-            return config
-        # Here the shape of the scores matters, not only their sign.  Strong weight decay would
-        # flatten them far from the border, and A, which sees only signs, may stop improving
-        # before the scores have found their shape.
-        return replace(config, weight_decay=0.3, least_steps=BLURRED_STEPS, one_epoch=True)
-
-    def for_blurred(self, kind: str) -> "Settings | None":
-        """Settings for the blurred estimate; None for data other than vectors, which cannot blur.
-
-        ``kind`` is the kind of the data.
-        """
-        if kind not in ("vectors", "counts"):
-            return None
-        blurred = replace(self, blurred=True, cv=min(self.n_folds, BLURRED_FOLDS))
-        if kind == "counts":
-            blurred = replace(blurred, backbone="mlp", training=None)
-        return blurred
+        return self.training or usual
 
 
 def fit(
@@ -381,9 +348,7 @@ def fit(
             reporting(progress, "training") as reporter,
         ):
             networks = [
-                build_network(
-                    rows, fold, recipe, k, settings.loss_name, settings.blurred, settings.augment
-                )
+                build_network(rows, fold, recipe, k, settings.loss_name, settings.augment)
                 for fold in folds
             ]
             require_memory_of_networks(networks, rows, folds, recipe, config, draws, estimate)

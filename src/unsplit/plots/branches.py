@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.errors import check_whole
-from unsplit.merging.review import TINY
+from unsplit.merging.decision import TINY
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.groups import (
     Group,

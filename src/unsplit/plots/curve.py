@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.merging.review import TINY
+from unsplit.merging.decision import TINY
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.groups import name_of_several, tiny_clusters
 from unsplit.plots.layout import members_of

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
 from unsplit._typing import Index
-from unsplit.merging.review import TINY
+from unsplit.merging.decision import TINY
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.style import (
     GREY,

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
 from unsplit.errors import InputError, shown
-from unsplit.merging.review import TINY
+from unsplit.merging.decision import TINY
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots.groups import Group, group_name, group_sizes, tiny_clusters, write_groups

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.data.array_files import hash_array
-from unsplit.merging.review import UNCLEAR, Merge, members_of_nodes
+from unsplit.merging.decision import MUST_LINK, UNCLEAR
+from unsplit.merging.review import Merge, members_of_nodes
 from unsplit.networks.training.history import History
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots.layout import node_heights, places
@@ -41,7 +42,7 @@ def tree_section(view: View) -> dict[str, Any]:
     tree = view.tree
     names = [str(name) for name in tree.cluster_ids.tolist()]
     heights = node_heights(tree)
-    linked = int(sum(merge.why.endswith("must_link") for merge in view.merges))
+    linked = sum(merge.stage == MUST_LINK for merge in view.merges)
     return {
         "fingerprint": fingerprint(view),
         "names": [[names[i] for i in members] for members in view.members],
@@ -65,6 +66,7 @@ def merge_entry(merge: Merge) -> dict[str, Any]:
         "right": merge.right,
         "height": float(merge.height),
         "verdict": merge.verdict,
+        "stage": merge.stage,
         "why": merge.why,
     }
     return entry | {name: rounded(getattr(merge, name)) for name in NUMBERS}

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from unsplit.merging.review import UNCLEAR, Row
+from unsplit.merging.decision import UNCLEAR
+from unsplit.merging.review import Row
 from unsplit.merging.tree import MergeTree
 
 LONGEST_NAME = 28
@@ -89,7 +90,8 @@ def why_stopped(tree: MergeTree) -> str:
 def how_sure(rows: list[Row]) -> str:
     """How many pairs are clear, and how many a person should look at."""
     words = Counter(row.pair.verdict for row in rows)
-    against = sum(row.against_evidence for row in rows)
+    told = sum(row.against_evidence and row.told for row in rows)
+    against = sum(row.against_evidence and not row.told for row in rows)
     n, unclear = len(rows), words[UNCLEAR]
     if n == 0:
         return "There was no pair to compare."
@@ -102,12 +104,14 @@ def how_sure(rows: list[Row]) -> str:
             f"The evidence is clear for {n - unclear:,} of {counted(n, 'compared pair')}; "
             f"{unclear:,} {'is' if unclear == 1 else 'are'} unclear."
         )
-    if against:
-        decided = "was" if against == 1 else "were"
+    if told:
+        decided = "was" if told == 1 else "were"
         sentence += (
-            f" {counted(against, 'pair')} {decided} decided by a link or a requested number of "
+            f" {counted(told, 'pair')} {decided} decided by a link, a cut or a requested number of "
             "clusters against the evidence."
         )
+    if against:
+        sentence += f" The decision goes against the verdict for {counted(against, 'pair')}."
     return sentence
 
 

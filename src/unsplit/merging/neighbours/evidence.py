@@ -63,8 +63,6 @@ class Connection:
         Smallest ``neck`` of parts of one cluster; NaN in many dimensions.
     dimension : float
         Local dimension of the data.
-    graph : str
-        What reasons call the graph.
     """
 
     edges: int
@@ -73,7 +71,6 @@ class Connection:
     neck: float
     least_neck: float
     dimension: float
-    graph: str = "the neighbour graph"
 
     @property
     def strength(self) -> float:
@@ -88,39 +85,6 @@ class Connection:
         times = (self.times_chance / self.least_times) ** many if many > 0 else 1.0
         width = (self.neck / self.least_neck) ** (1 - many) if many < 1 else 1.0
         return min(times * width, MOST_STRENGTH)
-
-    @property
-    def why(self) -> str:
-        """Why the two are or are not merged, as a phrase."""
-        if self.edges == 0:
-            return f"no edge between them in {self.graph}"
-        connected, many = self.strength >= 1, weight_of_edges(self.dimension)
-        if many == 0:
-            kind = "wide contact" if connected else "narrow neck"
-            neck, limit = told_apart(self.neck, self.least_neck, "f")
-            return f"{kind} between them in {self.graph}: {neck} of the width inside, limit {limit}"
-        if many == 1:
-            times, limit = told_apart(self.times_chance, self.least_times)
-            return (
-                f"{'many' if connected else 'few'} edges between them in {self.graph}: "
-                f"{times} times as many as by chance, limit {limit}"
-            )
-        # Both count, so only their mean can be compared with a limit.
-        kind = "strong" if connected else "weak"
-        strength, limit = told_apart(self.strength, 1.0)
-        return f"{kind} connection in {self.graph}: strength {strength}, limit {limit}"
-
-
-def told_apart(value: float, limit: float, kind: str = "g") -> tuple[str, str]:
-    """Write two numbers with two digits, or with as many as it takes to tell them apart.
-
-    Examples
-    --------
-    >>> told_apart(0.084, 0.541), told_apart(0.9987, 1.0), told_apart(1.0, 1.0)
-    (('0.084', '0.54'), ('0.999', '1'), ('1', '1'))
-    """
-    written = [(f"{value:.{n}{kind}}", f"{limit:.{n}{kind}}") for n in range(2, 16)]
-    return next((texts for texts in written if texts[0] != texts[1]), written[0])
 
 
 def weight_of_edges(dimension: float) -> float:
@@ -150,7 +114,6 @@ class Neighbourhoods:
     def __init__(
         self, graph: NeighbourGraph, rng: np.random.Generator, second_opinion: bool = True
     ) -> None:
-        self.named = graph.named
         self.n_edges = graph.edges_between().toarray()
         graph = thinned(graph, rng)
         self.adjacency = graph.adjacency
@@ -189,7 +152,6 @@ class Neighbourhoods:
             neck=self._neck(a, b) if many < 1 else math.nan,
             least_neck=self._least_neck(a, b, dimension) if many < 1 else math.nan,
             dimension=dimension,
-            graph=self.named,
         )
 
     def edges(self, a: int, b: int) -> int:

@@ -144,12 +144,6 @@ class NeighbourGraph:
         of_all = "" if self.sampled_from is None else f" of {self.sampled_from:,}"
         return f"{len(self.rows):,}{of_all}"
 
-    @property
-    def named(self) -> str:
-        """What reasons call this graph."""
-        of_some = "" if self.sampled_from is None else f" of {self.counted} observations"
-        return f"the neighbour graph{of_some}"
-
     @cached_property
     def few_dimensions(self) -> bool:
         """Whether the local dimension is so low that groups are told apart by gaps."""

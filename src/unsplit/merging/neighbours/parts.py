@@ -13,6 +13,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import dijkstra
 
 from unsplit._typing import Index
+from unsplit.merging.decision import NEIGHBOURS, Auto
 from unsplit.merging.loop import GreedyMerge, MergeState
 from unsplit.merging.neighbours.evidence import (
     MOST_JUDGED,
@@ -22,7 +23,6 @@ from unsplit.merging.neighbours.evidence import (
 )
 from unsplit.merging.neighbours.graph import SCORES, Connected, NeighbourGraph
 from unsplit.merging.options import Constraints
-from unsplit.merging.rules import NEIGHBOURS, Auto
 
 # With more initial clusters, merging again would take minutes; pieces so small rarely cross a gap.
 MOST_CLUSTERS = 2_000
@@ -140,7 +140,6 @@ def _state(graph: NeighbourGraph, second_opinion: bool) -> MergeState:
     return MergeState(
         Connected(graph),
         evidence=None,
-        blurred=None,
         neighbourhoods=Neighbourhoods(graph, np.random.default_rng(0), second_opinion),
         at_random=np.zeros(k, bool),
         both_at_random=True,

@@ -7,8 +7,20 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from unsplit.merging.decision import (
+    BEYOND,
+    CANNOT_LINK,
+    CLOSEST,
+    NOT_ASKED,
+    NUMBER,
+    REQUESTED,
+    UNCONNECTED,
+    Ending,
+    Pair,
+    Reason,
+    Rule,
+)
 from unsplit.merging.loop import (
-    FORBIDDEN,
     GreedyMerge,
     MergeRecord,
     cannot_reach,
@@ -16,13 +28,8 @@ from unsplit.merging.loop import (
     join_linked,
     kept_apart,
 )
-from unsplit.merging.review import BEYOND
-from unsplit.merging.rules import Pair, Rule
 from unsplit.merging.sparse.head_start import take_head_start
 from unsplit.merging.sparse.state import SparseMergeState
-
-UNCONNECTED = "nothing connects what is left, so it is joined, largest first"
-BY_STORED = "closest of what is left"
 
 
 def agglomerate_sparse(state: SparseMergeState, rule: Rule) -> MergeRecord:
@@ -58,12 +65,12 @@ def _agglomerated(state: SparseMergeState, rule: Rule) -> MergeRecord:
         join_assigned(state, rule)
         take_head_start(state, rule)
         greedy = GreedyMerge(state, rule)
-        record.stopped = greedy.go(limits.fewest, limits.most)
+        record.ending = greedy.go(limits.fewest, limits.most)
         if state.n_left > limits.most:
-            _join_unconnected(state, limits.most)
+            _join_unconnected(state, limits.most, NUMBER)
             if state.n_left > limits.most:
                 raise cannot_reach(state.n_left, limits.most)
-            record.stopped = f"{limits.most} clusters were requested"
+            record.ending = Ending(REQUESTED, limits.most)
         record.n_taken = len(record.merges)
         record.apart = kept_apart(state, rule)
     state.completing = True
@@ -72,7 +79,7 @@ def _agglomerated(state: SparseMergeState, rule: Rule) -> MergeRecord:
         record.n_allowed = len(record.merges)
     slots = np.flatnonzero(~state.removed).tolist()
     for slot in slots[1:]:
-        _join(state, slots[0], slot, 1.0, FORBIDDEN)
+        _join(state, slots[0], slot, 1.0, CANNOT_LINK, NOT_ASKED)
     return record
 
 
@@ -83,11 +90,11 @@ def _complete(state: SparseMergeState) -> None:
     for n in order.tolist():
         a, b = sorted((state.slot_of(int(left[n])), state.slot_of(int(right[n]))))
         if a != b and not state.is_forbidden(a, b):
-            _join(state, a, b, float(distances[n]), BEYOND + BY_STORED)
+            _join(state, a, b, float(distances[n]), BEYOND, CLOSEST)
     _join_unconnected(state, 1, BEYOND)
 
 
-def _join_unconnected(state: SparseMergeState, most: int, prefix: str = "") -> None:
+def _join_unconnected(state: SparseMergeState, most: int, stage: str) -> None:
     """Join clusters without a stored pair, largest first, until at most so many are left.
 
     Each joins the largest one that it may be joined with.
@@ -102,11 +109,11 @@ def _join_unconnected(state: SparseMergeState, most: int, prefix: str = "") -> N
             joined.append(slot)
             continue
         a, b = sorted((target, slot))
-        _join(state, a, b, 1.0, prefix + UNCONNECTED)
+        _join(state, a, b, 1.0, stage, UNCONNECTED)
         joined[joined.index(target)] = a
 
 
-def _join(state: SparseMergeState, a: int, b: int, statistic: float, why: str) -> None:
+def _join(state: SparseMergeState, a: int, b: int, statistic: float, stage: str, kind: str) -> None:
     """Merge two slots whatever is known about them, and without updating the ranking."""
-    pair = Pair(a, b, statistic, state.n_pairs, None, None)
-    state.join(pair, why)
+    pair = Pair(a, b, statistic, state.n_pairs, None)
+    state.join(pair, stage, Reason(kind))

@@ -2,28 +2,26 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from unsplit._typing import Index
 from unsplit.devices import generator_of
+from unsplit.merging.decision import NEIGHBOURS, Always
 from unsplit.merging.evidence import Evidence
 from unsplit.merging.loop import MergeRecord, assigned_slots
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import NeighbourGraph
-from unsplit.merging.options import (
-    WITHOUT_OVERLAP,
-    MergeOptions,
-    check_same_clusters,
+from unsplit.merging.options import WITHOUT_OVERLAP, MergeOptions, check_same_clusters
+from unsplit.merging.origin import (
     decided_by,
     needs_both_at_random,
     ranking_statistic,
     stopping_rule,
 )
 from unsplit.merging.ranking import Ranking
-from unsplit.merging.rules import NEIGHBOURS, Always
 from unsplit.merging.sparse.agglomerate import agglomerate_sparse
 from unsplit.merging.sparse.evidence import ComposedPairs, GroupScores
 from unsplit.merging.sparse.neighbourhoods import NeighbourhoodsWhenAsked, SparseNeighbourhoods
@@ -44,7 +42,6 @@ from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 def merge_sparse(
     result: SparsePairwiseTVD,
     options: MergeOptions,
-    blurred: Any = None,
     neighbours: NeighbourGraph | None = None,
     random_state: object = None,
     *,
@@ -58,7 +55,7 @@ def merge_sparse(
     """
     options.check_sparse()
     options.check_input(has_scores=True, has_neighbours=neighbours is not None, can_retrain=False)
-    check_same_clusters(result.cluster_ids, blurred, SparsePairwiseTVD, neighbours)
+    check_same_clusters(result.cluster_ids, neighbours)
     k = result.n_clusters
     order = result.scores.order_of_appearance()
     slot_of = np.argsort(order)
@@ -69,14 +66,15 @@ def merge_sparse(
     statistic = ranking_statistic(options, result, by, source)
     statistic = WITHOUT_OVERLAP.get(statistic, statistic)
     rule = stopping_rule(result, options, by)
-    ranking, connections = _ranking(result, options, statistic, blurred, graph, order)
-    evidence, searched = _evidence(result, blurred, ranking, graph is not None, order)
+    ranking, connections = _ranking(result, options, statistic, graph, order)
+    evidence: Evidence = GroupScores(result, order)
+    if isinstance(ranking, ComposedPairs):
+        evidence = ranking
     judged = None if graph is None else _neighbourhoods(graph, connections, random_state)
     pairs = result.pairs
     state = SparseMergeState(
         cast(Ranking, ranking),
         evidence,
-        searched,
         cast(Neighbourhoods | None, judged),
         at_random[order],
         needs_both_at_random(by, graph),
@@ -107,7 +105,6 @@ def _ranking(
     result: SparsePairwiseTVD,
     options: MergeOptions,
     statistic: str,
-    blurred: SparsePairwiseTVD | None,
     graph: NeighbourGraph | None,
     order: Index,
 ) -> tuple[SparseRanking, SparseConnections | None]:
@@ -116,10 +113,9 @@ def _ranking(
         assert graph is not None
         connected = ConnectedPairs(graph)
         return connected, connected.connections
-    ranked_by = result if blurred is None or options.strategy == "linkage" else blurred
-    left, right = _candidates(ranked_by, graph, np.argsort(order))
+    left, right = _candidates(result, graph, np.argsort(order))
     if options.strategy == "compose":
-        return ComposedPairs(ranked_by, order, left, right), None
+        return ComposedPairs(result, order, left, right), None
     if statistic == "tv":
         distances = np.asarray(result.tvd[order[left], order[right]])
     else:
@@ -141,26 +137,6 @@ def _candidates(
         keys = np.concatenate([keys, (left * k + right)[left < right]])
     left, right = np.divmod(np.unique(keys), k)
     return left, right
-
-
-def _evidence(
-    result: SparsePairwiseTVD,
-    blurred: SparsePairwiseTVD | None,
-    ranking: SparseRanking,
-    has_graph: bool,
-    order: Index,
-) -> tuple[Evidence, Evidence | None]:
-    """The scores that are reported, and the scores that are searched for valleys, if any."""
-    composed = ranking if isinstance(ranking, ComposedPairs) else None
-    if composed is not None and blurred is None:
-        evidence: Evidence = composed
-    else:
-        evidence = GroupScores(result, order)
-    if has_graph:
-        return evidence, None
-    if blurred is None:
-        return evidence, evidence
-    return evidence, GroupScores(blurred, order) if composed is None else composed
 
 
 def _neighbourhoods(

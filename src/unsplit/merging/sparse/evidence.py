@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from unsplit._typing import Index, Matrix
-from unsplit.merging.evidence import LEVEL, Contrast
+from unsplit.merging.evidence import CONFIDENCE, Contrast
 from unsplit.merging.sparse.foresight import Foreseen
 from unsplit.merging.sparse.rankings import Ranked, ranked
 from unsplit.pairwise.sparse.pair_scores import MOST_ENTRIES, parts, ragged, rank_sums
@@ -414,7 +414,7 @@ def _statistics(
     rate = np.where(n > 0, hits.reshape(n_pairs, 2) / np.maximum(n, 1), 0.5)
     hit_rate = np.full((n_pairs, 2, 2), 0.5)
     hit_rate[:, 0, 1], hit_rate[:, 1, 0] = rate.T
-    low, high = interval_of_pairs(hit_rate, n[:, :, None], LEVEL, n_folds)
+    low, high = interval_of_pairs(hit_rate, n[:, :, None], CONFIDENCE, n_folds)
     pair = side // 2
     U = rank_sums(pair, pair * n_strata + strata, values, side % 2 == 0, n_pairs)
     p = rank_sum_p_value_of_pairs(U, counts[:, 0].T, counts[:, 1].T, n_folds)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.merging.rules import Always, Rule
+from unsplit.merging.decision import BY_RULE, Always, Rule
 from unsplit.merging.sparse.evidence import GroupScores
 from unsplit.merging.sparse.foresight import foreseen_merges
 from unsplit.merging.sparse.rankings import LinkedPairs
@@ -95,9 +95,7 @@ class HeadStart:
         # Clusters whose pairs the loop must judge.
         self.waits = state.small.copy()
         self.waits[list(state.forbidden)] = True
-        self.only_random = state.neighbourhoods is not None or (
-            state.blurred is not None and state.blurred is not evidence
-        )
+        self.only_random = state.neighbourhoods is not None
 
     def merges(self, limit: float) -> list[EarlyMerge]:
         """Merge what can be merged early below a distance."""
@@ -135,7 +133,8 @@ class HeadStart:
                 pair = state.candidate(a, b, distance)
                 decision = self.rule.judge(pair)
                 if decision.merge:
-                    yield EarlyMerge((distance, a, b), state.described(pair, decision.why))
+                    merge = state.described(pair, BY_RULE, decision.reason)
+                    yield EarlyMerge((distance, a, b), merge)
                     merged.append((a, b))
                     continue
             self.waits[a] = self.waits[b] = True

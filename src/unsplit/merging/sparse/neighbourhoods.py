@@ -72,7 +72,6 @@ class SparseNeighbourhoods(Neighbourhoods):
         connections: SparseConnections,
         shared: bool,
     ) -> None:
-        self.named = graph.named
         self.counts = _edges_between(graph)
         self.adjacency = graph.adjacency
         self.batches, self.n_batches = graph.batches, int(graph.batches.max()) + 1

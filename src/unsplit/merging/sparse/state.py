@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from unsplit._typing import Index
+from unsplit.merging.decision import ALIKE_TVD, Pair
 from unsplit.merging.loop import N_NEAREST, MergeState
 from unsplit.merging.review import Merge
-from unsplit.merging.rules import ALIKE_TVD, Pair
 from unsplit.merging.sparse.closest import ClosestStoredPairs
 from unsplit.merging.sparse.evidence import GroupScores
 from unsplit.merging.sparse.rankings import SparseRanking
@@ -75,9 +75,8 @@ class SparseMergeState(MergeState):
             part.ahead = self._ahead
 
     def _compared(self) -> list[GroupScores]:
-        """The evidence that is computed for many pairs at once."""
-        parts = {id(part): part for part in (self.evidence, self.blurred)}.values()
-        return [part for part in parts if isinstance(part, GroupScores)]
+        """The evidence that is computed for many pairs at once, if it is of that kind."""
+        return [self.evidence] if isinstance(self.evidence, GroupScores) else []
 
     @property
     def ranked(self) -> SparseRanking:
@@ -141,7 +140,6 @@ class SparseMergeState(MergeState):
             b,
             statistic,
             self.n_pairs,
-            None,
             None,
             self.neighbourhoods,
             pair.at_random,

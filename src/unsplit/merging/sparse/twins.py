@@ -6,20 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
-from unsplit.merging.evidence import LEVEL
-from unsplit.merging.options import (
-    FEWEST_TO_BE_ALIKE,
-    at_random_like_most,
-    close_pairs,
-    looks_like_partition,
-)
-from unsplit.merging.rules import ALIKE_TVD
+from unsplit.merging.decision import ALIKE_TVD, FEWEST_TO_BE_ALIKE, LEVEL
+from unsplit.merging.evidence import CONFIDENCE
+from unsplit.merging.origin import at_random_like_most, close_pairs, looks_like_partition
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD, interval_of_pairs
 from unsplit.pairwise.statistics import adjust_for_pairs
 
 
-def split_at_random(result: SparsePairwiseTVD, level: float = 0.05) -> NDArray[np.bool_]:
-    """:func:`unsplit.merging.options.split_at_random` for a sparse estimate."""
+def split_at_random(result: SparsePairwiseTVD, level: float = LEVEL) -> NDArray[np.bool_]:
+    """:func:`unsplit.merging.origin.split_at_random` for a sparse estimate."""
     large = result.n_heldout >= FEWEST_TO_BE_ALIKE
     nearest, distances = result.nearest(large)
     pairs = close_pairs(nearest, distances)
@@ -34,5 +29,5 @@ def _alike(result: SparsePairwiseTVD, left: Index, right: Index, level: float) -
         return np.zeros(0, bool)
     n_pairs = math.comb(result.n_clusters, 2)
     p: Matrix = adjust_for_pairs(result.p_value_of(left, right), n_pairs)
-    high = interval_of_pairs(*result.hits_of(left, right), LEVEL, result.scores.n_folds)[1]
+    high = interval_of_pairs(*result.hits_of(left, right), CONFIDENCE, result.scores.n_folds)[1]
     return (p > level) & (high <= ALIKE_TVD)

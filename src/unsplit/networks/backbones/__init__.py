@@ -6,13 +6,12 @@ from unsplit.networks.backbones.points import PointNet2
 from unsplit.networks.backbones.sequences import ResNet1d
 from unsplit.networks.backbones.single_layer import SingleLayer
 from unsplit.networks.backbones.spectrogram import AudioNet, LogMel
-from unsplit.networks.network import MLP, Blur, Standardize, StandardizeSequences
+from unsplit.networks.network import MLP, Standardize, StandardizeSequences
 
 __all__ = [
     "MLP",
     "AudioNet",
     "BagOfWords",
-    "Blur",
     "ConvNet",
     "CountScaling",
     "LogMel",

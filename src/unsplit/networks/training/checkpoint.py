@@ -29,7 +29,7 @@ from unsplit.errors import (
 FORMAT = "unsplit.training/1"
 ENDING = ".safetensors"
 
-_OURS = re.compile(rf"(training|blurred|retraining-\d+){re.escape(ENDING)}|merges\.json")
+_OURS = re.compile(rf"(training|retraining-\d+){re.escape(ENDING)}|merges\.json")
 
 # Seconds between two checkpoints, so that short runs write none.
 EVERY = 30.0

@@ -44,9 +44,8 @@ MAX_EPOCHS = 200
 # repeats ten of them.
 USUALLY_MOST = 50
 
-# The phases of a merge that a reporter is told of, and one that only some need.
+# The phases of a merge that a reporter is told of.
 PHASES = TRAINING, NEIGHBOURS, MERGING = ("training", "finding neighbours", "merging")
-TRAINING_BLURRED = "training on blurred data"
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ function constrainedCut(tree, taken, answers) {
 function obeyedSteps(tree, given) {
   const groups = new Groups(tree.names.length, given);
   const joined = ({ left, right }) => groups.find(tree.members[left][0]) === groups.find(tree.members[right][0]);
-  return tree.merges.map((merge) => merge.why.endsWith("must_link") && joined(merge));
+  return tree.merges.map((merge) => merge.stage === "must_link" && joined(merge));
 }
 
 /** Answers that make a new one impossible; none if it agrees with all of them. */

@@ -1,0 +1,512 @@
+"""Where the evidence about a pair of clusters becomes a decision, and a verdict.
+
+A rule looks at one pair at a time, closest first.  A pair that it refuses waits until one of its
+clusters has changed; merging ends when every pair is refused.  docs/stopping.md says what each
+rule assumes.  The verdict sums up the same evidence in a word, whatever was done.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+from unsplit._typing import Index
+from unsplit.merging.evidence import Contrast, Evidence
+from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods
+from unsplit.pairwise.statistics import adjust_for_pairs
+
+# --- limits ---------------------------------------------------------------------------------------
+# For rules, verdicts and the origin of clusters.  Those of the graph's own evidence are in
+# neighbours/evidence.py; docs/stopping.md says how they were chosen.
+
+# Significance level of all tests: the usual one.
+LEVEL = 0.05
+# p-values near the level prove nothing: between these two the verdict is "unclear".
+CLEAR_P = 0.01
+HINT_P = 0.2
+# At these TVDs the best classifier is right in 60 % and 75 % of the cases.
+SMALL_TVD = 0.2
+LARGE_TVD = 0.5
+# In huge clusters a significant difference may be too small to matter.
+LEAST_TVD = 0.05
+# If the TVD of two clusters may be larger than this, they do not count as alike, whatever p is.
+ALIKE_TVD = LARGE_TVD
+# Parts of one cluster have this strength in the neighbour graph, by the way it is measured.
+MERGED_FROM = 1.0
+# Strengths near 1 prove nothing: between WEAK and FAIR the verdict is "unclear".
+WEAK = 0.8
+FAIR = 1.25
+STRONG = 2.0
+# A smaller cluster always has most of its neighbours outside.
+TINY = 10
+# Observations in the smaller cluster from which a strong connection is sure.
+MANY = 200
+# Where tests decide, so many of its nearest clusters are compared with each: of many more distant
+# pairs some would pass by chance.
+REACH = 10
+# With fewer held-out observations the interval of the TVD always reaches beyond ALIKE_TVD.
+FEWEST_TO_BE_ALIKE = 12
+# If clusters with a twin hold this share of the observations, the others count as not split; it was
+# chosen on random splits of the data sets of the benchmark.
+ALMOST_ALL = 0.8
+# Neighbouring parts of a partition can almost always be told apart and parts of one distribution
+# almost never, so any limit in the middle will do.
+PARTITION_TVD = 0.5
+# Held-out observations from which the distances of a cluster are reliable.
+RELIABLE = 10
+# If at most this share of the observations is in a cluster, the clusters are cores: what lay
+# between them was left out.
+CORES = 0.5
+
+# --- what is known about a pair -------------------------------------------------------------------
+
+# What decides about most pairs.
+TESTS, NEIGHBOURS = "tests", "neighbours"
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A pair of clusters that might be merged.
+
+    Parameters
+    ----------
+    a, b : int
+        Their slots.
+    statistic : float
+        What ranked the pair.
+    n_pairs : int
+        Number of pairs of initial clusters that may be equal
+        (:attr:`unsplit.PairwiseTVD.n_possibly_equal`).
+    evidence : Evidence or None
+        The held-out scores; None for a plain matrix.
+    neighbourhoods : Neighbourhoods or None
+        Evidence from the neighbour graph.
+    at_random : bool
+        Whether one of the two was split at random, so that the test for a difference decides alone.
+    nearest_tvd : float
+        Smallest TVD between an initial cluster of one and an initial cluster of the other.
+    size : str, optional
+        BOTH_SMALL, ONE_SMALL or ASSIGNED if one of the two is too small to hold out observations;
+        in the last case the network assigns it to the other.
+    """
+
+    a: int
+    b: int
+    statistic: float
+    n_pairs: int
+    evidence: Evidence | None
+    neighbourhoods: Neighbourhoods | None = None
+    at_random: bool = False
+    nearest_tvd: float = 0.0
+    size: str | None = None
+
+    @cached_property
+    def contrast(self) -> Contrast | None:
+        """The scores of the two clusters compared."""
+        return None if self.evidence is None else self.evidence.contrast(self.a, self.b)
+
+    @property
+    def tvd(self) -> float:
+        """Total variation distance; a plain matrix is taken to hold it."""
+        return self.statistic if self.contrast is None else self.contrast.tvd
+
+    @cached_property
+    def p_adjusted(self) -> float:
+        """p-value of "same distribution", adjusted for all initial pairs that may be equal.
+
+        For initial clusters this is :attr:`unsplit.PairwiseTVD.p_adjusted`.  All these pairs
+        count until the end, because merging the closest pairs first leaves the most unlike parts
+        of a cluster for last.
+        """
+        if self.evidence is None:
+            return math.nan
+        p = self.evidence.known_p_value(self.a, self.b)
+        if p is None:
+            assert self.contrast is not None
+            p = self.contrast.p_value
+        return float(adjust_for_pairs(p, self.n_pairs))
+
+    @cached_property
+    def connection(self) -> Connection | None:
+        """How the neighbour graph connects the two; None where that is not considered."""
+        if self.neighbourhoods is None or (self.at_random and self.size is None):
+            return None
+        return self.neighbourhoods.connection(self.a, self.b)
+
+    def alike(self, level: float) -> bool:
+        """Whether no difference is significant and the TVD cannot be large."""
+        if self.contrast is None or self.nearest_tvd > ALIKE_TVD:
+            return False
+        return self.p_adjusted > level and self.contrast.interval[1] <= ALIKE_TVD
+
+
+class PairEvidence(NamedTuple):
+    """The evidence about two clusters as numbers; NaN for what is unknown.
+
+    Parameters
+    ----------
+    low, high : float
+        95 % confidence interval of the TVD.
+    p_adjusted : float
+        Adjusted p-value of "same distribution".
+    strength : float
+        How strongly the neighbour graph connects the two; 1 is the limit.
+    smaller : int
+        Number of observations in the smaller cluster.
+    tvd : float
+        The TVD; of a plain matrix its distance.
+    edges : float
+        Number of edges between the two in the neighbour graph.
+    """
+
+    low: float
+    high: float
+    p_adjusted: float
+    strength: float = math.nan
+    smaller: int = MANY
+    tvd: float = math.nan
+    edges: float = math.nan
+
+
+# --- reasons and decisions ------------------------------------------------------------------------
+
+# Kinds of reasons.  What a reason compares with a limit is in brackets.
+ALIKE = "alike"  # no difference is significant, and the TVD cannot be large (p)
+SIGNIFICANCE = "significance"  # whether the two differ significantly (p)
+MAX_TVD = "max_tvd"  # (TVD)
+GRAPH = "graph"  # how strongly the neighbour graph connects the two (strength)
+BOTH_SMALL, ONE_SMALL, ASSIGNED = "both small", "one small", "assigned"  # to hold out observations
+NO_SHARED_BATCH = "no shared batch"
+SAME_GROUP, OTHER_GROUP = "same group", "other group"  # of a spectral clustering
+CLOSEST = "closest"  # every pair may be merged, and this one was next
+UNCONNECTED = "unconnected"  # nothing is known, and something must be joined
+NOT_ASKED = "not asked"  # no rule has looked at the pair
+USERS_RULE = "rule"  # what a rule of the user says, in its own words
+REASONS = (
+    *(ALIKE, SIGNIFICANCE, MAX_TVD, GRAPH, BOTH_SMALL, ONE_SMALL, ASSIGNED, NO_SHARED_BATCH),
+    *(SAME_GROUP, OTHER_GROUP, CLOSEST, UNCONNECTED, NOT_ASKED, USERS_RULE),
+)
+
+# How a merge came about, or why a pair was kept apart.
+BY_RULE = "rule"
+MUST_LINK, CANNOT_LINK = "must_link", "cannot_link"
+NUMBER = "number"  # merged to reach the requested number of clusters
+REACHED = "number reached"  # the rule would merge them, but there were few enough clusters
+BEYOND = "beyond"  # the merge only completes the tree
+OUT_OF_REACH = "out of reach"  # the rule was not asked in time
+STAGES = (BY_RULE, MUST_LINK, CANNOT_LINK, NUMBER, REACHED, BEYOND, OUT_OF_REACH)
+
+
+class Reason(NamedTuple):
+    """Why a rule merges a pair or refuses it.
+
+    Parameters
+    ----------
+    kind : str
+        One of :data:`REASONS`.
+    limit : float
+        What the evidence was compared with; NaN if with nothing.
+    note : str
+        The words of a rule of the user; otherwise empty.
+    """
+
+    kind: str
+    limit: float = math.nan
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether to merge, why, and how strong the objection is.
+
+    If too many clusters remain, the pair with the weakest objection is merged first.
+
+    Parameters
+    ----------
+    merge : bool
+    reason : Reason or str
+        A rule of yours may give its reason as text.
+    objection : float
+
+    Examples
+    --------
+    >>> Decision(False, "of different donors").reason
+    Reason(kind='rule', limit=nan, note='of different donors')
+    """
+
+    merge: bool
+    reason: Any  # a Reason as soon as the decision is made
+    objection: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reason, Reason):
+            object.__setattr__(self, "reason", Reason(USERS_RULE, note=str(self.reason)))
+
+
+# Kinds of endings besides those kinds of reasons for which a rule refuses every pair.
+ONE_LEFT, REQUESTED, AT_LEAST = "one left", "requested", "at least"
+CUT_AT_NUMBER, CUT_AT_HEIGHT = "cut at a number", "cut at a height"
+ENDINGS = (ONE_LEFT, REQUESTED, AT_LEAST, CUT_AT_NUMBER, CUT_AT_HEIGHT, *REASONS)
+
+
+class Ending(NamedTuple):
+    """Why merging stopped.
+
+    Parameters
+    ----------
+    kind : str
+        One of :data:`ENDINGS`.
+    number : float
+        The number of clusters, the height of the cut, or the limit of the rule; NaN for none.
+    note : str
+        The words of a rule of the user; otherwise empty.
+    nearby : bool
+        Whether only nearby clusters were compared.
+    batches, links : bool
+        Whether pairs may also be left because they share no batch, or because of ``cannot_link``.
+    undone : tuple of int
+        Merges that were undone later.
+    """
+
+    kind: str
+    number: float = math.nan
+    note: str = ""
+    nearby: bool = False
+    batches: bool = False
+    links: bool = False
+    undone: tuple[int, ...] = ()
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+class Rule(Protocol):
+    """Decides which pairs may be merged."""
+
+    @property
+    def reach(self) -> int | None:
+        """How many of its nearest clusters each cluster is compared with; None for all."""
+
+    @property
+    def ending(self) -> Ending:
+        """Why merging stopped, if every remaining pair was refused."""
+
+    def judge(self, pair: Pair) -> Decision:
+        """May this pair be merged?"""
+
+
+@dataclass(frozen=True)
+class UsersRule:
+    """A rule of the user, which need not say more than what it thinks of a pair."""
+
+    rule: Any
+
+    @property
+    def reach(self) -> int | None:
+        """All clusters, unless the rule says otherwise."""
+        return getattr(self.rule, "reach", None)
+
+    @property
+    def ending(self) -> Ending:
+        """What the rule says, if anything; it may be text."""
+        said = getattr(self.rule, "ending", "the rule allows no further merge")
+        return said if isinstance(said, Ending) else Ending(USERS_RULE, note=str(said))
+
+    def judge(self, pair: Pair) -> Decision:
+        """Ask the rule; anything with ``merge`` and ``why`` is an answer."""
+        said = self.rule.judge(pair)
+        if isinstance(said, Decision):
+            return said
+        return Decision(bool(said.merge), said.why, getattr(said, "objection", 0.0))
+
+
+@dataclass(frozen=True)
+class Always:
+    """Allow every pair, because the number of clusters decides when to stop."""
+
+    ending = Ending(CLOSEST)
+    reach = None
+
+    def judge(self, pair: Pair) -> Decision:
+        """Allow the pair."""
+        return _CLOSEST
+
+
+_CLOSEST = Decision(True, Reason(CLOSEST))
+
+
+@dataclass(frozen=True)
+class MaxTVD:
+    """Merge pairs whose total variation distance is at most ``limit``."""
+
+    limit: float
+    reach = None
+
+    @property
+    def ending(self) -> Ending:
+        """Why merging ended."""
+        return Ending(MAX_TVD, self.limit)
+
+    def judge(self, pair: Pair) -> Decision:
+        """Compare the TVD with the limit."""
+        return Decision(pair.tvd <= self.limit, Reason(MAX_TVD, self.limit))
+
+
+@dataclass(frozen=True)
+class Alpha:
+    """Merge pairs whose difference is not significant at ``level`` after adjustment."""
+
+    level: float
+    reach = None
+
+    @property
+    def ending(self) -> Ending:
+        """Why merging ended."""
+        return Ending(SIGNIFICANCE, self.level)
+
+    def judge(self, pair: Pair) -> Decision:
+        """Compare the adjusted p-value with the level."""
+        return Decision(pair.p_adjusted > self.level, Reason(SIGNIFICANCE, self.level))
+
+
+@dataclass(frozen=True)
+class Auto:
+    """The rule that applies when the user names none.
+
+    Clusters that cannot be told apart are merged.  If one of the two was split at random and they
+    can be told apart, they are different.  Otherwise the clusters were cut out of the same
+    features, so that every pair differs; such a pair is merged if the neighbour graph connects the
+    two like parts of one cluster.  Without a graph the test decides alone, and only nearby pairs
+    are compared.
+
+    Parameters
+    ----------
+    by : str
+        What decides about most pairs; it sets ``reach`` and ``ending``.
+    level : float
+        Significance level of all tests.
+    """
+
+    by: str
+    level: float = LEVEL
+
+    @property
+    def reach(self) -> int | None:
+        """The ten nearest; all, if the neighbour graph decides."""
+        return None if self.by == NEIGHBOURS else REACH
+
+    @property
+    def ending(self) -> Ending:
+        """Why merging ended."""
+        if self.by == NEIGHBOURS:
+            return Ending(GRAPH, MERGED_FROM)
+        return Ending(SIGNIFICANCE, self.level, nearby=True)
+
+    def judge(self, pair: Pair) -> Decision:
+        """Test for a difference first, then look at the neighbours."""
+        if pair.size == ASSIGNED:
+            return Decision(True, Reason(ASSIGNED))
+        if pair.size == BOTH_SMALL or (pair.size is not None and pair.connection is None):
+            return Decision(False, Reason(pair.size), objection=math.inf)
+        if pair.alike(self.level):
+            return Decision(True, Reason(ALIKE, self.level))
+        if pair.connection is not None:
+            connected = pair.connection.strength >= MERGED_FROM
+            return Decision(connected, Reason(GRAPH, MERGED_FROM))
+        return Alpha(self.level).judge(pair)
+
+
+@dataclass(frozen=True)
+class WithinBatches:
+    """Apply a rule to pairs that share a batch, and keep all other pairs apart.
+
+    Clusters without a common batch cannot be compared until one of them is merged with a cluster
+    that occurs in a batch of the other.
+    """
+
+    rule: Rule
+
+    @property
+    def reach(self) -> int | None:
+        """The same as for the rule itself."""
+        return self.rule.reach
+
+    @property
+    def ending(self) -> Ending:
+        """Why merging ended."""
+        return self.rule.ending._replace(batches=True)
+
+    def judge(self, pair: Pair) -> Decision:
+        """Ask the rule if the two clusters share a batch."""
+        if pair.contrast is not None and not pair.contrast.comparable:
+            return Decision(False, Reason(NO_SHARED_BATCH), objection=math.inf)
+        return self.rule.judge(pair)
+
+
+@dataclass(frozen=True, eq=False)
+class SameGroup:
+    """Merge within known groups; ``groups`` holds the group of every initial cluster."""
+
+    groups: Index
+    ending = Ending(OTHER_GROUP)
+    reach = None
+
+    def judge(self, pair: Pair) -> Decision:
+        """Allow the pair if both are in the same group."""
+        merge = bool(self.groups[pair.a] == self.groups[pair.b])
+        return Decision(merge, Reason(SAME_GROUP if merge else OTHER_GROUP))
+
+
+# --- verdicts -------------------------------------------------------------------------------------
+
+SAME, PROBABLY_SAME, UNCLEAR, DIFFERENT = WORDS = ("same", "probably same", "unclear", "different")
+
+
+def verdict(known: PairEvidence) -> str:
+    """The evidence about two clusters in one of four words; "unclear" if nothing is known.
+
+    Examples
+    --------
+    >>> [verdict(PairEvidence(*e)) for e in ((0.0, 0.1, 1.0), (0.0, 0.7, 1.0), (0.3, 0.6, 1e-5))]
+    ['same', 'unclear', 'different']
+    >>> [verdict(PairEvidence(0.9, 1.0, 1e-9, strength=strength)) for strength in (0.2, 3)]
+    ['different', 'same']
+    """
+    words = [_by_test(known.low, known.high, known.p_adjusted)]
+    if not math.isnan(known.strength):
+        words.append(_by_neighbours(known.strength, known.smaller))
+    return min(words, key=WORDS.index)
+
+
+def doubt(known: PairEvidence) -> float:
+    """Distance of the evidence from its limit on a log scale; 0 is as uncertain as can be.
+
+    Examples
+    --------
+    >>> doubt(PairEvidence(0.3, 0.6, 0.05)), doubt(PairEvidence(0.3, 0.6, 0.0, strength=1.0))
+    (0.0, 0.0)
+    """
+    if not math.isnan(known.strength):
+        return abs(math.log(max(known.strength, 1e-300)))
+    p = known.p_adjusted
+    return 0.0 if math.isnan(p) else abs(math.log(max(p, 1e-300) / LEVEL))
+
+
+def _by_test(low: float, high: float, p: float) -> str:
+    # Differences between tiny clusters are never significant among many pairs, however large.
+    if low >= LARGE_TVD or (low >= LEAST_TVD and p < CLEAR_P):
+        return DIFFERENT
+    if low >= LEAST_TVD or p < HINT_P:
+        return UNCLEAR
+    # "Not significant" does not mean "same": the difference must also be small at its largest.
+    if high <= SMALL_TVD:
+        return SAME
+    return PROBABLY_SAME if high <= LARGE_TVD else UNCLEAR
+
+
+def _by_neighbours(strength: float, smaller: int) -> str:
+    if strength < WEAK:
+        return DIFFERENT
+    if strength < FAIR or smaller < TINY:
+        return UNCLEAR
+    return SAME if strength >= STRONG and smaller >= MANY else PROBABLY_SAME

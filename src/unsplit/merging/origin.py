@@ -1,0 +1,213 @@
+"""How the clusters were made, and which rule and ranking that asks for.
+
+Clusters that were split at random cannot be told apart from each other, so tests decide.  Clusters
+that were cut out of the features that are now compared all differ, so neighbours decide.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsplit._typing import Index, Matrix
+from unsplit.errors import PartitionWarning, warn
+from unsplit.merging.decision import (
+    ALIKE_TVD,
+    ALMOST_ALL,
+    CORES,
+    FEWEST_TO_BE_ALIKE,
+    LEVEL,
+    NEIGHBOURS,
+    PARTITION_TVD,
+    RELIABLE,
+    TESTS,
+    Alpha,
+    Always,
+    Auto,
+    MaxTVD,
+    Pair,
+    Rule,
+    UsersRule,
+)
+from unsplit.merging.evidence import Mixtures
+from unsplit.merging.neighbours.graph import OBSERVATIONS, OTHER_FEATURES, SCORES, NeighbourGraph
+from unsplit.merging.options import OVERLAP_AND_EDGES, MergeOptions
+from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
+
+Estimated = PairwiseTVD | SparsePairwiseTVD
+
+
+def stopping_rule(result: Estimated | None, options: MergeOptions, by: str) -> Rule:
+    """The rule that the options ask for; *auto* if they name none.
+
+    Parameters
+    ----------
+    result : PairwiseTVD, optional
+        None for a plain matrix.
+    options : MergeOptions
+    by : str
+        What decides about most pairs, as :func:`decided_by` says.
+    """
+    if options.rule is not None:
+        return UsersRule(options.rule)
+    if options.n_clusters is not None:
+        # Merge first what auto would merge, so that the tree is the same as that of auto.
+        plain = result is None or by == TESTS
+        return Always() if plain else Auto(by)
+    if options.max_tvd is None and options.alpha is None:
+        return Auto(by)
+    if result is not None:
+        _warn_of_partition(result)
+    if options.alpha is not None:
+        return Alpha(options.alpha)
+    assert options.max_tvd is not None
+    return MaxTVD(options.max_tvd)
+
+
+def needs_both_at_random(by: str, graph: NeighbourGraph | None) -> bool:
+    """Whether tests judge a pair only if both clusters were split at random.
+
+    They do where clusters were cut out of the features that neighbours were found in.  Scores are
+    the network's own, and say nothing about how clusters were made.
+    """
+    return by == NEIGHBOURS and graph is not None and graph.source != SCORES
+
+
+def ranking_statistic(options: MergeOptions, result: Estimated, by: str, source: str | None) -> str:
+    """The statistic that ranks pairs, where "auto" leaves the choice to us.
+
+    Clusters cut out of the same features are ranked by their neighbours, clusters split at random
+    by the network.  Cores can nearly all be told apart; what the scores of other observations say
+    of them ("overlap") ranks better.  A graph of features that the network does not see knows
+    something else again, so both rank together.  ``source`` is that of the graph, if there is one.
+    """
+    if options.statistic != "auto":
+        return options.statistic
+    cores = are_cores(result)
+    linked_by_default = options.linkage == MergeOptions.linkage
+    if by == NEIGHBOURS and options.strategy == "linkage" and linked_by_default:
+        return BY_SOURCE_OF_CORES[source] if cores and source is not None else "edges"
+    return "overlap" if options.n_clusters is not None and cores else "lecam"
+
+
+# How cores are ranked, by what the neighbours of the graph were found in.
+BY_SOURCE_OF_CORES = {
+    OBSERVATIONS: "edges",
+    OTHER_FEATURES: OVERLAP_AND_EDGES,
+    SCORES: "overlap",
+}
+
+
+def split_at_random(result: PairwiseTVD, level: float = LEVEL) -> NDArray[np.bool_]:
+    """Which clusters have a twin that they cannot be told apart from, shape (k,).
+
+    Such a cluster is one of several random parts of a larger group: tests find no difference
+    between these parts, and a difference to everything else.  Clusters too small to tell are
+    treated like the majority.  If almost all observations are in clusters with a twin, a cluster
+    without one is a group that was not split, and is treated like the others.
+    """
+    k = result.n_clusters
+    large = result.n_heldout >= FEWEST_TO_BE_ALIKE
+    known = result.comparable & large & large[:, None] & ~np.eye(k, dtype=bool)
+    distances = np.where(known, result.tvd, np.inf)
+    nearest = distances.argmin(axis=1)
+    evidence = Mixtures(result, lookup=False)
+
+    pairs = close_pairs(nearest, distances[np.arange(k), nearest])
+    found = np.zeros(k, bool)
+    for a, b in pairs.tolist():
+        if Pair(a, b, 0.0, math.comb(k, 2), evidence).alike(level):
+            found[[a, b]] = True
+    return at_random_like_most(found, large, result.sizes, lambda: not looks_like_partition(result))
+
+
+def close_pairs(nearest: Index, distances: Matrix) -> Index:
+    """Pairs of clusters that may be alike, each once, shape (p, 2).
+
+    Parameters
+    ----------
+    nearest : ndarray of shape (k,)
+        The nearest cluster of each.
+    distances : ndarray of shape (k,)
+        The TVD to it.
+
+    Examples
+    --------
+    >>> close_pairs(np.array([1, 0, 1]), np.array([0.1, 0.1, 0.9]))
+    array([[0, 1]])
+    """
+    near = np.flatnonzero(distances <= ALIKE_TVD)
+    return np.unique(np.sort(np.stack([near, nearest[near]], axis=1), axis=1), axis=0)
+
+
+def at_random_like_most(
+    found: NDArray[np.bool_],
+    large: NDArray[np.bool_],
+    sizes: Index,
+    otherwise: Callable[[], bool],
+) -> NDArray[np.bool_]:
+    """Which clusters were split at random, given those that have a twin.
+
+    Parameters
+    ----------
+    found, large : ndarrays of shape (k,)
+        Whether a cluster has a twin, and whether it is large enough to tell.
+    sizes : ndarray of shape (k,)
+    otherwise : callable
+        Says what the other clusters are if most are too small to tell.
+    """
+    if 2 * large.sum() >= len(large):
+        usual = bool(2 * found[large].sum() >= large.sum())
+    else:
+        usual = otherwise()
+    found = np.where(large, found, usual)
+    almost_all = sizes[found].sum() >= ALMOST_ALL * sizes.sum()
+    return found | almost_all
+
+
+def decided_by(result: Estimated, at_random: NDArray[np.bool_], has_graph: bool) -> str:
+    """What decides about the clusters of most observations: tests or neighbours."""
+    if not has_graph or 2 * result.sizes[at_random].sum() >= result.sizes.sum():
+        return TESTS
+    return NEIGHBOURS
+
+
+def are_cores(result: Estimated) -> bool:
+    """Whether at least half of the observations are in no cluster."""
+    n_clustered = int(result.sizes.sum())
+    return n_clustered <= CORES * (n_clustered + result.n_noise)
+
+
+def looks_like_partition(result: Estimated) -> bool:
+    """Whether most clusters can be told apart even from their nearest neighbour.
+
+    This is the case after k-means, Leiden and the like: they cut up the features that are now
+    compared, so every pair is separable by construction and every two-sample test is significant.
+    """
+    return _median_nearest(result) > PARTITION_TVD
+
+
+def _median_nearest(result: Estimated) -> float:
+    # A tiny cluster looks close to all others, because a few held-out observations say little.
+    large = result.n_heldout >= min(RELIABLE, np.sort(result.n_heldout)[-2])
+    if isinstance(result, SparsePairwiseTVD):
+        nearest = result.nearest(large)[1]
+    else:
+        others = result.comparable & large & large[:, None] & ~np.eye(result.n_clusters, dtype=bool)
+        nearest = np.where(others, result.tvd, np.inf).min(axis=1)
+    nearest = nearest[np.isfinite(nearest)]
+    return float(np.median(nearest)) if len(nearest) else 0.0
+
+
+def _warn_of_partition(result: Estimated) -> None:
+    if not looks_like_partition(result):
+        return
+    warn(
+        "the clusters look like a partition of the features they are compared by (median TVD to "
+        f"the nearest neighbour {_median_nearest(result):.2f}), so nearly all pairs differ by "
+        "construction and max_tvd or alpha will merge little; leave both out to merge by density "
+        "instead.",
+        PartitionWarning,
+    )
