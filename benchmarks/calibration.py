@@ -32,7 +32,8 @@ from benchmarks.peers.grid import BATTERY_FACTORS, FACTORS, Trial, trials
 from benchmarks.peers.overclusterings import OVERCLUSTERINGS
 from benchmarks.peers.problems.families import CHOSEN_ON, FAMILIES, HALVES, family_of, half_of
 from unsplit import ClusterMerger, MergeTree
-from unsplit.merging.review import DIFFERENT, UNCLEAR, WORDS, members_of_nodes
+from unsplit.merging.decision import DIFFERENT, UNCLEAR, WORDS
+from unsplit.merging.review import members_of_nodes
 
 RESULTS = Path(__file__).parent / "results" / "calibration.jsonl"
 TRIAL = ("problem", "seed", "overclustering", "factor")

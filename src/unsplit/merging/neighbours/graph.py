@@ -42,6 +42,15 @@ MOST_PROBABILITIES = 2**26
 # Of a batch only its share, so that the graph reaches as far as it would without batches.
 N_NEIGHBOURS, FEWEST_NEIGHBOURS = 15, 5
 
+# A small cluster has as many neighbours as it has other observations, or they would have to lie
+# elsewhere; but at least so many, because a cluster of one has no others.
+FEWEST_IN_SMALL = 3
+
+# If so large a share of the neighbours is at distance 0, the features are numbers of a few values;
+# fewer values than the second number may be the names of groups.
+TIED = 0.2
+FEWEST_VALUES = 5
+
 # Number of steps along edges in which labels spread to observations outside all clusters.
 SPREADING_STEPS = 60
 
@@ -414,7 +423,7 @@ def connect(
     n = len(used)
     if n < len(clusters):
         features, clusters, batches = features[used], clusters[used], batches[used]
-    lists: list[tuple[Index, Index]] = []
+    lists: list[tuple[Index, Index, Index]] = []
     inverse_dimension = np.zeros(n)
     for batch in np.unique(batches):
         rows = np.flatnonzero(batches == batch)
@@ -424,8 +433,14 @@ def connect(
         width = min(max(share, FEWEST_NEIGHBOURS), len(rows) - 1)
         of_batch = features if len(rows) == n else features[rows]
         found, distances = nearest(of_batch, width, device)
-        lists.append((rows, rows[found]))
-        inverse_dimension[rows] = _inverse_dimension(distances)
+        if (distances == 0).mean() > TIED:
+            of_batch = dithered(of_batch)
+            features = of_batch if len(rows) == n else features.copy()
+            features[rows] = of_batch
+            found, distances = nearest(of_batch, width, device)
+        widths = _widths(clusters[rows], width)
+        lists.append((rows, rows[found], widths))
+        inverse_dimension[rows] = _inverse_dimension(distances, widths)
     adjacency = _either_way(n, lists)
     if spread:
         clusters = _spread(adjacency, clusters)
@@ -435,24 +450,56 @@ def connect(
     )
 
 
-def _either_way(n: int, lists: Sequence[tuple[Index, Index]]) -> sparse.csr_array:
+def _widths(clusters: Index, most: int) -> Index:
+    """Number of neighbours of each observation: fewer in a small cluster."""
+    n_others = np.bincount(clusters + 1)[clusters + 1] - 1
+    widths = np.clip(n_others, min(FEWEST_IN_SMALL, most), most)
+    return np.where(clusters < 0, most, widths)
+
+
+def dithered(X: Matrix) -> Matrix:
+    """Spread equal numbers over the gap to the next ones, as if they had not been rounded.
+
+    Columns with as many different values as a continuous one, or fewer than
+    :data:`FEWEST_VALUES`, stay as they are.
+
+    Examples
+    --------
+    >>> counts = np.random.default_rng(0).poisson(3, size=(200, 1)).astype(float)
+    >>> spread = dithered(counts)
+    >>> len(np.unique(spread)), bool((spread.round() == counts).all())
+    (200, True)
+    """
+    X, rng = X.copy(), np.random.default_rng(0)
+    for column in X.T:
+        values = np.unique(column)
+        if FEWEST_VALUES <= len(values) <= len(column) // 2:
+            gap = float(np.median(np.diff(values)))
+            column += rng.uniform(-gap / 2, gap / 2, len(column))
+    return X
+
+
+def _either_way(n: int, lists: Sequence[tuple[Index, Index, Index]]) -> sparse.csr_array:
     """1 if either of two observations is in the other's list of neighbours; symmetric.
 
     Parameters
     ----------
     n : int
         Number of observations.
-    lists : sequence of pairs of ndarrays
-        Observations, shape (m,), and their neighbours, shape (m, width); no observation twice.
+    lists : sequence of three ndarrays
+        Observations, shape (m,), their neighbours, shape (m, width), nearest first, and how many of
+        these count, shape (m,); no observation twice.
     """
     n_listed = np.zeros(n, np.int64)
-    for rows, found in lists:
-        n_listed[rows] = found.shape[1]
+    for rows, _, widths in lists:
+        n_listed[rows] = widths
     starts = np.concatenate([[0], np.cumsum(n_listed)])
     kind = sparse.get_index_dtype(maxval=max(n, 2 * int(starts[-1])))  # half the memory if possible
     listed = np.empty(starts[-1], kind)
-    for rows, found in lists:
-        listed[starts[rows][:, None] + np.arange(found.shape[1])] = found
+    for rows, found, widths in lists:
+        rank = np.arange(found.shape[1])
+        counts = rank < widths[:, None]
+        listed[(starts[rows][:, None] + rank)[counts]] = found[counts]
     one_way = sparse.csr_array((np.ones(len(listed)), listed, starts.astype(kind)), (n, n))
     one_way.sort_indices()
     return one_way.maximum(one_way.T.tocsr())
@@ -501,16 +548,16 @@ def nearest(
     return by_regions(X, n_neighbours, device)
 
 
-def _inverse_dimension(distances: Matrix) -> NDArray[np.float64]:
-    """Levina and Bickel's (2004) estimate for each observation.
+def _inverse_dimension(distances: Matrix, widths: Index) -> NDArray[np.float64]:
+    """Levina and Bickel's (2004) estimate for each observation, from its first neighbours.
 
     Neighbours at distance 0 do not count; the result is 0 if fewer than three are left.
     """
-    apart = distances > 0
-    n_apart = apart.sum(axis=1)
-    far = distances[:, -1:]
-    logs = np.log(np.divide(far, distances, out=np.ones_like(distances), where=apart))
-    return np.where(n_apart >= 3, logs.sum(axis=1) / np.maximum(n_apart - 2, 1), 0.0)
+    counts = (distances > 0) & (np.arange(distances.shape[1]) < widths[:, None])
+    n_counted = counts.sum(axis=1)
+    far = np.take_along_axis(distances, widths[:, None] - 1, axis=1)
+    logs = np.log(np.divide(far, distances, out=np.ones_like(distances), where=counts))
+    return np.where(n_counted >= 3, logs.sum(axis=1) / np.maximum(n_counted - 2, 1), 0.0)
 
 
 def _spread(adjacency: sparse.csr_array, clusters: Index) -> Index:

@@ -11,21 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import dijkstra
+from sklearn.cluster import HDBSCAN
 
 from unsplit._typing import Index
 from unsplit.merging.decision import NEIGHBOURS, Auto
 from unsplit.merging.loop import GreedyMerge, MergeState
-from unsplit.merging.neighbours.evidence import (
-    MOST_JUDGED,
-    SMALLEST,
-    Neighbourhoods,
-    lumps_in,
-)
+from unsplit.merging.neighbours.evidence import MOST_JUDGED, Neighbourhoods
 from unsplit.merging.neighbours.graph import SCORES, Connected, NeighbourGraph
 from unsplit.merging.options import Constraints
 
 # With more initial clusters, merging again would take minutes; pieces so small rarely cross a gap.
 MOST_CLUSTERS = 2_000
+
+# Smallest lump, as a share and as a number of observations.
+SMALLEST_SHARE = 0.01
+SMALLEST = 5
 
 
 def can_be_cut(graph: NeighbourGraph) -> bool:
@@ -50,6 +50,15 @@ def parts_of(graph: NeighbourGraph) -> Index:
     parts = np.full(len(within), -1)
     parts[inside] = np.unique(order, axis=1, return_inverse=True)[1].ravel()
     return parts
+
+
+def lumps_in(X: NDArray[np.float64]) -> Index:
+    """The lump that HDBSCAN puts each observation into; −1 for none."""
+    size = max(SMALLEST, int(SMALLEST_SHARE * len(X)))
+    if len(X) < 2 * size:
+        return np.full(len(X), -1)
+    found: Index = HDBSCAN(min_cluster_size=size, copy=True).fit_predict(X).astype(np.int64)
+    return found
 
 
 def nearest_lumps(graph: NeighbourGraph) -> Index:
@@ -90,14 +99,11 @@ def _by_lump(clusters: Index, lump: Index) -> Index:
 
 
 def _joined_within(graph: NeighbourGraph, pieces: Index, mixed: NDArray[np.bool_]) -> Index:
-    """Join pieces of one initial cluster that are connected as parts of one cluster are.
-
-    HDBSCAN has said where to look and has no second opinion: it would cut clusters without a gap.
-    """
+    """Join pieces of one initial cluster that are connected as parts of one cluster are."""
     some = _regrouped(graph, np.flatnonzero(mixed), pieces[mixed])
     initial = np.zeros(some.n_clusters, np.int64)
     initial[some.clusters] = graph.clusters[mixed]
-    state = _state(some, second_opinion=False)
+    state = _state(some)
     state.cannot = initial[:, None] != initial[None, :]
     GreedyMerge(state, Auto(NEIGHBOURS)).go(1, some.n_clusters)
     return state.slot[some.clusters]
@@ -114,7 +120,7 @@ def merge_units(graph: NeighbourGraph, units: Index, n_clusters: int | None) -> 
     n_clusters : int, optional
         How many to leave; None to stop where *auto* does.
     """
-    state = _state(_regrouped(graph, np.arange(len(units)), units), second_opinion=True)
+    state = _state(_regrouped(graph, np.arange(len(units)), units))
     fewest, most = (1, state.n_left) if n_clusters is None else (n_clusters, n_clusters)
     GreedyMerge(state, Auto(NEIGHBOURS)).go(fewest, most)
     return np.where(units < 0, -1, state.slot[units])
@@ -134,13 +140,13 @@ def _regrouped(graph: NeighbourGraph, rows: Index, clusters: Index) -> Neighbour
     )
 
 
-def _state(graph: NeighbourGraph, second_opinion: bool) -> MergeState:
+def _state(graph: NeighbourGraph) -> MergeState:
     """Clusters that are merged by the graph alone, without a network."""
     k = graph.n_clusters
     return MergeState(
         Connected(graph),
         evidence=None,
-        neighbourhoods=Neighbourhoods(graph, np.random.default_rng(0), second_opinion),
+        neighbourhoods=Neighbourhoods(graph, np.random.default_rng(0)),
         at_random=np.zeros(k, bool),
         both_at_random=True,
         small=np.zeros(k, bool),

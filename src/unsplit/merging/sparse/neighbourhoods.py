@@ -1,5 +1,6 @@
 """Evidence from the neighbour graph about very many clusters."""
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -7,14 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unsplit.merging.neighbours.evidence import (
-    MOST_JUDGED_AT_ALL,
-    Connection,
-    Lumps,
-    Neighbourhoods,
-    Spectrum,
-    neck,
-)
+from unsplit._typing import Index
+from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.sparse.rankings import SparseConnections
 from unsplit.merging.sparse.rows import MergedRows
@@ -74,27 +69,17 @@ class SparseNeighbourhoods(Neighbourhoods):
     ) -> None:
         self.counts = _edges_between(graph)
         self.adjacency = graph.adjacency
-        self.batches, self.n_batches = graph.batches, int(graph.batches.max()) + 1
+        self.is_sample = False
         self.judged, self.shared = connections, shared
-        self.n_left = graph.n_clusters
-        self.rng = rng
-        self.curve: NDArray[np.float64] | None = None
-        self.n_simulated = min(len(graph.clusters), MOST_JUDGED_AT_ALL)
-        self.spectrum = Spectrum.of(graph.features)
-        self.lumps, self.rows = None, None
-        if self._few_dimensions():
-            self.rows = _rows_of_clusters(graph)
-            step = -(-len(graph.clusters) // MOST_JUDGED_AT_ALL)
-            sample = graph.features[::step], graph.clusters[::step]
-            self.lumps = Lumps(*sample, graph.n_clusters)
+        self._prepare(graph, rng)
+        self.saddles = None  # densities of all observations would need too much memory
+        self.rows = _rows_of_clusters(graph) if self._few_dimensions() else None
 
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
         self.counts.merge(a, b)
         if not self.shared:
             self.judged.merge(a, b)
-        if self.lumps is not None:
-            self.lumps.merge(a, b)
         if self.rows is not None:
             self.rows[a] = np.concatenate([self.rows[a], self.rows[b]])
             self.rows[b] = self.rows[b][:0]
@@ -104,11 +89,13 @@ class SparseNeighbourhoods(Neighbourhoods):
         """Number of edges between two slots."""
         return int(self.counts.get(a, b, 0.0))
 
-    def _neck(self, a: int, b: int) -> float:
-        if self.rows is None:  # several batches in few dimensions
-            return 0.0
-        left, right = np.sort(self.rows[a]), np.sort(self.rows[b])
-        return neck(self.adjacency, left, right) if len(left) and len(right) else 0.0
+    def _rows(self, slot: int) -> Index:
+        assert self.rows is not None
+        return np.sort(self.rows[slot])
+
+    def _neck(self, a: int, b: int, many: float) -> float:
+        # In many dimensions the necks of so many pairs would take too long.
+        return super()._neck(a, b, many) if self.rows is not None and many < 1 else math.nan
 
 
 def _edges_between(graph: NeighbourGraph) -> MergedRows:

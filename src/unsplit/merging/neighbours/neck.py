@@ -1,0 +1,115 @@
+"""How wide the neighbour graph is where two clusters meet.
+
+Two parts of one cluster meet along a border as wide as the parts themselves; two clusters that only
+touch meet in a narrow neck.  To measure it, the observations of both are ordered from deep inside
+one to deep inside the other, and the edges across each place in this order are counted.  At a neck
+few edges cross, although many do on either side.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.interpolate import RegularGridInterpolator
+from scipy.sparse.linalg import cg
+
+# The border is searched for this far from where the sizes of the clusters put it, as a share of the
+# smaller size, because some observations may lie on the other side.
+SLACK = 0.2
+
+# Keeps the equations from being singular if some observations are not connected to the others.
+LEAK = 1e-3
+TOLERANCE = 1e-4
+MOST_ITERATIONS = 200
+
+# The 1 % quantile of the neck at borders within structureless data, by dimension and size of the
+# smaller cluster: python -m benchmarks.neck_table
+DIMENSIONS = (1.1, 1.5, 2.0, 2.6, 3.5, 5.0)
+SIZES = (12, 32, 70, 170, 600)
+NARROWEST = (
+    (0.37, 0.20, 0.19, 0.10, 0.04),
+    (0.39, 0.33, 0.31, 0.33, 0.04),
+    (0.53, 0.33, 0.31, 0.33, 0.36),
+    (0.53, 0.35, 0.35, 0.35, 0.41),
+    (0.54, 0.40, 0.37, 0.37, 0.41),
+    (0.54, 0.41, 0.38, 0.37, 0.41),
+)
+
+
+def neck(adjacency: sparse.csr_array, left: NDArray[np.int64], right: NDArray[np.int64]) -> float:
+    """Edges across the border divided by the largest number of edges on either side.
+
+    Parameters
+    ----------
+    adjacency : sparse matrix of shape (n, n)
+    left, right : ndarrays of row indices
+        The two clusters.
+
+    Returns
+    -------
+    float
+        1 if the graph is no narrower at the border; 0 if no edge connects the two.
+
+    Examples
+    --------
+    >>> line = sparse.csr_array(np.eye(8, k=1) + np.eye(8, k=-1))
+    >>> neck(line, np.arange(4), np.arange(4, 8))
+    1.0
+    """
+    rows = np.concatenate([left, right])
+    within = adjacency[rows][:, rows]
+    crossing = edges_across(within, -potential(within, len(left)))
+    border, slack = len(left) - 1, max(1, int(SLACK * min(len(left), len(right))))
+    first = max(0, border - slack)
+    place = first + int(np.argmin(crossing[first : border + slack + 1]))
+    widest = min(crossing[: place + 1].max(), crossing[place:].max())
+    return float(crossing[place] / widest) if widest else 0.0
+
+
+def narrowest_usual(dimension: float, smaller: float) -> float:
+    """The 1 % quantile of the neck at borders within structureless data.
+
+    Parameters
+    ----------
+    dimension : float
+        Local dimension of the two clusters.
+    smaller : float
+        Number of observations in the smaller one.
+
+    Examples
+    --------
+    >>> narrowest_usual(2.0, 70)
+    0.31
+    """
+    at = (
+        np.clip(np.log(dimension), np.log(DIMENSIONS[0]), np.log(DIMENSIONS[-1])),
+        np.clip(np.log(max(smaller, 1)), np.log(SIZES[0]), np.log(SIZES[-1])),
+    )
+    return round(float(_TABLE(at)), 12)
+
+
+def potential(adjacency: sparse.csr_array, n_left: int) -> NDArray[np.float64]:
+    """Voltage of each observation if a current flows from the first ``n_left`` to the others.
+
+    It falls steadily from one cluster to the other, whatever their shapes are.
+    """
+    n = adjacency.shape[0]
+    current = np.full(n, -1 / (n - n_left))
+    current[:n_left] = 1 / n_left
+    degree = adjacency.sum(axis=1) + LEAK
+    conductance = sparse.diags_array(degree) - adjacency
+    scaled = sparse.diags_array(1 / degree)
+    voltage, _ = cg(conductance, current, rtol=TOLERANCE, maxiter=MOST_ITERATIONS, M=scaled)
+    return voltage
+
+
+def edges_across(adjacency: sparse.csr_array, position: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Number of edges across each of the n − 1 places between consecutive observations."""
+    rank = np.empty(len(position), np.int64)
+    rank[np.argsort(position, kind="stable")] = np.arange(len(position))
+    edges = sparse.triu(adjacency, 1, format="coo")
+    ends = np.sort(np.stack([rank[edges.coords[0]], rank[edges.coords[1]]]), axis=0)
+    begun, ended = (np.bincount(end, minlength=len(position)) for end in ends)
+    return np.cumsum(begun - ended)[:-1].astype(np.float64)
+
+
+_TABLE = RegularGridInterpolator((np.log(DIMENSIONS), np.log(SIZES)), np.array(NARROWEST))
