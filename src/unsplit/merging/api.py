@@ -83,8 +83,9 @@ def merge(
     Parameters
     ----------
     distances : PairwiseTVD, SparsePairwiseTVD, PairwiseWasserstein or array-like of shape (k, k)
-        Estimates with scores, or any symmetric matrix of distances, taken as TVD.  A
-        PairwiseWasserstein keeps its cluster names and sizes, and needs ``n_clusters``.
+        Estimates with scores, made by :func:`unsplit.pairwise_tvd`, or any symmetric matrix of
+        distances, taken as TVD.  A PairwiseWasserstein keeps its cluster names and sizes, and needs
+        ``n_clusters``.
     n_clusters, max_tvd, alpha : optional
         Pass at most one.  ``n_clusters`` stops at this many clusters.  ``max_tvd`` merges pairs
         with a TVD up to this value.  ``alpha`` merges pairs that do not differ significantly at
