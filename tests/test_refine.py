@@ -146,3 +146,74 @@ def test_bad_input_is_refused():
         refine(labels[:100], graph)
     with pytest.raises(InputError, match="neighbours must be a NeighbourGraph"):
         refine(labels, graph.adjacency)
+
+
+def unequal(d, distance):
+    """Groups of very different sizes, cut by k-means and merged right, but for a few."""
+    centres = np.zeros((4, d))
+    centres[1, 0] = centres[2, 1] = distance
+    centres[3, 0] = -distance
+    X, truth = make_blobs([1000, 300, 100, 30], d, centers=centres, random_state=0)
+    pieces = KMeans(20, n_init=3, random_state=0).fit_predict(X)
+    group = np.array([np.bincount(truth[pieces == p]).argmax() for p in range(20)])
+    return X, truth, pieces, group[pieces]
+
+
+@pytest.mark.parametrize("d", [2, 10])
+@pytest.mark.parametrize("distance", [5, 8])
+def test_large_and_small_groups_stay_as_they_are(d, distance):
+    X, truth, pieces, merged = unequal(d, distance)
+    found = refine(merged, neighbour_graph(X, pieces))
+    before = adjusted_rand_score(truth, merged)
+    assert before > 0.9
+    assert adjusted_rand_score(truth, found) > before - 0.02
+
+
+def test_impure_pieces_gain():
+    # One piece holds a third of each of two groups, so no merge of whole pieces is right.
+    X, truth = make_blobs([300] * 3, 8, centers=5 * np.eye(3, 8), random_state=0)
+    third = np.random.default_rng(0).integers(3, size=900) == 0
+    pieces = np.where(third & (truth < 2), 3, truth)
+    merged = np.where(pieces == 3, 0, pieces)
+    assert adjusted_rand_score(truth, merged) < 0.8
+    assert adjusted_rand_score(truth, refine(merged, neighbour_graph(X, pieces))) > 0.95
+
+
+def split_at_random(truth, share_of_mistakes, seed=0):
+    """Labels of true groups, some of them drawn anew, each split into three."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.uniform(size=len(truth)) < share_of_mistakes
+    labels = np.where(drawn, rng.integers(truth.max() + 1, size=len(truth)), truth)
+    return 3 * labels + rng.integers(3, size=len(truth))
+
+
+def test_labels_that_know_more_than_neighbours_stay():
+    # Groups differ in two of twenty features, so that most neighbours say nothing.
+    rng = np.random.default_rng(0)
+    truth = np.arange(600) % 3
+    X = rng.standard_normal((600, 20))
+    X[:, :2] += 3 * np.array([[0, 0], [1, 0], [0, 1]])[truth]
+    merger = ClusterMerger(3, epochs=10, random_state=0)
+    merger.fit(X, initial_labels=split_at_random(truth, 0))
+    before = adjusted_rand_score(truth, merger.labels_)
+    assert before > 0.9
+    assert adjusted_rand_score(truth, merger.refined_labels_) > before - 0.02
+    # Neighbours alone would lose much of it.
+    alone = refine(merger.labels_, merger.neighbours_)
+    assert adjusted_rand_score(truth, alone) < before - 0.1
+
+
+def test_mistaken_labels_are_corrected():
+    X, truth = make_blobs([200] * 3, 6, centers=4 * np.eye(3, 6), random_state=0)
+    labels = split_at_random(truth, 0.2)
+    merger = ClusterMerger(3, epochs=10, random_state=0).fit(X, initial_labels=labels)
+    before = adjusted_rand_score(truth, merger.labels_)
+    assert adjusted_rand_score(truth, merger.refined_labels_) > before + 0.1
+    given = refine(merger.labels_, merger.neighbours_, distances=merger.pairwise_)
+    assert (given == merger.refined_labels_).all()
+
+
+def test_distances_of_another_kind_are_refused():
+    X, _, labels = overlapping()
+    with pytest.raises(InputError, match="distances must be a PairwiseTVD"):
+        refine(labels, neighbour_graph(X, labels), distances=np.eye(2))

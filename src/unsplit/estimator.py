@@ -95,7 +95,19 @@ class Merged:
         graph = self.neighbours
         if graph is None:
             return self.labels
-        return None if graph.sampled_from else refine(self.labels, graph, gaps=self.gaps)
+        if graph.sampled_from:
+            return None
+        distances = _trusted(self.tree, self.fitted.result)
+        return refine(self.labels, graph, gaps=self.gaps, distances=distances)
+
+
+def _trusted(tree: MergeTree, result: PairwiseTVD | SparsePairwiseTVD) -> PairwiseTVD | None:
+    """The distances, if labels may know more than the features, for :func:`unsplit.refine`.
+
+    Clusters cut out of the features have been learned by the network, which would let none move.
+    """
+    by_graph = tree.strategy == "neighbours" or looks_like_partition(result)
+    return result if isinstance(result, PairwiseTVD) and not by_graph else None
 
 
 class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -452,7 +464,10 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         check_is_fitted(self)
         if self.neighbours_ is None:
             return self.labels_
-        refined: Index = refine(self.labels_, self.neighbours_, gaps=self._gaps)
+        distances = _trusted(self.tree_, self.pairwise_)
+        refined: Index = refine(
+            self.labels_, self.neighbours_, gaps=self._gaps, distances=distances
+        )
         return refined
 
     def _options_of(self, kind: Any) -> Any:

@@ -126,6 +126,14 @@ def merge_units(graph: NeighbourGraph, units: Index, n_clusters: int | None) -> 
     return np.where(units < 0, -1, state.slot[units])
 
 
+def n_left_apart(graph: NeighbourGraph, clusters: Index) -> int:
+    """How many of these clusters (−1 for noise) *auto* would leave if it went on merging them."""
+    inside = clusters >= 0
+    units = clusters.copy()
+    units[inside] = np.unique(clusters[inside], return_inverse=True)[1]
+    return len(np.unique(merge_units(graph, units, None)[inside]))
+
+
 def _regrouped(graph: NeighbourGraph, rows: Index, clusters: Index) -> NeighbourGraph:
     """Some observations of a graph in other clusters, numbered from 0."""
     return replace(

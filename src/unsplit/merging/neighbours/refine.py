@@ -17,9 +17,17 @@ from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels, encode_labels, label_array
 from unsplit.errors import InputError, check_choice, check_type
 from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.merging.neighbours.mistakes import corrected
 from unsplit.merging.neighbours.moving import Moving
-from unsplit.merging.neighbours.parts import can_be_cut, merge_units, parts_of
+from unsplit.merging.neighbours.parts import (
+    MOST_CLUSTERS,
+    can_be_cut,
+    merge_units,
+    n_left_apart,
+    parts_of,
+)
 from unsplit.merging.options import GAPS, IGNORE, KEEP_NUMBER
+from unsplit.pairwise.result import PairwiseTVD
 
 # How often parts of initial clusters are formed and moved.
 TIMES = 3
@@ -28,8 +36,18 @@ TIMES = 3
 # edges within clusters, beyond chance, is taken.  With more observations the places differ less.
 ATTEMPTS, MOST_FOR_ATTEMPTS = 5, 20_000
 
+# Edges by chance count so much less in careful moves.  With 1, unequal clusters are taken apart;
+# with 0.5, few of them still; with 0, small clusters lose to large ones.
+CAREFUL_CHANCE = 0.25
 
-def refine(labels: ArrayLike, neighbours: NeighbourGraph, *, gaps: str = IGNORE) -> NDArray[Any]:
+
+def refine(
+    labels: ArrayLike,
+    neighbours: NeighbourGraph,
+    *,
+    gaps: str = IGNORE,
+    distances: PairwiseTVD | None = None,
+) -> NDArray[Any]:
     """Move observations to the cluster that most of their neighbours are in, given its size.
 
     An observation moves if the cluster it moves to has more of its neighbours, beyond those
@@ -39,6 +57,10 @@ def refine(labels: ArrayLike, neighbours: NeighbourGraph, *, gaps: str = IGNORE)
     In three or more dimensions parts of an initial cluster also move together: each observation
     of them alone would stay, because the others do.  In fewer dimensions they do not, because long
     and small clusters would be taken apart there.
+
+    Such moves favour clusters of similar sizes and may divide a large one.  So the rule of *auto*
+    is asked about the clusters before and after: if it would leave fewer after the moves, these are
+    undone, and single observations move with a quarter of the edges by chance.
 
     Instead, in fewer than three dimensions, initial clusters that lie across a gap can be cut there
     before observations move (``gaps``).  The clusters that hold them fall into the initial clusters
@@ -58,6 +80,12 @@ def refine(labels: ArrayLike, neighbours: NeighbourGraph, *, gaps: str = IGNORE)
         them and leave as many clusters as ``labels`` has.  :class:`unsplit.ClusterMerger` cuts them
         if the neighbour graph merged them and you set no limit, rule or link, and keeps the number
         if you gave it.  Nothing is cut if there are several batches or more than 2,000 clusters.
+    distances : PairwiseTVD, optional
+        For labels that know more than the features, such as labels given by hand and then split at
+        random: the network's distances between the initial clusters, with their scores.  Then an
+        observation moves only if neighbours and network agree that its label is mistaken, and
+        none does if few labels seem to be; nothing else happens.
+        :class:`unsplit.ClusterMerger` passes them if clusters were merged by tests.
 
     Returns
     -------
@@ -77,6 +105,8 @@ def refine(labels: ArrayLike, neighbours: NeighbourGraph, *, gaps: str = IGNORE)
     """
     check_choice("gaps", gaps, GAPS)
     check_type("neighbours", neighbours, NeighbourGraph, "make it with unsplit.neighbour_graph")
+    if distances is not None:
+        check_type("distances", distances, PairwiseTVD, "make it with unsplit.pairwise_tvd")
     if neighbours.sampled_from is not None:
         raise InputError(
             f"neighbours is a graph of {neighbours.counted} observations, and the others have no "
@@ -92,9 +122,12 @@ def refine(labels: ArrayLike, neighbours: NeighbourGraph, *, gaps: str = IGNORE)
         )
     before = encoded.clusters[rows]
     after = before
-    if gaps != IGNORE and can_be_cut(neighbours):
-        after, names = _merged_anew(neighbours, before, names, keep_number=gaps == KEEP_NUMBER)
-    after = _moved(neighbours, after, len(names))
+    if distances is not None:
+        after = corrected(neighbours, distances, before, len(names))
+    else:
+        if gaps != IGNORE and can_be_cut(neighbours):
+            after, names = _merged_anew(neighbours, before, names, keep_number=gaps == KEEP_NUMBER)
+        after = _moved(neighbours, after, len(names))
     moved = after != before
     if len(names) > len(encoded.cluster_ids):  # new names may be longer than the old ones
         refined = refined.astype(np.result_type(refined, names))
@@ -185,14 +218,27 @@ def _further_names(names: NDArray[Any], likes: NDArray[Any]) -> NDArray[Any]:
 
 
 def _moved(graph: NeighbourGraph, clusters: Index, k: int) -> Index:
-    """Clusters after all moves."""
+    """Clusters after all moves, or after few if the others contradict the rule of *auto*."""
     single = Moving.of(graph, clusters, k)
+    if k <= MOST_CLUSTERS:
+        after = _moved_by_modularity(single, graph)
+        unchanged = np.array_equal(after, clusters)
+        if unchanged or n_left_apart(graph, after) >= n_left_apart(graph, clusters):
+            return after
+    careful = replace(single, chance=CAREFUL_CHANCE)
+    careful.move_all(np.random.default_rng(0))
+    return careful.clusters
+
+
+def _moved_by_modularity(start: Moving, graph: NeighbourGraph) -> Index:
+    """Clusters after moves of observations and, unless dimensions are few, of parts."""
     if graph.few_dimensions:
+        single = replace(start)
         single.move_all(np.random.default_rng(0))
         return single.clusters
-    n_attempts = ATTEMPTS if len(clusters) <= MOST_FOR_ATTEMPTS else 1
+    n_attempts = ATTEMPTS if len(start.clusters) <= MOST_FOR_ATTEMPTS else 1
     attempts = [
-        _move_parts(single, graph.clusters, np.random.default_rng(seed))
+        _move_parts(start, graph.clusters, np.random.default_rng(seed))
         for seed in range(n_attempts)
     ]
     return max(attempts, key=Moving.modularity).clusters
