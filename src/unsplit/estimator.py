@@ -45,6 +45,7 @@ from unsplit.merging.neighbours.graph import (
 )
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions
+from unsplit.merging.origin import looks_like_partition
 from unsplit.merging.resume import ResumeFile
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.registry import Augment, Backbone
@@ -67,8 +68,10 @@ from unsplit.pairwise.api import (
     reporting,
 )
 from unsplit.pairwise.heldout_scores import Fitted
+from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.retraining import RETRAINING, Retraining
 from unsplit.pairwise.scores import nothing_held_out
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 
 @dataclass(frozen=True, eq=False)
