@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.merging.neighbours.graph import Connections, NeighbourGraph, connect
+from unsplit.merging.neighbours.graph import SCORES, Connections, NeighbourGraph, connect
 from unsplit.merging.neighbours.neck import narrowest_usual, neck
 from unsplit.merging.neighbours.saddle import Saddles
 from unsplit.merging.neighbours.structureless import MOST_PIECES, Surrogate, chance_curve
@@ -140,9 +140,10 @@ class Neighbourhoods:
         self.slot = sample.clusters.copy()
         self.judged = Connections(sample)
         self._prepare(sample, rng)
-        # Of several batches in one picture a saddle would say more of the batches.
-        one_batch = self.n_batches == 1 and self._few_dimensions()
-        self.saddles = Saddles(sample.features, sample.adjacency) if one_batch else None
+        # A saddle would say more of the batches if there are several, and more of the network if the
+        # features are its scores: it is sure of most observations, so few lie between clusters.
+        useful = self.n_batches == 1 and self._few_dimensions() and graph.source != SCORES
+        self.saddles = Saddles(sample.features, sample.adjacency) if useful else None
 
     def _prepare(self, graph: NeighbourGraph, rng: np.random.Generator) -> None:
         """What does not depend on how clusters are stored."""
