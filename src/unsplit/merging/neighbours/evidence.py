@@ -140,10 +140,7 @@ class Neighbourhoods:
         self.slot = sample.clusters.copy()
         self.judged = Connections(sample)
         self._prepare(sample, rng)
-        # A saddle would say more of the batches if there are several, and more of the network if the
-        # features are its scores: it is sure of most observations, so few lie between clusters.
-        useful = self.n_batches == 1 and self._few_dimensions() and graph.source != SCORES
-        self.saddles = Saddles(sample.features, sample.adjacency) if useful else None
+        self.saddles = self._saddles(sample, graph.source)
 
     def _prepare(self, graph: NeighbourGraph, rng: np.random.Generator) -> None:
         """What does not depend on how clusters are stored."""
@@ -152,6 +149,12 @@ class Neighbourhoods:
         self.features = graph.features
         self.n_simulated = min(len(graph.clusters), MOST_JUDGED_AT_ALL)
         self.curve: NDArray[np.float64] | None = None
+
+    def _saddles(self, graph: NeighbourGraph, source: str) -> Saddles | None:
+        # A saddle would say more of the batches if there are several, and more of the network if the
+        # features are its scores: it is sure of most observations, so few lie between clusters.
+        useful = self.n_batches == 1 and self._few_dimensions() and source != SCORES
+        return Saddles(graph.features, graph.adjacency) if useful else None
 
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
@@ -239,10 +242,21 @@ class Neighbourhoods:
         return float(self.curve[self.n_left]) if self.n_left < len(self.curve) else math.inf
 
 
+def most_judged(k: int) -> int:
+    """How many observations at most k clusters are judged by.
+
+    Examples
+    --------
+    >>> most_judged(10), most_judged(400), most_judged(5_000)
+    (5000, 8000, 20000)
+    """
+    return max(MOST_JUDGED, min(JUDGED_A_CLUSTER * k, MOST_JUDGED_AT_ALL))
+
+
 def thinned(graph: NeighbourGraph, rng: np.random.Generator) -> NeighbourGraph:
     """The graph of a sample of the observations, if there are very many."""
     n, k = len(graph.clusters), graph.n_clusters
-    most = max(MOST_JUDGED, min(JUDGED_A_CLUSTER * k, MOST_JUDGED_AT_ALL))
+    most = most_judged(k)
     if n <= most:
         return graph
     rows = np.sort(rng.choice(n, most, replace=False))

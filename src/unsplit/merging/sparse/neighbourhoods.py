@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unsplit._typing import Index
-from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods
+from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods, most_judged
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.sparse.rankings import SparseConnections
 from unsplit.merging.sparse.rows import MergedRows
@@ -50,6 +50,9 @@ class NeighbourhoodsWhenAsked:
 class SparseNeighbourhoods(Neighbourhoods):
     """Judges pairs by all edges of the graph, because a sample would leave too few of a cluster.
 
+    Of so many observations that the dense form would take a sample, necks are only measured in few
+    dimensions and saddles not at all: all necks would take too long, all densities too much memory.
+
     Parameters
     ----------
     graph : NeighbourGraph
@@ -72,8 +75,10 @@ class SparseNeighbourhoods(Neighbourhoods):
         self.is_sample = False
         self.judged, self.shared = connections, shared
         self._prepare(graph, rng)
-        self.saddles = None  # densities of all observations would need too much memory
-        self.rows = _rows_of_clusters(graph) if self._few_dimensions() else None
+        few = len(graph.clusters) <= most_judged(graph.n_clusters)
+        self.all_necks = few
+        self.saddles = self._saddles(graph, graph.source) if few else None
+        self.rows = _rows_of_clusters(graph) if few or self._few_dimensions() else None
 
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
@@ -94,8 +99,7 @@ class SparseNeighbourhoods(Neighbourhoods):
         return np.sort(self.rows[slot])
 
     def _neck(self, a: int, b: int, many: float) -> float:
-        # In many dimensions the necks of so many pairs would take too long.
-        return super()._neck(a, b, many) if self.rows is not None and many < 1 else math.nan
+        return super()._neck(a, b, many) if self.all_necks or many < 1 else math.nan
 
 
 def _edges_between(graph: NeighbourGraph) -> MergedRows:
