@@ -5,7 +5,8 @@ import pytest
 from scipy import sparse
 from sklearn.cluster import KMeans
 
-from unsplit.merging.neighbours.evidence import (
+from unsplit.merging.neighbours.graph import Connections, connect
+from unsplit.merging.neighbours.neck import (
     DIMENSIONS,
     NARROWEST,
     SIZES,
@@ -14,7 +15,6 @@ from unsplit.merging.neighbours.evidence import (
     neck,
     potential,
 )
-from unsplit.merging.neighbours.graph import Connections, connect
 
 
 def graph_of(n, edges):

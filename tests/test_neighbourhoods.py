@@ -15,7 +15,10 @@ from unsplit.merging.decision import GRAPH, Always, PairEvidence, Reason
 from unsplit.merging.neighbours import evidence as neighbourhoods
 from unsplit.merging.neighbours.evidence import (
     FEW_DIMENSIONS,
+    FEWEST_JUDGED,
     MANY_DIMENSIONS,
+    NECK_SHARE_IN_FEW,
+    NECK_SHARE_IN_MANY,
     Connection,
     Neighbourhoods,
     thinned,
@@ -128,7 +131,7 @@ def test_the_farther_apart_the_weaker(d):
     assert (np.diff(strengths) < 0).all()
 
 
-def test_few_dimensions_go_by_the_neck_and_many_by_edges():
+def test_few_dimensions_go_by_neck_and_saddle_and_many_by_edges_and_neck():
     rng = np.random.default_rng(0)
     flat, deep = (
         connection_of(X, (X[:, 0] > 0).astype(np.int64))
@@ -136,14 +139,21 @@ def test_few_dimensions_go_by_the_neck_and_many_by_edges():
     )
     assert flat.dimension < FEW_DIMENSIONS < MANY_DIMENSIONS < deep.dimension
     assert math.isnan(flat.least_times)
-    assert flat.strength == pytest.approx(flat.neck / flat.least_neck)
-    assert math.isnan(deep.least_neck)
-    assert math.isnan(deep.neck)
-    assert deep.strength == pytest.approx(deep.times_chance / deep.least_times)
+    assert flat.strength == pytest.approx(
+        min(
+            flat.neck / (NECK_SHARE_IN_FEW * flat.usual_neck),
+            math.exp(flat.deepest_saddle - flat.saddle),
+        )
+    )
+    assert math.isnan(deep.saddle)
+    assert math.isnan(deep.deepest_saddle)
+    of_edges = deep.times_chance / deep.least_times
+    of_neck = deep.neck / (NECK_SHARE_IN_MANY * deep.usual_neck)
+    assert deep.strength == pytest.approx(math.sqrt(of_edges * of_neck))
     between = connection_of(X := rng.random((500, 4)), (X[:, 0] > 0.5).astype(np.int64))
     assert FEW_DIMENSIONS < between.dimension < MANY_DIMENSIONS
-    assert between.least_neck > 0
-    assert between.least_times > 0
+    for known in (between.usual_neck, between.least_times, between.deepest_saddle):
+        assert known > 0
 
 
 def test_few_edges_may_be_fewer_by_one_standard_error():
@@ -195,22 +205,35 @@ def test_clusters_of_one_are_no_error():
 # --- in words -------------------------------------------------------------------------------------
 
 
+FEW = {"dimension": 2.0, "usual_neck": 0.5}
+MANY = {"dimension": 9.0, "usual_neck": 0.2}
+HALF_WAY = {"dimension": 3.25, "usual_neck": 0.2}
+
+
 @pytest.mark.parametrize(
     ("known", "strength"),
     [
-        ((30, 0.5, math.nan, 0.4, 0.2, 2.0), 2.0),
-        ((30, 0.5, math.nan, 0.1, 0.2, 2.0), 0.5),
-        ((30, 0.5, 0.25, math.nan, math.nan, 9.0), 2.0),
-        ((1, 0.2, 0.4, math.nan, math.nan, 9.0), 0.5),
+        # In few dimensions the smaller of neck and saddle.
+        (Connection(30, 0.5, math.nan, neck=0.6, **FEW), 2.0),
+        (Connection(30, 0.5, math.nan, neck=0.15, **FEW), 0.5),
+        (Connection(30, 0.5, math.nan, neck=0.6, saddle=0.8, deepest_saddle=0.5, **FEW), 0.740818),
+        (Connection(30, 0.5, math.nan, neck=0.6, saddle=-0.8, deepest_saddle=0.5, **FEW), 2.0),
+        (Connection(30, 0.5, math.nan, neck=0.15, saddle=0.0, deepest_saddle=0.5, **FEW), 0.5),
+        # In many dimensions the geometric mean of edges and neck, or edges alone.
+        (Connection(30, 0.5, 0.25, neck=0.1, **MANY), 1.0),
+        (Connection(30, 0.5, 0.25, neck=0.4, **MANY), 2.0),
+        (Connection(30, 0.5, 0.25, dimension=9.0), 2.0),
+        (Connection(1, 0.2, 0.4, dimension=9.0), 0.5),
         # Half-way between few and many dimensions both count alike.
-        ((30, 1.0, 0.25, 0.2, 0.2, 3.25), 2.0),
-        ((30, 0.5, 0.5, 0.05, 0.2, 3.0), 0.25 ** (2 / 3)),
-        ((0, 0.0, math.nan, 0.0, 0.2, 2.0), 0.0),
-        ((0, 0.0, 0.4, math.nan, math.nan, 9.0), 0.0),
+        (Connection(30, 1.0, 0.25, neck=0.24, **HALF_WAY), (2 * 4.8**0.5) ** 0.5),
+        # However strong all else is, nothing is connected without an edge.
+        (Connection(0, 0.0, math.nan, neck=0.0, **FEW), 0.0),
+        (Connection(0, 0.0, 0.4, neck=0.0, **MANY), 0.0),
+        (Connection(30, 1e9, 0.25, dimension=9.0), 1000.0),
     ],
 )
 def test_the_strength_is_relative_to_what_counts(known, strength):
-    assert Connection(*known).strength == pytest.approx(strength)
+    assert known.strength == pytest.approx(strength, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +255,7 @@ def test_the_sentence_says_what_decided(strength, edges, why):
 
 def test_without_an_edge_nothing_is_connected():
     # Also if structureless data had none either.
-    assert Connection(0, 0.0, 0.0, math.nan, 0.0, 9.0).strength < 1
+    assert Connection(0, 0.0, 0.0, neck=0.0, usual_neck=0.0, dimension=9.0).strength < 1
 
 
 # --- many observations ----------------------------------------------------------------------------
@@ -257,7 +280,10 @@ def test_thinning_keeps_one_of_each_cluster(few_judged):
     assert len(set(rows)) == len(rows)
     assert np.array_equal(clusters[rows], graph.clusters)
     assert np.array_equal(batches[rows], graph.batches)
-    assert graph.adjacency.sum(axis=1).min() >= 15 // 2
+    # The large cluster has its share of fifteen neighbours in a batch, the others the fewest.
+    degrees = graph.adjacency.sum(axis=1)
+    assert degrees[graph.clusters == 0].min() >= 15 // 2
+    assert 3 <= degrees[graph.clusters > 0].min() < 15 // 2
 
 
 @pytest.mark.parametrize(("k", "most"), [(10, 200), (50, 250), (100, 300)])
@@ -291,8 +317,12 @@ def test_all_edges_are_reported_though_some_are_judged_by(few_judged):
 
 
 def test_the_answer_is_the_same_judged_by_some(few_judged):
-    X, lump = lumps(3000, 2, distance=9.0, n_lumps=4)
-    assert found_exactly(merged_by_neighbours(X, pieces(X, 8)), lump)
+    X, lump = lumps(3000, 2, distance=9.0, n_lumps=4, seed=1)
+    clusters = pieces(X, 8, seed=1)
+    # Of fewer than FEWEST_JUDGED only edges are counted, which say less in few dimensions.
+    sample = thinned(connect(X, clusters), np.random.default_rng(0))
+    assert np.bincount(sample.clusters).min() >= FEWEST_JUDGED
+    assert found_exactly(merged_by_neighbours(X, clusters), lump)
 
 
 # --- in a merge tree ------------------------------------------------------------------------------

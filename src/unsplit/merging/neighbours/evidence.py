@@ -151,8 +151,8 @@ class Neighbourhoods:
         self.curve: NDArray[np.float64] | None = None
 
     def _saddles(self, graph: NeighbourGraph, source: str) -> Saddles | None:
-        # A saddle would say more of the batches if there are several, and more of the network if the
-        # features are its scores: it is sure of most observations, so few lie between clusters.
+        # A saddle would say more of the batches if there are several, and more of the network if
+        # the features are its scores: it is sure of most, so few lie between any two clusters.
         useful = self.n_batches == 1 and self._few_dimensions() and source != SCORES
         return Saddles(graph.features, graph.adjacency) if useful else None
 
