@@ -133,6 +133,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         Bounds on the number of clusters.
     rule : object with a method judge, optional
         A stopping rule of your own.  See :func:`unsplit.merge`.
+    labels_from : {"auto", "clustering", "elsewhere"}
+        Whether the clusters were computed from the features.  See :func:`unsplit.merge`.
     overclusterer : scikit-learn clusterer, optional
         Makes the over-clustering when ``fit`` is given none; by default k-means with about √n
         clusters.  See :func:`unsplit.overclustering.default_clusterer`.
@@ -211,6 +213,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         min_clusters: int | None = None,
         max_clusters: int | None = None,
         rule: Rule | None = None,
+        labels_from: str = "auto",
         overclusterer: Any = None,
         backbone: Backbone = "auto",
         augment: Augment = "auto",
@@ -236,6 +239,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.min_clusters = min_clusters
         self.max_clusters = max_clusters
         self.rule = rule
+        self.labels_from = labels_from
         self.overclusterer = overclusterer
         self.backbone = backbone
         self.augment = augment

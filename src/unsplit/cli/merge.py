@@ -25,7 +25,7 @@ from unsplit.cli.select import selected
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.result_folder import output_folder
 from unsplit.merging.answers import read_answers
-from unsplit.merging.options import LINKAGES, STATISTICS, STRATEGIES
+from unsplit.merging.options import LABELS_FROM, LINKAGES, STATISTICS, STRATEGIES
 from unsplit.networks.training.loop import PHASES
 from unsplit.networks.training.ranks import together
 from unsplit.pairwise.api import Settings
@@ -67,6 +67,12 @@ when_to_stop = options.together(
     ),
     click.option("--min-clusters", type=number, metavar="N", help="Keep at least N clusters."),
     click.option("--max-clusters", type=number, metavar="N", help="Keep at most N clusters."),
+    click.option(
+        "--labels-from",
+        type=click.Choice(LABELS_FROM),
+        help="Whether the labels were computed from the data; if not, tests decide.  "
+        "[default: auto]",
+    ),
 )
 
 how_to_merge = options.together(

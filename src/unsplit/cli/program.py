@@ -33,7 +33,7 @@ Run `unsplit COMMAND --help` for all options of a command.
 
 
 # Parameters of the library that are options here, and those of them that are no common words.
-UNDERSCORED = "n_clusters|min_clusters|max_clusters|max_tvd|must_link|cannot_link"
+UNDERSCORED = "n_clusters|min_clusters|max_clusters|max_tvd|labels_from|must_link|cannot_link"
 PARAMETERS = f"{UNDERSCORED}|strategy|statistic|linkage|alpha|size"
 
 

@@ -25,7 +25,8 @@ N_FEATURES = 8
 CUT_OUT_OF_FEATURES = (
     "The clusters seem to be cut out of the same features, as k-means and Leiden do; then every "
     "pair differs by construction.",
-    "The nearest neighbours of the observations therefore decided which clusters belong together.",
+    "The nearest neighbours of the observations therefore decided which clusters belong together; "
+    "if the labels come from elsewhere, pass --labels-from elsewhere, and tests decide.",
 )
 
 

@@ -29,8 +29,8 @@ from unsplit.merging.options import (
 )
 from unsplit.merging.origin import (
     are_cores,
-    decided_by,
     needs_both_at_random,
+    origin,
     ranking_statistic,
     split_at_random,
     stopping_rule,
@@ -75,6 +75,7 @@ def merge(
     min_clusters: int | None = None,
     max_clusters: int | None = None,
     rule: Rule | None = None,
+    labels_from: str = "auto",
     neighbours: NeighbourGraph | None = None,
     random_state: object = None,
 ) -> MergeTree:
@@ -118,6 +119,11 @@ def merge(
     rule : object with a method judge, optional
         A stopping rule of your own, instead of ``n_clusters``, ``max_tvd`` and ``alpha``: a
         :class:`unsplit.merging.decision.Rule`.
+    labels_from : {"auto", "clustering", "elsewhere"}
+        Pass "elsewhere" if the clusters were not computed from the features that are compared, such
+        as classes given by hand or clusters of other measurements: then tests decide, and clusters
+        that differ significantly stay apart.  "clustering" says that they were.  "auto" assumes
+        it, unless clusters were split at random or do not follow the features at all.
     neighbours : NeighbourGraph, optional
         The neighbour graph of the observations, made by :func:`unsplit.neighbour_graph`.  If
         clusters were cut out of the same features, *auto* decides by it.  Without one, *auto* makes
@@ -143,7 +149,7 @@ def merge(
     check_wasserstein(distances, n_clusters, max_tvd, strategy)
     how, links = (strategy, statistic, linkage), (tuple(must_link), tuple(cannot_link))
     options = MergeOptions(
-        n_clusters, max_tvd, alpha, *how, *links, min_clusters, max_clusters, rule
+        n_clusters, max_tvd, alpha, *how, *links, min_clusters, max_clusters, rule, labels_from
     )
     if constraints is not None:
         options = options.with_answers(constraints, _cluster_ids(distances))
@@ -212,8 +218,7 @@ def merge_with(
     limits = options.constraints(inputs.ids[inputs.order])
     at_random, by, statistic = np.zeros(k, bool), "", "distance"
     if result is not None:
-        at_random = split_at_random(result)
-        by = decided_by(result, at_random, inputs.graph is not None)
+        at_random, by = origin(result, inputs.graph, split_at_random(result), options)
         statistic = ranking_statistic(
             options, result, by, None if inputs.graph is None else inputs.graph.source
         )

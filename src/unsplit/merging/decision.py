@@ -39,8 +39,15 @@ FAIR = 1.25
 STRONG = 2.0
 # A smaller cluster always has most of its neighbours outside.
 TINY = 10
+# In a smaller cluster the graph cannot easily overrule a TVD that is surely large: of 15 neighbours
+# most may have to be in other clusters.
+FEWEST_TO_OVERRULE = 15
 # Observations in the smaller cluster from which a strong connection is sure.
 MANY = 200
+# Labels that surely do not follow the features have this many times as many edges between clusters
+# as those of k-means.  Classes of thirteen tables had 1.1 to 10 times as many, clusters computed
+# from the features up to 1.2 times, of a Gaussian mixture up to 2.7 times.
+FROM_ELSEWHERE = 3.0
 # Where tests decide, so many of its nearest clusters are compared with each: of many more distant
 # pairs some would pass by chance.
 REACH = 10
@@ -85,6 +92,8 @@ class Pair:
         Whether one of the two was split at random, so that the test for a difference decides alone.
     nearest_tvd : float
         Smallest TVD between an initial cluster of one and an initial cluster of the other.
+    smaller : int
+        Observations in the smaller of the two.
     size : str, optional
         BOTH_SMALL, ONE_SMALL or ASSIGNED if one of the two is too small to hold out observations;
         in the last case the network assigns it to the other.
@@ -98,6 +107,7 @@ class Pair:
     neighbourhoods: Neighbourhoods | None = None
     at_random: bool = False
     nearest_tvd: float = 0.0
+    smaller: int = MANY
     size: str | None = None
 
     @cached_property
@@ -129,9 +139,24 @@ class Pair:
     @cached_property
     def connection(self) -> Connection | None:
         """How the neighbour graph connects the two; None where that is not considered."""
-        if self.neighbourhoods is None or (self.at_random and self.size is None):
+        if self.neighbourhoods is None or (self.at_random and self.decided_by_test):
             return None
         return self.neighbourhoods.connection(self.a, self.b)
+
+    @property
+    def decided_by_test(self) -> bool:
+        """Whether the test finds the two different, or alike, and not just too small to say."""
+        return self.size is None and (self.p_adjusted <= LEVEL or self.alike(LEVEL))
+
+    @property
+    def overruled(self) -> bool:
+        """Whether the TVD is surely large and the neighbours are too few to say otherwise.
+
+        A strong connection of a small cluster still counts: so many edges are no accident.
+        """
+        if self.connection is None or self.contrast is None or self.smaller >= FEWEST_TO_OVERRULE:
+            return False
+        return self.contrast.interval[0] >= LARGE_TVD and self.connection.strength < STRONG
 
     def alike(self, level: float) -> bool:
         """Whether no difference is significant and the TVD cannot be large."""
@@ -175,6 +200,7 @@ ALIKE = "alike"  # no difference is significant, and the TVD cannot be large (p)
 SIGNIFICANCE = "significance"  # whether the two differ significantly (p)
 MAX_TVD = "max_tvd"  # (TVD)
 GRAPH = "graph"  # how strongly the neighbour graph connects the two (strength)
+OVERRULED = "overruled"  # the TVD is surely large, and one has too few neighbours to say otherwise
 BOTH_SMALL, ONE_SMALL, ASSIGNED = "both small", "one small", "assigned"  # to hold out observations
 NO_SHARED_BATCH = "no shared batch"
 SAME_GROUP, OTHER_GROUP = "same group", "other group"  # of a spectral clustering
@@ -183,7 +209,8 @@ UNCONNECTED = "unconnected"  # nothing is known, and something must be joined
 NOT_ASKED = "not asked"  # no rule has looked at the pair
 USERS_RULE = "rule"  # what a rule of the user says, in its own words
 REASONS = (
-    *(ALIKE, SIGNIFICANCE, MAX_TVD, GRAPH, BOTH_SMALL, ONE_SMALL, ASSIGNED, NO_SHARED_BATCH),
+    *(ALIKE, SIGNIFICANCE, MAX_TVD, GRAPH, OVERRULED, BOTH_SMALL, ONE_SMALL, ASSIGNED),
+    NO_SHARED_BATCH,
     *(SAME_GROUP, OTHER_GROUP, CLOSEST, UNCONNECTED, NOT_ASKED, USERS_RULE),
 )
 
@@ -375,9 +402,10 @@ class Auto:
 
     Clusters that cannot be told apart are merged.  If one of the two was split at random and they
     can be told apart, they are different.  Otherwise the clusters were cut out of the same
-    features, so that every pair differs; such a pair is merged if the neighbour graph connects the
-    two like parts of one cluster.  Without a graph the test decides alone, and only nearby pairs
-    are compared.
+    features, so that every pair differs, or they are too small for a test; such a pair is merged if
+    the neighbour graph connects the two like parts of one cluster.  If the TVD is surely large and
+    one of the two has fewer than 15 observations, they must be connected twice as strongly.
+    Without a graph the test decides alone, and only nearby pairs are compared.
 
     Parameters
     ----------
@@ -410,6 +438,8 @@ class Auto:
             return Decision(False, Reason(pair.size), objection=math.inf)
         if pair.alike(self.level):
             return Decision(True, Reason(ALIKE, self.level))
+        if pair.overruled:
+            return Decision(False, Reason(OVERRULED, STRONG))
         if pair.connection is not None:
             connected = pair.connection.strength >= MERGED_FROM
             return Decision(connected, Reason(GRAPH, MERGED_FROM))
@@ -472,10 +502,14 @@ def verdict(known: PairEvidence) -> str:
     >>> [verdict(PairEvidence(0.9, 1.0, 1e-9, strength=strength)) for strength in (0.2, 3)]
     ['different', 'same']
     """
-    words = [_by_test(known.low, known.high, known.p_adjusted)]
-    if not math.isnan(known.strength):
-        words.append(_by_neighbours(known.strength, known.smaller))
-    return min(words, key=WORDS.index)
+    by_test = _by_test(known.low, known.high, known.p_adjusted)
+    if math.isnan(known.strength):
+        return by_test
+    by_neighbours = _by_neighbours(known.strength, known.smaller)
+    few = known.smaller < FEWEST_TO_OVERRULE and known.strength < STRONG
+    if few and by_test == DIFFERENT != by_neighbours:
+        return UNCLEAR
+    return min(by_test, by_neighbours, key=WORDS.index)
 
 
 def doubt(known: PairEvidence) -> float:

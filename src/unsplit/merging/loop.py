@@ -215,6 +215,7 @@ class MergeState:
             self.neighbourhoods,
             self.split_at_random(a, b),
             self.nearest_tvd(a, b),
+            int(min(self.size[a], self.size[b])),
             self._size(a, b),
         )
 

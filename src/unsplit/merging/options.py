@@ -32,6 +32,9 @@ OVERLAP_AND_EDGES = "overlap and edges"
 NEED_NEIGHBOURS = ("edges", OVERLAP_AND_EDGES)
 STATISTICS = ("auto", *NEED_NEIGHBOURS, *DIVERGENCES)
 LINKAGES = ("average", "single", "complete")
+# Where the labels come from: computed from the features that are compared, or not.
+CLUSTERING, ELSEWHERE = "clustering", "elsewhere"
+LABELS_FROM = ("auto", CLUSTERING, ELSEWHERE)
 # Overlap needs all pairs.  What ranks pairs of a sparse estimate instead.
 WITHOUT_OVERLAP = {"overlap": "lecam", OVERLAP_AND_EDGES: "edges"}
 
@@ -80,6 +83,7 @@ class MergeOptions:
     min_clusters: int | None = None
     max_clusters: int | None = None
     rule: Rule | None = None
+    labels_from: str = "auto"
     # What the links were made from, for the tree to remember; empty if there was no review.
     answers: tuple[Answer, ...] = ()
 
@@ -88,6 +92,7 @@ class MergeOptions:
             ("strategy", STRATEGIES),
             ("statistic", STATISTICS),
             ("linkage", LINKAGES),
+            ("labels_from", LABELS_FROM),
         ):
             check_choice(name, getattr(self, name), known)
         for name in ("must_link", "cannot_link"):
@@ -124,6 +129,12 @@ class MergeOptions:
                     f'{name}="{value}" has no effect with strategy="{strategy}", only with '
                     f"{' and '.join(strategies)}; leave it out."
                 )
+        if self.labels_from != "auto" and not self.asks_neighbours:
+            raise InputError(
+                f'labels_from="{self.labels_from}" has no effect with max_tvd, alpha, rule, '
+                'strategy="spectral" or a statistic of edges, which do not ask where labels come '
+                "from; leave it out."
+            )
         if statistic in NEED_NEIGHBOURS and strategy != "linkage":
             raise InputError(
                 f'statistic="{statistic}" needs strategy="linkage", got "{strategy}"; choose '

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.cluster import KMeans
 
 from unsplit._typing import Index, Matrix
 from unsplit.errors import PartitionWarning, warn
@@ -17,6 +18,7 @@ from unsplit.merging.decision import (
     ALMOST_ALL,
     CORES,
     FEWEST_TO_BE_ALIKE,
+    FROM_ELSEWHERE,
     LEVEL,
     NEIGHBOURS,
     PARTITION_TVD,
@@ -32,7 +34,7 @@ from unsplit.merging.decision import (
 )
 from unsplit.merging.evidence import Mixtures
 from unsplit.merging.neighbours.graph import OBSERVATIONS, OTHER_FEATURES, SCORES, NeighbourGraph
-from unsplit.merging.options import OVERLAP_AND_EDGES, MergeOptions
+from unsplit.merging.options import CLUSTERING, ELSEWHERE, OVERLAP_AND_EDGES, MergeOptions
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
@@ -91,6 +93,9 @@ def ranking_statistic(options: MergeOptions, result: Estimated, by: str, source:
         return BY_SOURCE_OF_CORES[source] if cores and source is not None else "edges"
     return "overlap" if options.n_clusters is not None and cores else "lecam"
 
+
+# Share of edges between clusters that is never much: one of a hundred.
+LEAST_OUTSIDE = 0.01
 
 # How cores are ranked, by what the neighbours of the graph were found in.
 BY_SOURCE_OF_CORES = {
@@ -167,11 +172,64 @@ def at_random_like_most(
     return found | almost_all
 
 
-def decided_by(result: Estimated, at_random: NDArray[np.bool_], has_graph: bool) -> str:
-    """What decides about the clusters of most observations: tests or neighbours."""
-    if not has_graph or 2 * result.sizes[at_random].sum() >= result.sizes.sum():
-        return TESTS
-    return NEIGHBOURS
+def origin(
+    result: Estimated,
+    graph: NeighbourGraph | None,
+    at_random: NDArray[np.bool_],
+    options: MergeOptions,
+) -> tuple[NDArray[np.bool_], str]:
+    """Which clusters tests judge, and what decides about most: tests or neighbours.
+
+    Parameters
+    ----------
+    result : PairwiseTVD
+    graph : NeighbourGraph, optional
+    at_random : ndarray of shape (k,)
+        Which clusters were split at random, as far as tests can tell.
+    options : MergeOptions
+    """
+    if options.labels_from == ELSEWHERE:
+        return np.ones_like(at_random), TESTS
+    if options.labels_from == CLUSTERING:
+        at_random = np.zeros_like(at_random)
+    elif 2 * result.sizes[at_random].sum() >= result.sizes.sum():
+        return at_random, TESTS
+    if graph is None:
+        return at_random, TESTS
+    if options.labels_from == "auto" and options.asks_neighbours and _from_elsewhere(result, graph):
+        warn(
+            "the clusters do not follow the features they are compared by, so they seem to come "
+            "from elsewhere, and tests decide; if they were computed from these features, pass "
+            'labels_from="clustering", and if not, labels_from="elsewhere".',
+            PartitionWarning,
+        )
+        return np.ones_like(at_random), TESTS
+    return at_random, NEIGHBOURS
+
+
+# Clusters and observations that are looked at; many clusters are hardly ever given by hand.
+MOST_GIVEN, MOST_LOOKED_AT = 100, 5_000
+
+
+def _from_elsewhere(result: Estimated, graph: NeighbourGraph) -> bool:
+    """Whether far more neighbours are in different clusters than after k-means of the features."""
+    k, n = graph.n_clusters, len(graph.rows)
+    comparable = graph.source == OBSERVATIONS and not graph.batches.any() and not are_cores(result)
+    if not comparable or k > MOST_GIVEN or n <= k:
+        return False
+    label = np.full(int(max(graph.rows.max(), result.scores.rows.max(initial=0))) + 1, -1)
+    label[result.scores.rows] = result.scores.clusters
+    some = np.random.default_rng(0).permutation(n)[:MOST_LOOKED_AT]
+    model = KMeans(min(k, len(some)), n_init=1, random_state=0).fit(graph.features[some])
+    left, right = graph.adjacency[some].nonzero()
+    ends = some[left], right
+    label = label[graph.rows]
+    known = (label[ends[0]] >= 0) & (label[ends[1]] >= 0)
+    near = model.predict(graph.features)
+    outside, usual = (
+        np.count_nonzero((of[ends[0]] != of[ends[1]]) & known) for of in (label, near)
+    )
+    return bool(outside > FROM_ELSEWHERE * max(usual, LEAST_OUTSIDE * known.sum()))
 
 
 def are_cores(result: Estimated) -> bool:

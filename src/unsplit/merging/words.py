@@ -20,6 +20,7 @@ from unsplit.merging.decision import (
     ONE_SMALL,
     OTHER_GROUP,
     OUT_OF_REACH,
+    OVERRULED,
     REACHED,
     REQUESTED,
     SAME_GROUP,
@@ -68,6 +69,12 @@ def because(reason: Reason, known: PairEvidence) -> str:
     """
     if reason.kind == GRAPH:
         return _connected(known, reason.limit)
+    if reason.kind == OVERRULED:
+        strength = f"strength {told_apart(known.strength, reason.limit)[0]}"
+        return (
+            f"cannot decide: TVD at least {known.low:.2f}, and too few observations to overrule it "
+            f"({strength}, merged from {reason.limit:g} on)"
+        )
     if reason.kind == MAX_TVD:
         side = "at most" if known.tvd <= reason.limit else "above"
         return f"TVD {known.tvd:.3f} is {side} {reason.limit:g}"

@@ -82,7 +82,8 @@ def why_stopped(tree: MergeTree) -> str:
     if tree.strategy == "neighbours":
         return (
             f"{sentence} The clusters seem to be cut out of the same features, where every pair "
-            "differs by construction, so nearest neighbours decided."
+            "differs by construction, so nearest neighbours decided. If they come from elsewhere, "
+            "such as classes given by hand, merge with --labels-from elsewhere: then tests decide."
         )
     return f"{sentence} Pairs were ranked by {RANKED_BY.get(tree.statistic, tree.statistic)}."
 

@@ -16,8 +16,8 @@ from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import WITHOUT_OVERLAP, MergeOptions, check_same_clusters
 from unsplit.merging.origin import (
-    decided_by,
     needs_both_at_random,
+    origin,
     ranking_statistic,
     stopping_rule,
 )
@@ -60,8 +60,7 @@ def merge_sparse(
     order = result.scores.order_of_appearance()
     slot_of = np.argsort(order)
     graph = None if neighbours is None else neighbours.renamed(slot_of)
-    at_random = split_at_random(result)
-    by = decided_by(result, at_random, graph is not None)
+    at_random, by = origin(result, graph, split_at_random(result), options)
     source = None if graph is None else graph.source
     statistic = ranking_statistic(options, result, by, source)
     statistic = WITHOUT_OVERLAP.get(statistic, statistic)

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -135,17 +135,7 @@ class SparseMergeState(MergeState):
         pair = super().candidate(a, b, statistic)
         if self.worth_comparing(a, b):
             return pair
-        return Pair(
-            a,
-            b,
-            statistic,
-            self.n_pairs,
-            None,
-            self.neighbourhoods,
-            pair.at_random,
-            pair.nearest_tvd,
-            pair.size,
-        )
+        return replace(pair, evidence=None)
 
     def worth_comparing(self, a: int, b: int) -> bool:
         """Whether the scores of a pair may matter."""
