@@ -50,7 +50,7 @@ def stopping_rule(result: Estimated | None, options: MergeOptions, by: str) -> R
         None for a plain matrix.
     options : MergeOptions
     by : str
-        What decides about most pairs, as :func:`decided_by` says.
+        What decides about most pairs, as :func:`origin` says.
     """
     if options.rule is not None:
         return UsersRule(options.rule)

@@ -28,7 +28,7 @@ FEW_DIMENSIONS = 2.5
 MANY_DIMENSIONS = 4.0
 
 # Limits, as shares of the values of structureless data; docs/stopping.md says how they were chosen.
-NECK_SHARE_IN_FEW = 0.6
+NECK_SHARE_IN_FEW = 0.8
 NECK_SHARE_IN_MANY = 1.0
 EDGES_SHARE = 0.7
 
@@ -84,9 +84,9 @@ class Connection:
     def strength(self) -> float:
         """How strongly the two are connected; parts of one cluster have at least 1.
 
-        In few dimensions, the smaller of neck and saddle, each relative to its limit; in many, the
-        geometric mean of edges and neck relative to theirs; in between, the weighted geometric mean
-        of both.
+        In few dimensions, the smaller of neck and saddle, each relative to its limit, where a neck
+        may be the narrower the less the density falls; in many, the geometric mean of edges and
+        neck relative to theirs; in between, the weighted geometric mean of both.
         """
         if self.edges == 0:
             return 0.0
@@ -100,7 +100,8 @@ class Connection:
         width = self.neck / (NECK_SHARE_IN_FEW * self.usual_neck)
         if math.isnan(self.saddle):
             return width
-        return min(width, math.exp(self.deepest_saddle - self.saddle))
+        depth = math.exp(self.deepest_saddle - self.saddle)
+        return min(width * max(1.0, depth), depth)
 
     @property
     def _in_many_dimensions(self) -> float:
