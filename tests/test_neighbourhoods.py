@@ -212,18 +212,18 @@ HALF_WAY = {"dimension": 3.25, "usual_neck": 0.2}
     ("known", "strength"),
     [
         # In few dimensions the smaller of neck and saddle.
-        (Connection(30, 0.5, math.nan, neck=0.6, **FEW), 2.0),
-        (Connection(30, 0.5, math.nan, neck=0.15, **FEW), 0.5),
-        (Connection(30, 0.5, math.nan, neck=0.6, saddle=0.8, deepest_saddle=0.5, **FEW), 0.740818),
-        (Connection(30, 0.5, math.nan, neck=0.6, saddle=-0.8, deepest_saddle=0.5, **FEW), 2.0),
-        (Connection(30, 0.5, math.nan, neck=0.15, saddle=0.0, deepest_saddle=0.5, **FEW), 0.5),
+        (Connection(30, 0.5, math.nan, neck=0.8, **FEW), 2.0),
+        (Connection(30, 0.5, math.nan, neck=0.2, **FEW), 0.5),
+        (Connection(30, 0.5, math.nan, neck=0.8, saddle=0.8, deepest_saddle=0.5, **FEW), 0.740818),
+        # ... where a neck may be the narrower the less the density falls.
+        (Connection(30, 0.5, math.nan, neck=0.1, saddle=0.0, deepest_saddle=0.5, **FEW), 0.412180),
         # In many dimensions the geometric mean of edges and neck, or edges alone.
         (Connection(30, 0.5, 0.25, neck=0.1, **MANY), 1.0),
         (Connection(30, 0.5, 0.25, neck=0.4, **MANY), 2.0),
         (Connection(30, 0.5, 0.25, dimension=9.0), 2.0),
         (Connection(1, 0.2, 0.4, dimension=9.0), 0.5),
         # Half-way between few and many dimensions both count alike.
-        (Connection(30, 1.0, 0.25, neck=0.24, **HALF_WAY), (2 * 4.8**0.5) ** 0.5),
+        (Connection(30, 1.0, 0.25, neck=0.32, **HALF_WAY), (2 * 6.4**0.5) ** 0.5),
         # However strong all else is, nothing is connected without an edge.
         (Connection(0, 0.0, math.nan, neck=0.0, **FEW), 0.0),
         (Connection(0, 0.0, 0.4, neck=0.0, **MANY), 0.0),
@@ -343,7 +343,7 @@ def cut():
 def test_a_tree_has_what_neighbours_say(cut):
     result, X, labels = cut
     graph = neighbour_graph(X, labels)
-    tree = merge(result, neighbours=graph, random_state=0)
+    tree = merge(result, neighbours=graph, labels_from="clustering", random_state=0)
     assert tree.groups.tolist() == [0, 0, 0, 1, 1, 1]
     assert tree.statistic == "edges"
     assert tree.stopped == ENDING
@@ -375,8 +375,15 @@ def test_names_do_not_matter(cut):
     order = np.argsort(names)
     renamed = result.reordered(order)
     object.__setattr__(renamed, "cluster_ids", names[order])
-    tree = merge(result, neighbours=neighbour_graph(X, labels), random_state=0)
-    other = merge(renamed, neighbours=neighbour_graph(X, names[labels]), random_state=0)
+    tree = merge(
+        result, neighbours=neighbour_graph(X, labels), labels_from="clustering", random_state=0
+    )
+    other = merge(
+        renamed,
+        neighbours=neighbour_graph(X, names[labels]),
+        labels_from="clustering",
+        random_state=0,
+    )
     old = {name: tree.mapping[i] for i, name in enumerate(names.tolist())}
     assert len(set(zip(old.values(), [other.mapping[n] for n in old], strict=True))) == 2
     found, expected = (
@@ -388,9 +395,11 @@ def test_names_do_not_matter(cut):
 def test_a_number_of_clusters_is_on_the_tree_of_auto(cut):
     result, X, labels = cut
     graph = neighbour_graph(X, labels)
-    tree = merge(result, neighbours=graph, random_state=0)
+    tree = merge(result, neighbours=graph, labels_from="clustering", random_state=0)
     for n in range(1, 7):
-        asked = merge(result, neighbours=graph, n_clusters=n, random_state=0)
+        asked = merge(
+            result, neighbours=graph, n_clusters=n, labels_from="clustering", random_state=0
+        )
         assert asked.groups.tolist() == tree.cut(n_clusters=n).groups.tolist()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from tests.merging_cases import gaussian_estimate, regrouped
+from tests.merging_cases import gaussian_estimate, labels_of, regrouped
 from unsplit import (
     ClusterMerger,
     InputError,
@@ -36,8 +36,8 @@ from unsplit.merging.decision import (
 )
 from unsplit.merging.neighbours.evidence import Connection
 from unsplit.merging.neighbours.graph import graph_of_scores, neighbour_graph
-from unsplit.merging.options import LINKAGES
-from unsplit.merging.origin import decided_by, looks_like_partition, split_at_random
+from unsplit.merging.options import LINKAGES, MergeOptions
+from unsplit.merging.origin import looks_like_partition, origin, split_at_random
 from unsplit.merging.words import stopped
 
 MATRIX = [[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]]
@@ -347,7 +347,8 @@ def test_twins_were_split_at_random_and_cells_were_not():
 
 @pytest.mark.parametrize("has_graph", [True, False])
 def test_what_most_observations_are_in_decides(has_graph):
-    result, _ = gaussian_estimate([0, 0, 40, 44], [40, 40, 30, 30])
+    result, X = gaussian_estimate([0, 0, 40, 44], [40, 40, 30, 30])
+    graph = neighbour_graph(X, labels_of(result)) if has_graph else None
     otherwise = NEIGHBOURS if has_graph else TESTS
     for at_random, by in (
         ([True, True, False, False], TESTS),
@@ -355,7 +356,9 @@ def test_what_most_observations_are_in_decides(has_graph):
         ([True, False, True, False], TESTS),  # exactly half
         ([False] * 4, otherwise),
     ):
-        assert decided_by(result, np.array(at_random), has_graph) == by
+        judged, decides = origin(result, graph, np.array(at_random), MergeOptions())
+        assert decides == by
+        assert judged.tolist() == at_random
 
 
 @pytest.fixture(scope="module")

@@ -59,8 +59,8 @@ def refine(
     and small clusters would be taken apart there.
 
     Such moves favour clusters of similar sizes and may divide a large one.  So the rule of *auto*
-    is asked about the clusters before and after: if it would leave fewer after the moves, these are
-    undone, and single observations move with a quarter of the edges by chance.
+    is asked about the clusters after the moves: if it would merge any, the moves are undone, and
+    single observations move with a quarter of the edges by chance.
 
     Instead, in fewer than three dimensions, initial clusters that lie across a gap can be cut there
     before observations move (``gaps``).  The clusters that hold them fall into the initial clusters
@@ -222,8 +222,7 @@ def _moved(graph: NeighbourGraph, clusters: Index, k: int) -> Index:
     single = Moving.of(graph, clusters, k)
     if k <= MOST_CLUSTERS:
         after = _moved_by_modularity(single, graph)
-        unchanged = np.array_equal(after, clusters)
-        if unchanged or n_left_apart(graph, after) >= n_left_apart(graph, clusters):
+        if np.array_equal(after, clusters) or n_left_apart(graph, after) == k:
             return after
     careful = replace(single, chance=CAREFUL_CHANCE)
     careful.move_all(np.random.default_rng(0))
