@@ -36,6 +36,13 @@ def gaussian_estimate(means, sizes, *, scales=1.0, n_folds=3, share=1.0, names=N
     return result, X
 
 
+def labels_of(result):
+    """Cluster of every observation of an estimate; −1 for those that were not held out."""
+    labels = np.full(len(result.scores.rows), -1)
+    labels[result.scores.rows] = result.scores.clusters
+    return labels
+
+
 def estimate_of(features, weights, bias, labels, folds, n_folds, sizes, names=None):
     """An estimate from one linear map for all folds; fold −1 is not held out."""
     k = len(bias)

@@ -24,8 +24,8 @@ from unsplit.merging.neighbours.structureless import MOST_PIECES, Surrogate, cha
 
 # In few dimensions a neck or a saddle separates two clusters; in many dimensions borders are wide
 # everywhere, and edges and neck count alike.  Between these two limits all count.
-FEW_DIMENSIONS = 2.5
-MANY_DIMENSIONS = 4.0
+FEW_DIMENSIONS = 2.2
+MANY_DIMENSIONS = 3.7
 
 # Limits, as shares of the values of structureless data; docs/stopping.md says how they were chosen.
 NECK_SHARE_IN_FEW = 0.8
@@ -116,7 +116,7 @@ def weight_of_edges(dimension: float) -> float:
 
     Examples
     --------
-    >>> weight_of_edges(2.0), weight_of_edges(3.25), weight_of_edges(10.0)
+    >>> weight_of_edges(2.0), weight_of_edges(2.95), weight_of_edges(10.0)
     (0.0, 0.5, 1.0)
     """
     share = (dimension - FEW_DIMENSIONS) / (MANY_DIMENSIONS - FEW_DIMENSIONS)

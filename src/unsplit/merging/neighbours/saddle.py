@@ -20,8 +20,6 @@ FEWEST_AROUND = 15
 FEWEST = 5
 # Peaks and saddles are those of the densest tenth, because single observations scatter.
 DENSEST = 0.1
-# How far beyond the peak's own number is counted.
-BEYOND_PEAK = 2
 
 # Limit of the depth within one cluster: a constant, and standard errors of a count; more of these
 # where few observations lie at the border, because then the saddle is not the best of many places.
@@ -45,12 +43,13 @@ class Saddles:
         n = len(X)
         self.adjacency = adjacency
         self.around = min(max(FEWEST_AROUND, math.isqrt(n)), n // 3)
-        n_counted = min(BEYOND_PEAK * self.around, n - 1)
         self.known = self.around >= FEWEST
-        self.distances = nearest(X, n_counted)[1] if self.known else np.zeros((n, 1))
+        self.distances = nearest(X, self.around)[1] if self.known else np.zeros((n, 1))
 
     def depth(self, left: Index, right: Index) -> tuple[float, float]:
         """Log density of the lower peak minus that of the saddle, and the limit for one cluster.
+
+        The depth is 0 if the density does not fall.
 
         Parameters
         ----------
