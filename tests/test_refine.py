@@ -27,9 +27,8 @@ def overlapping(seed=0):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_single_move_would_raise_the_modularity(seed):
-    X = np.random.default_rng(seed).standard_normal((80, 3))
-    labels = KMeans(4, n_init=1, random_state=seed).fit_predict(X)
-    labels[:10] = 0
+    X, labels = make_blobs([20] * 4, 3, centers=6 * np.eye(4, 3), random_state=seed)
+    labels[:30:3] = 3
     graph = neighbour_graph(X, labels)
     found = refine(labels, graph)
     adjacency = graph.adjacency.toarray()

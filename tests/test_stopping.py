@@ -294,12 +294,16 @@ def test_a_pair_without_scores_is_not_alike():
 
 
 @pytest.mark.parametrize("by", [TESTS, NEIGHBOURS])
-def test_of_what_was_split_at_random_tests_decide_alone(by):
-    for known, merged in ((OTHER, False), (NOT_SURE, True)):
-        decision = Auto(by).judge(candidate(**known, at_random=True, strength=9.0))
-        assert decision.merge == merged
-        assert decision.reason == Reason(SIGNIFICANCE, 0.05)
-    assert candidate(**OTHER, at_random=True, strength=9.0).connection is None
+def test_of_what_was_split_at_random_tests_decide_if_they_can(by):
+    different = candidate(**OTHER, at_random=True, strength=9.0)
+    assert Auto(by).judge(different) == Decision(False, Reason(SIGNIFICANCE, 0.05))
+    assert different.connection is None
+    # No difference is significant, but the TVD may be large: neighbours know more.
+    for strength, merged in ((9.0, True), (0.5, False)):
+        unsure = candidate(**NOT_SURE, at_random=True, strength=strength)
+        assert Auto(by).judge(unsure) == Decision(merged, Reason(GRAPH, 1.0))
+    alone = candidate(**NOT_SURE, at_random=True)
+    assert Auto(by).judge(alone) == Decision(True, Reason(SIGNIFICANCE, 0.05))
 
 
 @pytest.mark.parametrize("by", [TESTS, NEIGHBOURS])
@@ -347,7 +351,7 @@ def test_twins_were_split_at_random_and_cells_were_not():
 
 @pytest.mark.parametrize("has_graph", [True, False])
 def test_what_most_observations_are_in_decides(has_graph):
-    result, X = gaussian_estimate([0, 0, 40, 44], [40, 40, 30, 30])
+    result, X = gaussian_estimate([0, 20, 40, 60], [40, 40, 30, 30])
     graph = neighbour_graph(X, labels_of(result)) if has_graph else None
     otherwise = NEIGHBOURS if has_graph else TESTS
     for at_random, by in (
