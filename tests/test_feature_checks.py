@@ -64,6 +64,7 @@ def fitted(X, **how):
     return ClusterMerger(epochs=2, cv=2, random_state=0).fit(X, **how)
 
 
+@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
 def test_the_estimator_names_the_column():
     frame = pd.DataFrame(WINE.data, columns=WINE.feature_names)
     with pytest.warns(FeatureWarning, match="column 'proline' of X holds 99 %.*StandardScaler"):

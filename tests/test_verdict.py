@@ -70,8 +70,8 @@ def test_words_where_clusters_overlap(low, high, p, word):
         (0.79, 1, "different"),
         (0.8, 10**6, "unclear"),  # near the limit
         (1.24, 10**6, "unclear"),
-        (1.25, 10, "probably same"),
-        (1.25, 9, "unclear"),  # a few have neighbours outside whatever they are
+        (1.25, 15, "probably same"),
+        (1.25, 14, "unclear"),  # a few have neighbours outside whatever they are
         (1.99, 10**6, "probably same"),
         (2.0, 199, "probably same"),
         (2.0, 200, "same"),

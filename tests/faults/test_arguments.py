@@ -109,7 +109,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
             "random_state": "None",
         },
     ),
-    "refine": (unsplit.refine, {"labels": Y, "neighbours": GRAPH}, {}),
+    "refine": (unsplit.refine, {"labels": Y, "neighbours": GRAPH}, {"distances": "None"}),
     "neighbour_graph": (
         unsplit.neighbour_graph,
         {"X": X, "labels": Y},

@@ -37,7 +37,7 @@ MERGED_FROM = 1.0
 WEAK = 0.8
 FAIR = 1.25
 STRONG = 2.0
-# A smaller cluster always has most of its neighbours outside.
+# Figures show smaller clusters in grey, because their TVD says little.
 TINY = 10
 # In a smaller cluster the graph cannot easily overrule a TVD that is surely large: of 15 neighbours
 # most may have to be in other clusters.
@@ -505,11 +505,7 @@ def verdict(known: PairEvidence) -> str:
     by_test = _by_test(known.low, known.high, known.p_adjusted)
     if math.isnan(known.strength):
         return by_test
-    by_neighbours = _by_neighbours(known.strength, known.smaller)
-    few = known.smaller < FEWEST_TO_OVERRULE and known.strength < STRONG
-    if few and by_test == DIFFERENT != by_neighbours:
-        return UNCLEAR
-    return min(by_test, by_neighbours, key=WORDS.index)
+    return min(by_test, _by_neighbours(known.strength, known.smaller), key=WORDS.index)
 
 
 def doubt(known: PairEvidence) -> float:
@@ -541,6 +537,6 @@ def _by_test(low: float, high: float, p: float) -> str:
 def _by_neighbours(strength: float, smaller: int) -> str:
     if strength < WEAK:
         return DIFFERENT
-    if strength < FAIR or smaller < TINY:
+    if strength < FAIR or (smaller < FEWEST_TO_OVERRULE and strength < STRONG):
         return UNCLEAR
     return SAME if strength >= STRONG and smaller >= MANY else PROBABLY_SAME

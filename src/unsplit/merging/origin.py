@@ -196,7 +196,11 @@ def origin(
         return at_random, TESTS
     if graph is None:
         return at_random, TESTS
-    if options.labels_from == "auto" and options.asks_neighbours and _from_elsewhere(result, graph):
+    if (
+        options.labels_from == "auto"
+        and options.asks_neighbours
+        and _from_elsewhere(result, graph, at_random)
+    ):
         warn(
             "the clusters do not follow the features they are compared by, so they seem to come "
             "from elsewhere, and tests decide; if they were computed from these features, pass "
@@ -211,14 +215,17 @@ def origin(
 MOST_GIVEN, MOST_LOOKED_AT = 100, 5_000
 
 
-def _from_elsewhere(result: Estimated, graph: NeighbourGraph) -> bool:
-    """Whether far more neighbours are in different clusters than after k-means of the features."""
+def _from_elsewhere(result: Estimated, graph: NeighbourGraph, at_random: NDArray[np.bool_]) -> bool:
+    """Whether far more neighbours are in different clusters than after k-means of the features.
+
+    Clusters that were split at random have such neighbours anyway, and do not count.
+    """
     k, n = graph.n_clusters, len(graph.rows)
     comparable = graph.source == OBSERVATIONS and not graph.batches.any() and not are_cores(result)
     if not comparable or k > MOST_GIVEN or n <= k:
         return False
     label = np.full(int(max(graph.rows.max(), result.scores.rows.max(initial=0))) + 1, -1)
-    label[result.scores.rows] = result.scores.clusters
+    label[result.scores.rows] = np.where(at_random, -1, np.arange(k))[result.scores.clusters]
     some = np.random.default_rng(0).permutation(n)[:MOST_LOOKED_AT]
     model = KMeans(min(k, len(some)), n_init=1, random_state=0).fit(graph.features[some])
     left, right = graph.adjacency[some].nonzero()

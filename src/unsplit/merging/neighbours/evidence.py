@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.merging.neighbours.graph import SCORES, Connections, NeighbourGraph, connect
-from unsplit.merging.neighbours.neck import narrowest_usual, neck
+from unsplit.merging.neighbours.neck import SIZES, narrowest_usual, neck
 from unsplit.merging.neighbours.saddle import Saddles
 from unsplit.merging.neighbours.structureless import MOST_PIECES, Surrogate, chance_curve
 
@@ -215,7 +215,8 @@ class Neighbourhoods:
 
     def _neck(self, a: int, b: int, many: float) -> float:
         """The neck between two slots; with batches, the mean over the batches they share."""
-        if many == 1 and self.n_batches > 1:  # few of a batch say little of a neck
+        # In many dimensions, few observations or few of a batch say little of a neck.
+        if many == 1 and (self.n_batches > 1 or self.judged.sizes[[a, b]].min() < SIZES[0]):
             return math.nan
         rows = self._rows(a), self._rows(b)
         necks, weights = [0.0], [0.0]
