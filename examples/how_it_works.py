@@ -101,7 +101,7 @@ def neighbours() -> Figure:
 
 def merging() -> Figure:
     """Two moons in thirty pieces, and what is left of them on the way."""
-    X, _ = make_moons(1000, noise=0.06, random_state=0)
+    X, _ = make_moons(1000, noise=0.06, random_state=1)
     pieces = KMeans(STEPS[0], n_init=10, random_state=0).fit_predict(X)
     tree = unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=pieces).tree_
     figure = Figure(figsize=(11, 1.9), layout="constrained")
