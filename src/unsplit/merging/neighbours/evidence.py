@@ -136,7 +136,7 @@ class Neighbourhoods:
     def __init__(self, graph: NeighbourGraph, rng: np.random.Generator) -> None:
         self.n_edges = graph.edges_between().toarray()
         sample = thinned(graph, rng)
-        self.is_sample = sample is not graph
+        self.sample, self.is_sample = sample, sample is not graph
         self.adjacency = sample.adjacency
         self.slot = sample.clusters.copy()
         self.judged = Connections(sample)
