@@ -45,6 +45,7 @@ from unsplit.merging.ranking import (
 )
 from unsplit.merging.remerge import Remerge, can_be_repeated, remerged
 from unsplit.merging.sparse.api import merge_sparse
+from unsplit.merging.stability import Stability
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
@@ -269,10 +270,8 @@ def merge_with(
     ) -> Remerge:
         return state_of(Remerge, replace(inputs, result=part, graph=graph), judged)
 
-    seed = 0 if random_state is None else random_state
-    rng = generator_of(seed) if neighbourhoods is None else neighbourhoods.rng
-    stability = remerged(result, neighbourhoods, again, rule, inputs.order, rng.spawn(1)[0])
-    return tree.with_stability(stability)
+    groups = remerged(result, inputs.graph, neighbourhoods, again, rule)
+    return tree.with_stability(Stability(groups[:, np.argsort(inputs.order)]))
 
 
 def check_memory(n_clusters: int, matrices: int) -> None:

@@ -2,112 +2,94 @@
 
 Every re-merge draws four fifths of the observations, in the graph and among the held-out scores,
 and merges by the same ranking and the same rule.  Networks are not trained again, no neighbours are
-searched for, and the simulated data that edges are compared with are those of the merge itself.
+searched for, and edges are compared with the same structureless data.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from unsplit._typing import Index
-from unsplit.merging.decision import BEYOND, Pair, Reason, Rule
+from unsplit.merging.decision import Pair, Reason, Rule
 from unsplit.merging.loop import GreedyMerge, MergeState, join_assigned, join_linked
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import MergeOptions
-from unsplit.merging.stability import Stability
 from unsplit.pairwise.result import PairwiseTVD
 
 N_REMERGES = 20
 # Share of the observations that a re-merge draws, and how many held-out ones at most.
 DRAWN = 0.8
-MOST_HELD_OUT = 20_000
+MOST_HELD_OUT = 5_000
 # More clusters would take too long.
 MOST_CLUSTERS = 1_000
 
 
-@dataclass
 class Remerge(MergeState):
-    """A merge of which only the order is recorded, without the evidence about every pair."""
-
-    def __post_init__(self) -> None:
-        self.made: list[tuple[int, int]] = []
-        super().__post_init__()
+    """A merge that describes no pair: only what is together at the end counts."""
 
     def join(self, pair: Pair, stage: str, reason: Reason, linked: bool = False) -> Sequence[int]:
         """Merge b into a and return the slots whose distances have changed."""
-        self.made.append((int(self.node[pair.a]), int(self.node[pair.b])))
-        return self._unite(pair.a, pair.b, len(self.sizes) + len(self.made) - 1)
+        return self._unite(pair.a, pair.b, -1)
 
 
-State = Callable[[PairwiseTVD, NeighbourGraph | None, Neighbourhoods | None], Remerge]
+def can_be_repeated(result: PairwiseTVD, options: MergeOptions) -> bool:
+    """Whether re-merges are cheap and mean something: by *auto* or to a number of clusters."""
+    limits = (options.max_tvd, options.alpha, options.rule)
+    known = options.strategy in ("linkage", "compose") and all(limit is None for limit in limits)
+    return known and result.has_scores and 2 < result.n_clusters <= MOST_CLUSTERS
 
 
 def remerged(
     result: PairwiseTVD,
+    graph: NeighbourGraph | None,
     judged: Neighbourhoods | None,
-    state_of: State,
+    state_of: Callable[[PairwiseTVD, NeighbourGraph | None, Neighbourhoods | None], Remerge],
     rule: Rule,
-    order: Index,
-    rng: np.random.Generator,
-) -> Stability:
-    """Merge again and again.
+) -> Index:
+    """Merge again and again, and return the new cluster of every initial one, shape (r, k).
 
     Parameters
     ----------
     result : PairwiseTVD
+    graph : NeighbourGraph, optional
     judged : Neighbourhoods, optional
         The evidence from the graph that the merge itself was judged by.
     state_of : callable
         Makes the state of a merge from a resampled estimate, graph, and evidence from the graph.
     rule : Rule
-    order : ndarray of shape (k,)
-        The cluster of ``MergeTree.cluster_ids`` that each slot begins with.
-    rng : numpy.random.Generator
     """
-    k, groups, merges = len(order), [], []
-    curve = None if judged is None else judged.curve
-    # By content, so that a draw does not depend on the order of the data.
-    scores = result.scores
-    by_content = np.argsort(scores.features[:, 0], kind="stable")
+    # Always the same draws, and from no generator that anything else draws from.
+    rng = np.random.default_rng(0)
+    # By content, so that what is drawn does not depend on the order of the data.
+    by_content = np.argsort(result.scores.features.sum(axis=1), kind="stable")
+    clusters = result.scores.clusters[by_content]
+    n_edges = None if graph is None else graph.edges_between().toarray()
+    found = []
     for _ in range(N_REMERGES):
-        held_out = by_content[_drawn(scores.clusters[by_content], MOST_HELD_OUT, rng)]
-        part, graph, hoods = result.of_some(np.sort(held_out)), None, None
-        if judged is not None:
-            graph = _some_of(judged.sample, rng)
-            hoods = Neighbourhoods(graph, rng)
-            hoods.curve = curve
-        state = state_of(part, graph, hoods)
+        part = result.of_some(np.sort(by_content[_drawn(clusters, MOST_HELD_OUT, rng)]))
+        drawn, evidence = None, None
+        if graph is not None and judged is not None and n_edges is not None:
+            drawn = _some_of(replace(judged.sample, source=graph.source), rng)
+            evidence = Neighbourhoods(drawn, rng)
+            # What was too rare in the sample is still judged by all edges.
+            evidence.n_edges, evidence.is_sample = n_edges.copy(), judged.is_sample
+            evidence.curve = judged.curve
+        state = state_of(part, drawn, evidence)
         join_linked(state)
         join_assigned(state, rule)
-        greedy = GreedyMerge(state, rule)
-        greedy.go(state.constraints.fewest, state.constraints.most)
-        stopped_at = np.empty(k, np.int64)
-        stopped_at[order] = np.unique(state.slot, return_inverse=True)[1]
-        greedy.go(1, 1, BEYOND)
-        curve = curve if hoods is None else hoods.curve
-        nodes = np.full((k - 1, 2), -1)
-        made = np.array(state.made, np.int64).reshape(-1, 2)
-        nodes[: len(made)] = np.where(made < k, order[np.minimum(made, k - 1)], made)
-        groups.append(stopped_at)
-        merges.append(nodes)
-    return Stability(np.stack(groups), np.stack(merges))
-
-
-def can_be_repeated(result: PairwiseTVD, options: MergeOptions) -> bool:
-    """Whether re-merges are cheap and mean something: by *auto* or to a number of clusters."""
-    told = any(choice is not None for choice in (options.max_tvd, options.alpha, options.rule))
-    repeatable = options.strategy in ("linkage", "compose") and not told
-    return repeatable and result.has_scores and 2 < result.n_clusters <= MOST_CLUSTERS
+        GreedyMerge(state, rule).go(state.constraints.fewest, state.constraints.most)
+        found.append(np.unique(state.slot, return_inverse=True)[1])
+    return np.stack(found)
 
 
 def _drawn(clusters: Index, most: int, rng: np.random.Generator) -> Index:
-    """Rows of a random part in which every cluster keeps one observation at least."""
+    """Positions of a random part in which every cluster keeps one observation at least."""
     n = len(clusters)
-    rows = rng.choice(n, min(most, round(DRAWN * n)), replace=False)
+    positions = rng.choice(n, min(most, round(DRAWN * n)), replace=False)
     first = np.unique(clusters, return_index=True)[1]
-    return np.union1d(rows, first[clusters[first] >= 0])
+    return np.union1d(positions, first[clusters[first] >= 0])
 
 
 def _some_of(graph: NeighbourGraph, rng: np.random.Generator) -> NeighbourGraph:

@@ -12,6 +12,7 @@ Three things are compared with what parts of one cluster have:
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,7 +150,8 @@ class Neighbourhoods:
         self.n_left, self.rng = graph.n_clusters, rng
         self.features = graph.features
         self.n_simulated = min(len(graph.clusters), MOST_JUDGED_AT_ALL)
-        self.curve: NDArray[np.float64] | None = None
+        # Made when first asked for, and once for all re-merges.
+        self.curve = cache(self._simulated_curve)
 
     def _saddles(self, graph: NeighbourGraph, source: str) -> Saddles | None:
         # A saddle would say more of the batches if there are several, and more of the network if
@@ -237,10 +239,12 @@ class Neighbourhoods:
         """``times_chance`` of the closest pair in structureless data with as many clusters left."""
         if self.n_left > MOST_PIECES:
             return math.inf
-        if self.curve is None:
-            surrogate = Surrogate.of(self.features)
-            self.curve = chance_curve(surrogate, self.n_simulated, len(self.judged.sizes), self.rng)
-        return float(self.curve[self.n_left]) if self.n_left < len(self.curve) else math.inf
+        curve = self.curve()
+        return float(curve[self.n_left]) if self.n_left < len(curve) else math.inf
+
+    def _simulated_curve(self) -> NDArray[np.float64]:
+        surrogate = Surrogate.of(self.features)
+        return chance_curve(surrogate, self.n_simulated, len(self.judged.sizes), self.rng)
 
 
 def most_judged(k: int) -> int:
