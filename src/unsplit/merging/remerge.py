@@ -75,7 +75,7 @@ def remerged(
             evidence = Neighbourhoods(drawn, rng)
             # What was too rare in the sample is still judged by all edges.
             evidence.n_edges, evidence.is_sample = n_edges.copy(), judged.is_sample
-            evidence.curve = judged.curve
+            evidence.curve, evidence.only_decides = judged.curve, True
         state = state_of(part, drawn, evidence)
         join_linked(state)
         join_assigned(state, rule)

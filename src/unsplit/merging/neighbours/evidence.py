@@ -11,7 +11,7 @@ Three things are compared with what parts of one cluster have:
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -150,6 +150,8 @@ class Neighbourhoods:
         self.n_left, self.rng = graph.n_clusters, rng
         self.features = graph.features
         self.n_simulated = min(len(graph.clusters), MOST_JUDGED_AT_ALL)
+        # Necks take longest, so a re-merge leaves them out where they cannot change a decision.
+        self.only_decides = False
         # Made when first asked for, and once for all re-merges.
         self.curve = cache(self._simulated_curve)
 
@@ -176,18 +178,22 @@ class Neighbourhoods:
             return self._by_all_edges(a, b)
         dimension = self.judged.dimension(a, b)
         many = weight_of_edges(dimension)
-        width = self._neck(a, b, many)
         saddle, deepest = self._saddle(a, b) if many < 1 else (math.nan, math.nan)
-        return Connection(
+        found = Connection(
             edges=self.edges(a, b),
             times_chance=self.judged.times_chance(a, b),
             least_times=self._least_times(a, b) if many > 0 else math.nan,
-            neck=width,
-            usual_neck=math.nan if math.isnan(width) else narrowest_usual(dimension, smaller),
+            neck=1.0,
+            usual_neck=narrowest_usual(dimension, smaller),
             saddle=saddle,
             deepest_saddle=deepest,
             dimension=dimension,
         )
+        if self.only_decides and found.strength < 1:  # too weak even with the widest neck
+            return found
+        width = self._neck(a, b, many)
+        usual = math.nan if math.isnan(width) else found.usual_neck
+        return replace(found, neck=width, usual_neck=usual)
 
     def edges(self, a: int, b: int) -> int:
         """Number of edges between two slots."""
