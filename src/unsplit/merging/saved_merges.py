@@ -47,7 +47,6 @@ def read_tree(path: str | os.PathLike[str]) -> dict[str, Any]:
     check = ContentCheck(path, "MergeTree", "make it again")
     check.names(meta, {*_PLAIN, *_MERGES, "ending"}, {"answers"})
     check.names(arrays, set(_ARRAYS), {_REMERGES})
-    remerges = arrays.pop(_REMERGES, None)
     merges, apart = (tuple(read_merges(check, meta[name], name)) for name in _MERGES)
     plain = {name: meta[name] for name in _PLAIN}
     _check_content(check, plain, arrays, merges, apart)
@@ -56,16 +55,12 @@ def read_tree(path: str | os.PathLike[str]) -> dict[str, Any]:
     strangers = {name for one in answers for name in (*one.left, *one.right)} - known
     check.require(not strangers, "answers must be about clusters of the tree")
     ending = read_ending(check, meta["ending"])
-    found = {"merges": merges, "apart": apart, "answers": answers, "ending": ending}
-    found["stability"] = None if remerges is None else _read_stability(check, remerges, len(known))
+    found: dict[str, Any] = {"merges": merges, "apart": apart, "answers": answers, "ending": ending}
+    if _REMERGES in arrays:
+        groups = check.array(arrays, _REMERGES, np.int64, None, len(known))
+        check.within(_REMERGES, groups, 0, len(known) - 1)
+        found["stability"] = Stability(arrays.pop(_REMERGES))
     return found | arrays | plain
-
-
-def _read_stability(check: ContentCheck, groups: Any, k: int) -> Stability:
-    possible = groups.ndim == 2 and groups.shape[1] == k and groups.dtype == np.int64 and len(groups)
-    check.require(bool(possible), f"{_REMERGES} must have a column for each of {k} clusters")
-    check.within(_REMERGES, groups, 0, k - 1)
-    return Stability(groups)
 
 
 def read_ending(check: ContentCheck, content: Any) -> Ending:

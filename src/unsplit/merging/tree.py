@@ -21,6 +21,7 @@ from unsplit.merging.decision import (
     CUT_AT_HEIGHT,
     CUT_AT_NUMBER,
     MUST_LINK,
+    REQUESTED,
     Ending,
 )
 from unsplit.merging.explanation import Explanation, explained
@@ -86,6 +87,14 @@ class MergeTree:
     def stopped(self) -> str:
         """Why merging stopped, in words."""
         return stopped(self.ending)
+
+    @property
+    def how_stable(self) -> str | None:
+        """How many clusters re-merges leave, in words; None if that is not known."""
+        # If a number was requested, they leave this number.
+        if self.stability is None or self.ending.kind == REQUESTED:
+            return None
+        return f"{self.stability.sentence}."
 
     @property
     def n_initial(self) -> int:
