@@ -270,7 +270,7 @@ def merge_with(
     ) -> Remerge:
         return state_of(Remerge, replace(inputs, result=part, graph=graph), judged)
 
-    groups = remerged(result, inputs.graph, neighbourhoods, again, rule)
+    groups = remerged(result, inputs.graph, neighbourhoods, again, rule, by)
     return tree.with_stability(Stability(groups[:, np.argsort(inputs.order)]))
 
 

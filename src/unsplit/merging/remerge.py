@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from unsplit._typing import Index
-from unsplit.merging.decision import Pair, Reason, Rule
+from unsplit.merging.decision import NEIGHBOURS, Pair, Reason, Rule
 from unsplit.merging.loop import GreedyMerge, MergeState, join_assigned, join_linked
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import NeighbourGraph
@@ -19,8 +19,8 @@ from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.result import PairwiseTVD
 
 N_REMERGES = 20
-# Share of the observations that a re-merge draws, and how many held-out ones at most.
-DRAWN = 0.8
+DRAWN = 0.8  # share of the observations that a re-merge draws
+# Where neighbours decide, no more held-out observations are needed; tests need as many as they had.
 MOST_HELD_OUT = 5_000
 # More clusters would take too long.
 MOST_CLUSTERS = 1_000
@@ -38,7 +38,7 @@ def can_be_repeated(result: PairwiseTVD, options: MergeOptions) -> bool:
     """Whether re-merges are cheap and mean something: by *auto* or to a number of clusters."""
     limits = (options.max_tvd, options.alpha, options.rule)
     known = options.strategy in ("linkage", "compose") and all(limit is None for limit in limits)
-    return known and result.has_scores and 2 < result.n_clusters <= MOST_CLUSTERS
+    return known and result.has_scores and result.n_clusters <= MOST_CLUSTERS
 
 
 def remerged(
@@ -47,6 +47,7 @@ def remerged(
     judged: Neighbourhoods | None,
     state_of: Callable[[PairwiseTVD, NeighbourGraph | None, Neighbourhoods | None], Remerge],
     rule: Rule,
+    by: str,
 ) -> Index:
     """Merge again and again, and return the new cluster of every initial one, shape (r, k).
 
@@ -59,6 +60,8 @@ def remerged(
     state_of : callable
         Makes the state of a merge from a resampled estimate, graph, and evidence from the graph.
     rule : Rule
+    by : str
+        What decides: one of those of :class:`unsplit.merging.decision.Auto`.
     """
     # Always the same draws, and from no generator that anything else draws from.
     rng = np.random.default_rng(0)
@@ -66,9 +69,10 @@ def remerged(
     by_content = np.argsort(result.scores.features.sum(axis=1), kind="stable")
     clusters = result.scores.clusters[by_content]
     n_edges = None if graph is None else graph.edges_between().toarray()
+    most = MOST_HELD_OUT if by == NEIGHBOURS else len(clusters)
     found = []
     for _ in range(N_REMERGES):
-        part = result.of_some(np.sort(by_content[_drawn(clusters, MOST_HELD_OUT, rng)]))
+        part = result.of_some(np.sort(by_content[_drawn(clusters, most, rng)]))
         drawn, evidence = None, None
         if graph is not None and judged is not None and n_edges is not None:
             drawn = _some_of(replace(judged.sample, source=graph.source), rng)

@@ -53,8 +53,11 @@ class Stability:
     @cached_property
     def shares(self) -> Matrix:
         """Share of the re-merges in which two initial clusters are together, shape (k, k)."""
-        together = [groups[:, None] == groups for groups in self.groups]
-        return np.sum(together, axis=0, dtype=np.float64) / len(together)
+        k = self.groups.shape[1]
+        found = np.zeros((k, k))
+        for groups in self.groups:
+            found += groups[:, None] == groups
+        return found / len(self.groups)
 
     def between(self, left: list[int], right: list[int], sizes: Index) -> float:
         """Mean share of all pairs of an initial cluster of one side and one of the other.
