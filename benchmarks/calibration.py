@@ -37,7 +37,7 @@ from unsplit.merging.review import members_of_nodes
 
 RESULTS = Path(__file__).parent / "results" / "calibration.jsonl"
 TRIAL = ("problem", "seed", "overclustering", "factor")
-EVIDENCE = ("strength", "tvd", "low", "high", "p_adjusted", "size_left", "size_right")
+EVIDENCE = ("strength", "stability", "tvd", "low", "high", "p_adjusted", "size_left", "size_right")
 
 Line = dict[str, Any]
 

@@ -340,7 +340,7 @@ def test_review_of_another_cut_has_what_is_known_of_it():
 COLUMNS = ["step", "left", "right", "size_left", "size_right", "statistic", "height"]
 COLUMNS += ["tvd", "low", "high", "p_adjusted"]
 COLUMNS += ["edges", "times_chance", "neck", "strength"]
-COLUMNS += ["stage", "reason", "limit", "why", "verdict", "merged"]
+COLUMNS += ["stage", "reason", "limit", "stability", "why", "verdict", "merged"]
 
 
 def test_table_has_a_row_for_every_merge():

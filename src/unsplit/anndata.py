@@ -31,6 +31,7 @@ from unsplit.estimator import ClusterMerger
 from unsplit.merging.answers import listed_answers
 from unsplit.merging.review import Merge
 from unsplit.merging.saved_merges import read_ending
+from unsplit.merging.stability import Stability
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.style import COLOURS
 
@@ -197,6 +198,8 @@ def tree(adata: Any, key: str = "unsplit") -> MergeTree:
         content[name] = np.array(content[name], kind)
     for name in ("statistic", "strategy"):
         content[name] = str(content[name])
+    if "stability" in content:
+        content["stability"] = Stability(np.array(content["stability"], np.int64))
     # As text, because uns holds no tuples.
     check = ContentCheck(f"adata.uns[{key!r}]", "MergeTree", "merge again")
     content["ending"] = read_ending(check, json.loads(str(content["ending"])))
@@ -397,6 +400,8 @@ def _stored(tree: MergeTree) -> dict[str, Any]:
         content[part] = _frame({name: [row[name] for row in rows] for name in names})
     content["ending"] = json.dumps(tree.ending._asdict())
     content["answers"] = json.dumps([asdict(answer) for answer in tree.answers])
+    if (stability := content.pop("stability")) is not None:
+        content["stability"] = stability.groups
     return content | {"cluster_ids": tree.cluster_ids.astype(str).astype(object)}
 
 

@@ -329,6 +329,7 @@ def describe_tree(tree: MergeTree) -> dict[str, Any]:
     return {
         "n_clusters": tree.n_clusters,
         "stopped": tree.stopped,
+        "remerges_by_n_clusters": None if tree.stability is None else tree.stability.numbers,
         "last_merge_tvd": tvd[n_taken - 1] if n_taken else None,
         "first_refused_tvd": tvd[n_taken] if n_taken < len(tvd) else None,
         "n_unclear": sum(row.pair.verdict == UNCLEAR for row in tree.reviewed),

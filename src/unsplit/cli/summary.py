@@ -52,6 +52,8 @@ def of_merge(tree: MergeTree, n_noise: int, options: MergeOptions | None = None)
     lines = [_result(tree, requested=options.n_clusters is not None)]
     if options.n_clusters is None:
         lines.append(f"Merging stopped because {tree.stopped}.")
+    if tree.how_stable is not None:
+        lines.append(tree.how_stable)
     if _neighbours_decided(tree, options):
         lines += CUT_OUT_OF_FEATURES
     if n_noise:

@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,11 +43,15 @@ from unsplit.merging.ranking import (
     Reestimated,
     mean_rank,
 )
+from unsplit.merging.remerge import Remerge, can_be_repeated, remerged
 from unsplit.merging.sparse.api import merge_sparse
+from unsplit.merging.stability import Stability
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
+
+State = TypeVar("State", bound=MergeState)
 
 # Matrices of all pairs that merging holds at the same time, measured at 3,500 clusters: distances,
 # their copies, links, evidence, edges between neighbours and working space.
@@ -225,27 +229,49 @@ def merge_with(
     rule = stopping_rule(result, options, by)
     if result is not None and not result.comparable.all():
         rule = WithinBatches(rule)
-    ranking = _ranking(inputs, options, statistic, estimate)
+
+    def state_of(
+        kind: Callable[..., State],
+        inputs: MergeInputs,
+        neighbourhoods: Neighbourhoods | None,
+        **more: Any,
+    ) -> State:
+        ranking = _ranking(inputs, options, statistic, estimate)
+        result = inputs.result
+        return kind(
+            ranking,
+            _evidence(inputs, ranking, options.alpha is not None),
+            neighbourhoods,
+            at_random,
+            needs_both_at_random(by, inputs.graph),
+            np.zeros(k, bool) if result is None else result.too_small,
+            assigned_slots(assigned, inputs.order),
+            np.ones((k, k)) if result is None else result.tvd,
+            1 if result is None else result.n_possibly_equal,
+            limits,
+            inputs.sizes,
+            **more,
+        )
+
+    before = MergeRecord() if done is None else replace(done, merges=list(done.merges))
+    neighbourhoods = _neighbourhoods(inputs, random_state)
+    state = state_of(MergeState, inputs, neighbourhoods, on_merge=on_merge, record=before)
     if options.strategy == "spectral":
-        rule = SameGroup(_spectral_groups(ranking.distances(), options.n_clusters, random_state))
-    state = MergeState(
-        ranking,
-        _evidence(inputs, ranking, options.alpha is not None),
-        _neighbourhoods(inputs, random_state),
-        at_random,
-        needs_both_at_random(by, inputs.graph),
-        np.zeros(k, bool) if result is None else result.too_small,
-        assigned_slots(assigned, inputs.order),
-        np.ones((k, k)) if result is None else result.tvd,
-        1 if result is None else result.n_possibly_equal,
-        limits,
-        inputs.sizes,
-        on_merge,
-        MergeRecord() if done is None else replace(done, merges=list(done.merges)),
-    )
+        distances = state.ranking.distances()
+        rule = SameGroup(_spectral_groups(distances, options.n_clusters, random_state))
     record = agglomerate(state, rule)
     sizes = inputs.sizes[np.argsort(inputs.order)]
-    return record.tree(inputs.ids, sizes, inputs.order, ranking.statistic, options)
+    tree = record.tree(inputs.ids, sizes, inputs.order, state.ranking.statistic, options)
+    if result is None or not can_be_repeated(result, options):
+        return tree
+
+    def again(
+        part: PairwiseTVD, graph: NeighbourGraph | None, judged: Neighbourhoods | None
+    ) -> Remerge:
+        return state_of(Remerge, replace(inputs, result=part, graph=graph), judged)
+
+    groups = remerged(result, inputs.graph, neighbourhoods, again, rule, by)
+    return tree.with_stability(Stability(groups[:, np.argsort(inputs.order)]))
 
 
 def check_memory(n_clusters: int, matrices: int) -> None:

@@ -1,5 +1,6 @@
 """Why two initial clusters are together or apart, for one pair that a reader asks about."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +65,8 @@ class Explanation:
             f"reason: {self.reason}",
             f"verdict: {self.verdict}",
         ]
+        if not math.isnan(self.pair.stability):
+            lines.append(f"stability: together in {self.pair.stability:.0%} of the re-merges")
         if not self.together:
             lines.append(f"step {self.step} of the tree would merge them")
         return "\n  ".join(lines)

@@ -65,6 +65,9 @@ class Merge:
         What the rule compared the evidence with; NaN if with nothing.
     note : str
         The words of a rule of the user; otherwise empty.
+    stability : float
+        Share of the re-merges of resampled data in which the two are together: the mean over pairs
+        of an initial cluster of each, larger clusters counting more.  NaN if nothing was repeated.
 
     Examples
     --------
@@ -92,6 +95,7 @@ class Merge:
     reason: str
     limit: float
     note: str
+    stability: float = math.nan
 
     @property
     def why(self) -> str:
@@ -202,7 +206,7 @@ def review_table(
     }
     for name in ("size_left", "size_right", "tvd", "low", "high", "p_adjusted"):
         columns[name] = [getattr(pair, name) for pair in pairs]
-    for name in ("edges", "times_chance", "neck", "strength"):
+    for name in ("edges", "times_chance", "neck", "strength", "stability"):
         columns[name] = [getattr(pair, name) for pair in pairs]
     columns["new_left"] = [clusters[pair.left] for pair in pairs]
     columns["new_right"] = [clusters[pair.right] for pair in pairs]

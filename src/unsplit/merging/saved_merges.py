@@ -13,16 +13,18 @@ from unsplit.data.content_check import ROUNDING, ContentCheck
 from unsplit.merging.answers import listed_answers
 from unsplit.merging.decision import ENDINGS, REASONS, STAGES, Ending
 from unsplit.merging.review import Merge
+from unsplit.merging.stability import Stability
 
-FORMAT = "unsplit.MergeTree/5"
+FORMAT = "unsplit.MergeTree/6"
 
 _ARRAYS = ("cluster_ids", "sizes", "taken")
 _MERGES = ("merges", "apart")
+_REMERGES = "remerges"
 _PLAIN = ("statistic", "strategy", "n_forbidden")
 
 _NAMES = {field.name for field in fields(Merge)}
 _COUNTS = {"left": 0, "right": 0, "size_left": 1, "size_right": 1}
-_SHARES = ("tvd", "low", "high", "p_adjusted")
+_SHARES = ("tvd", "low", "high", "p_adjusted", "stability")
 _AT_LEAST_0 = ("edges", "times_chance", "neck", "strength")
 
 
@@ -33,7 +35,10 @@ def write_tree(path: str | os.PathLike[str], tree: Any) -> None:
     meta |= {name: [dict(vars(merge)) for merge in getattr(tree, name)] for name in _MERGES}
     if tree.answers:
         meta["answers"] = [asdict(answer) for answer in tree.answers]
-    save_arrays(path, FORMAT, meta, {name: getattr(tree, name) for name in _ARRAYS})
+    arrays = {name: getattr(tree, name) for name in _ARRAYS}
+    if tree.stability is not None:
+        arrays[_REMERGES] = tree.stability.groups
+    save_arrays(path, FORMAT, meta, arrays)
 
 
 def read_tree(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -41,7 +46,7 @@ def read_tree(path: str | os.PathLike[str]) -> dict[str, Any]:
     meta, arrays = load_arrays(path, FORMAT)
     check = ContentCheck(path, "MergeTree", "make it again")
     check.names(meta, {*_PLAIN, *_MERGES, "ending"}, {"answers"})
-    check.names(arrays, set(_ARRAYS), set())
+    check.names(arrays, set(_ARRAYS), {_REMERGES})
     merges, apart = (tuple(read_merges(check, meta[name], name)) for name in _MERGES)
     plain = {name: meta[name] for name in _PLAIN}
     _check_content(check, plain, arrays, merges, apart)
@@ -50,7 +55,11 @@ def read_tree(path: str | os.PathLike[str]) -> dict[str, Any]:
     strangers = {name for one in answers for name in (*one.left, *one.right)} - known
     check.require(not strangers, "answers must be about clusters of the tree")
     ending = read_ending(check, meta["ending"])
-    found = {"merges": merges, "apart": apart, "answers": answers, "ending": ending}
+    found: dict[str, Any] = {"merges": merges, "apart": apart, "answers": answers, "ending": ending}
+    if _REMERGES in arrays:
+        groups = check.array(arrays, _REMERGES, np.int64, None, len(known))
+        check.within(_REMERGES, groups, 0, len(known) - 1)
+        found["stability"] = Stability(arrays.pop(_REMERGES))
     return found | arrays | plain
 
 

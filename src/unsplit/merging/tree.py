@@ -21,11 +21,13 @@ from unsplit.merging.decision import (
     CUT_AT_HEIGHT,
     CUT_AT_NUMBER,
     MUST_LINK,
+    REQUESTED,
     Ending,
 )
 from unsplit.merging.explanation import Explanation, explained
 from unsplit.merging.review import Merge, Row, members_of_nodes, review_table
 from unsplit.merging.saved_merges import read_tree, write_tree
+from unsplit.merging.stability import Stability
 from unsplit.merging.words import stopped
 
 
@@ -55,6 +57,8 @@ class MergeTree:
         What ranked the pairs, and how they were merged.
     ending : Ending
         Why merging stopped; ``stopped`` says it in words.
+    stability : Stability, optional
+        Merges of resampled data; None if merging was not repeated.
 
     Examples
     --------
@@ -73,6 +77,7 @@ class MergeTree:
     n_forbidden: int = 0
     apart: tuple[Merge, ...] = ()
     answers: tuple[Answer, ...] = ()
+    stability: Stability | None = None
 
     def __post_init__(self) -> None:
         for array in (self.cluster_ids, self.sizes, self.taken):
@@ -82,6 +87,14 @@ class MergeTree:
     def stopped(self) -> str:
         """Why merging stopped, in words."""
         return stopped(self.ending)
+
+    @property
+    def how_stable(self) -> str | None:
+        """How many clusters re-merges leave, in words; None if that is not known."""
+        # If a number was requested, they leave this number.
+        if self.stability is None or self.ending.kind == REQUESTED:
+            return None
+        return f"{self.stability.sentence}."
 
     @property
     def n_initial(self) -> int:
@@ -504,6 +517,17 @@ class MergeTree:
             f"MergeTree: {self.n_initial:,} clusters merged into {self.n_clusters:,} "
             f"({self.strategy}, {self.statistic})\n  stopped: {self.stopped}"
         )
+
+    def with_stability(self, stability: Stability) -> "MergeTree":
+        """The same tree with the re-merges, and with what they say of every pair."""
+        members = members_of_nodes(self.merges, self.n_initial)
+
+        def known(pair: Merge) -> Merge:
+            share = stability.between(members[pair.left], members[pair.right], self.sizes)
+            return replace(pair, stability=share)
+
+        merges, apart = tuple(map(known, self.merges)), tuple(map(known, self.apart))
+        return replace(self, merges=merges, apart=apart, stability=stability)
 
     @property
     def n_linked(self) -> int:

@@ -6,7 +6,7 @@ NumPy only; torch is imported when something must be computed from the scores.
 import math
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import ModuleType
 from typing import Any
@@ -163,6 +163,18 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         result = cls(**parts)
         result.__dict__["p_value"] = _frozen(p_value)
         return result
+
+    def of_some(self, index: Index) -> "PairwiseTVD":
+        """The estimate from some of the held-out observations.
+
+        Parameters
+        ----------
+        index : ndarray
+            Positions of the observations among the held-out ones, ascending.
+        """
+        scores, functions = self.scores.some(index), _divergences()
+        hit_rate = functions.directed_means(scores, functions.hit, functions.device_for_sums())
+        return replace(self, scores=scores, n_heldout=scores.counts.sum(axis=0), hit_rate=hit_rate)
 
     @cached_property
     def _counted(self) -> Index | Matrix:

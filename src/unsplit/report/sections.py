@@ -34,7 +34,7 @@ LONGEST_IDS = 2_000_000  # characters
 MOST_TILES_OF_LEAF = 6
 SHEET_COLUMNS = 40
 
-NUMBERS = ("tvd", "low", "high", "p_adjusted", "edges", "times_chance", "strength")
+NUMBERS = ("tvd", "low", "high", "p_adjusted", "edges", "times_chance", "strength", "stability")
 
 
 def tree_section(view: View) -> dict[str, Any]:

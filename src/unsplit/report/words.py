@@ -135,7 +135,8 @@ def answer(tree: MergeTree, n_noise: int, folded_to: int | None) -> dict[str, An
     '3 clusters are really 2'
     """
     rows = tree.reviewed
-    sentences = [how_sure(rows), why_stopped(tree)]
+    stable = [] if tree.how_stable is None else [tree.how_stable]
+    sentences = [how_sure(rows), *stable, why_stopped(tree)]
     if n_noise:
         sentences.append(f"{counted(n_noise, 'observation')} labelled as noise stayed noise.")
     if folded_to is not None:

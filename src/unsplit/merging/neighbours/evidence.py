@@ -11,7 +11,8 @@ Three things are compared with what parts of one cluster have:
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,7 +137,7 @@ class Neighbourhoods:
     def __init__(self, graph: NeighbourGraph, rng: np.random.Generator) -> None:
         self.n_edges = graph.edges_between().toarray()
         sample = thinned(graph, rng)
-        self.is_sample = sample is not graph
+        self.sample, self.is_sample = sample, sample is not graph
         self.adjacency = sample.adjacency
         self.slot = sample.clusters.copy()
         self.judged = Connections(sample)
@@ -149,7 +150,10 @@ class Neighbourhoods:
         self.n_left, self.rng = graph.n_clusters, rng
         self.features = graph.features
         self.n_simulated = min(len(graph.clusters), MOST_JUDGED_AT_ALL)
-        self.curve: NDArray[np.float64] | None = None
+        # Necks take longest, so a re-merge leaves them out where they cannot change a decision.
+        self.only_decides = False
+        # Made when first asked for, and once for all re-merges.
+        self.curve = cache(self._simulated_curve)
 
     def _saddles(self, graph: NeighbourGraph, source: str) -> Saddles | None:
         # A saddle would say more of the batches if there are several, and more of the network if
@@ -174,18 +178,22 @@ class Neighbourhoods:
             return self._by_all_edges(a, b)
         dimension = self.judged.dimension(a, b)
         many = weight_of_edges(dimension)
-        width = self._neck(a, b, many)
         saddle, deepest = self._saddle(a, b) if many < 1 else (math.nan, math.nan)
-        return Connection(
+        found = Connection(
             edges=self.edges(a, b),
             times_chance=self.judged.times_chance(a, b),
             least_times=self._least_times(a, b) if many > 0 else math.nan,
-            neck=width,
-            usual_neck=math.nan if math.isnan(width) else narrowest_usual(dimension, smaller),
+            neck=1.0,
+            usual_neck=narrowest_usual(dimension, smaller),
             saddle=saddle,
             deepest_saddle=deepest,
             dimension=dimension,
         )
+        if self.only_decides and found.strength < 1:  # too weak even with the widest neck
+            return found
+        width = self._neck(a, b, many)
+        usual = math.nan if math.isnan(width) else found.usual_neck
+        return replace(found, neck=width, usual_neck=usual)
 
     def edges(self, a: int, b: int) -> int:
         """Number of edges between two slots."""
@@ -238,10 +246,12 @@ class Neighbourhoods:
         """``times_chance`` of the closest pair in structureless data with as many clusters left."""
         if self.n_left > MOST_PIECES:
             return math.inf
-        if self.curve is None:
-            surrogate = Surrogate.of(self.features)
-            self.curve = chance_curve(surrogate, self.n_simulated, len(self.judged.sizes), self.rng)
-        return float(self.curve[self.n_left]) if self.n_left < len(self.curve) else math.inf
+        curve = self.curve()
+        return float(curve[self.n_left]) if self.n_left < len(curve) else math.inf
+
+    def _simulated_curve(self) -> NDArray[np.float64]:
+        surrogate = Surrogate.of(self.features)
+        return chance_curve(surrogate, self.n_simulated, len(self.judged.sizes), self.rng)
 
 
 def most_judged(k: int) -> int:

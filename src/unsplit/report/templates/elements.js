@@ -84,6 +84,7 @@ function evidenceOf(entry) {
     const times = entry.times_chance === null ? "" : `, ${Number(entry.times_chance.toPrecision(2))} × chance`;
     parts.push(`${counted(entry.edges, "edge")} between them${times}`);
   }
+  if (entry.stability !== null) parts.push(`together in ${Math.round(100 * entry.stability)}% of the re-merges`);
   return parts;
 }
 

@@ -1,0 +1,110 @@
+"""Merging again on resampled data, to see how stable the result is.
+
+Every re-merge draws four fifths of the observations, in the graph and among the held-out scores,
+and merges by the same ranking and the same rule.  Networks are not trained again, no neighbours are
+searched for, and edges are compared with the same structureless data.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from unsplit._typing import Index
+from unsplit.merging.decision import NEIGHBOURS, Pair, Reason, Rule
+from unsplit.merging.loop import GreedyMerge, MergeState, join_assigned, join_linked
+from unsplit.merging.neighbours.evidence import Neighbourhoods
+from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.merging.options import MergeOptions
+from unsplit.pairwise.result import PairwiseTVD
+
+N_REMERGES = 20
+DRAWN = 0.8  # share of the observations that a re-merge draws
+# Where neighbours decide, no more held-out observations are needed; tests need as many as they had.
+MOST_HELD_OUT = 5_000
+# More clusters would take too long.
+MOST_CLUSTERS = 1_000
+
+
+class Remerge(MergeState):
+    """A merge that describes no pair: only what is together at the end counts."""
+
+    def join(self, pair: Pair, stage: str, reason: Reason, linked: bool = False) -> Sequence[int]:
+        """Merge b into a and return the slots whose distances have changed."""
+        return self._unite(pair.a, pair.b, -1)
+
+
+def can_be_repeated(result: PairwiseTVD, options: MergeOptions) -> bool:
+    """Whether re-merges are cheap and mean something: by *auto* or to a number of clusters."""
+    limits = (options.max_tvd, options.alpha, options.rule)
+    known = options.strategy in ("linkage", "compose") and all(limit is None for limit in limits)
+    return known and result.has_scores and result.n_clusters <= MOST_CLUSTERS
+
+
+def remerged(
+    result: PairwiseTVD,
+    graph: NeighbourGraph | None,
+    judged: Neighbourhoods | None,
+    state_of: Callable[[PairwiseTVD, NeighbourGraph | None, Neighbourhoods | None], Remerge],
+    rule: Rule,
+    by: str,
+) -> Index:
+    """Merge again and again, and return the new cluster of every initial one, shape (r, k).
+
+    Parameters
+    ----------
+    result : PairwiseTVD
+    graph : NeighbourGraph, optional
+    judged : Neighbourhoods, optional
+        The evidence from the graph that the merge itself was judged by.
+    state_of : callable
+        Makes the state of a merge from a resampled estimate, graph, and evidence from the graph.
+    rule : Rule
+    by : str
+        What decides: one of those of :class:`unsplit.merging.decision.Auto`.
+    """
+    # Always the same draws, and from no generator that anything else draws from.
+    rng = np.random.default_rng(0)
+    # By content, so that what is drawn does not depend on the order of the data.
+    by_content = np.argsort(result.scores.features.sum(axis=1), kind="stable")
+    clusters = result.scores.clusters[by_content]
+    n_edges = None if graph is None else graph.edges_between().toarray()
+    most = MOST_HELD_OUT if by == NEIGHBOURS else len(clusters)
+    found = []
+    for _ in range(N_REMERGES):
+        part = result.of_some(np.sort(by_content[_drawn(clusters, most, rng)]))
+        drawn, evidence = None, None
+        if graph is not None and judged is not None and n_edges is not None:
+            drawn = _some_of(replace(judged.sample, source=graph.source), rng)
+            evidence = Neighbourhoods(drawn, rng)
+            # What was too rare in the sample is still judged by all edges.
+            evidence.n_edges, evidence.is_sample = n_edges.copy(), judged.is_sample
+            evidence.curve, evidence.only_decides = judged.curve, True
+        state = state_of(part, drawn, evidence)
+        join_linked(state)
+        join_assigned(state, rule)
+        GreedyMerge(state, rule).go(state.constraints.fewest, state.constraints.most)
+        found.append(np.unique(state.slot, return_inverse=True)[1])
+    return np.stack(found)
+
+
+def _drawn(clusters: Index, most: int, rng: np.random.Generator) -> Index:
+    """Positions of a random part in which every cluster keeps one observation at least."""
+    n = len(clusters)
+    positions = rng.choice(n, min(most, round(DRAWN * n)), replace=False)
+    first = np.unique(clusters, return_index=True)[1]
+    return np.union1d(positions, first[clusters[first] >= 0])
+
+
+def _some_of(graph: NeighbourGraph, rng: np.random.Generator) -> NeighbourGraph:
+    """The graph between some of its observations."""
+    rows = _drawn(graph.clusters, len(graph.clusters), rng)
+    return replace(
+        graph,
+        adjacency=graph.adjacency[rows][:, rows],
+        inverse_dimension=graph.inverse_dimension[rows],
+        clusters=graph.clusters[rows],
+        batches=graph.batches[rows],
+        features=graph.features[rows],
+        rows=graph.rows[rows],
+    )
