@@ -22,6 +22,7 @@ from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import Connected, NeighbourGraph, graph_of_scores
 from unsplit.merging.options import (
     OVERLAP_AND_EDGES,
+    Constraints,
     Link,
     MergeOptions,
     check_links,
@@ -219,20 +220,23 @@ def merge_with(
     result, k = inputs.result, len(inputs.ids)
     check_memory(k, MATRICES if result is None else MATRICES_OF_SCORES)
     options.check_input(result is not None, inputs.graph is not None, estimate is not None)
-    limits = options.constraints(inputs.ids[inputs.order])
+    constraints = options.constraints(inputs.ids[inputs.order])
     at_random, by, statistic = np.zeros(k, bool), "", "distance"
     if result is not None:
         at_random, by = origin(result, inputs.graph, split_at_random(result), options)
         statistic = ranking_statistic(
             options, result, by, None if inputs.graph is None else inputs.graph.source
         )
-    rule = stopping_rule(result, options, by)
-    if result is not None and not result.comparable.all():
-        rule = WithinBatches(rule)
+
+    def rule_of(options: MergeOptions) -> Rule:
+        rule = stopping_rule(result, options, by)
+        batches = result is not None and not result.comparable.all()
+        return WithinBatches(rule) if batches else rule
 
     def state_of(
         kind: Callable[..., State],
         inputs: MergeInputs,
+        constraints: Constraints,
         neighbourhoods: Neighbourhoods | None,
         **more: Any,
     ) -> State:
@@ -248,14 +252,17 @@ def merge_with(
             assigned_slots(assigned, inputs.order),
             np.ones((k, k)) if result is None else result.tvd,
             1 if result is None else result.n_possibly_equal,
-            limits,
+            constraints,
             inputs.sizes,
             **more,
         )
 
     before = MergeRecord() if done is None else replace(done, merges=list(done.merges))
     neighbourhoods = _neighbourhoods(inputs, random_state)
-    state = state_of(MergeState, inputs, neighbourhoods, on_merge=on_merge, record=before)
+    rule = rule_of(options)
+    state = state_of(
+        MergeState, inputs, constraints, neighbourhoods, on_merge=on_merge, record=before
+    )
     if options.strategy == "spectral":
         distances = state.ranking.distances()
         rule = SameGroup(_spectral_groups(distances, options.n_clusters, random_state))
@@ -265,12 +272,16 @@ def merge_with(
     if result is None or not can_be_repeated(result, options):
         return tree
 
+    # Whatever number was requested, re-merges stop by themselves: only that says how sure it is.
+    free = replace(options, n_clusters=None, min_clusters=None, max_clusters=None)
+    unbounded = free.constraints(inputs.ids[inputs.order])
+
     def again(
         part: PairwiseTVD, graph: NeighbourGraph | None, judged: Neighbourhoods | None
     ) -> Remerge:
-        return state_of(Remerge, replace(inputs, result=part, graph=graph), judged)
+        return state_of(Remerge, replace(inputs, result=part, graph=graph), unbounded, judged)
 
-    groups = remerged(result, inputs.graph, neighbourhoods, again, rule, by)
+    groups = remerged(result, inputs.graph, neighbourhoods, again, rule_of(free), by)
     return tree.with_stability(Stability(groups[:, np.argsort(inputs.order)]))
 
 

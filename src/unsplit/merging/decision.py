@@ -6,64 +6,16 @@ rule assumes.  The verdict sums up the same evidence in a word, whatever was don
 """
 
 import math
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from unsplit._typing import Index
+from unsplit.merging import limits
 from unsplit.merging.evidence import Contrast, Evidence
 from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods
 from unsplit.pairwise.statistics import adjust_for_pairs
-
-# --- limits ---------------------------------------------------------------------------------------
-# For rules, verdicts and the origin of clusters.  Those of the graph's own evidence are in
-# neighbours/evidence.py; docs/stopping.md says how they were chosen.
-
-# Significance level of all tests: the usual one.
-LEVEL = 0.05
-# p-values near the level prove nothing: between these two the verdict is "unclear".
-CLEAR_P = 0.01
-HINT_P = 0.2
-# At these TVDs the best classifier is right in 60 % and 75 % of the cases.
-SMALL_TVD = 0.2
-LARGE_TVD = 0.5
-# In huge clusters a significant difference may be too small to matter.
-LEAST_TVD = 0.05
-# If the TVD of two clusters may be larger than this, they do not count as alike, whatever p is.
-ALIKE_TVD = LARGE_TVD
-# Parts of one cluster have this strength in the neighbour graph, by the way it is measured.
-MERGED_FROM = 1.0
-# Strengths near 1 prove nothing: between WEAK and FAIR the verdict is "unclear".
-WEAK = 0.8
-FAIR = 1.25
-STRONG = 2.0
-# Figures show smaller clusters in grey, because their TVD says little.
-TINY = 10
-# In a smaller cluster the graph cannot easily overrule a TVD that is surely large: of 15 neighbours
-# most may have to be in other clusters.
-FEWEST_TO_OVERRULE = 15
-# Observations in the smaller cluster from which a strong connection is sure.
-MANY = 200
-# Labels that surely do not follow the features have this many times as many edges between clusters
-# as those of k-means.  Classes of thirteen tables had 1.1 to 10 times as many, clusters computed
-# from the features up to 1.2 times, of a Gaussian mixture up to 2.7 times.
-FROM_ELSEWHERE = 3.0
-# Where tests decide, so many of its nearest clusters are compared with each: of many more distant
-# pairs some would pass by chance.
-REACH = 10
-# With fewer held-out observations the interval of the TVD always reaches beyond ALIKE_TVD.
-FEWEST_TO_BE_ALIKE = 12
-# If clusters with a twin hold this share of the observations, the others count as not split; it was
-# chosen on random splits of the data sets of the benchmark.
-ALMOST_ALL = 0.8
-# Neighbouring parts of a partition can almost always be told apart and parts of one distribution
-# almost never, so any limit in the middle will do.
-PARTITION_TVD = 0.5
-# Held-out observations from which the distances of a cluster are reliable.
-RELIABLE = 10
-# If at most this share of the observations is in a cluster, the clusters are cores: what lay
-# between them was left out.
-CORES = 0.5
 
 # --- what is known about a pair -------------------------------------------------------------------
 
@@ -107,7 +59,7 @@ class Pair:
     neighbourhoods: Neighbourhoods | None = None
     at_random: bool = False
     nearest_tvd: float = 0.0
-    smaller: int = MANY
+    smaller: int = sys.maxsize
     size: str | None = None
 
     @cached_property
@@ -146,7 +98,7 @@ class Pair:
     @property
     def decided_by_test(self) -> bool:
         """Whether the test finds the two different, or alike, and not just too small to say."""
-        return self.size is None and (self.p_adjusted <= LEVEL or self.alike(LEVEL))
+        return self.size is None and (self.p_adjusted <= limits.LEVEL or self.alike(limits.LEVEL))
 
     @property
     def overruled(self) -> bool:
@@ -154,15 +106,17 @@ class Pair:
 
         A strong connection of a small cluster still counts: so many edges are no accident.
         """
-        if self.connection is None or self.contrast is None or self.smaller >= FEWEST_TO_OVERRULE:
+        if self.connection is None or self.contrast is None:
             return False
-        return self.contrast.interval[0] >= LARGE_TVD and self.connection.strength < STRONG
+        few = self.smaller < limits.FEWEST_TO_OVERRULE
+        weak = self.connection.strength < limits.OVERRULING
+        return few and weak and self.contrast.interval[0] >= limits.LARGE_TVD
 
     def alike(self, level: float) -> bool:
         """Whether no difference is significant and the TVD cannot be large."""
-        if self.contrast is None or self.nearest_tvd > ALIKE_TVD:
+        if self.contrast is None or self.nearest_tvd > limits.LARGE_TVD:
             return False
-        return self.p_adjusted > level and self.contrast.interval[1] <= ALIKE_TVD
+        return self.p_adjusted > level and self.contrast.interval[1] <= limits.LARGE_TVD
 
 
 class PairEvidence(NamedTuple):
@@ -182,15 +136,18 @@ class PairEvidence(NamedTuple):
         The TVD; of a plain matrix its distance.
     edges : float
         Number of edges between the two in the neighbour graph.
+    stability : float
+        Share of the re-merges of resampled data in which the two are together.
     """
 
     low: float
     high: float
     p_adjusted: float
     strength: float = math.nan
-    smaller: int = MANY
+    smaller: int = sys.maxsize
     tvd: float = math.nan
     edges: float = math.nan
+    stability: float = math.nan
 
 
 # --- reasons and decisions ------------------------------------------------------------------------
@@ -411,24 +368,21 @@ class Auto:
     ----------
     by : str
         What decides about most pairs; it sets ``reach`` and ``ending``.
-    level : float
-        Significance level of all tests.
     """
 
     by: str
-    level: float = LEVEL
 
     @property
     def reach(self) -> int | None:
         """The ten nearest; all, if the neighbour graph decides."""
-        return None if self.by == NEIGHBOURS else REACH
+        return None if self.by == NEIGHBOURS else limits.REACH
 
     @property
     def ending(self) -> Ending:
         """Why merging ended."""
         if self.by == NEIGHBOURS:
-            return Ending(GRAPH, MERGED_FROM)
-        return Ending(SIGNIFICANCE, self.level, nearby=True)
+            return Ending(GRAPH, limits.MERGED_FROM)
+        return Ending(SIGNIFICANCE, limits.LEVEL, nearby=True)
 
     def judge(self, pair: Pair) -> Decision:
         """Test for a difference first, then look at the neighbours."""
@@ -436,14 +390,14 @@ class Auto:
             return Decision(True, Reason(ASSIGNED))
         if pair.size == BOTH_SMALL or (pair.size is not None and pair.connection is None):
             return Decision(False, Reason(pair.size), objection=math.inf)
-        if pair.alike(self.level):
-            return Decision(True, Reason(ALIKE, self.level))
+        if pair.alike(limits.LEVEL):
+            return Decision(True, Reason(ALIKE, limits.LEVEL))
         if pair.overruled:
-            return Decision(False, Reason(OVERRULED, STRONG))
+            return Decision(False, Reason(OVERRULED, limits.OVERRULING))
         if pair.connection is not None:
-            connected = pair.connection.strength >= MERGED_FROM
-            return Decision(connected, Reason(GRAPH, MERGED_FROM))
-        return Alpha(self.level).judge(pair)
+            connected = pair.connection.strength >= limits.MERGED_FROM
+            return Decision(connected, Reason(GRAPH, limits.MERGED_FROM))
+        return Alpha(limits.LEVEL).judge(pair)
 
 
 @dataclass(frozen=True)
@@ -495,17 +449,20 @@ SAME, PROBABLY_SAME, UNCLEAR, DIFFERENT = WORDS = ("same", "probably same", "unc
 def verdict(known: PairEvidence) -> str:
     """The evidence about two clusters in one of four words; "unclear" if nothing is known.
 
+    Neighbours alone never say "same": of the pairs they were surest about, a few in a hundred were
+    of two groups (docs/stopping.md).
+
     Examples
     --------
     >>> [verdict(PairEvidence(*e)) for e in ((0.0, 0.1, 1.0), (0.0, 0.7, 1.0), (0.3, 0.6, 1e-5))]
     ['same', 'unclear', 'different']
     >>> [verdict(PairEvidence(0.9, 1.0, 1e-9, strength=strength)) for strength in (0.2, 3)]
-    ['different', 'same']
+    ['different', 'probably same']
     """
     by_test = _by_test(known.low, known.high, known.p_adjusted)
     if math.isnan(known.strength):
         return by_test
-    return min(by_test, _by_neighbours(known.strength, known.smaller), key=WORDS.index)
+    return min(by_test, _by_neighbours(known), key=WORDS.index)
 
 
 def doubt(known: PairEvidence) -> float:
@@ -519,24 +476,25 @@ def doubt(known: PairEvidence) -> float:
     if not math.isnan(known.strength):
         return abs(math.log(max(known.strength, 1e-300)))
     p = known.p_adjusted
-    return 0.0 if math.isnan(p) else abs(math.log(max(p, 1e-300) / LEVEL))
+    return 0.0 if math.isnan(p) else abs(math.log(max(p, 1e-300) / limits.LEVEL))
 
 
 def _by_test(low: float, high: float, p: float) -> str:
     # Differences between tiny clusters are never significant among many pairs, however large.
-    if low >= LARGE_TVD or (low >= LEAST_TVD and p < CLEAR_P):
+    if low >= limits.LARGE_TVD or (low >= limits.LEAST_TVD and p < limits.CLEAR_P):
         return DIFFERENT
-    if low >= LEAST_TVD or p < HINT_P:
+    if low >= limits.LEAST_TVD or p < limits.HINT_P:
         return UNCLEAR
     # "Not significant" does not mean "same": the difference must also be small at its largest.
-    if high <= SMALL_TVD:
+    if high <= limits.SMALL_TVD:
         return SAME
-    return PROBABLY_SAME if high <= LARGE_TVD else UNCLEAR
+    return PROBABLY_SAME if high <= limits.LARGE_TVD else UNCLEAR
 
 
-def _by_neighbours(strength: float, smaller: int) -> str:
-    if strength < WEAK:
-        return DIFFERENT
-    if strength < FAIR or (smaller < FEWEST_TO_OVERRULE and strength < STRONG):
+def _by_neighbours(known: PairEvidence) -> str:
+    if known.strength < limits.WEAK:
+        return UNCLEAR if known.stability > limits.SELDOM else DIFFERENT
+    few = known.smaller < limits.FEWEST_TO_OVERRULE and known.strength < limits.OVERRULING
+    if few or known.strength < limits.FAIR or known.stability < limits.ALWAYS:
         return UNCLEAR
-    return SAME if strength >= STRONG and smaller >= MANY else PROBABLY_SAME
+    return PROBABLY_SAME

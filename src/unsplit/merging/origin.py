@@ -13,16 +13,9 @@ from sklearn.cluster import KMeans
 
 from unsplit._typing import Index, Matrix
 from unsplit.errors import PartitionWarning, warn
+from unsplit.merging import limits
 from unsplit.merging.decision import (
-    ALIKE_TVD,
-    ALMOST_ALL,
-    CORES,
-    FEWEST_TO_BE_ALIKE,
-    FROM_ELSEWHERE,
-    LEVEL,
     NEIGHBOURS,
-    PARTITION_TVD,
-    RELIABLE,
     TESTS,
     Alpha,
     Always,
@@ -94,9 +87,6 @@ def ranking_statistic(options: MergeOptions, result: Estimated, by: str, source:
     return "overlap" if options.n_clusters is not None and cores else "lecam"
 
 
-# Share of edges between clusters that is never much: one of a hundred.
-LEAST_OUTSIDE = 0.01
-
 # How cores are ranked, by what the neighbours of the graph were found in.
 BY_SOURCE_OF_CORES = {
     OBSERVATIONS: "edges",
@@ -105,7 +95,7 @@ BY_SOURCE_OF_CORES = {
 }
 
 
-def split_at_random(result: PairwiseTVD, level: float = LEVEL) -> NDArray[np.bool_]:
+def split_at_random(result: PairwiseTVD, level: float = limits.LEVEL) -> NDArray[np.bool_]:
     """Which clusters have a twin that they cannot be told apart from, shape (k,).
 
     Such a cluster is one of several random parts of a larger group: tests find no difference
@@ -114,7 +104,7 @@ def split_at_random(result: PairwiseTVD, level: float = LEVEL) -> NDArray[np.boo
     without one is a group that was not split, and is treated like the others.
     """
     k = result.n_clusters
-    large = result.n_heldout >= FEWEST_TO_BE_ALIKE
+    large = result.n_heldout >= limits.FEWEST_TO_BE_ALIKE
     known = result.comparable & large & large[:, None] & ~np.eye(k, dtype=bool)
     distances = np.where(known, result.tvd, np.inf)
     nearest = distances.argmin(axis=1)
@@ -143,7 +133,7 @@ def close_pairs(nearest: Index, distances: Matrix) -> Index:
     >>> close_pairs(np.array([1, 0, 1]), np.array([0.1, 0.1, 0.9]))
     array([[0, 1]])
     """
-    near = np.flatnonzero(distances <= ALIKE_TVD)
+    near = np.flatnonzero(distances <= limits.LARGE_TVD)
     return np.unique(np.sort(np.stack([near, nearest[near]], axis=1), axis=1), axis=0)
 
 
@@ -168,7 +158,7 @@ def at_random_like_most(
     else:
         usual = otherwise()
     found = np.where(large, found, usual)
-    almost_all = sizes[found].sum() >= ALMOST_ALL * sizes.sum()
+    almost_all = sizes[found].sum() >= limits.ALMOST_ALL * sizes.sum()
     return found | almost_all
 
 
@@ -236,13 +226,13 @@ def _from_elsewhere(result: Estimated, graph: NeighbourGraph, at_random: NDArray
     outside, usual = (
         np.count_nonzero((of[ends[0]] != of[ends[1]]) & known) for of in (label, near)
     )
-    return bool(outside > FROM_ELSEWHERE * max(usual, LEAST_OUTSIDE * known.sum()))
+    return bool(outside > limits.FROM_ELSEWHERE * max(usual, limits.LEAST_OUTSIDE * known.sum()))
 
 
 def are_cores(result: Estimated) -> bool:
     """Whether at least half of the observations are in no cluster."""
     n_clustered = int(result.sizes.sum())
-    return n_clustered <= CORES * (n_clustered + result.n_noise)
+    return n_clustered <= limits.CORES * (n_clustered + result.n_noise)
 
 
 def looks_like_partition(result: Estimated) -> bool:
@@ -251,12 +241,12 @@ def looks_like_partition(result: Estimated) -> bool:
     This is the case after k-means, Leiden and the like: they cut up the features that are now
     compared, so every pair is separable by construction and every two-sample test is significant.
     """
-    return _median_nearest(result) > PARTITION_TVD
+    return _median_nearest(result) > limits.LARGE_TVD
 
 
 def _median_nearest(result: Estimated) -> float:
     # A tiny cluster looks close to all others, because a few held-out observations say little.
-    large = result.n_heldout >= min(RELIABLE, np.sort(result.n_heldout)[-2])
+    large = result.n_heldout >= min(limits.FEW, np.sort(result.n_heldout)[-2])
     if isinstance(result, SparsePairwiseTVD):
         nearest = result.nearest(large)[1]
     else:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from unsplit.merging import limits
 from unsplit.merging.decision import (
     BEYOND,
     CANNOT_LINK,
@@ -17,7 +18,6 @@ from unsplit.merging.decision import (
     REACHED,
     SAME,
     SAME_GROUP,
-    TINY,
     UNCLEAR,
     PairEvidence,
     Reason,
@@ -123,6 +123,7 @@ class Merge:
             min(self.size_left, self.size_right),
             self.statistic if math.isnan(self.tvd) else self.tvd,
             self.edges,
+            self.stability,
         )
 
 
@@ -177,7 +178,7 @@ class Row:
         word, pair = self.pair.verdict, self.pair
         order = (UNCLEAR, "against", PROBABLY_SAME, DIFFERENT, SAME)
         rank = order.index("against" if self.against_evidence else word)
-        tiny = min(pair.size_left, pair.size_right) < TINY
+        tiny = min(pair.size_left, pair.size_right) < limits.FEW
         if math.isnan(pair.tvd):
             return rank, False, 0.0, pair.statistic
         return rank, tiny, doubt(pair.evidence), pair.tvd if self.step is None else -pair.tvd

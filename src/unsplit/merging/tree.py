@@ -91,10 +91,10 @@ class MergeTree:
     @property
     def how_stable(self) -> str | None:
         """How many clusters re-merges leave, in words; None if that is not known."""
-        # If a number was requested, they leave this number.
-        if self.stability is None or self.ending.kind == REQUESTED:
+        if self.stability is None:
             return None
-        return f"{self.stability.sentence}."
+        told = "Without a requested number, " if self.ending.kind == REQUESTED else ""
+        return f"{told}{self.stability.sentence}."
 
     @property
     def n_initial(self) -> int:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.errors import check_whole
-from unsplit.merging.decision import TINY
+from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.groups import (
     Group,
@@ -289,7 +289,7 @@ def _explain(ax: Any, data: Dendrogram, n_named: int, n_groups: int) -> None:
     """Say below the axis what is not shown, or shown in another way."""
     notes = ["grey lines: merges that were not made"] if (data.branch_clusters < 0).any() else []
     if data.is_tiny.any():
-        notes.append(f"grey names: fewer than {TINY} observations")
+        notes.append(f"grey names: fewer than {FEW} observations")
     if data.n_folded:
         notes.append(f"wedges: the first {data.n_folded:,} merges")
     if (data.leaf_clusters < 0).any():

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.merging.decision import TINY
+from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.groups import name_of_several, tiny_clusters
 from unsplit.plots.layout import members_of
@@ -152,7 +152,7 @@ def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
 def _tiny_merges(tree: MergeTree) -> NDArray[np.bool_]:
     if not tiny_clusters(tree).any():
         return np.zeros(len(tree.merges), bool)
-    return np.array([min(merge.size_left, merge.size_right) < TINY for merge in tree.merges])
+    return np.array([min(merge.size_left, merge.size_right) < FEW for merge in tree.merges])
 
 
 def _draw_both(ax: Any, data: MergeCurve, statistic: str) -> None:
@@ -182,7 +182,7 @@ def _draw_tvd(ax: Any, data: MergeCurve) -> None:
     if n <= FEW_MERGES:  # a line through very many points is hard to read
         ax.plot(data.n_left, data.tvd, color=COLOURS[0], linewidth=1.2)
     kinds = [
-        (data.is_tiny, GREY, f"TVD with a cluster of fewer than {TINY} observations"),
+        (data.is_tiny, GREY, f"TVD with a cluster of fewer than {FEW} observations"),
         (~data.is_tiny, COLOURS[0], "TVD with 95% interval"),
     ]
     for shown, colour, label in kinds:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
 from unsplit._typing import Index
-from unsplit.merging.decision import TINY
+from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.style import (
     GREY,
@@ -103,7 +103,7 @@ def tiny_clusters(tree: MergeTree) -> NDArray[np.bool_]:
 
     If most clusters are that small, none stands out.
     """
-    tiny = tree.sizes < TINY
+    tiny = tree.sizes < FEW
     return tiny if 2 * tiny.sum() <= len(tiny) else np.zeros(len(tiny), bool)
 
 

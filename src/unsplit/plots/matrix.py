@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
 from unsplit.errors import InputError, shown
-from unsplit.merging.decision import TINY
+from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots.groups import Group, group_name, group_sizes, tiny_clusters, write_groups
@@ -215,7 +215,7 @@ def _groups(tree: MergeTree, data: Distances) -> list[Group]:
         if rows[0] < first_tiny
     ]
     if data.n_tiny:
-        name = f"{data.n_tiny:,} tiny (fewer than {TINY} observations)"
+        name = f"{data.n_tiny:,} tiny (fewer than {FEW} observations)"
         # Their rows are those of the tiny ones, so they have no bar of their own.
         inside = [str(cluster) for cluster, rows in blocks.items() if rows[0] >= first_tiny]
         name += f", all of {', '.join(inside)}" if inside else ""

@@ -18,20 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
+from unsplit.merging import limits
 from unsplit.merging.neighbours.graph import SCORES, Connections, NeighbourGraph, connect
 from unsplit.merging.neighbours.neck import SIZES, narrowest_usual, neck
 from unsplit.merging.neighbours.saddle import Saddles
 from unsplit.merging.neighbours.structureless import MOST_PIECES, Surrogate, chance_curve
-
-# In few dimensions a neck or a saddle separates two clusters; in many dimensions borders are wide
-# everywhere, and edges and neck count alike.  Between these two limits all count.
-FEW_DIMENSIONS = 2.2
-MANY_DIMENSIONS = 3.7
-
-# Limits, as shares of the values of structureless data; docs/stopping.md says how they were chosen.
-NECK_SHARE_IN_FEW = 0.8
-NECK_SHARE_IN_MANY = 1.0
-EDGES_SHARE = 0.7
 
 # Larger values mean nothing more.
 MOST_STRENGTH = 1000.0
@@ -98,7 +89,7 @@ class Connection:
 
     @property
     def _in_few_dimensions(self) -> float:
-        width = self.neck / (NECK_SHARE_IN_FEW * self.usual_neck)
+        width = self.neck / (limits.NECK_SHARE * self.usual_neck)
         if math.isnan(self.saddle):
             return width
         depth = math.exp(self.deepest_saddle - self.saddle)
@@ -109,7 +100,8 @@ class Connection:
         times = self.times_chance / self.least_times
         if math.isnan(self.neck):
             return times
-        return math.sqrt(times * self.neck / (NECK_SHARE_IN_MANY * self.usual_neck))
+        wide = self.neck / (self.usual_neck)
+        return math.sqrt(times * min(wide, limits.WIDEST_NECK))
 
 
 def weight_of_edges(dimension: float) -> float:
@@ -120,7 +112,7 @@ def weight_of_edges(dimension: float) -> float:
     >>> weight_of_edges(2.0), weight_of_edges(2.95), weight_of_edges(10.0)
     (0.0, 0.5, 1.0)
     """
-    share = (dimension - FEW_DIMENSIONS) / (MANY_DIMENSIONS - FEW_DIMENSIONS)
+    share = (dimension - limits.FEW_DIMENSIONS) / (limits.MANY_DIMENSIONS - limits.FEW_DIMENSIONS)
     return min(1.0, max(0.0, share))
 
 
@@ -207,7 +199,7 @@ class Neighbourhoods:
         return Connection(self.edges(a, b), times, 1.0)
 
     def _least_times(self, a: int, b: int) -> float:
-        limit = min(1.0, EDGES_SHARE * self._structureless())
+        limit = min(1.0, limits.EDGES_SHARE * self._structureless())
         # Less by one standard error of the number of edges, which matters if there are few.
         return limit / (1 + 1 / math.sqrt(max(self.judged.usual_edges(a, b), 1.0)))
 
@@ -240,7 +232,7 @@ class Neighbourhoods:
     def _few_dimensions(self) -> bool:
         """Whether any pair may have few dimensions."""
         inverse = self.judged.inverse_dimensions
-        return not bool((self.judged.n_known > MANY_DIMENSIONS * inverse).all())
+        return not bool((self.judged.n_known > limits.MANY_DIMENSIONS * inverse).all())
 
     def _structureless(self) -> float:
         """``times_chance`` of the closest pair in structureless data with as many clusters left."""

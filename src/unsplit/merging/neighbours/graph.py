@@ -85,7 +85,7 @@ UNLINKED = 0.9
 
 # In fewer dimensions than this, pairs are ranked by the ratio of edges to edges by chance, with a
 # few added to both so that small numbers count little; in more, by a likelihood ratio.
-FEW_DIMENSIONS = 3.0
+RATIO_BELOW = 3.0
 A_FEW_EDGES = 3.0
 
 
@@ -157,7 +157,7 @@ class NeighbourGraph:
     def few_dimensions(self) -> bool:
         """Whether the local dimension is so low that groups are told apart by gaps."""
         inverse = self.inverse_dimension[self.clusters >= 0]
-        return bool(np.count_nonzero(inverse > 0) < FEW_DIMENSIONS * inverse.sum())
+        return bool(np.count_nonzero(inverse > 0) < RATIO_BELOW * inverse.sum())
 
     @cached_property
     def members(self) -> sparse.csr_array:

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from unsplit._typing import Index, Matrix
+from unsplit.merging import limits
 from unsplit.merging.neighbours.graph import nearest
 
 # Observations around a peak: the root of their number, but at least so many.
@@ -20,13 +21,6 @@ FEWEST_AROUND = 15
 FEWEST = 5
 # Peaks and saddles are those of the densest tenth, because single observations scatter.
 DENSEST = 0.1
-
-# Limit of the depth within one cluster: a constant, and standard errors of a count; more of these
-# where few observations lie at the border, because then the saddle is not the best of many places.
-# Chosen on structureless shapes and one half of the batteries; docs/stopping.md.
-LEAST_DEPTH = 0.15
-ERRORS = 1.0
-ERRORS_OF_A_NARROW_BORDER = 2.5
 
 
 class Saddles:
@@ -76,5 +70,5 @@ class Saddles:
         (30, 0.38, 0.79)
         """
         narrow = min(1.0, self.around / max(at_border, 1))
-        errors = ERRORS + ERRORS_OF_A_NARROW_BORDER * narrow
-        return LEAST_DEPTH + errors / math.sqrt(self.around)
+        errors = limits.ERRORS + limits.ERRORS_OF_A_NARROW_BORDER * narrow
+        return limits.LEAST_DEPTH + errors / math.sqrt(self.around)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from unsplit._typing import Index
-from unsplit.merging.decision import ALIKE_TVD, Pair
+from unsplit.merging.decision import Pair
+from unsplit.merging.limits import LARGE_TVD
 from unsplit.merging.loop import N_NEAREST, MergeState
 from unsplit.merging.review import Merge
 from unsplit.merging.sparse.closest import ClosestStoredPairs
@@ -139,7 +140,7 @@ class SparseMergeState(MergeState):
 
     def worth_comparing(self, a: int, b: int) -> bool:
         """Whether the scores of a pair may matter."""
-        return self.compare_all or self.split_at_random(a, b) or self.nearest_tvd(a, b) <= ALIKE_TVD
+        return self.compare_all or self.split_at_random(a, b) or self.nearest_tvd(a, b) <= LARGE_TVD
 
     def nearest_tvd(self, a: int, b: int) -> float:
         """Smallest TVD between an initial cluster of one slot and one of the other."""

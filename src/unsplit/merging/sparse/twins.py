@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
-from unsplit.merging.decision import ALIKE_TVD, FEWEST_TO_BE_ALIKE, LEVEL
 from unsplit.merging.evidence import CONFIDENCE
+from unsplit.merging.limits import FEWEST_TO_BE_ALIKE, LARGE_TVD, LEVEL
 from unsplit.merging.origin import at_random_like_most, close_pairs, looks_like_partition
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD, interval_of_pairs
 from unsplit.pairwise.statistics import adjust_for_pairs
@@ -30,4 +30,4 @@ def _alike(result: SparsePairwiseTVD, left: Index, right: Index, level: float) -
     n_pairs = math.comb(result.n_clusters, 2)
     p: Matrix = adjust_for_pairs(result.p_value_of(left, right), n_pairs)
     high = interval_of_pairs(*result.hits_of(left, right), CONFIDENCE, result.scores.n_folds)[1]
-    return (p > level) & (high <= ALIKE_TVD)
+    return (p > level) & (high <= LARGE_TVD)
