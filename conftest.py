@@ -5,6 +5,7 @@ they save.
 """
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,10 @@ import torch
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 torch.manual_seed(0)
+
+# A shell that starts the tests in the background makes them ignore Ctrl-C, and so would every
+# process that they start; some tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -114,15 +114,18 @@ def test_result_has_all_that_is_needed_to_judge_and_to_repeat(expected):
 def test_closing_words_say_what_happened_and_where_it_is():
     lines = succeeds(merge("--n-clusters", 2)).splitlines()
     assert lines[0] == "Merged 4 clusters into 2, as requested."
-    assert lines[2].startswith(("Last pair merged: 0 and 1, TVD", "Last pair merged: 2 and 3, TVD"))
-    assert lines[4].startswith("First pair kept apart: (0 + 1) and (2 + 3), TVD 1.000 (95% ")
+    assert lines[1] == (
+        "Without a requested number, 20 re-merges of resampled data leave 2 clusters."
+    )
+    assert lines[3].startswith(("Last pair merged: 0 and 1, TVD", "Last pair merged: 2 and 3, TVD"))
+    assert lines[5].startswith("First pair kept apart: (0 + 1) and (2 + 3), TVD 1.000 (95% ")
     merges = read_csv("out/merges.csv")
-    assert merges["why"][1] == lines[3].strip()
-    assert lines[5].strip() == "because 2 clusters were requested"
-    assert "clear for all 3 pairs" in lines[7]
-    assert lines[8] == "Used 2 features: 'x', 'y'."
+    assert merges["why"][1] == lines[4].strip()
+    assert lines[6].strip() == "because 2 clusters were requested"
+    assert "clear for all 3 pairs" in lines[8]
+    assert lines[9] == "Used 2 features: 'x', 'y'."
     assert lines[-1] == f"Files in out/: {', '.join(FILES)}"
-    assert len(lines) == 11
+    assert len(lines) == 12
 
 
 def test_closing_words_say_that_neighbours_decided_about_a_partition():
@@ -132,14 +135,15 @@ def test_closing_words_say_that_neighbours_decided_about_a_partition():
     lines = succeeds(result).splitlines()
     assert lines[0] == "Merged 4 clusters into 2."
     assert lines[1] == f"Merging stopped because {read_json('out/result.json')['stopped']}."
-    assert "cut out of the same features" in lines[2]
-    assert "neighbours" in lines[3]
+    assert lines[2] == "20 re-merges of resampled data leave 2 clusters."
+    assert "cut out of the same features" in lines[3]
+    assert "neighbours" in lines[4]
     assert result.stderr == ""  # the usual case is not worth a warning
 
 
 def test_closing_words_name_the_first_unclear_pairs():
     labels = LABELS.copy()
-    labels[labels == 3] = np.arange(40) // 4 + 3  # ten clusters of four
+    labels[labels == 3] = np.arange(40) // 3 + 3  # clusters of three
     write_data(labels=labels)
     lines = succeeds(merge("--alpha", 0.05)).splitlines()
     review = read_csv("out/review.csv")

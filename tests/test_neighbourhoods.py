@@ -12,13 +12,10 @@ from tests.merging_cases import gaussian_estimate, labels_of, merged_by_neighbou
 from unsplit import ClusterMerger, InputError, SmallClusterWarning, merge, neighbour_graph
 from unsplit.estimator import merge_overclustering
 from unsplit.merging.decision import GRAPH, Always, PairEvidence, Reason
+from unsplit.merging.limits import FEW_DIMENSIONS, MANY_DIMENSIONS, NECK_SHARE, WIDEST_NECK
 from unsplit.merging.neighbours import evidence as neighbourhoods
 from unsplit.merging.neighbours.evidence import (
-    FEW_DIMENSIONS,
     FEWEST_JUDGED,
-    MANY_DIMENSIONS,
-    NECK_SHARE_IN_FEW,
-    NECK_SHARE_IN_MANY,
     Connection,
     Neighbourhoods,
     thinned,
@@ -139,14 +136,14 @@ def test_few_dimensions_go_by_neck_and_saddle_and_many_by_edges_and_neck():
     )
     assert flat.dimension < FEW_DIMENSIONS < MANY_DIMENSIONS < deep.dimension
     assert math.isnan(flat.least_times)
-    width = flat.neck / (NECK_SHARE_IN_FEW * flat.usual_neck)
+    width = flat.neck / (NECK_SHARE * flat.usual_neck)
     depth = math.exp(flat.deepest_saddle - flat.saddle)
     assert depth > 1
     assert flat.strength == pytest.approx(min(width * depth, depth))
     assert math.isnan(deep.saddle)
     assert math.isnan(deep.deepest_saddle)
     of_edges = deep.times_chance / deep.least_times
-    of_neck = deep.neck / (NECK_SHARE_IN_MANY * deep.usual_neck)
+    of_neck = min(deep.neck / deep.usual_neck, WIDEST_NECK)
     assert deep.strength == pytest.approx(math.sqrt(of_edges * of_neck))
     between = connection_of(X := rng.random((500, 4)), (X[:, 0] > 0.5).astype(np.int64))
     assert FEW_DIMENSIONS < between.dimension < MANY_DIMENSIONS
@@ -219,11 +216,12 @@ HALF_WAY = {"dimension": 2.95, "usual_neck": 0.2}
         (Connection(30, 0.5, math.nan, neck=0.1, saddle=0.0, deepest_saddle=0.5, **FEW), 0.412180),
         # In many dimensions the geometric mean of edges and neck, or edges alone.
         (Connection(30, 0.5, 0.25, neck=0.1, **MANY), 1.0),
-        (Connection(30, 0.5, 0.25, neck=0.4, **MANY), 2.0),
+        (Connection(30, 0.5, 0.25, neck=0.3, **MANY), 3**0.5),
+        (Connection(30, 0.5, 0.25, neck=0.4, **MANY), 3**0.5),  # a wide neck is nothing special
         (Connection(30, 0.5, 0.25, dimension=9.0), 2.0),
         (Connection(1, 0.2, 0.4, dimension=9.0), 0.5),
         # Half-way between few and many dimensions both count alike.
-        (Connection(30, 1.0, 0.25, neck=0.32, **HALF_WAY), (2 * 6.4**0.5) ** 0.5),
+        (Connection(30, 1.0, 0.25, neck=0.32, **HALF_WAY), (2 * 6**0.5) ** 0.5),
         # However strong all else is, nothing is connected without an edge.
         (Connection(0, 0.0, math.nan, neck=0.0, **FEW), 0.0),
         (Connection(0, 0.0, 0.4, neck=0.0, **MANY), 0.0),

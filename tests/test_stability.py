@@ -17,6 +17,7 @@ from unsplit.merging import api, remerge
 from unsplit.merging.api import merge_with
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.stability import Stability
+from unsplit.merging.tree import with_stability
 from unsplit.report.sections import merge_entry
 from unsplit.report.words import answer
 
@@ -75,8 +76,9 @@ def test_tests_are_repeated_where_clusters_were_split_at_random():
     assert tree.merges[0].reason == "alike"
     assert [step.stability for step in tree.merges[:2]] == [1, 1]
     fewer = merge(result, n_clusters=2)
-    assert fewer.stability.numbers == {2: 20}
-    assert fewer.how_stable is None  # a requested number says nothing
+    # Whatever number is requested, re-merges stop by themselves.
+    assert fewer.stability.numbers == tree.stability.numbers == {3: 20}
+    assert fewer.how_stable == f"Without a requested number, {tree.how_stable}"
 
 
 def test_larger_clusters_count_more_in_the_mean():
@@ -109,7 +111,7 @@ def test_the_merge_itself_and_the_users_generator_stay_as_they_are(monkeypatch):
     plain = merged(TOUCHING, random_state=other)
     assert plain.stability is None
     assert rng.random() == other.random()
-    again = plain.with_stability(repeated.stability)
+    again = with_stability(plain, repeated.stability)
     assert same_merges(again, repeated)
     assert repr(again.apart) == repr(repeated.apart)
 

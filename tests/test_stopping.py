@@ -320,13 +320,6 @@ def test_of_what_was_cut_tests_decide_where_there_is_no_graph():
         assert decision == Decision(merged, Reason(SIGNIFICANCE, 0.05))
 
 
-def test_the_level_is_the_rules_own():
-    pair = candidate(p=0.02, interval=(0.0, 0.3))  # adjusted 0.2
-    assert Auto(TESTS).judge(pair).merge
-    strict = Auto(TESTS, level=0.3)
-    assert not strict.judge(candidate(p=0.02, interval=(0.0, 0.3), at_random=True)).merge
-
-
 @pytest.mark.parametrize(
     ("by", "sentence"),
     [

@@ -47,7 +47,7 @@ from unsplit.merging.ranking import (
 from unsplit.merging.remerge import Remerge, can_be_repeated, remerged
 from unsplit.merging.sparse.api import merge_sparse
 from unsplit.merging.stability import Stability
-from unsplit.merging.tree import MergeTree
+from unsplit.merging.tree import MergeTree, with_stability
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
@@ -282,7 +282,7 @@ def merge_with(
         return state_of(Remerge, replace(inputs, result=part, graph=graph), unbounded, judged)
 
     groups = remerged(result, inputs.graph, neighbourhoods, again, rule_of(free), by)
-    return tree.with_stability(Stability(groups[:, np.argsort(inputs.order)]))
+    return with_stability(tree, Stability(groups[:, np.argsort(inputs.order)]))
 
 
 def check_memory(n_clusters: int, matrices: int) -> None:

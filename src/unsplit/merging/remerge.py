@@ -16,7 +16,7 @@ from unsplit.merging.loop import GreedyMerge, MergeState, join_assigned, join_li
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import MergeOptions
-from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.result import PairwiseTVD, estimate_of_some
 
 N_REMERGES = 20
 DRAWN = 0.8  # share of the observations that a re-merge draws
@@ -72,7 +72,7 @@ def remerged(
     most = MOST_HELD_OUT if by == NEIGHBOURS else len(clusters)
     found = []
     for _ in range(N_REMERGES):
-        part = result.of_some(np.sort(by_content[_drawn(clusters, most, rng)]))
+        part = estimate_of_some(result, np.sort(by_content[_drawn(clusters, most, rng)]))
         drawn, evidence = None, None
         if graph is not None and judged is not None and n_edges is not None:
             drawn = _some_of(replace(judged.sample, source=graph.source), rng)

@@ -518,17 +518,6 @@ class MergeTree:
             f"({self.strategy}, {self.statistic})\n  stopped: {self.stopped}"
         )
 
-    def with_stability(self, stability: Stability) -> "MergeTree":
-        """The same tree with the re-merges, and with what they say of every pair."""
-        members = members_of_nodes(self.merges, self.n_initial)
-
-        def known(pair: Merge) -> Merge:
-            share = stability.between(members[pair.left], members[pair.right], self.sizes)
-            return replace(pair, stability=share)
-
-        merges, apart = tuple(map(known, self.merges)), tuple(map(known, self.apart))
-        return replace(self, merges=merges, apart=apart, stability=stability)
-
     @property
     def n_linked(self) -> int:
         """How many of the first merges were required by ``must_link``."""
@@ -565,3 +554,15 @@ def renumbered(merge: Merge, order: Index) -> Merge:
     left, right = (int(order[n]) if n < k else n for n in (merge.left, merge.right))
     # Not replace(), which takes twice as long.
     return Merge(**{**vars(merge), "left": left, "right": right})
+
+
+def with_stability(tree: MergeTree, stability: Stability) -> MergeTree:
+    """The same tree with the re-merges, and with what they say of every pair."""
+    members = members_of_nodes(tree.merges, tree.n_initial)
+
+    def known(pair: Merge) -> Merge:
+        share = stability.between(members[pair.left], members[pair.right], tree.sizes)
+        return replace(pair, stability=share)
+
+    merges, apart = tuple(map(known, tree.merges)), tuple(map(known, tree.apart))
+    return replace(tree, merges=merges, apart=apart, stability=stability)

@@ -164,18 +164,6 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         result.__dict__["p_value"] = _frozen(p_value)
         return result
 
-    def of_some(self, index: Index) -> "PairwiseTVD":
-        """The estimate from some of the held-out observations.
-
-        Parameters
-        ----------
-        index : ndarray
-            Positions of the observations among the held-out ones, ascending.
-        """
-        scores, functions = self.scores.some(index), _divergences()
-        hit_rate = functions.directed_means(scores, functions.hit, functions.device_for_sums())
-        return replace(self, scores=scores, n_heldout=scores.counts.sum(axis=0), hit_rate=hit_rate)
-
     @cached_property
     def _counted(self) -> Index | Matrix:
         """Numbers of held-out observations for errors and intervals: per cluster or per pair."""
@@ -230,6 +218,20 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         first = first[np.argsort(accuracy.ravel()[first], kind="stable")]
         for i, j in zip(*np.unravel_index(first, accuracy.shape), strict=True):
             yield i, j, self.tvd[i, j]
+
+
+def estimate_of_some(result: PairwiseTVD, index: Index) -> PairwiseTVD:
+    """The estimate from some of the held-out observations.
+
+    Parameters
+    ----------
+    result : PairwiseTVD
+    index : ndarray
+        Positions of the observations among the held-out ones, ascending.
+    """
+    scores, functions = result.scores.some(index), _divergences()
+    hit_rate = functions.directed_means(scores, functions.hit, functions.device_for_sums())
+    return replace(result, scores=scores, n_heldout=scores.counts.sum(axis=0), hit_rate=hit_rate)
 
 
 def _divergences() -> ModuleType:
