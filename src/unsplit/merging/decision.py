@@ -102,15 +102,19 @@ class Pair:
 
     @property
     def overruled(self) -> bool:
-        """Whether the TVD is surely large and the neighbours are too few to say otherwise.
+        """Whether the TVD is large and the neighbours are too few to say otherwise.
 
-        A strong connection of a small cluster still counts: so many edges are no accident.
+        A strong connection of a small cluster still counts: so many edges are no accident.  It does
+        not if the neighbours are those of the network's scores, which then contradict themselves.
         """
         if self.connection is None or self.contrast is None:
             return False
-        few = self.smaller < limits.FEWEST_TO_OVERRULE
+        if self.smaller >= limits.FEWEST_TO_OVERRULE:
+            return False
+        if self.connection.of_scores:
+            return self.contrast.tvd >= limits.LARGE_TVD
         weak = self.connection.strength < limits.OVERRULING
-        return few and weak and self.contrast.interval[0] >= limits.LARGE_TVD
+        return weak and self.contrast.interval[0] >= limits.LARGE_TVD
 
     def alike(self, level: float) -> bool:
         """Whether no difference is significant and the TVD cannot be large."""
@@ -157,7 +161,8 @@ ALIKE = "alike"  # no difference is significant, and the TVD cannot be large (p)
 SIGNIFICANCE = "significance"  # whether the two differ significantly (p)
 MAX_TVD = "max_tvd"  # (TVD)
 GRAPH = "graph"  # how strongly the neighbour graph connects the two (strength)
-OVERRULED = "overruled"  # the TVD is surely large, and one has too few neighbours to say otherwise
+OVERRULED = "overruled"  # the TVD is large, and one has too few neighbours to say otherwise
+UNDECIDED = "undecided"  # the TVD is large, but of too few observations to be significant
 BOTH_SMALL, ONE_SMALL, ASSIGNED = "both small", "one small", "assigned"  # to hold out observations
 NO_SHARED_BATCH = "no shared batch"
 SAME_GROUP, OTHER_GROUP = "same group", "other group"  # of a spectral clustering
@@ -166,7 +171,7 @@ UNCONNECTED = "unconnected"  # nothing is known, and something must be joined
 NOT_ASKED = "not asked"  # no rule has looked at the pair
 USERS_RULE = "rule"  # what a rule of the user says, in its own words
 REASONS = (
-    *(ALIKE, SIGNIFICANCE, MAX_TVD, GRAPH, OVERRULED, BOTH_SMALL, ONE_SMALL, ASSIGNED),
+    *(ALIKE, SIGNIFICANCE, MAX_TVD, GRAPH, OVERRULED, UNDECIDED, BOTH_SMALL, ONE_SMALL, ASSIGNED),
     NO_SHARED_BATCH,
     *(SAME_GROUP, OTHER_GROUP, CLOSEST, UNCONNECTED, NOT_ASKED, USERS_RULE),
 )
@@ -362,7 +367,8 @@ class Auto:
     features, so that every pair differs, or they are too small for a test; such a pair is merged if
     the neighbour graph connects the two like parts of one cluster.  If the TVD is surely large and
     one of the two has fewer than 15 observations, they must be connected twice as strongly.
-    Without a graph the test decides alone, and only nearby pairs are compared.
+    Without a graph the test decides alone, and only nearby pairs are compared; a large TVD that is
+    not significant, because there are too few observations, merges nothing.
 
     Parameters
     ----------
@@ -393,10 +399,14 @@ class Auto:
         if pair.alike(limits.LEVEL):
             return Decision(True, Reason(ALIKE, limits.LEVEL))
         if pair.overruled:
-            return Decision(False, Reason(OVERRULED, limits.OVERRULING))
+            of_scores = pair.connection is not None and pair.connection.of_scores
+            limit = math.nan if of_scores else limits.OVERRULING
+            return Decision(False, Reason(OVERRULED, limit))
         if pair.connection is not None:
             connected = pair.connection.strength >= limits.MERGED_FROM
             return Decision(connected, Reason(GRAPH, limits.MERGED_FROM))
+        if pair.p_adjusted > limits.LEVEL and pair.tvd > limits.LARGE_TVD:
+            return Decision(False, Reason(UNDECIDED, limits.LARGE_TVD))
         return Alpha(limits.LEVEL).judge(pair)
 
 

@@ -75,7 +75,7 @@ def remerged(
         part = estimate_of_some(result, np.sort(by_content[_drawn(clusters, most, rng)]))
         drawn, evidence = None, None
         if graph is not None and judged is not None and n_edges is not None:
-            drawn = _some_of(replace(judged.sample, source=graph.source), rng)
+            drawn = _some_of(judged.sample, rng)
             evidence = Neighbourhoods(drawn, rng)
             # What was too rare in the sample is still judged by all edges.
             evidence.n_edges, evidence.is_sample = n_edges.copy(), judged.is_sample

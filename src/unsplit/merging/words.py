@@ -1,5 +1,7 @@
 """Reasons and endings in English, for the terminal, tables and the page."""
 
+import math
+
 from unsplit.merging.decision import (
     ALIKE,
     ASSIGNED,
@@ -26,6 +28,7 @@ from unsplit.merging.decision import (
     SAME_GROUP,
     SIGNIFICANCE,
     UNCONNECTED,
+    UNDECIDED,
     USERS_RULE,
     Ending,
     PairEvidence,
@@ -71,9 +74,15 @@ def because(reason: Reason, known: PairEvidence) -> str:
         return _connected(known, reason.limit)
     if reason.kind == OVERRULED:
         strength = f"strength {told_apart(known.strength, reason.limit)[0]}"
+        least = f"merged from {reason.limit:g} on" if math.isfinite(reason.limit) else "not counted"
         return (
-            f"cannot decide: TVD at least {known.low:.2f}, and too few observations to overrule it "
-            f"({strength}, merged from {reason.limit:g} on)"
+            f"cannot decide: TVD {known.tvd:.2f}, and too few observations to overrule it "
+            f"({strength}, {least})"
+        )
+    if reason.kind == UNDECIDED:
+        return (
+            f"cannot decide: TVD {known.tvd:.2f}, but too few observations for a significant "
+            f"difference (adjusted p {known.p_adjusted:.2g})"
         )
     if reason.kind == MAX_TVD:
         side = "at most" if known.tvd <= reason.limit else "above"

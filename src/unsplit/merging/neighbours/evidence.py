@@ -61,6 +61,8 @@ class Connection:
         Largest ``saddle`` within one cluster.
     dimension : float
         Local dimension of the data.
+    of_scores : bool
+        Whether neighbours were found in the network's own scores.
     """
 
     edges: int
@@ -71,6 +73,7 @@ class Connection:
     saddle: float = math.nan
     deepest_saddle: float = math.nan
     dimension: float = math.inf
+    of_scores: bool = False
 
     @property
     def strength(self) -> float:
@@ -134,23 +137,24 @@ class Neighbourhoods:
         self.slot = sample.clusters.copy()
         self.judged = Connections(sample)
         self._prepare(sample, rng)
-        self.saddles = self._saddles(sample, graph.source)
+        self.saddles = self._saddles(sample)
 
     def _prepare(self, graph: NeighbourGraph, rng: np.random.Generator) -> None:
         """What does not depend on how clusters are stored."""
         self.batches, self.n_batches = graph.batches, int(graph.batches.max()) + 1
         self.n_left, self.rng = graph.n_clusters, rng
         self.features = graph.features
+        self.of_scores = graph.source == SCORES
         self.n_simulated = min(len(graph.clusters), MOST_JUDGED_AT_ALL)
         # Necks take longest, so a re-merge leaves them out where they cannot change a decision.
         self.only_decides = False
         # Made when first asked for, and once for all re-merges.
         self.curve = cache(self._simulated_curve)
 
-    def _saddles(self, graph: NeighbourGraph, source: str) -> Saddles | None:
+    def _saddles(self, graph: NeighbourGraph) -> Saddles | None:
         # A saddle would say more of the batches if there are several, and more of the network if
         # the features are its scores: it is sure of most, so few lie between any two clusters.
-        useful = self.n_batches == 1 and self._few_dimensions() and source != SCORES
+        useful = self.n_batches == 1 and self._few_dimensions() and not self.of_scores
         return Saddles(graph.features, graph.adjacency) if useful else None
 
     def merge(self, a: int, b: int) -> None:
@@ -180,6 +184,7 @@ class Neighbourhoods:
             saddle=saddle,
             deepest_saddle=deepest,
             dimension=dimension,
+            of_scores=self.of_scores,
         )
         if self.only_decides and found.strength < 1:  # too weak even with the widest neck
             return found
@@ -196,7 +201,7 @@ class Neighbourhoods:
         degrees = self.n_edges.sum(axis=1)
         chance = float(degrees[a]) * float(degrees[b]) / max(float(degrees.sum()), 1.0)
         times = self.n_edges[a, b] / chance if chance > 0 else 0.0
-        return Connection(self.edges(a, b), times, 1.0)
+        return Connection(self.edges(a, b), times, 1.0, of_scores=self.of_scores)
 
     def _least_times(self, a: int, b: int) -> float:
         limit = min(1.0, limits.EDGES_SHARE * self._structureless())
@@ -269,4 +274,4 @@ def thinned(graph: NeighbourGraph, rng: np.random.Generator) -> NeighbourGraph:
     rows = np.union1d(rows, first[graph.clusters[first] >= 0])
     rows = rows[graph.clusters[rows] >= 0]
     parts = graph.features[rows], graph.clusters[rows], graph.batches[rows]
-    return connect(*parts, n_clusters=k)
+    return replace(connect(*parts, n_clusters=k), source=graph.source)

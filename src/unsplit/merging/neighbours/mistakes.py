@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unsplit._typing import Index
+from unsplit.merging import limits
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.pairwise.result import PairwiseTVD
 
@@ -33,7 +34,7 @@ def corrected(graph: NeighbourGraph, distances: PairwiseTVD, clusters: Index, k:
     ----------
     graph : NeighbourGraph
     distances : PairwiseTVD
-        With held-out scores; an observation without them stays.
+        With held-out scores; an observation without them stays, and so does a cluster of a few.
     clusters : ndarray of shape (n,)
         Merged cluster of each observation of the graph; −1 for noise, which stays.
     k : int
@@ -45,7 +46,9 @@ def corrected(graph: NeighbourGraph, distances: PairwiseTVD, clusters: Index, k:
     """
     place = np.full(int(max(graph.rows.max(), distances.scores.rows.max(initial=0))) + 1, -1)
     place[distances.scores.rows] = np.arange(len(distances.scores.rows))
-    known = np.flatnonzero((place[graph.rows] >= 0) & (clusters >= 0))
+    # What the network has learned from a few observations overrules nothing.
+    few = np.bincount(clusters[clusters >= 0], minlength=k) < limits.FEWEST_TO_OVERRULE
+    known = np.flatnonzero((place[graph.rows] >= 0) & (clusters >= 0) & ~few[clusters])
     if k < 2 or len(known) == 0:
         return clusters
     own, index = clusters[known], place[graph.rows[known]]
@@ -60,7 +63,7 @@ def corrected(graph: NeighbourGraph, distances: PairwiseTVD, clusters: Index, k:
     # Mistaken labels are in what the network has learned: it gives every cluster a little.
     each = mistakes / (k - 1)
     of_best, of_own = of_best - each, np.maximum(of_own - each, 0.0)
-    moves = agreed & (best != own) & (of_best * mistakes > of_own * (1 - mistakes))
+    moves = agreed & (best != own) & ~few[best] & (of_best * mistakes > of_own * (1 - mistakes))
     after = clusters.copy()
     after[known[moves]] = best[moves]
     return np.where(np.isin(clusters, after), after, clusters)  # no cluster is lost

@@ -16,7 +16,7 @@ from scipy.optimize import linear_sum_assignment
 from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels, encode_labels, label_array
 from unsplit.errors import InputError, check_choice, check_type
-from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.merging.neighbours.graph import SCORES, NeighbourGraph
 from unsplit.merging.neighbours.mistakes import corrected
 from unsplit.merging.neighbours.moving import Moving
 from unsplit.merging.neighbours.parts import (
@@ -57,6 +57,9 @@ def refine(
     In three or more dimensions parts of an initial cluster also move together: each observation
     of them alone would stay, because the others do.  In fewer dimensions they do not, because long
     and small clusters would be taken apart there.
+
+    Nothing moves if the graph is that of a network's scores, as for images without ``features``,
+    unless ``distances`` are passed: it knows nothing that the merge did not know.
 
     Such moves favour clusters of similar sizes and may divide a large one.  So the rule of *auto*
     is asked about the clusters after the moves: if it would merge any, the moves are undone, and
@@ -124,7 +127,7 @@ def refine(
     after = before
     if distances is not None:
         after = corrected(neighbours, distances, before, len(names))
-    else:
+    elif neighbours.source != SCORES:
         if gaps != IGNORE and can_be_cut(neighbours):
             after, names = _merged_anew(neighbours, before, names, keep_number=gaps == KEEP_NUMBER)
         after = _moved(neighbours, after, len(names))

@@ -77,7 +77,7 @@ class SparseNeighbourhoods(Neighbourhoods):
         self._prepare(graph, rng)
         few = len(graph.clusters) <= most_judged(graph.n_clusters)
         self.all_necks = few
-        self.saddles = self._saddles(graph, graph.source) if few else None
+        self.saddles = self._saddles(graph) if few else None
         self.rows = _rows_of_clusters(graph) if few or self._few_dimensions() else None
 
     def merge(self, a: int, b: int) -> None:
