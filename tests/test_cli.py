@@ -150,7 +150,7 @@ def test_closing_words_name_the_first_unclear_pairs():
     n_unclear = review["verdict"].count("unclear")
     assert review["verdict"][:n_unclear] == ["unclear"] * n_unclear
     n_pairs = len(review["verdict"])
-    assert n_unclear > 3
+    assert n_unclear >= 3
     start = next(i for i, line in enumerate(lines) if "review.csv" in line)
     assert f"{n_unclear} of {n_pairs} pairs" in lines[start]
     assert "unclear" in lines[start]

@@ -17,7 +17,8 @@ from unsplit.pairwise.api import Settings
 MOST_CLUSTERS_TO_RETRAIN = 20
 
 
-# One setting changed, the same networks and neighbours.
+WITHOUT_NEIGHBOURS = "unsplit, without neighbours"
+# One setting of the merge changed, the same networks and neighbours.
 MERGED_OTHERWISE: dict[str, dict[str, Any]] = {
     "unsplit, statistic=lecam": {"statistic": "lecam"},
     "unsplit, statistic=tv": {"statistic": "tv"},
@@ -25,7 +26,6 @@ MERGED_OTHERWISE: dict[str, dict[str, Any]] = {
     # Neighbours are not ranked by a linkage, so that it only matters to the network.
     "unsplit, statistic=lecam, linkage=single": {"statistic": "lecam", "linkage": "single"},
     "unsplit, statistic=lecam, linkage=complete": {"statistic": "lecam", "linkage": "complete"},
-    "unsplit, without neighbours": {"neighbours": None},
 }
 RULES: dict[str, dict[str, Any]] = {
     "unsplit, alpha=0.05": {"alpha": 0.05},
@@ -51,16 +51,22 @@ def unsplit_family(task: Task) -> dict[str, Outcome]:
     start = time.process_time()
     merged = _merge_anew(task, MergeOptions())
     seconds = time.process_time() - start
-    again = partial(_again, merged, task, seconds)
-    outcomes = {"unsplit": _outcome(merged.tree, task, seconds)}
-    outcomes[REFINED] = _refined(merged, task, seconds)
-    outcomes |= {name: again(merge_options) for name, merge_options in MERGED_OTHERWISE.items()}
-    outcomes |= {
+    return {
+        "unsplit": _outcome(merged.tree, task, seconds),
+        REFINED: _refined(merged, task, seconds),
+        WITHOUT_NEIGHBOURS: _again(merged, task, seconds, {"neighbours": None}),
+        "unsplit, spectral": Outcome(at=_spectral(merged, task), seconds=seconds),
+    }
+
+
+def merged_otherwise(task: Task) -> dict[str, Outcome]:
+    """The same network and neighbours as by default, with one setting of the merge changed."""
+    again = partial(_again, _merge_anew(task, MergeOptions()), task, 0.0)
+    outcomes = {name: again(merge_options) for name, merge_options in MERGED_OTHERWISE.items()}
+    return outcomes | {
         name: replace(again(merge_options), at=None, tree=False)
         for name, merge_options in RULES.items()
     }
-    outcomes["unsplit, spectral"] = Outcome(at=_spectral(merged, task), seconds=seconds)
-    return outcomes
 
 
 def trained_otherwise(name: str) -> Callable[[Task], Outcome]:

@@ -366,7 +366,7 @@ class Auto:
     can be told apart, they are different.  Otherwise the clusters were cut out of the same
     features, so that every pair differs, or they are too small for a test; such a pair is merged if
     the neighbour graph connects the two like parts of one cluster.  If the TVD is surely large and
-    one of the two has fewer than 15 observations, they must be connected twice as strongly.
+    one of the two has fewer than 15 observations, they must be connected more strongly.
     Without a graph the test decides alone, and only nearby pairs are compared; a large TVD that is
     not significant, because there are too few observations, merges nothing.
 

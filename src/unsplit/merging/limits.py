@@ -62,7 +62,7 @@ ERRORS_OF_A_NARROW_BORDER = 2.5
 # In a smaller cluster the graph cannot easily overrule a TVD that is surely large: of 15 neighbours
 # most may have to be in other clusters.  It can if the strength is at least OVERRULING.
 FEWEST_TO_OVERRULE = 15
-OVERRULING = 2.0
+OVERRULING = 1.5
 
 # --- verdicts where neighbours decide -------------------------------------------------------------
 # From how often verdicts were right on one half of the benchmark: python -m benchmarks.calibration
