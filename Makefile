@@ -38,7 +38,7 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(READY)
-	for name in known_truth digits speed heads scale statistics strategies partitions confusion_loop one_and_ten batches tiny_clusters neighbour_search scaling; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	for name in known_truth digits speed heads scale statistics strategies confusion_loop one_and_ten batches tiny_clusters neighbour_search scaling; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 # With the methods that Unsplit is compared with ("peers"), so that no test of them is skipped.
 $(READY): pyproject.toml constraints.txt Makefile

@@ -24,7 +24,6 @@ from sklearn.metrics import adjusted_rand_score
 
 import unsplit
 from benchmarks.common import print_table
-from benchmarks.partitions import best_cut
 from benchmarks.peers.problems.features import log_mel
 from benchmarks.peers.problems.real import some_of_each
 from unsplit.data.rows.ragged import Ragged
@@ -121,6 +120,12 @@ def merged(problem: Problem, args: argparse.Namespace) -> Iterator[tuple[Any, ..
             )
         indices = (adjusted_rand_score(y, tree.labels(labels)) for tree in (auto, told))
         yield (name, auto.n_clusters, *map(float, indices), best_cut(auto, labels, y))
+
+
+def best_cut(tree: unsplit.MergeTree, labels: NDArray[np.int64], y: NDArray[np.int64]) -> float:
+    """Best adjusted Rand index along the tree."""
+    cuts = (tree.cut(n_clusters=n).labels(labels) for n in range(1, tree.n_initial + 1))
+    return max(float(adjusted_rand_score(y, cut)) for cut in cuts)
 
 
 def main() -> None:

@@ -184,7 +184,7 @@ def test_page_compares_on_the_same_trials(tmp_path):
     ]
     scores = scores_of(found, tmp_path)
     rows = rows_of(tables.overview(scores, "automatic"))
-    # Trials, ARI, chosen on, held back, ours there, number / true, seconds.
+    # Trials, ARI, chosen on, held back, unsplit, number / true, seconds.
     assert rows["unsplit"] == ["2", "0.700", "0.900", "0.500", "0.700", "2.00", "1.0"]
     assert rows["SCCAF"] == ["1", "0.700", "0.700", "", "0.900", "2.00", "1.0"]
     assert rows["HDBSCAN, hundredths"][:5] == ["2", "0.500", "0.600", "0.400", "0.700"]
