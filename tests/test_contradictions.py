@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.one_and_ten import Run, draw
-from benchmarks.small_groups import forty_pairs, rare_groups, twelve_groups
+from benchmarks.small_groups import far_apart, forty_pairs, rare_groups, twelve_groups
 from unsplit import ClusterMerger, neighbour_graph
 from unsplit.merging.neighbours.parts import merge_units
 
@@ -44,6 +44,16 @@ def test_rare_groups_stay_beside_large_ones_that_merge(n):
 def test_forty_far_groups_in_pairs_of_five_are_found():
     case = forty_pairs(np.random.default_rng(0))
     assert adjusted_rand_score(case.y, fitted(case.X, case.clusters).labels_) == 1
+
+
+@pytest.mark.parametrize("n", [4, 8])
+def test_alpha_never_merges_what_is_perfectly_separated(n):
+    X, y = far_apart(np.full(20, n), np.random.default_rng(0))
+    tree = fitted(X, y, alpha=0.05).tree_
+    assert tree.n_clusters == 20
+    undecided = "undecided" in {pair.reason for pair in tree.apart}
+    assert undecided == ("or has too few observations to decide" in tree.stopped)
+    assert undecided or n > 4
 
 
 def few_images(n_groups, n, per_group):

@@ -169,6 +169,7 @@ SAME_GROUP, OTHER_GROUP = "same group", "other group"  # of a spectral clusterin
 CLOSEST = "closest"  # every pair may be merged, and this one was next
 UNCONNECTED = "unconnected"  # nothing is known, and something must be joined
 NOT_ASKED = "not asked"  # no rule has looked at the pair
+TOO_FEW = frozenset((OVERRULED, UNDECIDED, BOTH_SMALL, ONE_SMALL))  # observations to decide
 USERS_RULE = "rule"  # what a rule of the user says, in its own words
 REASONS = (
     *(ALIKE, SIGNIFICANCE, MAX_TVD, GRAPH, OVERRULED, UNDECIDED, BOTH_SMALL, ONE_SMALL, ASSIGNED),
@@ -251,8 +252,9 @@ class Ending(NamedTuple):
         The words of a rule of the user; otherwise empty.
     nearby : bool
         Whether only nearby clusters were compared.
-    batches, links : bool
-        Whether pairs may also be left because they share no batch, or because of ``cannot_link``.
+    batches, links, too_few : bool
+        Whether pairs may also be left because they share no batch, because of ``cannot_link``, or
+        because they have too few observations to decide.
     undone : tuple of int
         Merges that were undone later.
     """
@@ -263,6 +265,7 @@ class Ending(NamedTuple):
     nearby: bool = False
     batches: bool = False
     links: bool = False
+    too_few: bool = False
     undone: tuple[int, ...] = ()
 
 
@@ -343,7 +346,10 @@ class MaxTVD:
 
 @dataclass(frozen=True)
 class Alpha:
-    """Merge pairs whose difference is not significant at ``level`` after adjustment."""
+    """Merge pairs whose difference is not significant at ``level`` after adjustment.
+
+    A large TVD that is not significant is one of too few observations, and merges nothing.
+    """
 
     level: float
     reach = None
@@ -355,7 +361,10 @@ class Alpha:
 
     def judge(self, pair: Pair) -> Decision:
         """Compare the adjusted p-value with the level."""
-        return Decision(pair.p_adjusted > self.level, Reason(SIGNIFICANCE, self.level))
+        significant = pair.p_adjusted <= self.level
+        if not significant and pair.tvd > limits.LARGE_TVD:
+            return Decision(False, Reason(UNDECIDED, limits.LARGE_TVD))
+        return Decision(not significant, Reason(SIGNIFICANCE, self.level))
 
 
 @dataclass(frozen=True)
@@ -367,8 +376,8 @@ class Auto:
     features, so that every pair differs, or they are too small for a test; such a pair is merged if
     the neighbour graph connects the two like parts of one cluster.  If the TVD is surely large and
     one of the two has fewer than 15 observations, they must be connected more strongly.
-    Without a graph the test decides alone, and only nearby pairs are compared; a large TVD that is
-    not significant, because there are too few observations, merges nothing.
+    Without a graph the test decides alone, as :class:`Alpha` does, and only nearby pairs are
+    compared.
 
     Parameters
     ----------
@@ -405,8 +414,6 @@ class Auto:
         if pair.connection is not None:
             connected = pair.connection.strength >= limits.MERGED_FROM
             return Decision(connected, Reason(GRAPH, limits.MERGED_FROM))
-        if pair.p_adjusted > limits.LEVEL and pair.tvd > limits.LARGE_TVD:
-            return Decision(False, Reason(UNDECIDED, limits.LARGE_TVD))
         return Alpha(limits.LEVEL).judge(pair)
 
 

@@ -26,6 +26,7 @@ from unsplit.merging.decision import (
     OUT_OF_REACH,
     REACHED,
     REQUESTED,
+    TOO_FEW,
     Ending,
     Pair,
     Reason,
@@ -366,9 +367,7 @@ def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
         record.ending = greedy.go(limits.fewest, limits.most)
         if state.n_left > limits.most:
             raise cannot_reach(state.n_left, limits.most)
-        record.n_taken = len(record.merges)
-        # Must come now, while the evidence is about the clusters of the result.
-        record.apart = kept_apart(state, rule)
+        end_of_result(state, rule)
     if record.n_allowed is None:
         greedy.go(1, 1, BEYOND)
         record.n_allowed = len(record.merges)
@@ -385,7 +384,17 @@ def cannot_reach(n_left: int, most: int) -> InputError:
     )
 
 
-def kept_apart(state: MergeState, rule: Rule) -> list[Merge]:
+def end_of_result(state: MergeState, rule: Rule) -> None:
+    """Record what is known of the clusters of the result, before the tree is completed."""
+    record = state.record
+    record.n_taken = len(record.merges)
+    record.apart = _kept_apart(state, rule)
+    if record.ending is not None and record.ending.kind == rule.ending.kind:
+        too_few = any(pair.reason in TOO_FEW for pair in record.apart)
+        record.ending = record.ending._replace(too_few=too_few)
+
+
+def _kept_apart(state: MergeState, rule: Rule) -> list[Merge]:
     """Pairs of each remaining cluster and its nearest ones, and why they were not merged."""
     if state.n_left == 1:
         return []

@@ -84,7 +84,7 @@ def read_ending(check: ContentCheck, content: Any) -> Ending:
     _one_of(check, content, "kind", ENDINGS)
     check.number(content, "number", -math.inf, math.inf, unknown=True)
     check.text(content, "note")
-    for name in ("nearby", "batches", "links"):
+    for name in ("nearby", "batches", "links", "too_few"):
         check.require(isinstance(content[name], bool), f"{name} must be true or false")
     undone = content["undone"]
     whole = isinstance(undone, (list, tuple)) and all(type(step) is int for step in undone)

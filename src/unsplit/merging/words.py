@@ -123,6 +123,7 @@ def stopped(ending: Ending) -> str:
     undone = "".join(f"; merge {step} was undone" for step in ending.undone)
     also = " or has no batch with two observations of each" if ending.batches else ""
     also += " or is kept apart by cannot_link" if ending.links else ""
+    also += " or has too few observations to decide" if ending.too_few else ""
     return f"{_ended(ending)}{also}{undone}"
 
 

@@ -24,9 +24,9 @@ from unsplit.merging.loop import (
     GreedyMerge,
     MergeRecord,
     cannot_reach,
+    end_of_result,
     join_assigned,
     join_linked,
-    kept_apart,
 )
 from unsplit.merging.sparse.head_start import take_head_start
 from unsplit.merging.sparse.state import SparseMergeState
@@ -71,8 +71,7 @@ def _agglomerated(state: SparseMergeState, rule: Rule) -> MergeRecord:
             if state.n_left > limits.most:
                 raise cannot_reach(state.n_left, limits.most)
             record.ending = Ending(REQUESTED, limits.most)
-        record.n_taken = len(record.merges)
-        record.apart = kept_apart(state, rule)
+        end_of_result(state, rule)
     state.completing = True
     if record.n_allowed is None:
         _complete(state)
