@@ -11,6 +11,8 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.one_and_ten import Run, draw
+from benchmarks.peers.overclusterings import OVERCLUSTERINGS
+from benchmarks.peers.task import Problem
 from benchmarks.small_groups import far_apart, forty_pairs, rare_groups, twelve_groups
 from unsplit import ClusterMerger, neighbour_graph
 from unsplit.merging.neighbours.parts import merge_units
@@ -125,3 +127,13 @@ def test_what_is_merged_is_never_called_different_and_what_is_same_is_never_apar
     made = Counter((row.done, row.pair.verdict) for row in rows if not row.told)
     assert made["merged", "different"] == 0
     assert made["kept apart", "probably same"] == made["kept apart", "same"] == 0
+
+
+def test_a_refused_pair_is_judged_again_when_the_limit_has_fallen():
+    # The fewer clusters are left, the fewer edges the closest two have.  This came back as three
+    # clusters, of which two had a strength of 1.4.
+    run = Run("correlated", 10, "leiden", 2, True)
+    X = draw(run)
+    problem = Problem(run.kind, X, np.zeros(len(X), np.int64))
+    labels = OVERCLUSTERINGS["leiden"](problem, 20, run.seed)
+    assert fitted(X, labels, epochs=2, cv=2).n_clusters_ == 1

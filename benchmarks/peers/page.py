@@ -138,8 +138,9 @@ def where_short(family: str, scores: Sequence[Score]) -> list[str]:
     )
     by = np.array([behind.by for behind in differences(scores, best.name)])
     error = by.std(ddof=1) / len(by) ** 0.5
+    side = "ahead" if by.mean() > 0 else "behind"
     sentence += (
-        f" Over all data sets it is ahead by {by.mean():.3f} ± {error:.3f} (standard error)."
+        f" Over all data sets it is {side} by {abs(by.mean()):.3f} ± {error:.3f} (standard error)."
     )
     return ["### Where it falls short", sentence, TRIED[family]]
 

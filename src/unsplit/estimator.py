@@ -100,17 +100,36 @@ class Merged:
             return self.labels
         if graph.sampled_from:
             return None
-        distances = _trusted(self.tree, self.fitted.result)
-        return refine(self.labels, graph, gaps=self.gaps, distances=distances)
+        return refined(self.labels, graph, self.fitted.result, self.tree, self.gaps)
 
 
-def _trusted(tree: MergeTree, result: PairwiseTVD | SparsePairwiseTVD) -> PairwiseTVD | None:
-    """The distances, if labels may know more than the features, for :func:`unsplit.refine`.
+def refined(
+    labels: Index,
+    graph: NeighbourGraph,
+    result: PairwiseTVD | SparsePairwiseTVD,
+    tree: MergeTree,
+    gaps: str,
+) -> Index:
+    """Merged labels, refined as far as this merge trusts its neighbour graph.
 
-    Clusters cut out of the features have been learned by the network, which would let none move.
+    Labels that may know more than the features are not moved against the networks; clusters cut out
+    of the features have been learned by them, so they would let none move.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n,)
+    graph : NeighbourGraph
+    result : PairwiseTVD or SparsePairwiseTVD
+        What was merged.
+    tree : MergeTree
+        A cut of the merge, which gave the labels.
+    gaps : str
+        As for :func:`unsplit.refine`.
     """
     by_graph = tree.strategy == "neighbours" or looks_like_partition(result)
-    return result if isinstance(result, PairwiseTVD) and not by_graph else None
+    networks = result if isinstance(result, PairwiseTVD) and not by_graph else None
+    found: Index = refine(labels, graph, gaps=gaps, distances=networks)
+    return found
 
 
 class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -471,11 +490,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         check_is_fitted(self)
         if self.neighbours_ is None:
             return self.labels_
-        distances = _trusted(self.tree_, self.pairwise_)
-        refined: Index = refine(
-            self.labels_, self.neighbours_, gaps=self._gaps, distances=distances
-        )
-        return refined
+        return refined(self.labels_, self.neighbours_, self.pairwise_, self.tree_, self._gaps)
 
     def _options_of(self, kind: Any) -> Any:
         """The parameters that this kind of options has, checked."""

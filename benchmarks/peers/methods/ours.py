@@ -9,7 +9,7 @@ from typing import Any
 
 import unsplit
 from benchmarks.peers.task import Outcome, Task
-from unsplit.estimator import Merged, merge_overclustering
+from unsplit.estimator import Merged, merge_overclustering, refined
 from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import Settings
 
@@ -118,16 +118,18 @@ def _spectral(merged: Merged, task: Task) -> Callable[[int], Any]:
 
 
 def _refined(merged: Merged, task: Task, before: float) -> Outcome:
-    assert merged.neighbours is not None  # all problems hold vectors
-    graph = merged.neighbours
+    graph, result = merged.neighbours, merged.fitted.result
+    assert graph is not None  # all problems hold vectors
+
+    def of(tree: unsplit.MergeTree, gaps: str) -> Any:
+        return refined(tree.labels(task.clusters), graph, result, tree, gaps)
 
     def at(n: int) -> Any:
         told = MergeOptions(n_clusters=n).gaps(merged.tree.strategy)
-        labels = merged.tree.cut(n_clusters=n).labels(task.clusters)
-        return unsplit.refine(labels, graph, gaps=told)
+        return of(merged.tree.cut(n_clusters=n), told)
 
     start = time.process_time()
-    found = unsplit.refine(merged.tree.labels(task.clusters), graph, gaps=merged.gaps)
+    found = of(merged.tree, merged.gaps)
     return Outcome(found, at, seconds=before + time.process_time() - start)
 
 

@@ -205,6 +205,11 @@ class MergeState:
         """The pair that is judged next; None if there is none."""
         return pairs.closest()
 
+    @property
+    def limits_fall(self) -> bool:
+        """Whether a pair may be merged later that was refused while more clusters were left."""
+        return self.neighbourhoods is not None and self.neighbourhoods.limits_fall
+
     def candidate(self, a: int, b: int, statistic: float) -> Pair:
         """The pair of two slots, with everything known about it."""
         return Pair(
@@ -458,8 +463,13 @@ class GreedyMerge:
         self.state, self.rule = state, rule
         # Pairs without any connection are left until nothing else can be merged.
         self.limit = state.ranking.unlinked
-        self.pairs = state.pairs(reach=rule.reach, limit=self.limit)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Take up every remaining pair, whether it was refused or not."""
+        self.pairs = self.state.pairs(reach=self.rule.reach, limit=self.limit)
         self.refused = Refused()
+        self.looked_at = self.state.n_left
 
     def go(self, fewest: int, most: int, stage: str = BY_RULE) -> Ending:
         """Merge until the rule allows no more or ``fewest`` clusters are left; return why.
@@ -474,9 +484,11 @@ class GreedyMerge:
                 break
             if closest is not None:
                 self._judge(*closest, stage)
+            elif state.limits_fall and state.n_left < self.looked_at:
+                self._look_again()
             elif state.n_left > most and not self.refused and self.limit < math.inf:
                 self.limit = math.inf
-                self.pairs = state.pairs(reach=self.rule.reach)
+                self._look_again()
             elif state.n_left > most and self.refused:
                 self._force(NUMBER if stage == BY_RULE else stage)
             else:

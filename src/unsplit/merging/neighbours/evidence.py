@@ -11,8 +11,10 @@ Three things are compared with what parts of one cluster have:
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,7 +102,8 @@ class Connection:
 
     @property
     def _in_many_dimensions(self) -> float:
-        times = self.times_chance / self.least_times
+        # Without structure there may be no edges at all; then any are enough.
+        times = self.times_chance / self.least_times if self.least_times else MOST_STRENGTH
         if math.isnan(self.neck):
             return times
         wide = self.neck / (self.usual_neck)
@@ -148,6 +151,8 @@ class Neighbourhoods:
         self.n_simulated = min(len(graph.clusters), MOST_JUDGED_AT_ALL)
         # Necks take longest, so a re-merge leaves them out where they cannot change a decision.
         self.only_decides = False
+        # Necks and saddles of pairs that may be looked at again, until one of the two changes.
+        self.measured: dict[tuple[str, int, int], Any] = {}
         # Made when first asked for, and once for all re-merges.
         self.curve = cache(self._simulated_curve)
 
@@ -157,6 +162,11 @@ class Neighbourhoods:
         useful = self.n_batches == 1 and self._few_dimensions() and not self.of_scores
         return Saddles(graph.features, graph.adjacency) if useful else None
 
+    @property
+    def limits_fall(self) -> bool:
+        """Whether data without structure have fewer edges the fewer clusters are left."""
+        return self.n_left <= MOST_PIECES
+
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
         self.n_edges[a] += self.n_edges[b]
@@ -165,7 +175,14 @@ class Neighbourhoods:
         self.n_edges[b] = self.n_edges[:, b] = 0
         self.judged.merge(a, b)
         self.slot[self.slot == b] = a
+        self._count_merge(a, b)
+
+    def _count_merge(self, a: int, b: int) -> None:
         self.n_left -= 1
+        if self.measured:
+            changed = {a, b}
+            left = self.measured.items()
+            self.measured = {pair: found for pair, found in left if not changed & {*pair[1:]}}
 
     def connection(self, a: int, b: int) -> Connection:
         """How the graph connects two slots."""
@@ -174,7 +191,9 @@ class Neighbourhoods:
             return self._by_all_edges(a, b)
         dimension = self.judged.dimension(a, b)
         many = weight_of_edges(dimension)
-        saddle, deepest = self._saddle(a, b) if many < 1 else (math.nan, math.nan)
+        saddle, deepest = math.nan, math.nan
+        if many < 1:
+            saddle, deepest = self._once("saddle", a, b, lambda: self._saddle(a, b))
         found = Connection(
             edges=self.edges(a, b),
             times_chance=self.judged.times_chance(a, b),
@@ -188,9 +207,17 @@ class Neighbourhoods:
         )
         if self.only_decides and found.strength < 1:  # too weak even with the widest neck
             return found
-        width = self._neck(a, b, many)
+        width = self._once("neck", a, b, lambda: self._neck(a, b, many))
         usual = math.nan if math.isnan(width) else found.usual_neck
         return replace(found, neck=width, usual_neck=usual)
+
+    def _once(self, what: str, a: int, b: int, measure: Callable[[], Any]) -> Any:
+        """A measure of two slots, which is not measured again until one of them changes."""
+        if not self.limits_fall:
+            return measure()
+        if (what, a, b) not in self.measured:
+            self.measured[what, a, b] = measure()
+        return self.measured[what, a, b]
 
     def edges(self, a: int, b: int) -> int:
         """Number of edges between two slots."""

@@ -31,6 +31,11 @@ class NeighbourhoodsWhenAsked:
         self.made: SparseNeighbourhoods | None = None
         self.merges: list[tuple[int, int]] = []
 
+    @property
+    def limits_fall(self) -> bool:
+        """As of :class:`Neighbourhoods`; what was never asked has refused nothing."""
+        return self.made is not None and self.made.limits_fall
+
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
         if self.made is None:
@@ -88,7 +93,7 @@ class SparseNeighbourhoods(Neighbourhoods):
         if self.rows is not None:
             self.rows[a] = np.concatenate([self.rows[a], self.rows[b]])
             self.rows[b] = self.rows[b][:0]
-        self.n_left -= 1
+        self._count_merge(a, b)
 
     def edges(self, a: int, b: int) -> int:
         """Number of edges between two slots."""
