@@ -9,10 +9,19 @@ import pytest
 
 from unsplit import neighbour_graph
 from unsplit.merging import limits
-from unsplit.merging.decision import NEIGHBOURS, TESTS, Auto, Pair, PairEvidence, verdict
+from unsplit.merging.decision import (
+    BY_RULE,
+    NEIGHBOURS,
+    TESTS,
+    Auto,
+    Pair,
+    PairEvidence,
+    verdict,
+)
 from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods, weight_of_edges
 from unsplit.merging.neighbours.saddle import Saddles
 from unsplit.merging.origin import _from_elsewhere, are_cores, at_random_like_most
+from unsplit.merging.remerge import sure_merges
 from unsplit.merging.review import Merge, Row
 from unsplit.pairwise import statistics as stats
 
@@ -57,6 +66,12 @@ def deepest(around, at_border):
 def comes_last(size):
     merge = Merge(0, 1, size, 50, 0.9, 0.9, 0.9, 0.0, 1.0, 1.0, *[math.nan] * 4, "", "", 0.0, "")
     return Row(merge, 0).urgency[1]
+
+
+def sure(strength):
+    known = [math.nan] * 3
+    merge = Merge(0, 1, 9, 9, 0.9, 0.9, 0.9, 0.0, 1.0, 1.0, *known, strength, BY_RULE, "", 0.0, "")
+    return len(sure_merges([merge], 2))
 
 
 def with_twins(share):
@@ -121,6 +136,7 @@ SIDES = {
     "FAIR": (1.24, 1.26, lambda strength: word(strength=strength)),
     "SELDOM": (0.09, 0.11, lambda share: word(strength=0.5, stability=share)),
     "ALWAYS": (0.998, 1.0, lambda share: word(strength=2.0, stability=share)),
+    "SURE": (2.4, 2.6, sure),
     "FROM_ELSEWHERE": (10, 11, lambda n: from_elsewhere(n, gap=0)),
     "LEAST_OUTSIDE": (18, 19, lambda n: from_elsewhere(n, gap=9)),
 }

@@ -40,12 +40,12 @@ half and on data without structure, but how far a wide neck counts was chosen wi
 sight.
 
 **How to read the tables.** A trial is a data set, over-clustered in one way into one number of
-clusters, with one seed. Columns are mean adjusted Rand indices (ARI) over trials. *Unsplit, same
-trials* is Unsplit's score on just the trials that this method completed, so short rows stay
-comparable; rows are sorted by the difference. *number / true* is a geometric mean. *Seconds* are
-medians on one core, at one initial number of clusters. Greedy clusters leave half of the
-observations out, and methods that merge are scored on the rest; those that cluster from scratch, on
-all.
+clusters, with one seed (`--seeds 1`). Columns are mean adjusted Rand indices (ARI) over trials.
+*Unsplit, same trials* is Unsplit's score on just the trials that this method completed, so short
+rows stay comparable; rows are sorted by the difference. *number / true* is a geometric mean.
+*Seconds* are medians on one core, at one initial number of clusters. Greedy clusters leave half of
+the observations out, and methods that merge are scored on the rest; those that cluster from
+scratch, on all.
 
 **Refined.** Merging keeps every initial cluster whole. `refined_labels_` then move single
 observations, and in many dimensions parts of initial clusters, to the cluster of their neighbours;

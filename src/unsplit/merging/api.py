@@ -44,7 +44,7 @@ from unsplit.merging.ranking import (
     Reestimated,
     mean_rank,
 )
-from unsplit.merging.remerge import Remerge, can_be_repeated, remerged
+from unsplit.merging.remerge import Remerge, can_be_repeated, remerged, sure_merges
 from unsplit.merging.sparse.api import merge_sparse
 from unsplit.merging.stability import Stability
 from unsplit.merging.tree import MergeTree, with_stability
@@ -275,11 +275,13 @@ def merge_with(
     # Whatever number was requested, re-merges stop by themselves: only that says how sure it is.
     free = replace(options, n_clusters=None, min_clusters=None, max_clusters=None)
     unbounded = free.constraints(inputs.ids[inputs.order])
+    sure = sure_merges(record.merges[: record.n_taken], k)
 
     def again(
         part: PairwiseTVD, graph: NeighbourGraph | None, judged: Neighbourhoods | None
     ) -> Remerge:
-        return state_of(Remerge, replace(inputs, result=part, graph=graph), unbounded, judged)
+        parts = replace(inputs, result=part, graph=graph)
+        return state_of(Remerge, parts, unbounded, judged, record=MergeRecord(sure))
 
     groups = remerged(result, inputs.graph, neighbourhoods, again, rule_of(free), by)
     return with_stability(tree, Stability(groups[:, np.argsort(inputs.order)]))

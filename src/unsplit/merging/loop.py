@@ -509,6 +509,7 @@ class GreedyMerge:
     def _force(self, stage: str) -> None:
         (a, b), (_, statistic, reason) = self.refused.weakest()
         self._join(self.state.candidate(a, b, statistic), stage, reason)
+        self.looked_at = self.state.n_left  # all pairs again after each would take long
 
     def _join(self, candidate: Pair, stage: str, reason: Reason) -> None:
         changed = self.state.join(candidate, stage, reason)

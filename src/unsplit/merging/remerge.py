@@ -1,8 +1,9 @@
 """Merging again on resampled data, to see how stable the result is.
 
 Every re-merge draws four fifths of the observations, in the graph and among the held-out scores,
-and merges by the same ranking and the same rule.  Networks are not trained again, no neighbours are
-searched for, and edges are compared with the same structureless data.
+and merges by the same ranking and the same rule, beginning with what no draw would change.
+Networks are not trained again, no neighbours are searched for, and edges are compared with the same
+structureless data.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,11 +12,13 @@ from dataclasses import replace
 import numpy as np
 
 from unsplit._typing import Index
-from unsplit.merging.decision import NEIGHBOURS, Pair, Reason, Rule
+from unsplit.merging import limits
+from unsplit.merging.decision import BY_RULE, NEIGHBOURS, Pair, Reason, Rule
 from unsplit.merging.loop import GreedyMerge, MergeState, join_assigned, join_linked
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import MergeOptions
+from unsplit.merging.review import Merge
 from unsplit.pairwise.result import PairwiseTVD, estimate_of_some
 
 N_REMERGES = 20
@@ -39,6 +42,19 @@ def can_be_repeated(result: PairwiseTVD, options: MergeOptions) -> bool:
     limits = (options.max_tvd, options.alpha, options.rule)
     known = options.strategy in ("linkage", "compose") and all(limit is None for limit in limits)
     return known and result.has_scores and result.n_clusters <= MOST_CLUSTERS
+
+
+def sure_merges(merges: Sequence[Merge], k: int) -> list[Merge]:
+    """The merges of k clusters that are so strong that every re-merge would make them."""
+    found: list[Merge] = []
+    number = {leaf: leaf for leaf in range(k)}
+    for step, merge in enumerate(merges):
+        left, right = number.get(merge.left), number.get(merge.right)
+        sure = merge.stage == BY_RULE and merge.strength >= limits.SURE
+        if sure and left is not None and right is not None:
+            number[k + step] = k + len(found)
+            found.append(replace(merge, left=left, right=right))
+    return found
 
 
 def remerged(

@@ -6,10 +6,11 @@ one to deep inside the other, and the edges across each place in this order are 
 few edges cross, although many do on either side.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.interpolate import RegularGridInterpolator
 
 # The border is searched for this far from where the sizes of the clusters put it, as a share of the
 # smaller size, because some observations may lie on the other side.
@@ -32,6 +33,7 @@ NARROWEST = (
     (0.54, 0.40, 0.37, 0.37, 0.41),
     (0.54, 0.41, 0.38, 0.37, 0.41),
 )
+_LOG_DIMENSIONS, _LOG_SIZES = np.log(DIMENSIONS), np.log(SIZES)
 
 
 def neck(adjacency: sparse.csr_array, left: NDArray[np.int64], right: NDArray[np.int64]) -> float:
@@ -79,11 +81,10 @@ def narrowest_usual(dimension: float, smaller: float) -> float:
     >>> narrowest_usual(2.0, 70)
     0.31
     """
-    at = (
-        np.clip(np.log(dimension), np.log(DIMENSIONS[0]), np.log(DIMENSIONS[-1])),
-        np.clip(np.log(max(smaller, 1)), np.log(SIZES[0]), np.log(SIZES[-1])),
-    )
-    return round(float(_TABLE(at)), 12)
+    size = math.log(max(smaller, 1))
+    by_dimension = [np.interp(size, _LOG_SIZES, row) for row in NARROWEST]
+    found = np.interp(math.log(dimension), _LOG_DIMENSIONS, by_dimension)
+    return round(float(found), 12)
 
 
 def potential(adjacency: sparse.csr_array, n_left: int) -> NDArray[np.float64]:
@@ -94,15 +95,13 @@ def potential(adjacency: sparse.csr_array, n_left: int) -> NDArray[np.float64]:
     n = adjacency.shape[0]
     current = np.full(n, -1 / (n - n_left))
     current[:n_left] = 1 / n_left
-    degree = adjacency.sum(axis=1) + LEAK
-    conductance = sparse.diags_array(degree) - adjacency
-    return _solution(conductance, current, 1 / degree)
+    return _voltage(adjacency, adjacency.sum(axis=1) + LEAK, current)
 
 
-def _solution(
-    matrix: sparse.csr_array, right: NDArray[np.float64], scale: NDArray[np.float64]
+def _voltage(
+    adjacency: sparse.csr_array, degree: NDArray[np.float64], right: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Solve equations by conjugate gradients.
+    """Solve (degree − adjacency) · voltage = right by conjugate gradients, scaled by the degrees.
 
     The numbers are those of :func:`scipy.sparse.linalg.cg`, in half the time for small matrices.
     """
@@ -112,11 +111,11 @@ def _solution(
     for _ in range(MOST_ITERATIONS):
         if np.linalg.norm(residual) < enough:
             break
-        scaled = scale * residual
+        scaled = residual / degree
         now = np.dot(residual, scaled)
         direction *= now / before
         direction += scaled
-        changed = matrix @ direction
+        changed = degree * direction - adjacency @ direction
         step = now / np.dot(direction, changed)
         solution += step * direction
         residual -= step * changed
@@ -133,6 +132,3 @@ def edges_across(adjacency: sparse.csr_array, position: NDArray[np.float64]) -> 
     once = first < last
     begun, ended = (np.bincount(end[once], minlength=len(position)) for end in (first, last))
     return np.cumsum(begun - ended)[:-1].astype(np.float64)
-
-
-_TABLE = RegularGridInterpolator((np.log(DIMENSIONS), np.log(SIZES)), np.array(NARROWEST))

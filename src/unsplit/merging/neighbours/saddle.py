@@ -7,6 +7,7 @@ given number.  So no dimension has to be estimated, and the error of a count is 
 """
 
 import math
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -34,11 +35,14 @@ class Saddles:
     """
 
     def __init__(self, X: Matrix, adjacency: sparse.csr_array) -> None:
-        n = len(X)
-        self.adjacency = adjacency
-        self.around = min(max(FEWEST_AROUND, math.isqrt(n)), n // 3)
+        self.X, self.adjacency = X, adjacency
+        self.around = min(max(FEWEST_AROUND, math.isqrt(len(X))), len(X) // 3)
         self.known = self.around >= FEWEST
-        self.distances = nearest(X, self.around)[1] if self.known else np.zeros((n, 1))
+
+    @cached_property
+    def distances(self) -> Matrix:
+        """Distances to the nearest observations; searched for when a pair has few dimensions."""
+        return nearest(self.X, self.around)[1]
 
     def depth(self, left: Index, right: Index) -> tuple[float, float]:
         """Log density of the lower peak minus that of the saddle, and the limit for one cluster.
