@@ -348,7 +348,8 @@ class MaxTVD:
 class Alpha:
     """Merge pairs whose difference is not significant at ``level`` after adjustment.
 
-    A large TVD that is not significant is one of too few observations, and merges nothing.
+    A large TVD that is not significant is one of too few observations, and merges nothing, unless
+    some of the initial clusters in the two are closer to each other.
     """
 
     level: float
@@ -362,7 +363,7 @@ class Alpha:
     def judge(self, pair: Pair) -> Decision:
         """Compare the adjusted p-value with the level."""
         significant = pair.p_adjusted <= self.level
-        if not significant and pair.tvd > limits.LARGE_TVD:
+        if not significant and min(pair.tvd, pair.nearest_tvd) > limits.LARGE_TVD:
             return Decision(False, Reason(UNDECIDED, limits.LARGE_TVD))
         return Decision(not significant, Reason(SIGNIFICANCE, self.level))
 

@@ -74,5 +74,5 @@ FAIR = 1.25
 # "probably same" only if at least the second does.
 SELDOM = 0.1
 ALWAYS = 0.999
-# A merge this strong is not judged again in re-merges: no draw of four fifths would undo it.
+# A merge this strong is not judged again in re-merges, of which 98 % would make it.
 SURE = 2.5
