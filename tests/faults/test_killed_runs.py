@@ -11,7 +11,7 @@ import pytest
 
 from tests.cell_cases import small, writable_text
 from tests.cli_cases import QUICK
-from unsplit.data.result_folder import MANIFEST, output_folder, verify_folder
+from unsplit.data.saving import MANIFEST, output_folder, verify_folder
 from unsplit.errors import InputError
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ import itertools, os, signal, sys
 import anndata, h5py, torch, torch._dynamo
 import unsplit.cli.merge
 from unsplit.cli import main
-from unsplit.data import result_folder
+from unsplit.data import saving
 
 typed, way = sys.argv[2:], sys.argv[1]
 steps, at = itertools.count(), -1
@@ -70,9 +70,9 @@ def status(child):
 if way == "eight":
     print(*map(status, [run(0, seed) for seed in range(1, 9)]))
 else:
-    exchange = result_folder.exchange
+    exchange = saving.exchange
     os.rename, os.replace = stopped(os.rename), stopped(os.replace)
-    result_folder.exchange = exchanged if way == "swap" else lambda *_: False
+    saving.exchange = exchanged if way == "swap" else lambda *_: False
     for at in itertools.count():
         if (code := status(run(at, 1))) != -signal.SIGKILL:
             break

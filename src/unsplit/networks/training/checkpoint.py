@@ -13,9 +13,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from unsplit.data.saving import reason_of
-from unsplit.data.swap import remove_abandoned
-from unsplit.data.tensor_files import load_state, plain_state, save_state
+import numpy as np
+import torch
+from torch import Tensor
+
+from unsplit.data.array_files import load_arrays, save_arrays, saved_meta
+from unsplit.data.saving import TEMPORARY, reason_of
 from unsplit.devices import current, version_of
 from unsplit.errors import (
     CheckpointWarning,
@@ -26,10 +29,11 @@ from unsplit.errors import (
     warn,
 )
 
-FORMAT = "unsplit.training/1"
-ENDING = ".safetensors"
+FORMAT = "unsplit.Training/2"
+ENDING = ".npz"
 
-_OURS = re.compile(rf"(training|retraining-\d+){re.escape(ENDING)}|merges\.json")
+_OURS = re.compile(r"(training|retraining-\d+|merges)\.npz")
+_OLDER = re.compile(r"(training|retraining-\d+)\.safetensors|merges\.json")
 
 # Seconds between two checkpoints, so that short runs write none.
 EVERY = 30.0
@@ -55,7 +59,7 @@ class TrainingFile:
     Examples
     --------
     >>> import tempfile
-    >>> file = TrainingFile(Path(tempfile.mkdtemp()) / "training.safetensors", seed=3)
+    >>> file = TrainingFile(Path(tempfile.mkdtemp()) / "training.npz", seed=3)
     >>> file.begin({"data": "a1"})
     >>> file.save({"step": 7})
     >>> file.load()
@@ -101,8 +105,10 @@ class TrainingFile:
         start = self._clock()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            content = {"identity": self.identity, "seed": self.seed, "training": state}
-            save_state(self.path, FORMAT, content)
+            arrays: dict[str, Any] = {}
+            content = {"identity": self.identity, "seed": self.seed}
+            content["training"] = _packed(state, arrays)
+            save_arrays(self.path, FORMAT, content, arrays, compressed=False)
         except (OSError, InputError) as error:
             why = reason_of(error) if isinstance(error, OSError) else str(error)
             warn(
@@ -126,9 +132,11 @@ class TrainingFile:
             raise InputError(
                 f"{self.path} cannot be seen by all processes; choose a folder that all share."
             )
-        content = load_state(self.path, FORMAT, self.advice)
-        refuse_other_run(self.path, content["identity"], self.identity, self.advice)
-        return content["training"]
+        content, arrays = load_arrays(self.path, FORMAT, self.advice)
+        with self.refusing():
+            identity, state = dict(content["identity"]), _unpacked(content["training"], arrays)
+        refuse_other_run(self.path, identity, self.identity, self.advice)
+        return state
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
@@ -163,6 +171,12 @@ class Checkpoint:
                 f"checkpoint must be a folder, but {self.folder} is a file; choose another name."
             )
         self._seed: int | None = None
+        for path in self.folder.glob("*"):
+            if _OLDER.fullmatch(path.name):
+                raise InputError(
+                    f"{path} was written by an earlier version of unsplit; use that version to go "
+                    f"on, or remove {self.folder} to start again."
+                )
 
     def files(self) -> list[Path]:
         """The files of a run that are there; others in the folder are not ours to touch."""
@@ -171,11 +185,9 @@ class Checkpoint:
     def seed(self) -> int | None:
         """Return the seed of the run that was interrupted; None if it is not known."""
         for path in self.files():
-            if path.suffix != ENDING:
-                continue
-            content = plain_state(path, FORMAT, f"remove {self.folder} to start again")
-            found = content["seed"]
-            return int(found) if is_whole(found) else None
+            found = saved_meta(path).get("seed")
+            if isinstance(found, int):
+                return found
         return None
 
     def seeded(self, random_state: object) -> object:
@@ -201,7 +213,42 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Delete the files, because the run has finished, and the folder if nothing else is in."""
-        remove_abandoned(self.folder)
+        for left in self.folder.glob(f"{TEMPORARY}????????.*{ENDING}"):  # of a killed run
+            left.unlink(missing_ok=True)
         self.forget("")
         with suppress(OSError):  # it was never made, or the user has put something there
             self.folder.rmdir()
+
+
+def _packed(value: Any, arrays: dict[str, Any]) -> Any:
+    """Turn a nested state into plain values, and collect its tensors and arrays by number."""
+    if isinstance(value, Tensor):
+        short = value.dtype == torch.bfloat16  # which NumPy does not have
+        plain = value.detach().cpu()
+        arrays[str(len(arrays))] = (plain.view(torch.int16) if short else plain).numpy()
+        return {"bfloat16" if short else "tensor": str(len(arrays) - 1)}
+    if isinstance(value, np.ndarray):
+        arrays[str(len(arrays))] = value
+        return {"array": str(len(arrays) - 1)}
+    if isinstance(value, Mapping):
+        # As pairs, because keys may be numbers.
+        return {"map": [[key, _packed(item, arrays)] for key, item in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return {type(value).__name__: [_packed(item, arrays) for item in value]}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _unpacked(plain: Any, arrays: Mapping[str, Any]) -> Any:
+    """Turn what :func:`_packed` made into the state again."""
+    if not isinstance(plain, dict):
+        return plain
+    ((kind, value),) = plain.items()
+    if kind == "array":
+        return arrays[value]
+    if kind == "map":
+        return {key: _unpacked(item, arrays) for key, item in value}
+    if kind in ("list", "tuple"):
+        items = [_unpacked(item, arrays) for item in value]
+        return items if kind == "list" else tuple(items)
+    tensor = torch.from_numpy(arrays[value])
+    return tensor.view(torch.bfloat16) if kind == "bfloat16" else tensor
