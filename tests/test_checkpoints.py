@@ -275,25 +275,25 @@ def test_states_come_back_as_they_were(tmp_path):
         *(torch.tensor([1.5, -2]).to(dtype) for dtype in (torch.bfloat16, torch.float16)),
         torch.tensor(1.5, dtype=torch.bfloat16),
     ]
-    state = {1: tensors, "a": {"b": (1, 2.5, None)}, "nan": float("inf"), "array": np.eye(2)}
+    state = {"t": tensors, "a": {"b": [1, 2.5, None]}, "nan": float("inf"), "array": np.eye(2)}
     file = TrainingFile(tmp_path / "training.npz", 3)
     file.save(state)
     found = file.load()
-    for one, other in zip(found[1], tensors, strict=True):
+    for one, other in zip(found["t"], tensors, strict=True):
         assert one.dtype == other.dtype
         assert one.shape == other.shape
         assert torch.equal(one, other)
-    assert found["a"] == {"b": (1, 2.5, None)}
+    assert found["a"] == {"b": [1, 2.5, None]}
     assert found["nan"] == float("inf")
     assert np.array_equal(found["array"], np.eye(2))
     assert Checkpoint(tmp_path).seed() == 3
 
 
-@pytest.mark.parametrize(
-    "plain", [{"tensor": "9"}, {"array": "../0"}, {"unknown": 1}, {"map": 3}, {}]
-)
-def test_a_state_that_cannot_be_one_is_refused(tmp_path, plain):
+@pytest.mark.parametrize("place", [{}, {"kind": "array"}, {"kind": "torch.float32"}])
+@pytest.mark.parametrize("number", ["9", "../0", 0, [], None])
+def test_a_state_that_names_no_array_is_refused(tmp_path, number, place):
     file = TrainingFile(tmp_path / "training.npz", 3)
+    plain = {"weights": {checkpoints.NUMBER: number, **place}}
     content = {"identity": {}, "seed": 3, "training": plain}
     save_arrays(file.path, checkpoints.FORMAT, content, {"0": np.eye(2)})
     with pytest.raises(InputError, match="does not fit the networks of this run; remove"):

@@ -108,7 +108,7 @@ def runs(way):
 
 def write_old_result(out):
     with output_folder(out) as new:
-        for name in (*FILES, "old.csv"):
+        for name in (*FILES, "candidates.csv"):
             (new / name).write_text("old")
         (new / "result.json").write_text('{"seed": 0}')
 
@@ -121,7 +121,7 @@ def seed_of(out):
         return None
     seed = json.loads((out / "result.json").read_text())["seed"]
     assert set(files) >= FILES
-    assert ("old.csv" in files) == (seed == 0)
+    assert ("candidates.csv" in files) == (seed == 0)
     return seed
 
 

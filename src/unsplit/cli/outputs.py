@@ -50,7 +50,7 @@ SCORES = scores_path(DISTANCES).name
 WRITTEN = frozenset(
     {DISTANCES, SCORES, KEPT, PAGE, "labels.csv", "merges.csv", "review.csv", "pairs.csv"}
     | {"candidates.csv", "digits.csv", "linkage.npy", "tvd.npy", "tree.npz", "result.json"}
-    | {"merged.h5ad", "dendrogram.png", "merge_curve.png", "distances.png"}
+    | {"distances.json", "merged.h5ad", "dendrogram.png", "merge_curve.png", "distances.png"}
 )
 
 

@@ -5,6 +5,7 @@ time, replaces the one before it in one step, and is read when the same run is s
 names the run that it belongs to, and no other run continues from it.
 """
 
+import json
 import os
 import re
 import time
@@ -35,6 +36,8 @@ ENDING = ".npz"
 _OURS = re.compile(r"(training|retraining-\d+|merges)\.npz")
 _OLDER = re.compile(r"(training|retraining-\d+)\.safetensors|merges\.json")
 
+# The number of an array, in the place of the array; no module has such a name.
+NUMBER, BFLOAT = "number of array", str(torch.bfloat16)
 # Seconds between two checkpoints, so that short runs write none.
 EVERY = 30.0
 # Writing takes at most about one part in this many of the time.
@@ -105,9 +108,8 @@ class TrainingFile:
         start = self._clock()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            arrays: dict[str, Any] = {}
-            content = {"identity": self.identity, "seed": self.seed}
-            content["training"] = _packed(state, arrays)
+            plain, arrays = _packed(state)
+            content = {"identity": self.identity, "seed": self.seed, "training": plain}
             save_arrays(self.path, FORMAT, content, arrays, compressed=False)
         except (OSError, InputError) as error:
             why = reason_of(error) if isinstance(error, OSError) else str(error)
@@ -220,35 +222,34 @@ class Checkpoint:
             self.folder.rmdir()
 
 
-def _packed(value: Any, arrays: dict[str, Any]) -> Any:
-    """Turn a nested state into plain values, and collect its tensors and arrays by number."""
-    if isinstance(value, Tensor):
-        short = value.dtype == torch.bfloat16  # which NumPy does not have
-        plain = value.detach().cpu()
-        arrays[str(len(arrays))] = (plain.view(torch.int16) if short else plain).numpy()
-        return {"bfloat16" if short else "tensor": str(len(arrays) - 1)}
-    if isinstance(value, np.ndarray):
+def _packed(state: Any) -> tuple[Any, dict[str, Any]]:
+    """Turn a nested state into plain values as JSON has them, and the arrays that they number."""
+    arrays: dict[str, Any] = {}
+
+    def put(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        kind = "array"
+        if isinstance(value, Tensor):
+            kind, value = str(value.dtype), value.detach().cpu()
+            # NumPy has no such numbers.
+            value = (value.view(torch.int16) if kind == BFLOAT else value).numpy()
         arrays[str(len(arrays))] = value
-        return {"array": str(len(arrays) - 1)}
-    if isinstance(value, Mapping):
-        # As pairs, because keys may be numbers.
-        return {"map": [[key, _packed(item, arrays)] for key, item in value.items()]}
-    if isinstance(value, (list, tuple)):
-        return {type(value).__name__: [_packed(item, arrays) for item in value]}
-    return value.item() if isinstance(value, np.generic) else value
+        return {NUMBER: str(len(arrays) - 1), "kind": kind}
+
+    return json.loads(json.dumps(state, default=put)), arrays
 
 
 def _unpacked(plain: Any, arrays: Mapping[str, Any]) -> Any:
     """Turn what :func:`_packed` made into the state again."""
-    if not isinstance(plain, dict):
-        return plain
-    ((kind, value),) = plain.items()
-    if kind == "array":
-        return arrays[value]
-    if kind == "map":
-        return {key: _unpacked(item, arrays) for key, item in value}
-    if kind in ("list", "tuple"):
-        items = [_unpacked(item, arrays) for item in value]
-        return items if kind == "list" else tuple(items)
-    tensor = torch.from_numpy(arrays[value])
-    return tensor.view(torch.bfloat16) if kind == "bfloat16" else tensor
+
+    def get(value: dict[str, Any]) -> Any:
+        if NUMBER not in value:
+            return value
+        array, kind = arrays[value[NUMBER]], value["kind"]
+        if kind == "array":
+            return array
+        tensor = torch.from_numpy(array)
+        return tensor.view(torch.bfloat16) if kind == BFLOAT else tensor
+
+    return json.loads(json.dumps(plain), object_hook=get)
