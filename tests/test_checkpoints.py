@@ -255,7 +255,7 @@ def test_writing_takes_a_small_part_of_the_time(tmp_path):
             now[0] += 10  # writing takes ten seconds
             return super().items()
 
-    file.save(Slow())
+    file.save(Slow(step=1))
     now[0] += checkpoints.AT_MOST_ONE_IN * 10 - 1
     assert not file.due()
     now[0] += 1
@@ -298,6 +298,16 @@ def test_a_state_that_names_no_array_is_refused(tmp_path, number, place):
     save_arrays(file.path, checkpoints.FORMAT, content, {"0": np.eye(2)})
     with pytest.raises(InputError, match="does not fit the networks of this run; remove"):
         file.load()
+
+
+@pytest.mark.parametrize("name", ["training.npz", "retraining-3.npz", "merges.npz"])
+def test_a_checkpoint_with_a_link_is_refused(tmp_path, name):
+    """Which could lead out of the folder."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=rf"{name} is a link, which no run makes; remove"):
+        unsplit.pairwise_tvd(X, LABELS, checkpoint=tmp_path / "kept")
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_what_a_killed_run_left_is_removed_with_the_checkpoint(tmp_path):

@@ -179,6 +179,10 @@ class Checkpoint:
                     f"{path} was written by an earlier version of unsplit; use that version to go "
                     f"on, or remove {self.folder} to start again."
                 )
+            if path.is_symlink() and _OURS.fullmatch(path.name):
+                raise InputError(
+                    f"{path} is a link, which no run makes; remove {self.folder} to start again."
+                )
 
     def files(self) -> list[Path]:
         """The files of a run that are there; others in the folder are not ours to touch."""
