@@ -33,7 +33,7 @@ from pathlib import Path
 import numpy as np
 
 from unsplit.cli import main as command
-from unsplit.data.result_folder import verify_folder
+from unsplit.data.saving import verify_folder
 from unsplit.networks.training import checkpoint
 from unsplit.pairwise.result import PairwiseTVD
 

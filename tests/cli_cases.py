@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from unsplit import datasets
 from unsplit.cli import main
-from unsplit.data.result_folder import output_folder
+from unsplit.data.saving import output_folder
 
 # Two pairs of clusters that are one each.  Settings that are quick, not good.
 X, LABELS = datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 0]], 40, random_state=0)

@@ -4,10 +4,8 @@ import os
 
 import pytest
 
-from unsplit.data import result_folder
-from unsplit.data.result_folder import output_folder
-from unsplit.data.saving import replacing
-from unsplit.data.swap import exchange
+from unsplit.data import saving
+from unsplit.data.saving import exchange, output_folder, replacing
 
 
 @pytest.fixture
@@ -27,9 +25,9 @@ def calls(monkeypatch):
 
         return moved
 
-    monkeypatch.setattr(result_folder.os, "fsync", noted_fsync)
-    monkeypatch.setattr(result_folder.os, "replace", noted(replace))
-    monkeypatch.setattr(result_folder.os, "rename", noted(rename))
+    monkeypatch.setattr(saving.os, "fsync", noted_fsync)
+    monkeypatch.setattr(saving.os, "replace", noted(replace))
+    monkeypatch.setattr(saving.os, "rename", noted(rename))
     return found
 
 
@@ -60,7 +58,8 @@ def test_a_new_folder_is_on_the_disk_before_it_appears(tmp_path, calls):
 
 @pytest.mark.parametrize("swap", [True, False])
 def test_all_files_are_on_the_disk_before_the_first_is_replaced(tmp_path, calls, swap, monkeypatch):
-    with output_folder(tmp_path) as new:
+    out = tmp_path / "out"
+    with output_folder(out) as new:
         (new / "a.txt").write_text("older")
     calls.clear()
 
@@ -69,10 +68,10 @@ def test_all_files_are_on_the_disk_before_the_first_is_replaced(tmp_path, calls,
             calls.append(("move", "swap"))
         return swap and exchange(first, second)
 
-    monkeypatch.setattr(result_folder, "exchange", noted_exchange)
-    with output_folder(tmp_path) as new:
+    monkeypatch.setattr(saving, "exchange", noted_exchange)
+    with output_folder(out) as new:
         (new / "a.txt").write_text("1")
         (new / "b.txt").write_text("22")
-    moves = ["swap"] if swap else ["manifest.json", "a.txt", "b.txt", "manifest.json"]
+    moves = ["swap"] if swap else ["manifest.json", "a.txt", "b.txt"]
     assert last_steps(calls) == (moves, "fsync")
-    assert (tmp_path / "a.txt").read_text() == "1"
+    assert (out / "a.txt").read_text() == "1"

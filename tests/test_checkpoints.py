@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,13 +16,12 @@ from torch import nn
 import unsplit
 from tests.cli_cases import QUICK, arguments, merge, snapshot, succeeds
 from tests.cli_cases import unsplit as command
-from unsplit.data.tensor_files import load_state, plain_state, save_state
+from unsplit.data.array_files import load_arrays, save_arrays, saved_meta
 from unsplit.errors import CheckpointWarning, InputError
 from unsplit.networks.training import checkpoint as checkpoints
 from unsplit.networks.training.checkpoint import Checkpoint, TrainingFile
 
 X, LABELS = unsplit.datasets.gaussians([[0, 0], [0, 0], [3, 0], [9, 0]], 60, random_state=0)
-KIND = "unsplit.example/1"
 
 
 class Stopped(BaseException):
@@ -82,7 +82,7 @@ def test_training_continues_to_the_same_bits(case, at_every_step, monkeypatch, t
             stop_after(patch, n_saved, before=n_saved == 11)
             with pytest.raises(Stopped):
                 unsplit.pairwise_tvd(X, LABELS, **settings)
-        assert (tmp_path / "kept" / "training.safetensors").exists()
+        assert (tmp_path / "kept" / "training.npz").exists()
         same(unsplit.pairwise_tvd(X, LABELS, **settings), whole)
         assert not (tmp_path / "kept").exists()
 
@@ -115,7 +115,7 @@ def test_a_whole_merge_continues_from_its_checkpoint(at_every_step, monkeypatch,
         with pytest.raises(Stopped):
             merged(checkpoint=tmp_path / "kept")
     names = {path.name for path in (tmp_path / "kept").iterdir()}
-    assert names == {"training.safetensors"}
+    assert names == {"training.npz"}
     again = merged(checkpoint=tmp_path / "kept")
     assert again.tree_.table() == whole.tree_.table()
     assert np.array_equal(again.labels_, whole.labels_)
@@ -162,7 +162,7 @@ def test_another_run_is_never_continued(at_every_step, monkeypatch, tmp_path):
     for named, (data, changed) in others.items():
         with pytest.raises(InputError, match=f"a run with different .*{named}.*start again") as e:
             unsplit.pairwise_tvd(*data, **settings | changed)
-        assert str(tmp_path / "training.safetensors") in str(e.value)
+        assert str(tmp_path / "training.npz") in str(e.value)
         assert snapshot(tmp_path) == before
     for changed in ({"backbone": "single-layer"}, {"loss": "pairwise"}, {"cv": 3}):
         with pytest.raises(InputError, match="a run with different settings"):
@@ -175,8 +175,9 @@ def test_a_damaged_file_is_refused_in_one_sentence(at_every_step, monkeypatch, t
         stop_after(patch, 3)
         with pytest.raises(Stopped):
             unsplit.pairwise_tvd(X, LABELS, **settings)
-    path = tmp_path / "training.safetensors"
-    whole = path.read_bytes()
+    path = tmp_path / "training.npz"
+    whole, refused = path.read_bytes(), []
+    content, _ = load_arrays(path, checkpoints.FORMAT)
     rng = np.random.default_rng(0)
     for case in range(40):
         damaged = bytearray(whole)
@@ -186,9 +187,18 @@ def test_a_damaged_file_is_refused_in_one_sentence(at_every_step, monkeypatch, t
         else:
             del damaged[place:]
         path.write_bytes(damaged)
-        with pytest.raises(InputError, match=r"training\.safetensors .* to start again\.$"):
-            load_state(path, checkpoints.FORMAT, "remove it to start again")
-    with pytest.raises(InputError, match="is damaged or was not written by unsplit; remove"):
+        try:
+            found, _ = load_arrays(path, checkpoints.FORMAT, "remove it to start again")
+        except InputError as error:
+            refused.append(str(error))
+        else:  # the damage is in bytes that nothing reads
+            assert str(found) == str(content)
+    assert len(refused) > 30
+    assert all(re.search(r"training\.npz .* to start again\.$", told) for told in refused)
+    path.write_bytes(whole[:-9])
+    with pytest.raises(
+        InputError, match="is not a Training saved by unsplit, or it is damaged; remove"
+    ):
         unsplit.pairwise_tvd(X, LABELS, **settings)
 
 
@@ -198,33 +208,33 @@ def test_a_state_of_other_networks_is_refused(at_every_step, monkeypatch, tmp_pa
         stop_after(patch, 3)
         with pytest.raises(Stopped):
             unsplit.pairwise_tvd(X, LABELS, **settings)
-    path = tmp_path / "training.safetensors"
-    whole = load_state(path, checkpoints.FORMAT, "")
+    file = TrainingFile(tmp_path / "training.npz", 0)
+    file.identity = saved_meta(file.path)["identity"]
+    whole = file.load()
     for name in ("networks", "stopping", "epoch", "generators"):
-        state = {key: value for key, value in whole["training"].items() if key != name}
-        save_state(path, checkpoints.FORMAT, whole | {"training": state})
+        file.save({key: value for key, value in whole.items() if key != name})
         with pytest.raises(InputError, match="does not fit the networks of this run"):
             unsplit.pairwise_tvd(X, LABELS, **settings)
-    weights = whole["training"]["networks"][0]["weights"]
+    weights = whole["networks"][0]["weights"]
     weights["head.weight"] = weights["head.weight"][:-1]
-    save_state(path, checkpoints.FORMAT, whole)
+    file.save(whole)
     with pytest.raises(InputError, match="does not fit the networks of this run"):
         unsplit.pairwise_tvd(X, LABELS, **settings)
 
 
 def test_a_full_disk_does_not_stop_a_run(at_every_step, monkeypatch, tmp_path):
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoints, "save_state", full)
+    monkeypatch.setattr(checkpoints, "save_arrays", full)
     with pytest.warns(CheckpointWarning, match=r"no space left on device\); the run goes on"):
         unsplit.pairwise_tvd(X, LABELS, epochs=1, checkpoint=tmp_path / "kept")
 
 
 def test_what_else_is_in_the_folder_stays(at_every_step, tmp_path):
-    (tmp_path / "model.safetensors").write_text("mine")
+    (tmp_path / "model.npz").write_text("mine")
     unsplit.pairwise_tvd(X, LABELS, epochs=1, checkpoint=tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+    assert [path.name for path in tmp_path.iterdir()] == ["model.npz"]
 
 
 def test_a_checkpoint_must_be_a_folder(tmp_path):
@@ -235,7 +245,7 @@ def test_a_checkpoint_must_be_a_folder(tmp_path):
 
 def test_writing_takes_a_small_part_of_the_time(tmp_path):
     now = [0.0]
-    file = TrainingFile(tmp_path / "a.safetensors", None, clock=lambda: now[0])
+    file = TrainingFile(tmp_path / "a.npz", None, clock=lambda: now[0])
     assert not file.due()
     now[0] = checkpoints.EVERY
     assert file.due()
@@ -245,7 +255,7 @@ def test_writing_takes_a_small_part_of_the_time(tmp_path):
             now[0] += 10  # writing takes ten seconds
             return super().items()
 
-    file.save(Slow())
+    file.save(Slow(step=1))
     now[0] += checkpoints.AT_MOST_ONE_IN * 10 - 1
     assert not file.due()
     now[0] += 1
@@ -256,7 +266,6 @@ def test_writing_takes_a_small_part_of_the_time(tmp_path):
 
 
 def test_states_come_back_as_they_were(tmp_path):
-    path = tmp_path / "state.safetensors"
     tensors = [
         torch.arange(6.0).reshape(2, 3).t(),
         torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last),
@@ -264,54 +273,49 @@ def test_states_come_back_as_they_were(tmp_path):
         torch.zeros(0, 3),
         torch.tensor([True, False]),
         *(torch.tensor([1.5, -2]).to(dtype) for dtype in (torch.bfloat16, torch.float16)),
+        torch.tensor(1.5, dtype=torch.bfloat16),
     ]
-    state = {1: tensors, "a": {"b": (1, 2.5, None)}, "nan": float("inf"), "array": np.eye(2)}
-    save_state(path, KIND, state)
-    found = load_state(path, KIND, "")
-    for one, other in zip(found[1], tensors, strict=True):
+    state = {"t": tensors, "a": {"b": [1, 2.5, None]}, "nan": float("inf"), "array": np.eye(2)}
+    file = TrainingFile(tmp_path / "training.npz", 3)
+    file.save(state)
+    found = file.load()
+    for one, other in zip(found["t"], tensors, strict=True):
         assert one.dtype == other.dtype
         assert one.shape == other.shape
         assert torch.equal(one, other)
-    assert found["a"] == {"b": (1, 2.5, None)}
+    assert found["a"] == {"b": [1, 2.5, None]}
     assert found["nan"] == float("inf")
     assert np.array_equal(found["array"], np.eye(2))
-    assert plain_state(path, KIND, "")["a"] == {"b": (1, 2.5, None)}
-    with pytest.raises(InputError, match=r"has format 'unsplit.example/1', this version reads"):
-        load_state(path, "unsplit.example/2", "make it again")
+    assert Checkpoint(tmp_path).seed() == 3
 
 
-def test_the_file_is_what_the_format_of_safetensors_says(tmp_path):
-    path = tmp_path / "state.safetensors"
-    save_state(path, KIND, {"w": torch.tensor([1.0, 2.0]), "step": 3})
-    content = path.read_bytes()
-    n_header = int.from_bytes(content[:8], "little")
-    assert n_header % 8 == 0
-    header = json.loads(content[8 : 8 + n_header])
-    assert all(isinstance(value, str) for value in header.pop("__metadata__").values())
-    data, end = content[8 + n_header :], 0
-    for entry in header.values():
-        assert entry["data_offsets"][0] == end
-        end = entry["data_offsets"][1]
-    assert end == len(data)
-    assert header["state.w"] == {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
-    assert np.frombuffer(data[:8], np.float32).tolist() == [1, 2]
+@pytest.mark.parametrize("place", [{}, {"kind": "array"}, {"kind": "torch.float32"}])
+@pytest.mark.parametrize("number", ["9", "../0", 0, [], None])
+def test_a_state_that_names_no_array_is_refused(tmp_path, number, place):
+    file = TrainingFile(tmp_path / "training.npz", 3)
+    plain = {"weights": {checkpoints.NUMBER: number, **place}}
+    content = {"identity": {}, "seed": 3, "training": plain}
+    save_arrays(file.path, checkpoints.FORMAT, content, {"0": np.eye(2)})
+    with pytest.raises(InputError, match="does not fit the networks of this run; remove"):
+        file.load()
 
 
-def test_headers_that_lie_are_refused(tmp_path):
-    path = tmp_path / "state.safetensors"
-    for header in (
-        {"a": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}},
-        {"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, -4]}},
-        {"a": {"dtype": "X", "shape": [1], "data_offsets": [0, 4]}},
-        {"a": 3},
-    ):
-        text = json.dumps({"__metadata__": {"format": KIND, "state": "1"}} | header).encode()
-        path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(32))
-        with pytest.raises(InputError, match="is damaged or was not written by unsplit"):
-            load_state(path, KIND, "make it again")
-    path.write_bytes((2**60).to_bytes(8, "little"))
-    with pytest.raises(InputError, match="is damaged or was not written by unsplit"):
-        load_state(path, KIND, "make it again")
+@pytest.mark.parametrize("name", ["training.npz", "retraining-3.npz", "merges.npz"])
+def test_a_checkpoint_with_a_link_is_refused(tmp_path, name):
+    """Which could lead out of the folder."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=rf"{name} is a link, which no run makes; remove"):
+        unsplit.pairwise_tvd(X, LABELS, checkpoint=tmp_path / "kept")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_what_a_killed_run_left_is_removed_with_the_checkpoint(tmp_path):
+    kept = Checkpoint(tmp_path / "kept")
+    kept.training("training").save({"step": 1})
+    (tmp_path / "kept" / ".unsplit-01234567.training.npz").write_text("half")
+    kept.remove()
+    assert not (tmp_path / "kept").exists()
 
 
 # The command
@@ -330,7 +334,7 @@ replace = os.replace
 
 def counted(source, target):
     global left
-    if str(target).endswith(".safetensors"):
+    if str(target).endswith(".npz"):
         left -= 1
         if left == 0 and at == "before":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -363,7 +367,7 @@ SAME = ("labels.csv", "merges.csv", "review.csv", "linkage.npy", "tree.npz")
 def test_a_killed_command_continues_when_it_is_typed_again(at):
     succeeds(merge(out="whole"))
     killed(at, 17, *arguments())
-    assert {path.name for path in Path("out.checkpoint").glob("[!.]*")} == {"training.safetensors"}
+    assert {path.name for path in Path("out.checkpoint").glob("[!.]*")} == {"training.npz"}
     assert not Path("out").exists()
     killed(at, 9, *arguments())  # and again
     succeeds(merge())

@@ -13,7 +13,7 @@ from tests.cli_cases import merge, old_results, read_csv, read_json, snapshot, s
 from tests.cli_cases import unsplit as run
 from unsplit.cli.about import command_of
 from unsplit.data.readers import h5ad
-from unsplit.data.result_folder import verify_folder
+from unsplit.data.saving import verify_folder
 from unsplit.report.kept import Kept
 
 

@@ -21,6 +21,7 @@ from tests.cli_cases import (
     succeeds,
     unsplit,
 )
+from unsplit.data.array_files import saved_meta
 from unsplit.merging.decision import Ending
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.resume import ResumeFile
@@ -71,8 +72,8 @@ def test_a_resumed_run_ends_as_if_never_interrupted(rule, n_merges, monkeypatch)
         "unsplit: interrupted while merging; out.checkpoint keeps what was done so far, and out "
         f"was not made; to go on: {typed}\n"
     )
-    assert set(snapshot("out.checkpoint")) == {"merges.json", "training.safetensors"}
-    assert len(read_json("out.checkpoint/merges.json")["record"]["merges"]) == n_merges
+    assert set(snapshot("out.checkpoint")) == {"merges.npz", "training.npz"}
+    assert len(saved_meta("out.checkpoint/merges.npz")["record"]["merges"]) == n_merges
     succeeds(merge(*RETRAIN, *rule))
     assert not Path("out.checkpoint").exists()
     whole, resumed = snapshot("whole"), snapshot()
@@ -132,7 +133,7 @@ def test_another_run_is_not_resumed(monkeypatch):
     assert not Path("out").exists()
 
 
-@pytest.mark.parametrize("name", ["merges.json", "training.safetensors"])
+@pytest.mark.parametrize("name", ["merges.npz", "training.npz"])
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"seed": 1}'])
 def test_what_is_no_checkpoint_is_refused(name, content):
     Path("out.checkpoint").mkdir()
@@ -142,6 +143,21 @@ def test_what_is_no_checkpoint_is_refused(name, content):
     assert result.stderr.startswith(f"unsplit: out.checkpoint/{name} ")
     assert result.stderr.endswith("remove out.checkpoint to start again.\n")
     assert Path("out.checkpoint", name).read_text(encoding="utf-8") == content
+
+
+@pytest.mark.parametrize(
+    "name", ["merges.json", "training.safetensors", "retraining-2.safetensors"]
+)
+def test_a_checkpoint_of_the_version_before_is_refused(name):
+    Path("out.checkpoint").mkdir()
+    Path("out.checkpoint", name).write_text("{}", encoding="utf-8")
+    result = merge(*RETRAIN)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"unsplit: out.checkpoint/{name} was written by an earlier version of unsplit; use that "
+        "version to go on, or remove out.checkpoint to start again.\n"
+    )
+    assert Path("out.checkpoint", name).exists()
 
 
 def test_records_come_back_as_they_were():

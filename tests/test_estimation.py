@@ -377,7 +377,7 @@ def test_load_refuses_other_files(tmp_path):
     text = tmp_path / "text.npz"
     text.write_text("hello")
     for path in (other, text):
-        with pytest.raises(InputError, match=r"was not written by PairwiseTVD\.save"):
+        with pytest.raises(InputError, match=r"is not a PairwiseTVD saved by unsplit"):
             PairwiseTVD.load(path)
     with pytest.raises(FileNotFoundError):
         PairwiseTVD.load(tmp_path / "missing.npz")

@@ -403,13 +403,13 @@ def test_load_refuses_other_files(tmp_path):
     broken[300:330] = bytes(30)
     for content in (b"", b"not a tree", written[: len(written) // 2], bytes(broken)):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=r"other\.npz was not written by MergeTree\.save"):
+        with pytest.raises(InputError, match=r"other\.npz is not a MergeTree saved by unsplit"):
             MergeTree.load(path)
     np.savez(path, taken=np.zeros(2))
-    with pytest.raises(InputError, match=r"other\.npz was not written by MergeTree\.save"):
+    with pytest.raises(InputError, match=r"other\.npz is not a MergeTree saved by unsplit"):
         MergeTree.load(path)
     np.save(tmp_path / "array.npy", np.zeros(3))
-    with pytest.raises(InputError, match=r"array\.npy was not written by MergeTree\.save"):
+    with pytest.raises(InputError, match=r"array\.npy is not a MergeTree saved by unsplit"):
         MergeTree.load(tmp_path / "array.npy")
     with pytest.raises(FileNotFoundError):
         MergeTree.load(tmp_path / "missing.npz")

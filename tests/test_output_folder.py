@@ -8,7 +8,7 @@ import pytest
 
 import unsplit
 from tests.checks import exactly, names_in
-from unsplit.data.result_folder import MANIFEST, output_folder, verify_folder
+from unsplit.data.saving import MANIFEST, output_folder, verify_folder
 from unsplit.errors import InputError, KeptWarning
 
 
@@ -147,7 +147,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # which a background j
 package = types.ModuleType("unsplit")  # without torch, which takes long to import
 package.__path__ = [sys.argv[1]]
 sys.modules["unsplit"] = package
-from unsplit.data.result_folder import output_folder
+from unsplit.data.saving import output_folder
 from unsplit.data.saving import replacing
 with output_folder("out") as folder, output_folder("new"), replacing("one.txt") as file:
     (folder / "a.txt").write_text("new")

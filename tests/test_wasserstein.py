@@ -235,7 +235,7 @@ def test_load_refuses_other_files_in_a_sentence(three, tmp_path):
     text = tmp_path / "notes.txt"
     text.write_text("hello", "utf-8")
     with pytest.raises(
-        InputError, match=r"notes\.txt was not written by PairwiseWasserstein\.save"
+        InputError, match=r"notes\.txt is not a PairwiseWasserstein saved by unsplit"
     ):
         PairwiseWasserstein.load(text)
     result.save(tmp_path / "distances.npz")

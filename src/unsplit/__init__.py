@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # typing takes a while to load, in which Ctrl-C would be 
 if TYPE_CHECKING:
     from unsplit import anndata, datasets, metrics, overclustering, plots
     from unsplit.data.readers.api import read
-    from unsplit.data.result_folder import verify_folder
+    from unsplit.data.saving import verify_folder
     from unsplit.errors import (
         BatchWarning,
         ConfusionWarning,
@@ -119,7 +119,7 @@ _DEFINED_IN = {
     "read": "unsplit.data.readers.api",
     "refine": "unsplit.merging.neighbours.refine",
     "select": "unsplit.selection.api",
-    "verify_folder": "unsplit.data.result_folder",
+    "verify_folder": "unsplit.data.saving",
 }
 _MODULES = ("anndata", "datasets", "metrics", "overclustering", "plots")
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cell_cases import small, writable_text
 from tests.cli_cases import QUICK
-from unsplit.data.result_folder import MANIFEST, output_folder, verify_folder
+from unsplit.data.saving import MANIFEST, output_folder, verify_folder
 from unsplit.errors import InputError
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ import itertools, os, signal, sys
 import anndata, h5py, torch, torch._dynamo
 import unsplit.cli.merge
 from unsplit.cli import main
-from unsplit.data import result_folder
+from unsplit.data import saving
 
 typed, way = sys.argv[2:], sys.argv[1]
 steps, at = itertools.count(), -1
@@ -70,9 +70,9 @@ def status(child):
 if way == "eight":
     print(*map(status, [run(0, seed) for seed in range(1, 9)]))
 else:
-    exchange = result_folder.exchange
+    exchange = saving.exchange
     os.rename, os.replace = stopped(os.rename), stopped(os.replace)
-    result_folder.exchange = exchanged if way == "swap" else lambda *_: False
+    saving.exchange = exchanged if way == "swap" else lambda *_: False
     for at in itertools.count():
         if (code := status(run(at, 1))) != -signal.SIGKILL:
             break
@@ -108,7 +108,7 @@ def runs(way):
 
 def write_old_result(out):
     with output_folder(out) as new:
-        for name in (*FILES, "old.csv"):
+        for name in (*FILES, "candidates.csv"):
             (new / name).write_text("old")
         (new / "result.json").write_text('{"seed": 0}')
 
@@ -121,7 +121,7 @@ def seed_of(out):
         return None
     seed = json.loads((out / "result.json").read_text())["seed"]
     assert set(files) >= FILES
-    assert ("old.csv" in files) == (seed == 0)
+    assert ("candidates.csv" in files) == (seed == 0)
     return seed
 
 

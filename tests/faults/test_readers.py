@@ -36,7 +36,7 @@ from unsplit.data.readers.isolated import Broken, parse_all
 from unsplit.data.readers.tables import listing, shortened
 from unsplit.data.readers.tables_and_arrays import read_observations
 from unsplit.data.rows.workers import decode_in_workers
-from unsplit.data.saving import write_csv
+from unsplit.data.text_files import write_csv
 from unsplit.errors import InputError, SkippedWarning
 
 # The tested package, whichever one is installed.

@@ -20,8 +20,8 @@ from unsplit.cli.run import (
     merge_into,
 )
 from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.result_folder import output_folder
-from unsplit.data.saving import write_csv
+from unsplit.data.saving import output_folder
+from unsplit.data.text_files import write_csv
 from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.loop import PHASES
 from unsplit.pairwise.api import Settings
@@ -64,7 +64,7 @@ def demo(out: str, seed: int, report: bool) -> None:
     extra = ExtraFiles(find_spec("matplotlib") is not None, report)
     task = Task(Input(data, LABELS), MergeOptions(), Settings(), seed, extra)
     console = Console()
-    results = output_folder(out, outputs.versions())
+    results = output_folder(out, outputs.versions(), outputs.WRITTEN)
     kept = checkpoint_beside(out, None)
     with interruptible(out, console, kept), console.show_warnings(), results as folder:
         click.echo("Merging 1,797 handwritten digits that k-means cut into 40 clusters …\n")

@@ -12,8 +12,8 @@ from unsplit.cli.run import checkpoint_beside, interruptible
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
 from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.result_folder import output_folder
-from unsplit.data.saving import write_csv
+from unsplit.data.saving import output_folder
+from unsplit.data.text_files import write_csv
 from unsplit.devices import current
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.ranks import together
@@ -76,7 +76,7 @@ def distances(
         info |= outputs.describe_run(settings, None, seed)
         console = Console(progress, as_json)
         console.plan(["reading", *(["selecting"] if select else ()), "training", "writing"])
-        results = output_folder(out, outputs.versions())
+        results = output_folder(out, outputs.versions(), outputs.WRITTEN)
         with interruptible(out, console, kept), console.show_warnings(), results as folder:
             read = read_clustered(source, console)
             if select:

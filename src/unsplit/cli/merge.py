@@ -23,7 +23,7 @@ from unsplit.cli.run import (
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
 from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.result_folder import output_folder
+from unsplit.data.saving import output_folder
 from unsplit.merging.answers import read_answers
 from unsplit.merging.options import LABELS_FROM, LINKAGES, STATISTICS, STRATEGIES
 from unsplit.networks.training.loop import PHASES
@@ -181,7 +181,7 @@ def merge(
             return
         console = Console(progress, as_json)
         console.plan(["reading", *(["selecting"] if select else ()), *PHASES, *extra.last_phases])
-        results = output_folder(out, outputs.versions())
+        results = output_folder(out, outputs.versions(), outputs.WRITTEN)
         with interruptible(out, console, kept), console.show_warnings(), results as folder:
             read = read_clustered(source, console)
             with observations_named(read, source.data):

@@ -23,8 +23,8 @@ from unsplit.data.labels import as_named
 from unsplit.data.readers.folders import find_images
 from unsplit.data.readers.shards import shards_of
 from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.result_folder import MANIFEST, earlier_results
-from unsplit.data.saving import write_csv, write_json
+from unsplit.data.saving import MANIFEST, earlier_results
+from unsplit.data.text_files import write_csv, write_json
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
 from unsplit.estimator import Merged
@@ -46,6 +46,12 @@ from unsplit.report.view import view_of
 
 DISTANCES = "distances.npz"
 SCORES = scores_path(DISTANCES).name
+# All files that commands write to a folder: no others of an earlier result are ever removed.
+WRITTEN = frozenset(
+    {DISTANCES, SCORES, KEPT, PAGE, "labels.csv", "merges.csv", "review.csv", "pairs.csv"}
+    | {"candidates.csv", "digits.csv", "linkage.npy", "tvd.npy", "tree.npz", "result.json"}
+    | {"distances.json", "merged.h5ad", "dendrogram.png", "merge_curve.png", "distances.png"}
+)
 
 
 def refuse_overwriting(

@@ -8,7 +8,7 @@ import click
 from unsplit.cli.about import about_run
 from unsplit.cli.outputs import refuse_replacing, require_name
 from unsplit.cli.progress import Console
-from unsplit.data.result_folder import added_file, earlier_results
+from unsplit.data.saving import added_file, earlier_results
 from unsplit.report.api import Content, make_page
 from unsplit.report.folder import PAGE, content_of_folder, files_of_result
 

@@ -2,7 +2,7 @@
 
 import click
 
-from unsplit.data.result_folder import verify_folder
+from unsplit.data.saving import verify_folder
 
 EXAMPLE = """\b
 Example:

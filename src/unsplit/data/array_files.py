@@ -1,12 +1,10 @@
-"""Arrays in .npz files with a format, a checksum and nothing that could run when they are read."""
+"""All results as .npz files: arrays, plain values and a checksum, and nothing that could run."""
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Mapping
 from typing import Any
-from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +71,11 @@ def digest(values: Any) -> str:
 
 
 def save_arrays(
-    path: str | os.PathLike[str], kind: str, meta: Mapping[str, Any], arrays: Mapping[str, Any]
+    path: str | os.PathLike[str],
+    kind: str,
+    meta: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    compressed: bool = True,
 ) -> None:
     """Write arrays and plain values to one .npz file, without pickle and with a checksum.
 
@@ -86,6 +88,8 @@ def save_arrays(
         Stored as JSON.
     arrays : mapping of str to ndarray
         None may be called "meta".
+    compressed : bool
+        Compressing takes long for what is large and random.
 
     Examples
     --------
@@ -101,11 +105,14 @@ def save_arrays(
     # The same values make the same file, however they lie in memory.
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps(content | {"sha256": checksum(content, arrays)})
+    save = np.savez_compressed if compressed else np.savez
     with replacing(path) as new, new.open("wb") as file:
-        np.savez_compressed(file, meta=np.array(text), **arrays)
+        save(file, meta=np.array(text), **arrays)
 
 
-def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def load_arrays(
+    path: str | os.PathLike[str], kind: str, advice: str = "make it again"
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the plain values and the arrays that :func:`save_arrays` wrote.
 
     A file that is damaged or was changed is refused.
@@ -115,6 +122,8 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
     path : str or path
     kind : str
         What the file must hold; another kind or version is an error.
+    advice : str
+        What to do about a file that is refused.
 
     Examples
     --------
@@ -123,105 +132,57 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
     check_path("path", path)
     name = kind.split("/")[0].removeprefix("unsplit.")
     try:
-        with open(path, "rb") as file, ZipFile(file) as content:
-            members = _members(content, os.fstat(file.fileno()).st_size)
-            meta = _meta(_array(content, members.pop("meta")))
-            arrays = {}
-            if meta["format"] == kind:
-                arrays = {key: _array(content, member) for key, member in members.items()}
-                found = checksum(meta, arrays)
+        meta, arrays = _read(path, everything=True)
+        found = checksum(meta, arrays)
     except FileNotFoundError:
         raise
     except (PermissionError, IsADirectoryError) as error:
-        raise InputError(
-            f"{path} cannot be opened ({reason_of(error)}); check its name and permissions and "
-            "load it again."
-        ) from None
+        raise InputError(f"{path} cannot be opened ({reason_of(error)}); {advice}.") from None
     except MemoryError:
-        raise InputError(
-            f"{path} does not fit into memory; load it on a machine with more memory."
-        ) from None
+        raise InputError(f"{path} does not fit into memory; {advice}, or get more.") from None
     except Exception:  # damaged files make zipfile, json and NumPy raise nearly anything
         raise InputError(
-            f"{path} was not written by {name}.save, or it is damaged; save it again."
+            f"{path} is not a {name} saved by unsplit, or it is damaged; {advice}."
         ) from None
     if meta["format"] != kind:
         raise InputError(
-            f"{path} has format {meta['format']!r}, this version reads {kind!r}; "
-            "save it again, or use the version of unsplit that wrote it."
+            f"{path} has format {meta['format']!r}, this version reads {kind!r}; {advice}, or use "
+            "the version of unsplit that wrote it."
         )
-    if meta.get("sha256") != found:
+    if meta.pop("sha256", None) != found:
         raise InputError(
-            f"{path} has been changed since {name}.save wrote it, because its checksum does not "
-            "match its content; make the file again."
+            f"{path} has been changed since unsplit wrote it, because its checksum does not match "
+            f"its content; {advice}."
         )
-    return {key: meta[key] for key in meta if key not in ("format", "sha256")}, arrays
+    return {key: meta[key] for key in meta if key != "format"}, arrays
 
 
-def saved_kind(path: str | os.PathLike[str]) -> str | None:
-    """What a file of :func:`save_arrays` holds and in which version; None if that is unclear.
+def saved_meta(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the plain values of a file of :func:`save_arrays` quickly; none if that is impossible.
+
+    "format" is what the file holds and in which version.  The checksum is not tested.
 
     Examples
     --------
     >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/result.npz"
     >>> save_arrays(path, "unsplit.Example/1", {}, {"tvd": np.zeros(2)})
-    >>> saved_kind(path)
+    >>> saved_meta(path)["format"]
     'unsplit.Example/1'
     """
     try:
-        with open(path, "rb") as file, ZipFile(file) as content:
-            members = _members(content, os.fstat(file.fileno()).st_size)
-            return str(_meta(_array(content, members["meta"]))["format"])
+        return _read(path, everything=False)[0]
     except Exception:  # loading it says what is wrong
-        return None
+        return {}
 
 
-# Deflate, the compression of .npz files, makes nothing smaller than this.
-_LARGEST_RATIO = 1040
-
-
-def _members(content: ZipFile, file_size: int) -> dict[str, ZipInfo]:
-    """The members of a zip file by name, if they can be what np.savez_compressed wrote."""
-    members = {info.filename.removesuffix(".npy"): info for info in content.infolist()}
-    _require(len(members) == len(content.infolist()))
-    # Members that share their bytes could unpack to far more than the file holds.
-    _require(sum(info.compress_size for info in members.values()) <= file_size)
-    for info in members.values():
-        _require(info.filename.endswith(".npy"))
-        _require(info.compress_type in (ZIP_STORED, ZIP_DEFLATED))
-        _require(0 <= info.file_size <= _LARGEST_RATIO * (info.compress_size + 1))
-    return members
-
-
-def _array(content: ZipFile, info: ZipInfo) -> NDArray[Any]:
-    """Read one member; memory is only taken for bytes that are really there."""
-    with content.open(info) as member:
-        version = np.lib.format.read_magic(member)
-        _require(version in ((1, 0), (2, 0)))
-        one = version == (1, 0)
-        read = np.lib.format.read_array_header_1_0 if one else np.lib.format.read_array_header_2_0
-        shape, by_columns, dtype = read(member)
-        _require(dtype.kind in "biufU" and dtype.itemsize > 0)
-        _require(all(type(n) is int and n >= 0 for n in shape))
-        size = math.prod(shape) * dtype.itemsize
-        _require(size <= info.file_size)
-        data = bytearray(member.read(size))
-        # Reading on to the end makes zipfile check the CRC.
-        _require(len(data) == size and not member.read(1))
-    # Not from an empty buffer, which frombuffer refuses.
-    flat = np.frombuffer(data, dtype) if size else np.empty(0, dtype)
-    return np.asarray(flat.reshape(shape, order="F" if by_columns else "C"), order="C")
-
-
-def _meta(array: NDArray[Any]) -> dict[str, Any]:
-    _require(array.ndim == 0 and array.dtype.kind == "U")
-    meta = json.loads(str(array))
-    _require(isinstance(meta, dict) and isinstance(meta["format"], str))
-    _require(len(meta["format"]) <= 100)
-    return meta
-
-
-def _require(condition: bool) -> None:
-    if not condition:
-        raise ValueError
+def _read(
+    path: str | os.PathLike[str], everything: bool
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Read the plain values and, on demand, the arrays, without unpickling anything."""
+    with open(path, "rb") as file, np.load(file, allow_pickle=False) as content:
+        meta = json.loads(str(content["meta"]))
+        if not isinstance(meta["format"], str) or len(meta["format"]) > 100:
+            raise ValueError
+        names = [name for name in content.files if everything and name != "meta"]
+        return dict(meta), {name: np.asarray(content[name], order="C") for name in names}

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,47 @@ from unsplit.errors import InputError
 
 # Shares are averages, and rounding can lift them this far above 1.
 ROUNDING = 1e-6
+# No count is larger, and sums of counts stay within 64 bits.
+LARGEST = 2**40
+# In single precision too.
+FINITE = float(np.finfo(np.float32).max)
+
+
+class Array(NamedTuple):
+    """What an array must be.
+
+    Parameters
+    ----------
+    dtype : str
+        "U" for strings of any length; empty for an array that is checked by itself.
+    shape : tuple of str or int
+        Lengths along the axes; equal names stand for equal lengths.
+    low, high : float
+        Between which all values lie.
+    rounding : float
+        How far outside a value may be, because averages are rounded.
+    or_nan : bool
+        Whether values may be NaN.
+    among : tuple of str
+        The only texts that it may hold; empty for any.
+    """
+
+    dtype: str
+    shape: tuple[str | int, ...] = ()
+    low: float = -math.inf
+    high: float = math.inf
+    rounding: float = 0.0
+    or_nan: bool = False
+    among: tuple[str, ...] = ()
+
+
+# The types of plain values that fill an array, and how to call them.
+_PLAIN = {
+    "f8": ((int, float), "a number"),
+    "i8": ((int,), "a whole number"),
+    "?": ((bool,), "true or false"),
+    "U": ((str,), "text"),
+}
 
 
 class ContentCheck:
@@ -30,16 +71,16 @@ class ContentCheck:
 
     Examples
     --------
-    >>> check = ContentCheck("tree.npz", "MergeTree", "make it again")
+    >>> check = ContentCheck("tree.npz", "MergeTree")
     >>> check.require(False, "sizes must be positive")
     Traceback (most recent call last):
     unsplit.errors.InputError: tree.npz is not a valid MergeTree: sizes must be positive; make it again.
     """  # noqa: E501
 
-    def __init__(self, path: str | os.PathLike[str], name: str, advice: str) -> None:
-        self.path = path
-        self.name = name
-        self.advice = advice
+    def __init__(
+        self, path: str | os.PathLike[str], name: str, advice: str = "make it again"
+    ) -> None:
+        self.path, self.name, self.advice = path, name, advice
 
     def require(self, satisfied: bool | np.bool_, problem: str) -> None:
         """Refuse the file if a condition is not satisfied.
@@ -52,89 +93,106 @@ class ContentCheck:
 
         Examples
         --------
-        >>> ContentCheck("tree.npz", "MergeTree", "make it again").require(True, "always fine")
+        >>> ContentCheck("tree.npz", "MergeTree").require(True, "always fine")
         """
         if not satisfied:
             raise InputError(
                 f"{self.path} is not a valid {self.name}: {problem}; {self.advice}."
             ) from None
 
-    def names(self, found: Mapping[str, Any], needed: set[str], optional: set[str]) -> None:
-        """Check that all values are there, and no unknown ones.
-
-        Parameters
-        ----------
-        found : mapping of str to anything
-        needed, optional : set of str
-
-        Examples
-        --------
-        >>> check = ContentCheck("tree.npz", "MergeTree", "make it again")
-        >>> check.names({"sizes": [1]}, {"sizes"}, {"p_value"})
-        """
-        missing = sorted(needed - found.keys())
-        self.require(not missing, f"{missing[0] if missing else ''} is missing")
-        unknown = sorted(found.keys() - needed - optional)
-        self.require(not unknown, f"it has an unknown entry {unknown[0] if unknown else ''!r}")
-
-    def array(
-        self, arrays: Mapping[str, Any], name: str, dtype: Any, *shape: int | None
-    ) -> NDArray[Any]:
-        """Return an array of the given type and shape.
-
-        Parameters
-        ----------
-        arrays : mapping of str to ndarray
-        name : str
-        dtype : dtype
-        *shape : int or None
-            The length along each axis; None for any length.
-
-        Examples
-        --------
-        >>> check = ContentCheck("tree.npz", "MergeTree", "make it again")
-        >>> check.array({"sizes": np.array([3, 4])}, "sizes", np.int64, 2)
-        array([3, 4])
-        """
-        value = arrays.get(name)
-        self.require(isinstance(value, np.ndarray), f"the array {name} is missing")
-        array: NDArray[Any] = np.asarray(value)
-        self.require(
-            array.dtype == np.dtype(dtype),
-            f"{name} must have dtype {np.dtype(dtype)}, got {array.dtype}",
-        )
-        fits = array.ndim == len(shape) and all(
-            n in (None, m) for n, m in zip(shape, array.shape, strict=True)
-        )
-        wanted = ", ".join("any" if n is None else str(n) for n in shape)
-        self.require(fits, f"{name} must have shape ({wanted}), got {array.shape}")
-        return array
-
-    def within(
-        self, name: str, array: NDArray[Any], low: float, high: float, rounding: float = 0.0
+    def names(
+        self, found: Mapping[str, Any], needed: Mapping[str, Any], optional: tuple[str, ...] = ()
     ) -> None:
-        """Check that all values of an array are within [low, high]; NaN is not.
+        """Check that all entries are there, and no unknown ones.
 
         Parameters
         ----------
-        name : str
-        array : ndarray of numbers
-        low, high : float
-        rounding : float
-            How far outside a value may be, because averages are rounded.
+        found, needed : mapping of str to anything
+        optional : tuple of str
+            Which of those needed may be missing.
 
         Examples
         --------
-        >>> check = ContentCheck("tree.npz", "MergeTree", "make it again")
-        >>> check.within("hit_rate", np.array([0.5]), 0, 1)
+        >>> ContentCheck("tree.npz", "MergeTree").names({"sizes": [1]}, {"sizes": int})
         """
-        self.require(
-            bool(((array >= low - rounding) & (array <= high + rounding)).all()),
-            f"{name} must be {_range(low, high)} everywhere",
-        )
+        for name in sorted(needed.keys() - found.keys() - set(optional)):
+            self.require(False, f"{name} is missing")
+        for name in sorted(found.keys() - needed.keys()):
+            self.require(False, f"it has an unknown entry {name!r}")
 
-    def cluster_ids(self, arrays: Mapping[str, Any], at_least: int) -> NDArray[Any]:
-        """Return the names of the clusters, which must be unique.
+    def arrays(
+        self,
+        found: Mapping[str, NDArray[Any]],
+        needed: Mapping[str, Array],
+        optional: tuple[str, ...] = (),
+        **lengths: int,
+    ) -> dict[str, int]:
+        """Check that arrays are those of a table, and return the lengths that its names stand for.
+
+        Parameters
+        ----------
+        found : mapping of str to ndarray
+        needed : mapping of str to Array
+        optional : tuple of str
+            Which of them may be missing.
+        **lengths : int
+            Those that are known.
+
+        Examples
+        --------
+        >>> check = ContentCheck("tree.npz", "MergeTree")
+        >>> check.arrays({"sizes": np.array([3, 4])}, {"sizes": Array("i8", ("k",), 1)})
+        {'k': 2}
+        """
+        self.names(found, needed, optional)
+        for name, wanted in needed.items():
+            if name not in found or not wanted.dtype:
+                continue
+            array, dtype = found[name], np.dtype(wanted.dtype)
+            same = array.dtype.kind == "U" == dtype.kind or array.dtype == dtype
+            self.require(same, f"{name} must have dtype {dtype}, got {array.dtype}")
+            for axis, length in zip(wanted.shape, array.shape, strict=False):
+                lengths.setdefault(str(axis), length if isinstance(axis, str) else axis)
+            shape = tuple(lengths.get(str(axis), axis) for axis in wanted.shape)
+            words = f"({', '.join(map(str, shape))}), got {array.shape}"
+            self.require(array.shape == shape, f"{name} must have shape {words}")
+            fits, words = _fits(array, wanted)
+            self.require(fits.all(), f"{name} must be {words}")
+        return lengths
+
+    def rows(self, found: Any, needed: Mapping[str, Array], name: str) -> None:
+        """Check mappings of plain values, all of them at once.
+
+        Parameters
+        ----------
+        found : anything
+            Should be a list of mappings.
+        needed : mapping of str to Array
+            What the values of each entry must be.
+        name : str
+            What the list is called.
+
+        Examples
+        --------
+        >>> table = {"tvd": Array("f8", ("n",), 0, 1), "note": Array("U", ("n",))}
+        >>> ContentCheck("tree.npz", "MergeTree").rows([{"tvd": 0.5, "note": ""}], table, "pairs")
+        """
+        mappings = isinstance(found, list) and all(isinstance(row, dict) for row in found)
+        self.require(mappings, f"{name} must be a list of mappings")
+        for row in found:
+            self.names(row, needed)
+        columns = {}
+        for entry, wanted in needed.items():
+            values = [row[entry] for row in found]
+            types, words = _PLAIN[wanted.dtype]
+            # Larger whole numbers do not fit into arrays.
+            fits = all(type(v) in types and (type(v) is not int or abs(v) < 2**62) for v in values)
+            self.require(fits, f"{entry} must be {words}")
+            columns[entry] = np.array(values, wanted.dtype)
+        self.arrays(columns, needed)
+
+    def cluster_ids(self, arrays: Mapping[str, NDArray[Any]], at_least: int) -> int:
+        """Check that the names of the clusters are unique, and return how many there are.
 
         Parameters
         ----------
@@ -144,110 +202,37 @@ class ContentCheck:
 
         Examples
         --------
-        >>> check = ContentCheck("tree.npz", "MergeTree", "make it again")
-        >>> check.cluster_ids({"cluster_ids": np.array(["a", "b"])}, at_least=2).tolist()
-        ['a', 'b']
+        >>> check = ContentCheck("tree.npz", "MergeTree")
+        >>> check.cluster_ids({"cluster_ids": np.array(["a", "b"])}, at_least=2)
+        2
         """
-        ids = arrays.get("cluster_ids")
-        self.require(isinstance(ids, np.ndarray), "the array cluster_ids is missing")
-        array: NDArray[Any] = np.asarray(ids)
+        names = arrays.get("cluster_ids", np.empty(()))
         self.require(
-            array.ndim == 1 and array.dtype.kind in "iubU",
-            "cluster_ids must be a one-dimensional array of whole numbers or strings, got dtype "
-            f"{array.dtype} and shape {array.shape}",
+            names.ndim == 1 and names.dtype.kind in "iubU",
+            "cluster_ids must be a one-dimensional array of whole numbers or strings",
         )
         try:
-            different = len(set(array.tolist()))
+            different = len(set(names.tolist()))
         except ValueError:  # no such characters
-            self.require(False, "cluster_ids must be text")
-        self.require(
-            len(array) >= at_least, f"it must have at least {at_least} clusters, got {len(array)}"
-        )
-        self.require(different == len(array), "cluster_ids must be unique")
-        return array
-
-    def integer(self, values: Mapping[str, Any], name: str, low: int, high: float) -> int:
-        """Return a whole number within [low, high].
-
-        Parameters
-        ----------
-        values : mapping of str to plain values
-        name : str
-        low, high : int or infinity
-
-        Examples
-        --------
-        >>> check = ContentCheck("tree.npz", "MergeTree", "make it again")
-        >>> check.integer({"n_noise": 3}, "n_noise", 0, math.inf)
-        3
-        """
-        value = values.get(name)
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        # Larger numbers do not fit into arrays.
-        self.require(
-            whole and low <= value <= min(high, 2**62),  # type: ignore[operator]
-            f"{name} must be a whole number {_range(low, high)}",
-        )
-        return int(value)  # type: ignore[arg-type]
-
-    def number(
-        self,
-        values: Mapping[str, Any],
-        name: str,
-        low: float,
-        high: float,
-        unknown: bool = False,
-        rounding: float = 0.0,
-    ) -> float:
-        """Return a number within [low, high].
-
-        Parameters
-        ----------
-        values : mapping of str to plain values
-        name : str
-        low, high : float
-        unknown : bool
-            Whether NaN is possible.
-        rounding : float
-            How far outside the number may be, because averages are rounded.
-
-        Examples
-        --------
-        >>> check = ContentCheck("tree.npz", "MergeTree", "make it again")
-        >>> check.number({"tvd": 0.5}, "tvd", 0, 1)
-        0.5
-        """
-        value = values.get(name)
-        fits = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if fits:
-            inside = low - rounding <= value <= high + rounding  # type: ignore[operator]
-            fits = inside or (unknown and value != value)
-        # Larger whole numbers do not fit into arrays.
-        fits = fits and (isinstance(value, float) or abs(value) < 2**62)  # type: ignore[arg-type]
-        missing = " or NaN" if unknown else ""
-        self.require(fits, f"{name} must be a number {_range(low, high)}{missing}")
-        return value  # type: ignore[return-value]
-
-    def text(self, values: Mapping[str, Any], name: str) -> str:
-        """Return a text.
-
-        Parameters
-        ----------
-        values : mapping of str to plain values
-        name : str
-
-        Examples
-        --------
-        >>> check = ContentCheck("tree.npz", "MergeTree", "make it again")
-        >>> check.text({"stopped": "as requested"}, "stopped")
-        'as requested'
-        """
-        value = values.get(name)
-        self.require(isinstance(value, str), f"{name} must be text")
-        return str(value)
+            different = -1
+        self.require(different == len(names), "cluster_ids must be unique")
+        self.require(different >= at_least, f"it must have at least {at_least} clusters")
+        return different
 
 
-def _range(low: float, high: float) -> str:
-    if math.isinf(high):
-        return "(any)" if math.isinf(low) else f"of at least {low:g}"
-    return f"from {low:g} to {high:g}"
+def _fits(array: NDArray[Any], wanted: Array) -> tuple[NDArray[np.bool_], str]:
+    """Where values are what they must be, and that in words."""
+    low, high = wanted.low, wanted.high
+    if wanted.among:
+        return np.isin(array, wanted.among), f"one of {', '.join(wanted.among)}"
+    if array.dtype.kind == "U" or low == -math.inf:
+        return np.ones(1, bool), ""
+    inside = (array >= low - wanted.rounding) & (array <= high + wanted.rounding)
+    words = f"from {low:g} to {high:g}"
+    if high == FINITE:
+        words = "finite" if low == -FINITE else f"finite and at least {low:g}"
+    elif high == math.inf:
+        words = f"at least {low:g}"
+    if wanted.or_nan:
+        return inside | np.isnan(array), f"{words}, or NaN"
+    return inside, words

@@ -1,15 +1,14 @@
 """Saved trees and merges: written, read back, and refused if they cannot be a tree."""
 
-import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from unsplit.data.array_files import load_arrays, save_arrays
-from unsplit.data.content_check import ROUNDING, ContentCheck
+from unsplit.data.content_check import LARGEST, ROUNDING, Array, ContentCheck
 from unsplit.merging.answers import listed_answers
 from unsplit.merging.decision import ENDINGS, REASONS, STAGES, Ending
 from unsplit.merging.review import Merge
@@ -22,10 +21,27 @@ _MERGES = ("merges", "apart")
 _REMERGES = "remerges"
 _PLAIN = ("statistic", "strategy", "n_forbidden")
 
-_NAMES = {field.name for field in fields(Merge)}
-_COUNTS = {"left": 0, "right": 0, "size_left": 1, "size_right": 1}
-_SHARES = ("tvd", "low", "high", "p_adjusted", "stability")
-_AT_LEAST_0 = ("edges", "times_chance", "neck", "strength")
+_ANY, _TEXT, _TRUTH = Array("f8", ("n",)), Array("U", ("n",)), Array("?", ("n",))
+_AT_LEAST_0 = Array("f8", ("n",), 0, or_nan=True)
+_SHARE = Array("f8", ("n",), 0, 1, ROUNDING, or_nan=True)
+_MERGE = {
+    **dict.fromkeys(("left", "right"), Array("i8", ("n",), 0)),
+    **dict.fromkeys(("size_left", "size_right"), Array("i8", ("n",), 1)),
+    **dict.fromkeys(("tvd", "low", "high", "p_adjusted", "stability"), _SHARE),
+    **dict.fromkeys(("edges", "times_chance", "neck", "strength"), _AT_LEAST_0),
+    "statistic": _ANY,
+    "limit": _ANY,
+    "height": _ANY._replace(low=0),
+    "note": _TEXT,
+    "stage": _TEXT._replace(among=STAGES),
+    "reason": _TEXT._replace(among=REASONS),
+}
+_ENDING = {
+    "kind": _TEXT._replace(among=ENDINGS),
+    "number": _ANY,
+    "note": _TEXT,
+    **dict.fromkeys(("nearby", "batches", "links", "too_few"), _TRUTH),
+}
 
 
 def write_tree(path: str | os.PathLike[str], tree: Any) -> None:
@@ -44,23 +60,28 @@ def write_tree(path: str | os.PathLike[str], tree: Any) -> None:
 def read_tree(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the fields of a MergeTree."""
     meta, arrays = load_arrays(path, FORMAT)
-    check = ContentCheck(path, "MergeTree", "make it again")
-    check.names(meta, {*_PLAIN, *_MERGES, "ending"}, {"answers"})
-    check.names(arrays, set(_ARRAYS), {_REMERGES})
-    merges, apart = (tuple(read_merges(check, meta[name], name)) for name in _MERGES)
-    plain = {name: meta[name] for name in _PLAIN}
-    _check_content(check, plain, arrays, merges, apart)
-    answers = listed_answers(str(path), meta.get("answers", []))
+    check = ContentCheck(path, "MergeTree")
+    k = check.cluster_ids(arrays, at_least=1)
+    needed = {
+        "cluster_ids": Array(""),
+        "sizes": Array("i8", ("k",), 1, LARGEST),
+        "taken": Array("?", (k - 1,)),
+        _REMERGES: Array("i8", ("repeats", "k"), 0, k - 1),
+    }
+    check.arrays(arrays, needed, (_REMERGES,), k=k)
+    answers = listed_answers(str(path), meta.pop("answers", []))
     known = {str(name) for name in arrays["cluster_ids"].tolist()}
     strangers = {name for one in answers for name in (*one.left, *one.right)} - known
     check.require(not strangers, "answers must be about clusters of the tree")
-    ending = read_ending(check, meta["ending"])
-    found: dict[str, Any] = {"merges": merges, "apart": apart, "answers": answers, "ending": ending}
-    if _REMERGES in arrays:
-        groups = check.array(arrays, _REMERGES, np.int64, None, len(known))
-        check.within(_REMERGES, groups, 0, len(known) - 1)
-        found["stability"] = Stability(arrays.pop(_REMERGES))
-    return found | arrays | plain
+    check.names(meta, dict.fromkeys((*_PLAIN, *_MERGES, "ending")))
+    plain = {"statistic": _TEXT, "strategy": _TEXT, "n_forbidden": Array("i8", ("n",), 0, k - 1)}
+    check.rows([{name: meta[name] for name in plain}], plain, "plain values")
+    tree = meta | arrays | {"answers": answers, "ending": read_ending(check, meta["ending"])}
+    tree |= {name: tuple(read_merges(check, meta[name], name)) for name in _MERGES}
+    _check_content(check, tree)
+    if _REMERGES in tree:
+        tree["stability"] = Stability(tree.pop(_REMERGES))
+    return tree
 
 
 def read_ending(check: ContentCheck, content: Any) -> Ending:
@@ -75,25 +96,17 @@ def read_ending(check: ContentCheck, content: Any) -> Ending:
 
     Examples
     --------
-    >>> check = ContentCheck("tree.npz", "MergeTree", "make it again")
-    >>> read_ending(check, Ending("requested", 3)._asdict()).number
+    >>> content = Ending("requested", 3)._asdict()
+    >>> read_ending(ContentCheck("tree.npz", "MergeTree"), content).number
     3
     """
-    check.require(isinstance(content, dict), "ending must be a mapping")
-    check.names(content, set(Ending._fields), set())
-    _one_of(check, content, "kind", ENDINGS)
-    check.number(content, "number", -math.inf, math.inf, unknown=True)
-    check.text(content, "note")
-    for name in ("nearby", "batches", "links", "too_few"):
-        check.require(isinstance(content[name], bool), f"{name} must be true or false")
+    check.require(isinstance(content, dict) and "undone" in content, "ending must be a mapping")
     undone = content["undone"]
     whole = isinstance(undone, (list, tuple)) and all(type(step) is int for step in undone)
     check.require(whole, "undone must be a list of whole numbers")
-    return Ending(**{**content, "undone": tuple(undone)})
-
-
-def _one_of(check: ContentCheck, values: dict[str, Any], name: str, known: Sequence[str]) -> None:
-    check.require(values[name] in known, f"{name} must be one of {', '.join(known)}")
+    rest = {name: value for name, value in content.items() if name != "undone"}
+    check.rows([rest], _ENDING, "ending")
+    return Ending(**rest, undone=tuple(undone))
 
 
 def read_merges(check: ContentCheck, content: Any, name: str) -> list[Merge]:
@@ -109,32 +122,14 @@ def read_merges(check: ContentCheck, content: Any, name: str) -> list[Merge]:
 
     Examples
     --------
-    >>> read_merges(ContentCheck("tree.npz", "MergeTree", "make it again"), [], "merges")
+    >>> read_merges(ContentCheck("tree.npz", "MergeTree"), [], "merges")
     []
-    >>> read_merges(ContentCheck("tree.npz", "MergeTree", "make it again"), [3], "merges")
+    >>> read_merges(ContentCheck("tree.npz", "MergeTree"), [3], "merges")
     Traceback (most recent call last):
     unsplit.errors.InputError: tree.npz is not a valid MergeTree: merges must be a list of mappings; make it again.
     """  # noqa: E501
-    mappings = isinstance(content, list) and all(isinstance(entry, dict) for entry in content)
-    check.require(mappings, f"{name} must be a list of mappings")
-    return [_read_merge(check, entry) for entry in content]
-
-
-def _read_merge(check: ContentCheck, values: dict[str, Any]) -> Merge:
-    check.names(values, _NAMES, set())
-    for name, low in _COUNTS.items():
-        check.integer(values, name, low, math.inf)
-    for name in _SHARES:
-        check.number(values, name, 0, 1, unknown=True, rounding=ROUNDING)
-    for name in _AT_LEAST_0:
-        check.number(values, name, 0, math.inf, unknown=True)
-    check.number(values, "statistic", -math.inf, math.inf, unknown=True)
-    check.number(values, "height", 0, math.inf)
-    check.number(values, "limit", -math.inf, math.inf, unknown=True)
-    _one_of(check, values, "stage", STAGES)
-    _one_of(check, values, "reason", REASONS)
-    check.text(values, "note")
-    return Merge(**values)
+    check.rows(content, _MERGE, name)
+    return [Merge(**entry) for entry in content]
 
 
 def check_tree(
@@ -160,7 +155,7 @@ def check_tree(
 
     Examples
     --------
-    >>> check_tree(ContentCheck("tree.npz", "MergeTree", "make it again"), [], [], 2)
+    >>> check_tree(ContentCheck("tree.npz", "MergeTree"), [], [], 2)
     """
     check.require(len(merges) < k, f"{k} clusters have at most {k - 1} merges, got {len(merges)}")
     gone: set[int] = set()
@@ -183,25 +178,13 @@ def check_tree(
         _check_sizes(check, pair, size_of)
 
 
-def _check_content(
-    check: ContentCheck,
-    plain: dict[str, Any],
-    arrays: dict[str, Any],
-    merges: tuple[Merge, ...],
-    apart: tuple[Merge, ...],
-) -> None:
-    """Refuse saved content that cannot be a tree."""
-    k = len(check.cluster_ids(arrays, at_least=1))
-    check.within("sizes", check.array(arrays, "sizes", np.int64, k), 1, 2**40)
-    taken = check.array(arrays, "taken", np.bool_, k - 1)
-    for name in ("statistic", "strategy"):
-        check.text(plain, name)
-    n_forbidden = check.integer(plain, "n_forbidden", 0, k - 1)
+def _check_content(check: ContentCheck, tree: dict[str, Any]) -> None:
+    """Refuse merges that cannot be a tree, and a cut that is none."""
+    merges, taken, k = tree["merges"], tree["taken"], len(tree["sizes"])
     check.require(len(merges) == k - 1, f"{k} clusters need {k - 1} merges, got {len(merges)}")
-    check_tree(check, merges, apart, k, arrays["sizes"].tolist())
-    check.require(
-        not taken[k - 1 - n_forbidden :].any(), "taken includes merges that cannot_link forbids"
-    )
+    check_tree(check, merges, tree["apart"], k, tree["sizes"].tolist())
+    forbidden = taken[k - 1 - tree["n_forbidden"] :]
+    check.require(not forbidden.any(), "taken includes merges that cannot_link forbids")
     # Not always the first merges: undo takes single ones back, with all that build on them.
     for step in np.flatnonzero(taken).tolist():
         below = [node - k for node in (merges[step].left, merges[step].right) if node >= k]

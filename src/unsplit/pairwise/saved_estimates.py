@@ -1,17 +1,15 @@
 """Saved estimates: the distances in one file and, on demand, the held-out scores in another."""
 
-import math
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit._typing import Index, Matrix
+from unsplit._typing import Matrix
 from unsplit.data.array_files import checksum, load_arrays, save_arrays
-from unsplit.data.content_check import ROUNDING, ContentCheck
+from unsplit.data.content_check import FINITE, LARGEST, ROUNDING, Array, ContentCheck
 from unsplit.networks.training.history import History
 from unsplit.pairwise.scores import HeldoutScores, ScoreCounts
 
@@ -20,11 +18,14 @@ SCORES_FORMAT = "unsplit.HeldoutScores/1"
 
 OWN = ("cluster_ids", "sizes", "n_heldout", "hit_rate")
 PLAIN = ("n_noise", "temperature")
+_META = {
+    "n_noise": Array("i8", (1,), 0),
+    "temperature": Array("f8", (1,), 0, FINITE),
+    "n_folds": Array("i8", (1,), 1, LARGEST),
+}
 HISTORY = ("epoch", "loss", "accuracy", "seconds", "kept_epoch")
 SCORES = ("features", "weights", "bias", "clusters", "folds", "rows")
 
-# No count is larger, and sums of counts stay within 64 bits.
-LARGEST = 2**40
 # Scores made of features, weights and biases up to here are finite in single precision.
 _LARGEST_SCORE = 1e15
 
@@ -97,144 +98,123 @@ def read_estimate(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]
 
     Where the scores were not saved, ``scores`` is what is known of them.
     """
-    meta, arrays = load_arrays(path, FORMAT)
-    _check_result(ContentCheck(path, "PairwiseTVD", "make it again"), meta, arrays)
-    fields = {name: arrays[name] for name in OWN} | read_shared(path, meta, arrays)
-    return fields, arrays["p_value"]
+    share = Array("f8", ("k", "k"), 0, 1, ROUNDING)
+    own = {"cluster_ids": Array(""), "hit_rate": share, "p_value": share}
+    fields, arrays, _ = read_arrays(path, FORMAT, own, ("subclusters",))
+    return fields | {name: arrays[name] for name in OWN}, arrays["p_value"]
 
 
-def read_shared(
-    path: str | os.PathLike[str], meta: dict[str, Any], arrays: dict[str, Any]
-) -> dict[str, Any]:
-    """The fields that all estimates have beside those for clusters and pairs."""
+def read_arrays(
+    path: str | os.PathLike[str],
+    format: str,
+    own: dict[str, Array],
+    optional: tuple[str, ...] = (),
+) -> tuple[dict[str, Any], dict[str, Any], ContentCheck]:
+    """Read what :func:`write_arrays` wrote, and refuse what cannot be an estimate.
+
+    Parameters
+    ----------
+    path : str or path-like
+    format : str
+        What the file must hold and in which version.
+    own : dict of str to Array
+        What this kind of estimate has for clusters and pairs.
+    optional : tuple of str
+        Which arrays may be missing; others than "subclusters" never are.
+
+    Returns
+    -------
+    fields : dict
+        The fields that all kinds of estimates have, beside sizes.
+    arrays : dict of str to ndarray
+    check : ContentCheck
+        With which the arrays were checked.
+    """
+    meta, arrays = load_arrays(path, format)
+    check = ContentCheck(path, format.split(".")[1].split("/")[0])
+    check.rows([meta], _META, "plain values")
+    check.require(meta["temperature"] > 0, "temperature must be positive")
+    needed = own | {
+        "sizes": Array("i8", ("k",), 1, LARGEST),
+        "n_heldout": Array("i8", ("k",), 0, LARGEST),
+        "counts": Array("i8", ("strata", "k"), 0, LARGEST),
+        "history.epoch": Array("i8", ("epochs",)),
+        **{f"history.{name}": Array("f8", ("epochs",)) for name in ("loss", "accuracy", "seconds")},
+        "history.kept_epoch": Array("i8", ("networks",)),
+    }
+    if optional:
+        needed["subclusters"] = Array("i8", ("batches", "k"), 0, LARGEST)
+    check.arrays(arrays, needed, optional, k=check.cluster_ids(arrays, at_least=2))
+    _check_counts(check, arrays, meta["n_folds"])
     history = History(**{name: arrays[f"history.{name}"] for name in HISTORY})
-    plain = {name: meta[name] for name in PLAIN}
-    return plain | {"scores": _read_scores(path, meta, arrays), "history": history}
+    fields = {name: meta[name] for name in PLAIN} | {"history": history}
+    return fields | {"scores": _read_scores(path, meta, arrays)}, arrays, check
+
+
+def _check_counts(check: ContentCheck, arrays: dict[str, Any], n_folds: int) -> None:
+    """Refuse numbers of held-out observations that do not fit together."""
+    counts, n_heldout, sizes = arrays["counts"], arrays["n_heldout"], arrays["sizes"]
+    subclusters = arrays.get("subclusters", sizes[None])
+    check.require((n_heldout <= sizes).all(), "n_heldout must not be larger than sizes")
+    check.require(
+        len(subclusters) > 0 and len(counts) == n_folds * len(subclusters),
+        "counts must have one row for each batch of each fold",
+    )
+    check.require((counts.sum(axis=0) == n_heldout).all(), "n_heldout must be the sum of counts")
+    in_batches = counts.reshape(n_folds, *subclusters.shape).sum(axis=0)
+    check.require(
+        (in_batches <= subclusters).all(), "subclusters must not be less than is held out"
+    )
 
 
 def _read_scores(
     path: str | os.PathLike[str], meta: dict[str, Any], arrays: dict[str, Any]
 ) -> HeldoutScores:
     """Read the scores beside a file with this content; only their numbers if there are none."""
-    scores: HeldoutScores = ScoreCounts(
-        arrays["counts"], meta["n_folds"], arrays.get("subclusters")
-    )
+    counts, n_folds, subclusters = arrays["counts"], meta["n_folds"], arrays.get("subclusters")
     beside = scores_path(path)
-    if beside.exists():
-        about, parts = load_arrays(beside, SCORES_FORMAT)
-        check = ContentCheck(beside, "HeldoutScores", "make it again or remove it")
-        check.names(about, {"distances"}, set())
-        # Scores of other distances, saved to the same place earlier, are as good as none.
-        if about["distances"] == _fingerprint(meta, arrays):
-            _check_scores(check, parts, meta["n_folds"], arrays)
-            scores = HeldoutScores(**parts, subclusters=arrays.get("subclusters"))
-    return scores
+    if not beside.exists():
+        return ScoreCounts(counts, n_folds, subclusters)
+    about, parts = load_arrays(beside, SCORES_FORMAT)
+    check = ContentCheck(beside, "HeldoutScores", "make it again or remove it")
+    check.names(about, {"distances": str})
+    # Scores of other distances, saved to the same place earlier, are as good as none.
+    if about["distances"] != _fingerprint(meta, arrays):
+        return ScoreCounts(counts, n_folds, subclusters)
+    _check_scores(check, parts, n_folds, counts, subclusters)
+    return HeldoutScores(**parts, subclusters=subclusters)
 
 
 def _fingerprint(meta: dict[str, Any], arrays: dict[str, Any]) -> str:
     return checksum(meta, {name: np.asarray(array, order="C") for name, array in arrays.items()})
 
 
-def _check_result(check: ContentCheck, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Refuse saved content that cannot be an estimate."""
-    k = len(check_shared(check, meta, arrays, {*OWN}, {"subclusters"}))
-    hit_rate = check.array(arrays, "hit_rate", np.float64, k, k)
-    check.within("hit_rate", hit_rate, 0, 1, ROUNDING)
-    check.within("p_value", check.array(arrays, "p_value", np.float64, k, k), 0, 1, ROUNDING)
-
-
-def check_shared(
-    check: ContentCheck,
-    meta: dict[str, Any],
-    arrays: dict[str, Any],
-    own: set[str],
-    optional: set[str],
-) -> Index:
-    """Refuse saved content that cannot be an estimate, whatever else it has for pairs.
-
-    Parameters
-    ----------
-    check : ContentCheck
-    meta, arrays : dict
-        What the file holds.
-    own, optional : set of str
-        Arrays that this kind of estimate must have, and those that it may have.
-
-    Returns
-    -------
-    ndarray of shape (k,)
-        How many observations of each cluster were held out.
-    """
-    needed = {*own, *(f"history.{name}" for name in HISTORY), "p_value", "counts"}
-    check.names(arrays, needed, optional)
-    check.names(meta, {*PLAIN, "n_folds"}, set())
-    check.integer(meta, "n_noise", 0, math.inf)
-    temperature = check.number(meta, "temperature", 0, sys.float_info.max)
-    check.require(temperature > 0, "temperature must be positive")
-    k = len(check.cluster_ids(arrays, at_least=2))
-    sizes = check.array(arrays, "sizes", np.int64, k)
-    check.within("sizes", sizes, 1, LARGEST)
-    n_heldout: Index = check.array(arrays, "n_heldout", np.int64, k)
-    check.require((n_heldout <= sizes).all(), "n_heldout must not be larger than sizes")
-    _check_counts(check, arrays, check.integer(meta, "n_folds", 1, LARGEST), n_heldout)
-    _check_history(check, arrays)
-    return n_heldout
-
-
-def _check_history(check: ContentCheck, arrays: dict[str, Any]) -> None:
-    """Refuse a history whose parts do not fit together."""
-    epochs = len(check.array(arrays, "history.epoch", np.int64, None))
-    for name in ("loss", "accuracy", "seconds"):
-        check.array(arrays, f"history.{name}", np.float64, epochs)
-    check.array(arrays, "history.kept_epoch", np.int64, None)
-
-
-def _check_counts(
-    check: ContentCheck, arrays: dict[str, Any], n_folds: int, n_heldout: Index
-) -> None:
-    """Refuse numbers of held-out observations that do not fit together."""
-    k, n_batches = len(n_heldout), 1
-    if "subclusters" in arrays:
-        subclusters = check.array(arrays, "subclusters", np.int64, None, k)
-        check.within("subclusters", subclusters, 0, LARGEST)
-        n_batches = len(subclusters)
-    counts = check.array(arrays, "counts", np.int64, None, k)
-    check.within("counts", counts, 0, LARGEST)
-    check.require(
-        n_batches > 0 and len(counts) == n_folds * n_batches,
-        "counts must have one row for each batch of each fold",
-    )
-    check.require((counts.sum(axis=0) == n_heldout).all(), "n_heldout must be the sum of counts")
-    if "subclusters" in arrays:
-        in_batches = counts.reshape(n_folds, n_batches, k).sum(axis=0)
-        check.require(
-            (in_batches <= subclusters).all(), "subclusters must not be less than is held out"
-        )
-
-
 def _check_scores(
-    check: ContentCheck, arrays: dict[str, Any], n_folds: int, expected: dict[str, Any]
+    check: ContentCheck,
+    arrays: dict[str, Any],
+    n_folds: int,
+    counts: NDArray[np.int64],
+    subclusters: NDArray[np.int64] | None,
 ) -> None:
     """Refuse scores that do not fit together, are not finite or are not those of the counts."""
-    counts, subclusters = expected["counts"], expected.get("subclusters")
     n_strata, k = counts.shape
     n_batches = n_strata // n_folds
-    check.names(arrays, {*SCORES, *(() if subclusters is None else ("batches",))}, set())
-    features = check.array(arrays, "features", np.float32, None, None)
-    m, h = features.shape
-    bias = check.array(arrays, "bias", np.float32, n_strata, k)
-    weights = check.array(arrays, "weights", np.float32, n_strata, k, h)
-    for name, array in (("features", features), ("weights", weights)):
-        check.within(name, array, -_LARGEST_SCORE, _LARGEST_SCORE)
-    # A cluster that does not occur in a batch has the bias −∞ there.
-    absent = np.zeros(bias.shape, bool)
+    scores = (-_LARGEST_SCORE, _LARGEST_SCORE)
+    needed = {
+        "features": Array("f4", ("m", "h"), *scores),
+        "weights": Array("f4", (n_strata, k, "h"), *scores),
+        "bias": Array("f4", (n_strata, k)),
+        "clusters": Array("i8", ("m",), 0, k - 1),
+        "folds": Array("i8", ("m",), 0, n_folds - 1),
+        "rows": Array("i8", ("m",), 0, LARGEST),
+    }
     if subclusters is not None:
-        absent = np.tile(subclusters == 0, (n_folds, 1)) & (bias == -np.inf)
-    check.within("bias", bias[~absent], -_LARGEST_SCORE, _LARGEST_SCORE)
-    highest = {"clusters": k - 1, "folds": n_folds - 1, "rows": LARGEST, "batches": n_batches - 1}
-    for name, high in highest.items():
-        if name in arrays:
-            check.within(name, check.array(arrays, name, np.int64, m), 0, high)
+        needed["batches"] = Array("i8", ("m",), 0, n_batches - 1)
+    check.arrays(arrays, needed)
+    # A cluster that does not occur in a batch has the bias −∞ there.
+    absent = False if subclusters is None else np.tile(subclusters == 0, (n_folds, 1))
+    fits = (np.abs(arrays["bias"]) <= _LARGEST_SCORE) | (absent & (arrays["bias"] == -np.inf))
+    check.require(fits.all(), f"bias must be from {scores[0]:g} to {scores[1]:g} everywhere")
     places = (arrays["folds"] * n_batches + arrays.get("batches", 0)) * k + arrays["clusters"]
     check.require((np.diff(places) >= 0).all(), "rows must be ordered by fold, batch and cluster")
     found = np.bincount(places, minlength=counts.size).reshape(counts.shape)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from unsplit.data.array_files import saved_kind
-from unsplit.data.result_folder import verify_folder
+from unsplit.data.array_files import saved_meta
+from unsplit.data.saving import verify_folder
 from unsplit.errors import InputError
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
@@ -53,7 +53,7 @@ def content_of_folder(path: str | os.PathLike[str]) -> tuple[Content, dict[str, 
 
 
 def _distances(path: Path) -> PairwiseTVD | SparsePairwiseTVD:
-    sparse = saved_kind(path) == SPARSE_FORMAT
+    sparse = saved_meta(path).get("format") == SPARSE_FORMAT
     return SparsePairwiseTVD.load(path) if sparse else PairwiseTVD.load(path)
 
 

@@ -2,18 +2,16 @@
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.data.array_files import load_arrays, save_arrays
-from unsplit.data.content_check import ContentCheck
+from unsplit.data.content_check import FINITE, LARGEST, Array, ContentCheck
 
 FORMAT = "unsplit.Kept/1"
 NAME = "report.npz"
-_LARGEST = 2**40
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +75,7 @@ class Kept:
         3
         """
         meta = {name: getattr(self, name) for name in _PLAIN}
-        save_arrays(path, FORMAT, meta, {name: getattr(self, name) for name in _ARRAYS})
+        save_arrays(path, FORMAT, meta, {name: getattr(self, name) for name in _arrays(0)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], n_clusters: int) -> "Kept":
@@ -91,43 +89,37 @@ class Kept:
         """
         meta, arrays = load_arrays(path, FORMAT)
         check = ContentCheck(path, "report file", "make it again with --report")
-        check.names(meta, set(_PLAIN), set())
-        check.names(arrays, set(_ARRAYS), set())
-        for name in ("picture_method", "tile_kind"):
-            check.text(meta, name)
-        check.integer(meta, "n_observations", 0, _LARGEST)
-        _check_arrays(check, arrays, n_clusters)
+        check.rows([meta], _PLAIN, "plain values")
+        lengths = check.arrays(arrays, _arrays(n_clusters))
+        pixels = max(lengths["height"], lengths["width"])
+        check.require(pixels <= 512, "tiles must have at most 512 pixels a side")
+        means = not lengths["f"] or lengths["rows"] == n_clusters
+        check.require(means, "means must have a row for each cluster")
+        check.require((arrays["border_reach"] > 0).all(), "border_reach must be positive")
         return cls(**meta, **arrays)
 
 
-_PLAIN = ("picture_method", "n_observations", "tile_kind")
-_ARRAYS = (
-    "picture_xy", "picture_clusters", "tiles", "tile_clusters", "feature_names", "means", "spread",
-    "edge_pairs", "edges", "border_pairs", "borders", "border_reach",
-)  # fmt: skip
+_PLAIN = {
+    "picture_method": Array("U", (1,)),
+    "n_observations": Array("i8", (1,), 0, LARGEST),
+    "tile_kind": Array("U", (1,)),
+}
 
 
-def _check_arrays(check: ContentCheck, arrays: dict[str, Any], k: int) -> None:
-    m = len(check.array(arrays, "picture_clusters", np.int64, None))
-    check.within("picture_clusters", arrays["picture_clusters"], 0, k - 1)
-    xy = check.array(arrays, "picture_xy", np.float32, m, 2)
-    check.require(np.isfinite(xy).all(), "picture_xy must be finite")
-    t = len(check.array(arrays, "tile_clusters", np.int64, None))
-    check.within("tile_clusters", arrays["tile_clusters"], 0, k - 1)
-    tiles = check.array(arrays, "tiles", np.uint8, t, None, None, 3)
-    check.require(max(tiles.shape[1:3]) <= 512, "tiles must have at most 512 pixels a side")
-    names = arrays["feature_names"]
-    check.require(names.ndim == 1 and names.dtype.kind == "U", "feature_names must be texts")
-    f = len(names)
-    means = check.array(arrays, "means", np.float32, k if f else None, f)
-    spread = check.array(arrays, "spread", np.float32, f)
-    check.require(np.isfinite(means).all() and np.isfinite(spread).all(), "means must be finite")
-    e = len(check.array(arrays, "edges", np.int64, None))
-    check.within("edges", arrays["edges"], 0, _LARGEST)
-    check.within("edge_pairs", check.array(arrays, "edge_pairs", np.int64, e, 2), 0, k - 1)
-    p = len(check.array(arrays, "border_reach", np.float32, None))
-    reach = arrays["border_reach"]
-    check.require((np.isfinite(reach) & (reach > 0)).all(), "border_reach must be positive")
-    check.within("borders", check.array(arrays, "borders", np.int64, p, 2, None), 0, _LARGEST)
-    pairs = check.array(arrays, "border_pairs", np.int64, p, 2)
-    check.within("border_pairs", pairs, 0, 2 * k - 2)
+def _arrays(k: int) -> dict[str, Array]:
+    """What the arrays must be for so many clusters."""
+    clusters, nodes = (0, k - 1), (0, 2 * k - 2)
+    return {
+        "picture_xy": Array("f4", ("m", 2), -FINITE, FINITE),
+        "picture_clusters": Array("i8", ("m",), *clusters),
+        "tiles": Array("u1", ("t", "height", "width", 3)),
+        "tile_clusters": Array("i8", ("t",), *clusters),
+        "feature_names": Array("U", ("f",)),
+        "means": Array("f4", ("rows", "f"), -FINITE, FINITE),
+        "spread": Array("f4", ("f",), -FINITE, FINITE),
+        "edge_pairs": Array("i8", ("e", 2), *clusters),
+        "edges": Array("i8", ("e",), 0, LARGEST),
+        "border_pairs": Array("i8", ("p", 2), *nodes),
+        "borders": Array("i8", ("p", 2, "bars"), 0, LARGEST),
+        "border_reach": Array("f4", ("p",), 0, FINITE),
+    }

@@ -13,7 +13,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from unsplit.data.saving import plain_values, replacing
+from unsplit.data.saving import replacing
+from unsplit.data.text_files import plain_values
 
 TEMPLATES = Path(__file__).parent / "templates"
 # In the order in which they need each other.

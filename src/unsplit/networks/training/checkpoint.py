@@ -5,6 +5,7 @@ time, replaces the one before it in one step, and is read when the same run is s
 names the run that it belongs to, and no other run continues from it.
 """
 
+import json
 import os
 import re
 import time
@@ -13,9 +14,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from unsplit.data.saving import reason_of
-from unsplit.data.swap import remove_abandoned
-from unsplit.data.tensor_files import load_state, plain_state, save_state
+import numpy as np
+import torch
+from torch import Tensor
+
+from unsplit.data.array_files import load_arrays, save_arrays, saved_meta
+from unsplit.data.saving import TEMPORARY, reason_of
 from unsplit.devices import current, version_of
 from unsplit.errors import (
     CheckpointWarning,
@@ -26,11 +30,14 @@ from unsplit.errors import (
     warn,
 )
 
-FORMAT = "unsplit.training/1"
-ENDING = ".safetensors"
+FORMAT = "unsplit.Training/2"
+ENDING = ".npz"
 
-_OURS = re.compile(rf"(training|retraining-\d+){re.escape(ENDING)}|merges\.json")
+_OURS = re.compile(r"(training|retraining-\d+|merges)\.npz")
+_OLDER = re.compile(r"(training|retraining-\d+)\.safetensors|merges\.json")
 
+# The number of an array, in the place of the array; no module has such a name.
+NUMBER, BFLOAT = "number of array", str(torch.bfloat16)
 # Seconds between two checkpoints, so that short runs write none.
 EVERY = 30.0
 # Writing takes at most about one part in this many of the time.
@@ -55,7 +62,7 @@ class TrainingFile:
     Examples
     --------
     >>> import tempfile
-    >>> file = TrainingFile(Path(tempfile.mkdtemp()) / "training.safetensors", seed=3)
+    >>> file = TrainingFile(Path(tempfile.mkdtemp()) / "training.npz", seed=3)
     >>> file.begin({"data": "a1"})
     >>> file.save({"step": 7})
     >>> file.load()
@@ -101,8 +108,9 @@ class TrainingFile:
         start = self._clock()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            content = {"identity": self.identity, "seed": self.seed, "training": state}
-            save_state(self.path, FORMAT, content)
+            plain, arrays = _packed(state)
+            content = {"identity": self.identity, "seed": self.seed, "training": plain}
+            save_arrays(self.path, FORMAT, content, arrays, compressed=False)
         except (OSError, InputError) as error:
             why = reason_of(error) if isinstance(error, OSError) else str(error)
             warn(
@@ -126,9 +134,11 @@ class TrainingFile:
             raise InputError(
                 f"{self.path} cannot be seen by all processes; choose a folder that all share."
             )
-        content = load_state(self.path, FORMAT, self.advice)
-        refuse_other_run(self.path, content["identity"], self.identity, self.advice)
-        return content["training"]
+        content, arrays = load_arrays(self.path, FORMAT, self.advice)
+        with self.refusing():
+            identity, state = dict(content["identity"]), _unpacked(content["training"], arrays)
+        refuse_other_run(self.path, identity, self.identity, self.advice)
+        return state
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
@@ -163,6 +173,16 @@ class Checkpoint:
                 f"checkpoint must be a folder, but {self.folder} is a file; choose another name."
             )
         self._seed: int | None = None
+        for path in self.folder.glob("*"):
+            if _OLDER.fullmatch(path.name):
+                raise InputError(
+                    f"{path} was written by an earlier version of unsplit; use that version to go "
+                    f"on, or remove {self.folder} to start again."
+                )
+            if path.is_symlink() and _OURS.fullmatch(path.name):
+                raise InputError(
+                    f"{path} is a link, which no run makes; remove {self.folder} to start again."
+                )
 
     def files(self) -> list[Path]:
         """The files of a run that are there; others in the folder are not ours to touch."""
@@ -171,11 +191,9 @@ class Checkpoint:
     def seed(self) -> int | None:
         """Return the seed of the run that was interrupted; None if it is not known."""
         for path in self.files():
-            if path.suffix != ENDING:
-                continue
-            content = plain_state(path, FORMAT, f"remove {self.folder} to start again")
-            found = content["seed"]
-            return int(found) if is_whole(found) else None
+            found = saved_meta(path).get("seed")
+            if isinstance(found, int):
+                return found
         return None
 
     def seeded(self, random_state: object) -> object:
@@ -201,7 +219,41 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Delete the files, because the run has finished, and the folder if nothing else is in."""
-        remove_abandoned(self.folder)
+        for left in self.folder.glob(f"{TEMPORARY}????????.*{ENDING}"):  # of a killed run
+            left.unlink(missing_ok=True)
         self.forget("")
         with suppress(OSError):  # it was never made, or the user has put something there
             self.folder.rmdir()
+
+
+def _packed(state: Any) -> tuple[Any, dict[str, Any]]:
+    """Turn a nested state into plain values as JSON has them, and the arrays that they number."""
+    arrays: dict[str, Any] = {}
+
+    def put(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        kind = "array"
+        if isinstance(value, Tensor):
+            kind, value = str(value.dtype), value.detach().cpu()
+            # NumPy has no such numbers.
+            value = (value.view(torch.int16) if kind == BFLOAT else value).numpy()
+        arrays[str(len(arrays))] = value
+        return {NUMBER: str(len(arrays) - 1), "kind": kind}
+
+    return json.loads(json.dumps(state, default=put)), arrays
+
+
+def _unpacked(plain: Any, arrays: Mapping[str, Any]) -> Any:
+    """Turn what :func:`_packed` made into the state again."""
+
+    def get(value: dict[str, Any]) -> Any:
+        if NUMBER not in value:
+            return value
+        array, kind = arrays[value[NUMBER]], value["kind"]
+        if kind == "array":
+            return array
+        tensor = torch.from_numpy(array)
+        return tensor.view(torch.bfloat16) if kind == BFLOAT else tensor
+
+    return json.loads(json.dumps(plain), object_hook=get)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.array_files import load_arrays, save_arrays
-from unsplit.data.content_check import ContentCheck
+from unsplit.data.content_check import FINITE, LARGEST, Array, ContentCheck
 from unsplit.data.frames import data_frame
 
 FORMAT = "unsplit.PairwiseWasserstein/2"
@@ -161,8 +161,12 @@ class PairwiseWasserstein:
         2
         """
         meta, arrays = load_arrays(path, FORMAT)
-        _check_content(ContentCheck(path, "PairwiseWasserstein", "make it again"), meta, arrays)
-        return cls(**{name: arrays[name] for name in _ARRAYS})
+        check = ContentCheck(path, "PairwiseWasserstein")
+        check.names(meta, {})
+        check.arrays(arrays, _ARRAYS, k=check.cluster_ids(arrays, at_least=2))
+        few = arrays["n_heldout"] <= arrays["sizes"]
+        check.require(few.all(), "n_heldout must not be larger than sizes")
+        return cls(**arrays)
 
     def __repr__(self) -> str:
         k = self.n_clusters
@@ -176,23 +180,12 @@ class PairwiseWasserstein:
         )
 
 
-_ARRAYS = ("cluster_ids", "sizes", "distance", "stderr", "n_heldout", "history")
-
-
-def _check_content(check: ContentCheck, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Refuse saved content that cannot be an estimate."""
-    check.names(meta, set(), set())
-    check.names(arrays, set(_ARRAYS), set())
-    k = len(check.cluster_ids(arrays, at_least=2))
-    sizes = check.array(arrays, "sizes", np.int64, k)
-    check.within("sizes", sizes, 1, 2**40)
-    n_heldout = check.array(arrays, "n_heldout", np.int64, k)
-    check.within("n_heldout", n_heldout, 0, 2**40)
-    check.require((n_heldout <= sizes).all(), "n_heldout must not be larger than sizes")
-    distance = check.array(arrays, "distance", np.float64, k, k)
-    check.within("distance", distance, 0, np.inf)
-    check.require(np.isfinite(distance).all(), "distance must be finite")
+_ARRAYS = {
+    "cluster_ids": Array(""),
+    "sizes": Array("i8", ("k",), 1, LARGEST),
+    "distance": Array("f8", ("k", "k"), 0, FINITE),
     # Infinite for pairs that could not be compared.
-    check.within("stderr", check.array(arrays, "stderr", np.float64, k, k), 0, np.inf)
-    history = check.array(arrays, "history", np.float64, None)
-    check.require(np.isfinite(history).all(), "history must be finite")
+    "stderr": Array("f8", ("k", "k"), 0),
+    "n_heldout": Array("i8", ("k",), 0, LARGEST),
+    "history": Array("f8", ("epochs",), -FINITE, FINITE),
+}
