@@ -108,10 +108,12 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         """One-sided p-values, small where two clusters differ; shape (k, k).
 
         The hypothesis is that both clusters come from the same distribution; the test is the
-        rank-sum test on the difference of the two scores.
+        rank-sum test on the difference of the two scores, exact if both are small.
         """
-        U = _divergences().rank_sums(self.scores)
-        return _frozen(stats.rank_sum_p_value(U, self.scores.counts, self.scores.n_folds))
+        counts, n_folds = self.scores.counts, self.scores.n_folds
+        small = stats.across_folds(self.n_heldout, len(counts), n_folds)
+        U = _divergences().rank_sums(self.scores, small=small)
+        return _frozen(stats.rank_sum_p_value(U, counts, n_folds))
 
     @cached_property
     def p_adjusted(self) -> Matrix:
