@@ -28,6 +28,7 @@ from torch.nn import functional as F
 from unsplit._typing import Index, Matrix
 from unsplit.devices import ALONE, BLOCK_ELEMENTS, Ranks, device_for_sums
 from unsplit.errors import InputError
+from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.batch_effects import pair_weights
 from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores, StratumScores
 
@@ -230,6 +231,13 @@ def inner_products(scores: HeldoutScores, device: torch.device, batch: int | Non
         share = torch.softmax(block, dim=1)
         total += (share / counts[clusters][:, None]).T @ share
     return total.cpu().numpy()
+
+
+def p_values(scores: HeldoutScores, device: torch.device | None = None) -> Matrix:
+    """Test every pair for "same distribution"; small clusters are compared across folds."""
+    counts, n_folds = scores.counts, scores.n_folds
+    small = stats.across_folds(counts.sum(axis=0), len(counts), n_folds)
+    return stats.rank_sum_p_value(rank_sums(scores, device, small), counts, n_folds)
 
 
 def rank_sums(
