@@ -240,7 +240,7 @@ class HeldoutScores:
         """Return the same scores with cluster c renamed to ``new_index[c]``."""
         old_index = np.argsort(new_index)
         clusters = new_index[self.clusters]
-        order = np.lexsort((self.rows, clusters, self.strata))
+        order = np.lexsort((clusters, self.strata))
         return HeldoutScores(
             features=self.features[order],
             weights=self.weights[:, old_index],

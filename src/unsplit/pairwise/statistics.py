@@ -330,8 +330,8 @@ def rank_sum_survival(a: int, b: int, factor: float = 1.0) -> Matrix:
     --------
     >>> rank_sum_survival(2, 2).round(3)  # the last: both of one above both of the other
     array([1.   , 0.833, 0.667, 0.333, 0.167])
-    >>> rank_sum_survival(8, 8, 2.0)[-1].round(4)
-    np.float64(0.0011)
+    >>> float(rank_sum_survival(8, 8, 2.0)[-1].round(4))
+    0.0011
     """
     ways = _orders(min(a, b), max(a, b))
     if factor > 1:
