@@ -11,8 +11,7 @@ import torch
 
 from benchmarks.common import print_table
 from unsplit.devices import choose_device
-from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.divergences import directed_means, hit, inner_products, rank_sums
+from unsplit.pairwise.divergences import directed_means, hit, inner_products, p_values
 from unsplit.pairwise.scores import HeldoutScores
 from unsplit.pairwise.sparse.confusions import count_confusions
 
@@ -66,7 +65,7 @@ def main() -> None:
             lambda s: count_confusions(s, device),
             lambda s: directed_means(s, hit, device),
             lambda s: inner_products(s, device),
-            lambda s: stats.rank_sum_p_value(rank_sums(s, device), s.counts),
+            lambda s: p_values(s, device),
         )[: 2 if arguments.hits_only else None]:
             start = time.perf_counter()
             part(scores)

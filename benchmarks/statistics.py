@@ -1,6 +1,6 @@
 """Are the p-values uniform, the intervals honest, and is choosing the epoch harmless?
 
-    python -m benchmarks.statistics [--scale 1.0]
+    python -m benchmarks.statistics [--scale 1.0] [--only small]
 
 Every experiment draws fresh data, so runs are independent.
 """
@@ -17,8 +17,9 @@ from benchmarks.common import CPU, Run, print_table, run
 from unsplit.datasets import gaussians
 from unsplit.networks.training.group import Fold
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.divergences import directed_means, hit, rank_sums
+from unsplit.pairwise.divergences import directed_means, hit, p_values, rank_sums
 from unsplit.pairwise.heldout_scores import crossfit_folds, holdout_fold, watch_inside
+from unsplit.pairwise.scores import HeldoutScores
 
 SIZE = 100
 Splitter = Callable[[NDArray[np.int64], np.random.Generator], list[list[Fold]]]
@@ -94,7 +95,7 @@ def null_p_values(
         rng = np.random.default_rng(seed)
         folds = [holdout_fold(y, 0.4, rng)] if method == "hold-out" else crossfit_folds(y, 5, rng)
         scores = run(X, y, folds, seed).scores
-        p = stats.rank_sum_p_value(rank_sums(scores, CPU), scores.counts)
+        p = p_values(scores, CPU)
         first = np.arange(0, k - 1, 2)
         found.append(p[first, first + 1])
     return np.concatenate(found)
@@ -192,14 +193,204 @@ def coverage(scale: float) -> None:
     )
 
 
+N_CLUSTERS = 10
+
+
+def distance_for(tvd: float) -> float:
+    """How far apart two unit Gaussians of this TVD are."""
+    return 2 * float(scipy.stats.norm.ppf((1 + tvd) / 2))
+
+
+def noise(family: str, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Observations of one distribution."""
+    if family == "heavy tails":
+        return rng.standard_t(2, shape)
+    if family == "counts":
+        return rng.poisson(1.0, shape).astype(float)
+    if family == "yes or no":
+        return rng.integers(0, 2, shape).astype(float)
+    if family == "three groups":
+        centres = 5 * rng.standard_normal((3, shape[1]))
+        return centres[rng.integers(0, 3, shape[0])] + rng.standard_normal(shape)
+    return rng.standard_normal(shape)
+
+
+def in_turn(
+    family: str, tvd: float, k: int, n: int, d: int, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64], HeldoutScores]:
+    """Clusters of n, of two kinds in turn, and their held-out scores in five folds.
+
+    The second kind is moved along the first column, so that the two have this TVD if they are
+    Gaussian.
+    """
+    rng = np.random.default_rng([seed, n, d, k])
+    y = np.repeat(np.arange(k), n)
+    X, other = noise(family, (len(y), d), rng), y % 2 == 1
+    X[other, 0] += distance_for(tvd)
+    return X, y, run(X, y, crossfit_folds(y, 5, rng), seed).scores
+
+
+def within_folds(scores: HeldoutScores) -> NDArray[np.float64]:
+    """p-values of the test for larger clusters, for clusters of any size."""
+    # A stratum without observations changes nothing, but says that strata are not folds.
+    counts = np.vstack([scores.counts, np.zeros_like(scores.counts[:1])])
+    return stats.rank_sum_p_value(rank_sums(scores, CPU), counts, scores.n_folds)
+
+
+N_PERMUTATIONS = 199
+
+
+def energy_p_value(
+    X: NDArray[np.float64], of_a: NDArray[np.bool_], rng: np.random.Generator
+) -> float:
+    """p-value of the permutation test of the energy distance (Székely and Rizzo 2004)."""
+    distance = np.linalg.norm(X[:, None] - X, axis=2)
+    weight = np.where(of_a, 1 / of_a.sum(), -1 / (~of_a).sum())
+    weights = np.stack([weight, *(rng.permutation(weight) for _ in range(N_PERMUTATIONS))])
+    energy = -((weights @ distance) * weights).sum(axis=1)
+    return float((energy >= energy[0] - 1e-12).mean())
+
+
+def three_tests(
+    family: str, tvd: float, k: int, n: int, d: int, repeats: int, seed: int
+) -> tuple[NDArray[np.float64], float]:
+    """p-values of the three tests, shape (3, pairs), and how often any adjusted one is small.
+
+    The pairs are those of unlike clusters, or all if the TVD is zero.
+    """
+    found, any_small = [], []
+    for repeat in range(repeats):
+        X, y, scores = in_turn(family, tvd, k, n, d, seed + repeat)
+        old, new = within_folds(scores), p_values(scores, CPU)
+        rng = np.random.default_rng(repeat)
+        i, j = np.triu_indices(k, 1)
+        kept = (i + j) % 2 == 1 if tvd else np.full(len(i), True)
+        for a, b in zip(i[kept], j[kept], strict=True):
+            two = (y == a) | (y == b)
+            found.append((old[a, b], new[a, b], energy_p_value(X[two], y[two] == a, rng)))
+        rate = directed_means(scores, hit, CPU)
+        n_equal = stats.pairs_possibly_equal(stats.balanced_accuracy(rate))
+        any_small.append(bool(n_equal * new[i, j].min() <= 0.05))
+    return np.array(found).T, float(np.mean(any_small))
+
+
+def shares(p: NDArray[np.float64]) -> list[str]:
+    return [f"{share:.2f}" for share in (p <= 0.05).mean(axis=1)]
+
+
+SMALL_SIZES = (5, 8, 12, 19, 30, 100)
+TESTS = ("within folds", "`p_value`", "energy")
+
+
+def separated(scale: float) -> None:
+    """The smallest p-values there are; nothing is drawn, so the scale changes nothing."""
+    print_table(
+        "The smallest p-value of two clusters that are perfectly separated",
+        ("cluster size", "within folds", "`p_value`", "of all permutations"),
+        [
+            (
+                n,
+                f"{least_within(n):.2g}",
+                f"{stats.rank_sum_survival(n, n, stats.CROSSFIT_VARIANCE)[-1]:.2g}",
+                f"{stats.rank_sum_survival(n, n)[-1]:.2g}",
+            )
+            for n in (3, 4, 5, 6, 8, 10, 15, 19)
+        ],
+    )
+
+
+def small_clusters(scale: float) -> None:
+    """Level and power of the tests by size."""
+    rows = []
+    for k, repeats in ((2, 20), (N_CLUSTERS, 3)):
+        for d in (2, 20):
+            for n in SMALL_SIZES:
+                some = max(2, int(scale * repeats))
+                equal, wrong = three_tests("Gaussian", 0.0, k, n, d, some, 0)
+                unlike, _ = three_tests("Gaussian", 0.5, k, n, d, some, 1000)
+                rows.append((k, d, n, *shares(equal), f"{wrong:.2f}", *shares(unlike)))
+    at_zero, at_half = ([f"{test}, {tvd}" for test in TESTS] for tvd in ("0", "0.5"))
+    print_table(
+        "Share of p ≤ 0.05 for Gaussians of TVD 0 and 0.5; of runs with any adjusted p ≤ 0.05",
+        ("k", "d", "cluster size", *at_zero, "any adjusted, 0", *at_half),
+        rows,
+    )
+
+
+def families(scale: float) -> None:
+    """Level of the tests where nothing is Gaussian."""
+    rows = []
+    for family in ("heavy tails", "counts", "yes or no", "three groups"):
+        for n in (6, 14):
+            equal, wrong = three_tests(family, 0.0, N_CLUSTERS, n, 5, max(2, int(4 * scale)), 0)
+            rare = f"{(equal[1] <= 0.01).mean():.3f}"
+            rows.append((family, n, *shares(equal), rare, f"{wrong:.2f}"))
+    print_table(
+        f"Share of p ≤ 0.05 for equal clusters (k = {N_CLUSTERS}, five columns)",
+        ("data", "cluster size", *TESTS, "`p_value` ≤ 0.01", "any adjusted"),
+        rows,
+    )
+
+
+def least_within(n: int) -> float:
+    """The smallest p-value of two clusters of n if their ranks are compared within five folds."""
+    dealt = np.bincount(np.arange(n) % 5, minlength=5)
+    counts = np.stack([*([m, m] for m in dealt), [0, 0]])
+    U = float((dealt**2).sum()) * (1 - np.eye(2))
+    return float(stats.rank_sum_p_value(U, counts, 5)[0, 1])
+
+
+def lower_ends(scale: float) -> None:
+    """How often the intervals contain the true TVD, and how often their lower end is wrong."""
+    rows = []
+    for d in (2, 20):
+        for tvd in (0.0, 0.5, 0.9, 0.99):
+            for n in (10, 30, 100):
+                ends = []
+                for seed in range(max(2, int(2 * scale))):
+                    _, _, scores = in_turn("Gaussian", tvd, N_CLUSTERS, n, d, seed)
+                    rate = stats.at_least_chance(directed_means(scores, hit, CPU))
+                    low, high = stats.accuracy_interval(rate, scores.counts.sum(axis=0), 0.95, 5)
+                    i, j = np.triu_indices(N_CLUSTERS, 1)
+                    kept = (i + j) % 2 == 1
+                    ends.append(np.stack([2 * end[i[kept], j[kept]] - 1 for end in (low, high)]))
+                low, high = np.clip(np.concatenate(ends, axis=1), 0.0, 1.0)
+                rows.append(
+                    (d, f"{tvd:g}", n, f"{low.mean():.2f}", f"{high.mean():.2f}",
+                     f"{(low <= tvd).mean():.2f}", f"{(high >= tvd).mean():.2f}",
+                     f"{((low <= tvd) & (tvd <= high)).mean():.2f}")
+                )  # fmt: skip
+    head = ("d", "true TVD", "cluster size", "mean `low`", "mean `high`")
+    print_table(
+        "Share of the pairs of Gaussians with `low` ≤ true TVD, true TVD ≤ `high`, and both",
+        (*head, "`low` right", "`high` right", "both"),
+        rows,
+    )
+
+
+def stopping(scale: float) -> None:
+    stopping_bias(max(4, int(40 * scale)))
+
+
+TABLES = {
+    "uniformity": uniformity,
+    "coverage": coverage,
+    "stopping": stopping,
+    "separated": separated,
+    "small": small_clusters,
+    "families": families,
+    "ends": lower_ends,
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the repeats to run")
-    scale = parser.parse_args().scale
+    parser.add_argument("--only", choices=TABLES, help="one part instead of all")
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    uniformity(scale)
-    coverage(scale)
-    stopping_bias(max(4, int(40 * scale)))
+    for name in TABLES if arguments.only is None else [arguments.only]:
+        TABLES[name](arguments.scale)
 
 
 if __name__ == "__main__":

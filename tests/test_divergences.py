@@ -63,6 +63,17 @@ def test_rank_sums_equal_the_loop_whatever_the_block_size(monkeypatch, block, ti
                 assert U[i, j] == expected
 
 
+@pytest.mark.parametrize("block", [1, 300, 2**24])
+def test_small_clusters_are_compared_across_folds_and_others_within(monkeypatch, block):
+    monkeypatch.setattr(divergences, "BLOCK_ELEMENTS", block)
+    scores = random_scores()
+    small = np.array([True, False, True, True, False])
+    U = rank_sums(scores, CPU, small)
+    for i, j in np.argwhere(~np.eye(5, dtype=bool)):
+        folds = np.zeros_like(scores.folds) if small[i] and small[j] else scores.folds
+        assert U[i, j] == reference.rank_sum(scores.features, scores.clusters, folds, i, j)
+
+
 @pytest.mark.parametrize("name", DIVERGENCES)
 def test_symmetric_in_range_with_zero_diagonal(name):
     found = divergence(random_scores(), name, CPU)

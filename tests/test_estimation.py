@@ -20,6 +20,7 @@ import unsplit
 from tests import reference
 from unsplit import InputError, PairwiseTVD, SmallClusterWarning, pairwise_tvd
 from unsplit.datasets import gaussians
+from unsplit.pairwise.scores import DIVERGENCES
 
 
 def quick(X, labels, **settings):
@@ -90,6 +91,14 @@ def test_symmetry_range_and_invariance(seed, k, loss):
     assert np.array_equal(other.tvd[np.ix_(where, where)], result.tvd)
     assert np.array_equal(other.p_value[np.ix_(where, where)], result.p_value)
     assert np.array_equal(np.sort(shuffled[other.scores.rows]), np.sort(result.scores.rows))
+
+
+def test_no_divergence_depends_on_the_order_of_the_rows(three):
+    X, labels, _ = three
+    shuffled = np.random.default_rng(0).permutation(len(labels))
+    one, other = quick(X, labels), quick(X[shuffled], labels[shuffled])
+    for name in DIVERGENCES:
+        np.testing.assert_array_equal(other.divergence(name), one.divergence(name), name)
 
 
 @pytest.mark.slow

@@ -205,19 +205,53 @@ def test_half_a_pair_counts_as_none_in_the_exact_test():
 
 
 def test_p_value_of_several_folds_uses_twice_the_variance_by_hand():
-    counts = np.array([[4, 6], [5, 5]])
-    p = stats.rank_sum_p_value(pair_matrix(40.0), counts)
+    counts = np.array([[4, 16], [5, 15]])
+    p = stats.rank_sum_p_value(pair_matrix(100.0), counts)
     # Per fold: mean a·b/2, variance a·b·(a + b + 1)/12; doubled for folds that share data.
-    mean = (4 * 6 + 5 * 5) / 2
-    variance = 2 * (4 * 6 * 11 + 5 * 5 * 11) / 12
-    assert p[0, 1] == pytest.approx(scipy.stats.norm.sf((40 - mean - 0.5) / np.sqrt(variance)))
+    mean = (4 * 16 + 5 * 15) / 2
+    variance = 2 * (4 * 16 * 21 + 5 * 15 * 21) / 12
+    assert p[0, 1] == pytest.approx(scipy.stats.norm.sf((100 - mean - 0.5) / np.sqrt(variance)))
 
 
 def test_fold_with_one_side_empty_adds_nothing():
-    U = pair_matrix(40.0)
-    two = stats.rank_sum_p_value(U, np.array([[4, 6], [5, 5]]))
-    three = stats.rank_sum_p_value(U, np.array([[4, 6], [5, 5], [0, 9]]))
+    U = pair_matrix(100.0)
+    two = stats.rank_sum_p_value(U, np.array([[4, 16], [5, 15]]))
+    three = stats.rank_sum_p_value(U, np.array([[4, 16], [5, 15], [0, 9]]))
     np.testing.assert_array_equal(two, three)
+
+
+# --- small clusters across folds ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("a", "b"), [(3, 3), (5, 5), (5, 12), (8, 8), (19, 19)])
+def test_across_folds_the_ranks_are_those_of_clusters_shifted_by_chance(a, b):
+    """What networks that share training data do, simulated: a shift as large as its error."""
+    rng = np.random.default_rng(a + b)
+    n_draws = 40_000
+    values = rng.standard_normal((n_draws, a + b))
+    values[:, :a] += np.sqrt(1 / a + 1 / b) * rng.standard_normal((n_draws, 1))
+    U = scipy.stats.rankdata(values, axis=1)[:, :a].sum(axis=1) - a * (a + 1) / 2
+    expected = (U[:, None] >= np.arange(a * b + 1)).mean(axis=0)
+    found = stats.rank_sum_survival(a, b, stats.CROSSFIT_VARIANCE)
+    np.testing.assert_allclose(found, expected, atol=0.012)
+    assert np.sum(found) == pytest.approx(a * b / 2 + 1)  # symmetric about a·b/2
+
+
+@pytest.mark.parametrize(("n", "least"), [(5, 0.0175), (6, 0.0070), (8, 0.0011), (15, 1.3e-6)])
+def test_small_clusters_that_are_perfectly_separated_differ_significantly(n, least):
+    # Dealt to five folds, as unequal as such clusters are.
+    counts = np.stack([np.bincount(np.arange(n) % 5, minlength=5)] * 2, axis=1)
+    p = stats.rank_sum_p_value(pair_matrix(float(n * n)), counts)
+    assert p[0, 1] == pytest.approx(least, rel=0.05)
+    assert p[0, 1] > 1 / math.comb(2 * n, n)  # no permutation test can do better
+
+
+def test_only_small_clusters_are_compared_across_folds():
+    small, large = np.full((5, 1), 3), np.full((5, 1), 4)
+    assert stats.across_folds(small.sum(axis=0), 5, 5)
+    assert not stats.across_folds(large.sum(axis=0), 5, 5)  # 20
+    assert not stats.across_folds(small.sum(axis=0), 1, 1)  # one network: no folds
+    assert not stats.across_folds(small.sum(axis=0), 10, 5)  # batches
 
 
 @quick

@@ -57,9 +57,10 @@ def distances(
 ) -> None:
     """Compare all pairs of clusters in DATA, without merging any.
 
-    The command writes pairs.csv (the total variation distance of every pair with its interval and
-    p-value, closest pair first), distances.npz (read it with unsplit.PairwiseTVD.load),
-    distances.json (settings, versions, seed) and manifest.json (checksums).
+    The command writes pairs.csv (the total variation distance of every pair, which is at least
+    "low", with its interval and p-value, closest pair first), distances.npz (read it with
+    unsplit.PairwiseTVD.load), distances.json (settings, versions, seed) and manifest.json
+    (checksums).
     """
     written = [*WRITTEN, *([CANDIDATES] if select else ())]
     written += [outputs.SCORES] if keep_scores else []

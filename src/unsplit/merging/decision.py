@@ -129,7 +129,8 @@ class PairEvidence(NamedTuple):
     Parameters
     ----------
     low, high : float
-        95 % confidence interval of the TVD.
+        95 % confidence interval of the TVD that the network finds; the true one is at least
+        ``low``.
     p_adjusted : float
         Adjusted p-value of "same distribution".
     strength : float

@@ -123,13 +123,20 @@ class Contrast:
         return self.counts.reshape(-1, self.n_batches, 2).sum(axis=0)
 
     def _rank_sum(self) -> float:
-        """Pairs of an observation of a and one of b in a fold with a above b, ties one half."""
+        """Pairs of an observation of a and one of b with a above b, ties one half.
+
+        They are in the same fold, unless both clusters are small.
+        """
+        n_networks = self.n_folds // self.n_batches
+        larger = self.counts.sum(axis=0).max()
+        small = stats.across_folds(larger, self.n_folds, n_networks)
+        folds = np.zeros_like(self.folds) if small else self.folds
         # One whole number sorts by fold, then by value, so that all folds are counted at once.
         n, rank = len(self.values), np.unique(self.values, return_inverse=True)[1]
-        place = self.folds * n + rank
+        place = folds * n + rank
         of_a, of_b = place[self.of_a], np.sort(place[~self.of_a])
         below, up_to = of_b.searchsorted(of_a, "left"), of_b.searchsorted(of_a, "right")
-        in_folds_before = of_b.searchsorted(n * self.folds[self.of_a])
+        in_folds_before = of_b.searchsorted(n * folds[self.of_a])
         return float((below + up_to).sum() / 2 - in_folds_before.sum())
 
 

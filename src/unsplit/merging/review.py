@@ -43,7 +43,9 @@ class Merge:
     height : float
         Largest statistic so far, because heights in a SciPy linkage must not decrease.
     tvd, low, high : float
-        Total variation distance between the two and its 95 % interval; NaN without scores.
+        Total variation distance between the two and its 95 % interval; NaN without scores.  The
+        interval is about what the network can tell apart: the clusters differ by ``low`` at
+        least, and may differ by more than ``high``.
     p_adjusted : float
         p-value of "same distribution" times the number of pairs of initial clusters that may be
         equal, at most 1, as in :class:`unsplit.PairwiseTVD`.

@@ -21,12 +21,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from unsplit._typing import Index, Matrix
 from unsplit.devices import ALONE, BLOCK_ELEMENTS, Ranks, device_for_sums
 from unsplit.errors import InputError
+from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.batch_effects import pair_weights
 from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores, StratumScores
 
@@ -231,52 +233,94 @@ def inner_products(scores: HeldoutScores, device: torch.device, batch: int | Non
     return total.cpu().numpy()
 
 
-def rank_sums(scores: HeldoutScores, device: torch.device | None = None) -> Matrix:
+def p_values(scores: HeldoutScores, device: torch.device | None = None) -> Matrix:
+    """Test every pair for "same distribution"; small clusters are compared across folds."""
+    counts, n_folds = scores.counts, scores.n_folds
+    small = stats.across_folds(counts.sum(axis=0), len(counts), n_folds)
+    return stats.rank_sum_p_value(rank_sums(scores, device, small), counts, n_folds)
+
+
+def rank_sums(
+    scores: HeldoutScores,
+    device: torch.device | None = None,
+    small: NDArray[np.bool_] | None = None,
+) -> Matrix:
     """Compute the Mann–Whitney U of every pair (i, j), summed over the strata.
 
     Within a stratum, observations of i are compared with observations of j by the score
     difference z_i − z_j.  U counts how often that of i is higher; a tie counts one half.
+
+    Parameters
+    ----------
+    scores : HeldoutScores
+    device : torch.device, optional
+    small : ndarray of shape (k,), optional
+        Clusters whose observations are compared with each other across all strata.
     """
     device = device_for_sums() if device is None else device
-    k = scores.n_clusters
-    U = torch.zeros(k, k, dtype=torch.float64, device=device)
-    for stratum in scores.on(device):
-        own = torch.cat([z.gather(1, c[:, None]).squeeze(1) for z, c in stratum.blocks()])
-        step = max(1, BLOCK_ELEMENTS // (8 * max(k, len(own))))
-        for first in range(0, k, step):
-            some = slice(first, min(first + step, k))
-            U[some] += _stratum_rank_sums(stratum, own, some)
-    return ((U + U.T) / 2).cpu().numpy()
+    across = torch.zeros(scores.n_clusters, dtype=torch.bool, device=device)
+    if small is not None:
+        across |= torch.from_numpy(small).to(device)
+    once = torch.arange(scores.n_clusters, device=device)[~across]
+    U = torch.zeros(scores.n_clusters, scores.n_clusters, dtype=torch.float64, device=device)
+    if len(once):
+        for stratum in scores.on(device):
+            _add_rank_sums(U, [stratum], once)
+    n_added = (~across).double() + (~across).double()[:, None]
+    U = (U + U.T) / n_added.clamp(min=1)
+    strata = [s.among(across) for s in scores.on(device)] if across.any() else []
+    strata = [stratum for stratum in strata if len(stratum.clusters)]
+    if strata:
+        k_small = len(U) - len(once)
+        among = torch.zeros(k_small, k_small, dtype=torch.float64, device=device)
+        _add_rank_sums(among, strata, torch.arange(k_small, device=device), once_each=True)
+        U[across[:, None] & across] = (among.triu() + among.triu(1).T).flatten()
+    return U.cpu().numpy()
 
 
-def _stratum_rank_sums(stratum: StratumScores, own: Tensor, some: slice) -> Tensor:
-    """Compute U between the clusters ``some`` and all clusters, in one stratum."""
-    k, n_some, device = len(stratum.bias), some.stop - some.start, own.device
-    result = torch.zeros(n_some, k, dtype=torch.float64, device=device)
-    bounds = torch.tensor([some.start, some.stop], device=device)
-    start, stop = torch.searchsorted(stratum.clusters, bounds).tolist()
-    if start == stop:
-        return result
-    mine = slice(start, stop)
-    local = stratum.clusters[mine] - some.start
-    # z_i − z_j for i in some: of the observations of j (below), and of those of i (above).
-    below = stratum.of(slice(None), some).T - own
-    above = own[mine][:, None] - stratum.of(mine, slice(None))
-    pair_below = torch.arange(n_some, device=device)[:, None] * k + stratum.clusters
-    pair_above = local[:, None] * k + torch.arange(k, device=device)
+def _add_rank_sums(
+    U: Tensor, strata: list[StratumScores], clusters: Tensor, once_each: bool = False
+) -> None:
+    """Add U between ``clusters`` and all clusters, observations compared across the strata.
+
+    If each pair is needed once only, clusters are compared with those that are not before them.
+    """
+    own = [torch.cat([z.gather(1, c[:, None])[:, 0] for z, c in s.blocks()]) for s in strata]
+    step = max(1, BLOCK_ELEMENTS // (8 * max(len(U), sum(len(part) for part in own))))
+    for some in clusters.split(step):
+        first = int(some[0]) if once_each else 0
+        U[some, first:] += _rank_sums_of(strata, own, some, first)
+
+
+def _rank_sums_of(
+    strata: list[StratumScores], own: list[Tensor], some: Tensor, first: int
+) -> Tensor:
+    """Compute U between the clusters ``some`` and all clusters from ``first`` on."""
+    k, n_some, device = len(strata[0].bias) - first, len(some), some.device
+    clusters, local, below, above = [], [], [], []
+    for stratum, z in zip(strata, own, strict=True):
+        mine = torch.isin(stratum.clusters, some).nonzero()[:, 0]
+        others = slice(int(torch.searchsorted(stratum.clusters, first)), None)
+        clusters.append(stratum.clusters[others] - first)
+        local.append(torch.searchsorted(some, stratum.clusters[mine]))
+        # z_i − z_j for i in some: of the observations of j (below), and of those of i (above).
+        below.append(stratum.of(others, some).T - z[others])
+        above.append(z[mine][:, None] - stratum.of(mine, slice(first, None)))
+    pair_below = torch.arange(n_some, device=device)[:, None] * k + torch.cat(clusters)
+    pair_above = torch.cat(local)[:, None] * k + torch.arange(k, device=device)
     # One integer key orders by pair, then by value, so that one search counts all pairs.
-    values = torch.cat([below.flatten(), above.flatten()])
+    values = torch.cat([torch.cat(below, dim=1).flatten(), torch.cat(above).flatten()])
     _, rank = torch.unique(values, return_inverse=True)
     key = torch.cat([pair_below.flatten(), pair_above.flatten()]) * len(values) + rank
-    key_below, key_above = key.split([below.numel(), above.numel()])
+    key_below, key_above = key.split([pair_below.numel(), pair_above.numel()])
     key_below = key_below.sort().values
-    first = torch.searchsorted(key_below, pair_above.flatten() * len(values))
-    lower = torch.searchsorted(key_below, key_above) - first
-    upper = torch.searchsorted(key_below, key_above, right=True) - first
-    won = ((lower + upper).double() / 2).view(stop - start, k)
-    present, lengths = torch.unique_consecutive(local, return_counts=True)
-    result[present] = torch.segment_reduce(won, "sum", lengths=lengths)
-    return result
+    start = torch.searchsorted(key_below, pair_above.flatten() * len(values))
+    lower = torch.searchsorted(key_below, key_above) - start
+    upper = torch.searchsorted(key_below, key_above, right=True) - start
+    # Halves are added without rounding, in any order.
+    won = ((lower + upper).double() / 2).view(-1, k)
+    result = torch.zeros(n_some, k, dtype=torch.float64, device=device)
+    return result.index_add(0, torch.cat(local), won)
 
 
 def _area(scores: HeldoutScores, device: torch.device) -> Matrix:

@@ -190,10 +190,11 @@ class PairwiseEstimate(ABC, Generic[Values]):
         return replace(self, **changes)  # type: ignore[type-var]  # each kind is a dataclass
 
     def confidence_interval(self, level: float = 0.95) -> tuple[Values, Values]:
-        """Compute confidence intervals for the TVD.
+        """Compute confidence intervals for the TVD that the network finds.
 
-        The network may miss differences but cannot invent them, so the true TVD can lie above
-        the interval; it lies below no more often than the level allows.
+        The network may miss differences but cannot invent them, so the true TVD is at least
+        ``low``, as surely as the level says, and often above ``high`` if clusters are small:
+        docs/statistics.md says how often.
 
         Parameters
         ----------
@@ -224,7 +225,8 @@ class PairwiseEstimate(ABC, Generic[Values]):
         Parameters
         ----------
         level : float
-            Level of the confidence intervals in the columns ``low`` and ``high``.
+            Level of the confidence intervals in the columns ``low`` and ``high``.  The TVD is at
+            least ``low``; it may lie above ``high``.
 
         Returns
         -------
@@ -266,7 +268,8 @@ class PairwiseEstimate(ABC, Generic[Values]):
         Parameters
         ----------
         level : float
-            Level of the confidence intervals in the columns ``low`` and ``high``.
+            Level of the confidence intervals in the columns ``low`` and ``high``.  The TVD is at
+            least ``low``; it may lie above ``high``.
 
         Returns
         -------

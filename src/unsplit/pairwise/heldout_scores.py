@@ -337,8 +337,9 @@ def scores_of(
         The processes that score together.
     """
     device = next(networks[0].parameters()).device
-    # Sorted before and not after scoring, because sorting would copy all features.
-    tests = [test[np.lexsort((test, names[clusters[test]]))] for test in tests]
+    # Sorted before and not after scoring, because sorting would copy all features.  Within a
+    # cluster rows stay in the order of their content, so that sums do not depend on that of X.
+    tests = [test[np.argsort(names[clusters[test]], kind="stable")] for test in tests]
     test_rows = np.concatenate(tests)
     features = np.empty((len(test_rows), networks[0].head.in_features), np.float32)
     places = np.split(features, np.cumsum([len(test) for test in tests])[:-1])

@@ -47,9 +47,21 @@ class StratumScores(NamedTuple):
     bias: "Tensor"
     clusters: "Tensor"
 
-    def of(self, rows: slice, clusters: slice) -> "Tensor":
+    def of(self, rows: "slice | Tensor", clusters: "slice | Tensor") -> "Tensor":
         """Compute the scores of some rows for some clusters."""
         return self.bias[clusters].addmm(self.features[rows], self.weights[clusters].T)
+
+    def among(self, kept: "Tensor") -> "StratumScores":
+        """The scores of some clusters, numbered anew, for each other.
+
+        Parameters
+        ----------
+        kept : Tensor of bool, shape (k,)
+        """
+        rows, number = kept[self.clusters], kept.cumsum(0) - 1
+        return StratumScores(
+            self.features[rows], self.weights[kept], self.bias[kept], number[self.clusters[rows]]
+        )
 
     def blocks(self) -> Iterator[tuple["Tensor", "Tensor"]]:
         """Yield scores (b, k) and cluster indices (b,), a limited number of rows at a time."""
@@ -228,7 +240,7 @@ class HeldoutScores:
         """Return the same scores with cluster c renamed to ``new_index[c]``."""
         old_index = np.argsort(new_index)
         clusters = new_index[self.clusters]
-        order = np.lexsort((self.rows, clusters, self.strata))
+        order = np.lexsort((clusters, self.strata))
         return HeldoutScores(
             features=self.features[order],
             weights=self.weights[:, old_index],

@@ -31,6 +31,13 @@ NULL_REACH = 2.0
 # Up to this many pairs of observations, the null distribution of U is computed exactly.
 EXACT_PAIRS = 400
 
+# Two clusters that both have fewer held-out observations are compared across folds: within folds
+# there are too few to find even a perfect separation significant.
+FEWEST_WITHIN_FOLDS = 20
+
+# Nodes of the quadrature over normal variables; with more, p-values change by less than 1e-9.
+NODES = 64
+
 
 def balanced_accuracy(hit_rate: Matrix) -> Matrix:
     """Balanced accuracy of the classifier of each pair, 1/2 on the diagonal.
@@ -171,6 +178,25 @@ def wilson_interval(rate: Matrix, n: Counts | Matrix, level: float) -> tuple[Mat
     return np.where(seen, centre - half, 0.0), np.where(seen, centre + half, 1.0)
 
 
+def across_folds(n: Counts, n_strata: int, n_folds: int) -> NDArray[np.bool_]:
+    """Whether clusters are small enough to be compared with each other across folds.
+
+    Observations of different batches are never compared, so with batches no cluster is.
+
+    Parameters
+    ----------
+    n : ndarray
+        Held-out observations of clusters.
+    n_strata, n_folds : int
+
+    Examples
+    --------
+    >>> across_folds(np.array([8, 50]), 5, 5), across_folds(np.array([8, 50]), 1, 1)
+    (array([ True, False]), array([False, False]))
+    """
+    return (n < FEWEST_WITHIN_FOLDS) & (n_strata == n_folds > 1)
+
+
 def rank_sum_p_value(U: Matrix, counts: Counts, n_folds: int | None = None) -> Matrix:
     """One-sided p-value for every pair, small if the clusters differ.
 
@@ -179,7 +205,8 @@ def rank_sum_p_value(U: Matrix, counts: Counts, n_folds: int | None = None) -> M
     Parameters
     ----------
     U : ndarray of shape (k, k)
-        Mann–Whitney statistic of the score difference, summed over the strata.
+        Mann–Whitney statistic of the score difference: of two clusters that are small
+        (:func:`across_folds`) over all folds at once, otherwise summed over the strata.
     counts : ndarray of shape (S, k)
         Held-out observations by stratum and cluster.
     n_folds : int, optional
@@ -190,7 +217,8 @@ def rank_sum_p_value(U: Matrix, counts: Counts, n_folds: int | None = None) -> M
     Given the network, the U of each stratum is the classical rank-sum statistic.  With one
     stratum, its exact distribution is used for small clusters, and the normal approximation with a
     continuity correction for large ones.  With several strata, the stratified normal approximation
-    is used, with :data:`CROSSFIT_VARIANCE` if there are several networks.  Pairs in which a
+    is used, with :data:`CROSSFIT_VARIANCE` if there are several networks; for two small clusters
+    it is the exact distribution with that variance (:func:`rank_sum_survival`).  Pairs in which a
     cluster has no held-out observation get p = 1.
 
     Examples
@@ -203,9 +231,14 @@ def rank_sum_p_value(U: Matrix, counts: Counts, n_folds: int | None = None) -> M
     c = counts.astype(float)
     n_pairs = c.T @ c
     variance = ((c**2).T @ c + c.T @ c**2 + n_pairs) / 12
-    p = _normal_tail(U, n_pairs, variance, len(counts) if n_folds is None else n_folds)
+    n_folds = len(counts) if n_folds is None else n_folds
+    p = _normal_tail(U, n_pairs, variance, n_folds)
+    n = counts.sum(axis=0)
     if len(counts) == 1:
-        p = _replace_small_by_exact(p, U, counts[0])
+        p = _replace_small_by_exact(p, U, n, 1.0)
+    elif (small := across_folds(n, len(counts), n_folds)).any():
+        n_pairs = np.where(np.outer(small, small), np.outer(n, n), n_pairs)
+        p = _replace_small_by_exact(p, U, np.where(small, n, 0), CROSSFIT_VARIANCE)
     p = np.where(n_pairs > 0, p, 1.0)
     np.fill_diagonal(p, 1.0)
     return p
@@ -219,6 +252,7 @@ def rank_sum_p_value_of_pairs(
     Parameters
     ----------
     U : ndarray of shape (p,)
+        As there.
     n_left, n_right : ndarrays of shape (S, p)
         Held-out observations of the two clusters of each pair, by stratum.
     n_folds : int, optional
@@ -232,16 +266,22 @@ def rank_sum_p_value_of_pairs(
     a, b = n_left.astype(float), n_right.astype(float)
     n_pairs = (a * b).sum(axis=0)
     variance = ((a**2 * b).sum(axis=0) + (a * b**2).sum(axis=0) + n_pairs) / 12
-    p = _normal_tail(U, n_pairs, variance, len(a) if n_folds is None else n_folds)
+    n_folds = len(a) if n_folds is None else n_folds
+    p = _normal_tail(U, n_pairs, variance, n_folds)
+    n = np.stack([n_left.sum(axis=0), n_right.sum(axis=0)])
     if len(a) == 1:
-        small = np.flatnonzero((n_pairs > 0) & (n_pairs <= EXACT_PAIRS))
-        # Each pair of sizes once: their observations are a run in this order.
-        sizes = n_left[0, small] * (EXACT_PAIRS + 1) + n_right[0, small]
-        small = small[np.argsort(sizes, kind="stable")]
-        for some in np.split(small, np.flatnonzero(np.diff(np.sort(sizes))) + 1):
-            if len(some):
-                survival = rank_sum_survival(int(n_left[0, some[0]]), int(n_right[0, some[0]]))
-                p[some] = survival[np.floor(U[some]).astype(int)]
+        exact, factor = n_pairs <= EXACT_PAIRS, 1.0
+    else:
+        exact, factor = across_folds(n.max(axis=0), len(a), n_folds), CROSSFIT_VARIANCE
+        n_pairs = np.where(exact, n[0] * n[1], n_pairs)
+    small = np.flatnonzero(exact & (n_pairs > 0))
+    # Each pair of sizes once: their observations are a run in this order.
+    sizes = n[0, small] * (EXACT_PAIRS + 1) + n[1, small]
+    small = small[np.argsort(sizes, kind="stable")]
+    for some in np.split(small, np.flatnonzero(np.diff(np.sort(sizes))) + 1):
+        if len(some):
+            survival = rank_sum_survival(int(n[0, some[0]]), int(n[1, some[0]]), factor)
+            p[some] = survival[np.floor(U[some]).astype(int)]
     return np.where(n_pairs > 0, p, 1.0)
 
 
@@ -254,28 +294,60 @@ def _normal_tail(U: Matrix, n_pairs: Matrix, variance: Matrix, n_folds: int) -> 
     return p
 
 
-def _replace_small_by_exact(p: Matrix, U: Matrix, n: Counts) -> Matrix:
+def _replace_small_by_exact(p: Matrix, U: Matrix, n: Counts, factor: float) -> Matrix:
+    """The p-values with those of small clusters made exact; ``n`` is 0 for all others."""
     p = p.copy()
     sizes = np.unique(n[n > 0])
     for a in sizes:
         for b in sizes[sizes * a <= EXACT_PAIRS]:
             where = np.ix_(n == a, n == b)
             # A tie adds one half to U; rounding down keeps the test valid.
-            p[where] = rank_sum_survival(int(a), int(b))[np.floor(U[where]).astype(int)]
+            survival = rank_sum_survival(int(a), int(b), factor)
+            p[where] = survival[np.floor(U[where]).astype(int)]
     return p
 
 
 @lru_cache(maxsize=4096)
-def rank_sum_survival(a: int, b: int) -> Matrix:
+def rank_sum_survival(a: int, b: int, factor: float = 1.0) -> Matrix:
     """P(U ≥ u) for u = 0 … a·b if a and b observations come from the same distribution.
 
+    Parameters
+    ----------
+    a, b : int
+    factor : float
+        By how much more U varies than if the observations were independent; 1 for those that one
+        network scores.
+
+    Notes
+    -----
     The counts of U are the coefficients of the Gaussian binomial ∏ (1 − q^(b+i)) / (1 − q^i).
+    Networks that share training data shift the scores of one cluster against those of the other
+    by chance.  The ranks of shifted observations have, nearly, the probability of these counts
+    times e^(θU).  The shift is a normal variable, so θ is one too, and its variance is such that
+    that of U is multiplied by ``factor``, to first order in θ.
 
     Examples
     --------
     >>> rank_sum_survival(2, 2).round(3)  # the last: both of one above both of the other
     array([1.   , 0.833, 0.667, 0.333, 0.167])
+    >>> float(rank_sum_survival(8, 8, 2.0)[-1].round(4))
+    0.0011
     """
+    ways = _orders(min(a, b), max(a, b))
+    if factor > 1:
+        node, weight = np.polynomial.hermite_e.hermegauss(NODES)
+        theta = node * np.sqrt((factor - 1) * 12 / (a * b * (a + b + 1)))
+        exponent = np.outer(theta, np.arange(a * b + 1) - a * b / 2)
+        tilted = ways * np.exp(exponent - exponent.max(axis=1, keepdims=True))
+        ways = weight / tilted.sum(axis=1) @ tilted
+    survival = np.cumsum(ways[::-1])[::-1]
+    survival /= survival[0]
+    survival.flags.writeable = False  # shared by all callers through the cache
+    return survival
+
+
+def _orders(a: int, b: int) -> Matrix:
+    """Number of orders of a and b observations for which U is 0 … a·b."""
     ways = np.zeros(a * b + 1)
     ways[0] = 1.0
     for i in range(1, a + 1):
@@ -284,9 +356,7 @@ def rank_sum_survival(a: int, b: int) -> Matrix:
         for u in range(i, len(ways)):
             multiplied[u] += multiplied[u - i]
         ways = multiplied
-    survival = np.cumsum(ways[::-1])[::-1] / ways.sum()
-    survival.flags.writeable = False  # shared by all callers through the cache
-    return survival
+    return ways
 
 
 def pairs_possibly_equal(accuracy: Matrix) -> int:

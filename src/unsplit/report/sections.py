@@ -34,7 +34,7 @@ LONGEST_IDS = 2_000_000  # characters
 MOST_TILES_OF_LEAF = 6
 SHEET_COLUMNS = 40
 
-NUMBERS = ("tvd", "low", "high", "p_adjusted", "edges", "times_chance", "strength", "stability")
+NUMBERS = ("tvd", "low", "p_adjusted", "edges", "times_chance", "strength", "stability")
 
 
 def tree_section(view: View) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def fingerprint(view: View) -> str:
 def matrix_section(
     view: View, tvd: NDArray[np.float64] | None, distances: PairwiseTVD | None
 ) -> dict[str, Any] | None:
-    """All distances between leaves, and their intervals where leaves are single clusters."""
+    """All distances between leaves, and their lower ends where leaves are single clusters."""
     if tvd is None:
         return None
     upper = np.triu_indices(len(view.leaves), 1)
@@ -105,11 +105,10 @@ def matrix_section(
     section: dict[str, Any] = {
         "tvd": shares(averaged[upper]),
         "lowest": float(np.floor(10 * np.nanmin(averaged[upper], initial=0.9)) / 10),
-        "interval": None,
+        "low": None,
     }
     if distances is not None and not view.folded:
-        low, high = distances.confidence_interval()
-        section["interval"] = [shares(low[upper]), shares(high[upper])]
+        section["low"] = shares(distances.confidence_interval()[0][upper])
     return section
 
 

@@ -20,7 +20,7 @@ from unsplit.merging.sparse.foresight import Foreseen
 from unsplit.merging.sparse.rankings import Ranked, ranked
 from unsplit.pairwise.sparse.pair_scores import MOST_ENTRIES, parts, ragged, rank_sums
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD, interval_of_pairs
-from unsplit.pairwise.statistics import rank_sum_p_value_of_pairs
+from unsplit.pairwise.statistics import across_folds, rank_sum_p_value_of_pairs
 
 # With more multiplications of rows and members, a matrix product is faster than single ones.
 ENOUGH_FOR_PRODUCTS = 2**15
@@ -416,7 +416,9 @@ def _statistics(
     hit_rate[:, 0, 1], hit_rate[:, 1, 0] = rate.T
     low, high = interval_of_pairs(hit_rate, n[:, :, None], CONFIDENCE, n_folds)
     pair = side // 2
-    U = rank_sums(pair, pair * n_strata + strata, values, side % 2 == 0, n_pairs)
+    small = across_folds(n.max(axis=1), n_strata, n_folds)
+    group = pair * n_strata + np.where(small[pair], 0, strata)
+    U = rank_sums(pair, group, values, side % 2 == 0, n_pairs)
     p = rank_sum_p_value_of_pairs(U, counts[:, 0].T, counts[:, 1].T, n_folds)
     return hit_rate, list(zip(low.tolist(), high.tolist(), strict=True)), p.tolist()
 

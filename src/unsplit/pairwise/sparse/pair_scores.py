@@ -157,11 +157,18 @@ class PairScores:
             self.of(rows, other[side]),
         )
 
-    def rank_sums(self, left: Index, right: Index) -> Matrix:
-        """Mann–Whitney U of each pair, as in :func:`unsplit.pairwise.divergences.rank_sums`."""
-        found = np.zeros(len(left))
+    def rank_sums(
+        self, left: Index, right: Index, across: NDArray[np.bool_] | None = None
+    ) -> Matrix:
+        """Mann–Whitney U of each pair, as in :func:`unsplit.pairwise.divergences.rank_sums`.
+
+        ``across`` says for each pair whether its observations are compared across all folds.
+        """
+        found, n_strata = np.zeros(len(left)), len(self.scores.bias)
+        across = np.zeros(len(left), bool) if across is None else across
         for some, margins in self.margins(left, right):
-            group = margins.pair * len(self.scores.bias) + margins.strata
+            strata = np.where(across[some][margins.pair], 0, margins.strata)
+            group = margins.pair * n_strata + strata
             n = some.stop - some.start
             found[some] = rank_sums(margins.pair, group, margins.difference, margins.of_left, n)
         return found

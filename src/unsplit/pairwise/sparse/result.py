@@ -150,7 +150,8 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
         True
         """
         left, right = self._positions(left, right)
-        return self._p_value(self.pair_scores.rank_sums(left, right), left, right)
+        U = self.pair_scores.rank_sums(left, right, self._across_folds(left, right))
+        return self._p_value(U, left, right)
 
     def _positions(self, left: ArrayLike, right: ArrayLike) -> tuple[Index, Index]:
         """Both as arrays of whole numbers, or an error that says what they must be."""
@@ -167,6 +168,12 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
                 )
         return sides[0].astype(np.int64), sides[1].astype(np.int64)
 
+    def _across_folds(self, left: Index, right: Index) -> NDArray[np.bool_]:
+        """Whether both clusters of each pair are so small that folds are compared."""
+        n_strata, n_folds = len(self.scores.counts), self.scores.n_folds
+        small = stats.across_folds(self.n_heldout, n_strata, n_folds)
+        return small[left] & small[right]
+
     def _p_value(self, U: Matrix, left: Index, right: Index) -> Matrix:
         counts = self.scores.counts
         return stats.rank_sum_p_value_of_pairs(
@@ -176,7 +183,9 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
     def _least_p_value(self, i: Index, j: Index) -> Matrix:
         """p-values of pairs that are never confused."""
         left, right = i.ravel(), j.ravel()
-        U = (self.scores.counts[:, left] * self.scores.counts[:, right]).sum(axis=0)
+        counts, n = self.scores.counts, self.n_heldout
+        in_folds = (counts[:, left] * counts[:, right]).sum(axis=0)
+        U = np.where(self._across_folds(left, right), n[left] * n[right], in_folds)
         return self._p_value(U.astype(float), left, right).reshape(i.shape)
 
     @cached_property

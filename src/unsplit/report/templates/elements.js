@@ -74,11 +74,15 @@ const nodeName = (tree, node, most) => groupName(tree, tree.members[node], most)
 const sizeOf = (tree, leaves) => leaves.reduce((sum, leaf) => sum + tree.sizes[leaf], 0);
 const plain = (value, digits = 2) => (value === null || value === undefined ? "unknown" : value.toFixed(digits));
 
+/** The network may miss a difference but invents none, so only the lower end is about the clusters. */
+function tvdAtLeast(tvd, low) {
+  return `TVD ${plain(tvd)}${low === null ? "" : `, at least ${plain(low)} (95% sure)`}`;
+}
+
 function evidenceOf(entry) {
   const parts = [];
   if (entry.tvd !== null) {
-    const interval = entry.low === null ? "" : ` (95% interval ${plain(entry.low)} to ${plain(entry.high)})`;
-    parts.push(`TVD ${plain(entry.tvd)}${interval}`);
+    parts.push(tvdAtLeast(entry.tvd, entry.low));
   } else parts.push(`distance ${plain(entry.height, 3)}`);
   if (entry.edges !== null) {
     const times = entry.times_chance === null ? "" : `, ${Number(entry.times_chance.toPrecision(2))} × chance`;

@@ -135,14 +135,13 @@ class Page {
     if (a === b) return `${this.describeLeaf(a)}.`;
     const side = (leaf) => `${leafName(tree, leaf)} (${counted(tree.sizes[leaf], "observation")})`;
     const tvd = matrix.value(matrix.tvd, a, b);
-    const ends = matrix.interval?.map((end) => matrix.value(end, a, b));
-    const interval = ends && ends[0] !== null ? ` (95% interval ${plain(ends[0])} to ${plain(ends[1])})` : "";
+    const low = matrix.low === null ? null : matrix.value(matrix.low, a, b);
     const n = tree.names.length;
     const found = this.edges?.get(Math.min(a, b) * n + Math.max(a, b)) ?? 0;
     const edges = this.edges === null ? "" : ` ${counted(found, "edge")} between neighbours.`;
     const step = joinedAt(tree, a, b);
     const together = this.cut.group[a] === this.cut.group[b] ? "in one new cluster" : "in different new clusters";
-    return `${side(a)} and ${side(b)}. TVD ${plain(tvd)}${interval}.${edges} `
+    return `${side(a)} and ${side(b)}. ${tvdAtLeast(tvd, low)}.${edges} `
       + `They are ${together}; the tree joins them at step ${tree.firstStep + step} (verdict: ${tree.merges[step].verdict}).`;
   }
 

@@ -10,7 +10,7 @@ class Matrix {
     byId("tree-and-matrix").classList.toggle("alone", !this.shown);
     if (!this.shown) return;
     this.tvd = unpack(data.tvd, Uint16Array);
-    this.interval = data.interval?.map((text) => unpack(text, Uint16Array)) ?? null;
+    this.low = data.low === null ? null : unpack(data.low, Uint16Array);
     this.lowest = data.lowest;
     this.cursor = null;
     this.legend();
