@@ -43,8 +43,8 @@ def run_without_torch(program):
     return done.stdout.strip()
 
 
-def parsed_here(parser, path):
-    """Parse a file in this process: starting another one for each of many files takes long."""
-    from unsplit.data.readers.isolated import parse_all
+def parsed_here(parser, requests, *limits):
+    """Parse files in this process: starting another one for each of many files takes long."""
+    from unsplit.data.readers.isolated import parse_all_here
 
-    return dict(parse_all(parser, [path], workers=0))[0]
+    return parse_all_here(parser, requests)

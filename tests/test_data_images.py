@@ -247,7 +247,8 @@ def test_keys_are_hashes_of_content_and_of_nothing_else():
 
 
 @pytest.mark.parametrize("kind", ["jpg", "png"])
-def test_broken_images_are_named_and_left_out(kind):
+def test_broken_images_are_named_and_left_out(kind, monkeypatch):
+    monkeypatch.setattr("unsplit.data.readers.broken.MOST_BROKEN", 0.5)
     found = some_images(8, kind)
     keys = inspect(found).keys
     for name in (f"a/0.{kind}", f"a/4.{kind}"):
@@ -256,7 +257,7 @@ def test_broken_images_are_named_and_left_out(kind):
         file.write("nothing")
     os.remove(f"b/7.{kind}")
     with pytest.warns(UserWarning, match="^4 of 8 images cannot be read") as told:
-        seen = inspect(found, max_broken=0.5)
+        seen = inspect(found)
     (sentence,) = [str(warning.message) for warning in told]
     assert f" and are left out: 'a/0.{kind}' (" in sentence
     assert "truncated" in sentence
@@ -279,11 +280,12 @@ def test_too_many_broken_images_are_an_error():
         assert part in str(caught.value)
 
 
-def test_if_all_are_broken_there_is_nothing_to_go_on_with():
+def test_if_all_are_broken_there_is_nothing_to_go_on_with(monkeypatch):
+    monkeypatch.setattr("unsplit.data.readers.broken.MOST_BROKEN", 1)
     with open("list.csv", "w") as file:
         file.write("path,cluster\na.png,1\nb.png,2\n")
     with pytest.raises(InputError) as caught:
-        inspect(find_images("list.csv"), max_broken=1.0)
+        inspect(find_images("list.csv"))
     for part in ("none of the 2 images", "'a.png' (no such file", "'b.png' (no such file"):
         assert part in str(caught.value)
 
@@ -293,7 +295,7 @@ def test_progress_is_told():
     found = FileList(".", np.array(["a.png"] * 150), np.array(["x"] * 150))
     told = []
     inspect(found, progress=lambda done, n: told.append((done, n)))
-    assert told == [(64, 150), (128, 150), (150, 150)]
+    assert told == [(i, 150) for i in range(1, 151)]
 
 
 def test_settings_that_mean_nothing_are_refused():
@@ -301,6 +303,3 @@ def test_settings_that_mean_nothing_are_refused():
     sentence = 'size must be "auto" or a whole number of pixels of at least 1, got {}.'
     for size, shown in ((0, "0"), ("big", "'big'"), (2.5, "2.5"), (True, "True")):
         refuses(sentence.format(shown), inspect, found, size=size)
-    for share in (-0.1, 1.1, float("nan")):
-        sentence = f"max_broken must be a share between 0 and 1, got {share}."
-        refuses(sentence, inspect, found, max_broken=share)

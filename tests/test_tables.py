@@ -196,9 +196,12 @@ def test_columns_of_what_is_no_table_are_refused(wines):
     np.save("d.npy", wines[MEASURED].to_numpy())
     np.savez("d.npz", X=wines[MEASURED].to_numpy(), bottle=wines["bottle"].to_numpy(str))
     np.save("images.npy", np.zeros((4, 8, 8)))
-    with pytest.raises(InputError, match=about("d.npy is a matrix without column names, so …")):
+    with pytest.raises(InputError, match=about("d.npy is not a table, so … features could …")):
         library.read("d.npy", features=["hue"])
-    with pytest.raises(InputError, match=about("images.npy is not a table, so … id could …")):
+    with pytest.raises(
+        InputError,
+        match=about("images.npy has no column 'bottle', which id names; it has no named columns."),
+    ):
         library.read("images.npy", id="bottle")
     assert library.read("d.npz", id="bottle").row_ids.tolist() == wines["bottle"].tolist()
 

@@ -5,7 +5,8 @@ kept in a temporary file on disk.
 """
 
 import os
-from collections import Counter
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unsplit.data.memory import available_memory
 from unsplit.data.readers.columns import Assign
-from unsplit.data.readers.room import room_for
-from unsplit.data.readers.tables import Columns, listing, plain_column
-from unsplit.errors import InputError
+from unsplit.data.readers.tables import (
+    Columns,
+    plain_column,
+    refuse_repeated,
+    require_module,
+)
+from unsplit.errors import InputError, option
 
 Progress = Callable[[int, int], None]
 
@@ -26,6 +32,9 @@ ENDINGS = (".parquet", ".arrow", ".feather")
 ROWS_AT_ONCE = 65_536
 VALUES_AT_ONCE = 2**22
 BYTES_AT_ONCE = 2**16
+
+# Features that take a larger share of the free memory are kept on disk.
+SHARE_IN_MEMORY = 0.25
 
 # The largest error of float32, as a share of a feature's range, that does no harm.
 HARMLESS = 1e-5
@@ -95,8 +104,7 @@ def read_arrow(
     progress : callable, optional
         Called with the number of rows read so far and the number of all.
     cache : str or path, optional
-        Where features are kept that take much of the free memory; see
-        :func:`unsplit.data.readers.room.room_for`.
+        Where features are kept that take much of the free memory; see :func:`room_for`.
 
     Examples
     --------
@@ -109,18 +117,16 @@ def read_arrow(
     >>> read.X.ravel(), read.columns, read.index
     (array([1.5, 2. ], dtype=float32), {'kind': array(['u', 'v'], ...)}, array(['a', 'b'], ...))
     """
-    pa = _pyarrow()
+    for part in ("pyarrow", "pyarrow.ipc", "pyarrow.parquet"):
+        require_module(part, "reading parquet and Arrow files", "tables")
+    import pyarrow as pa
+
     if path.is_dir():
         source = _joined([(file, _parquet(file)) for file in parquet_files(path)])
     else:
         source = _parquet(path) if path.suffix.lower() == ".parquet" else _ipc(pa, path)
     names = source.schema.names
-    repeated = [name for name, times in Counter(names).items() if times > 1]
-    if repeated:
-        raise InputError(
-            f"{path} has more than one column called {listing(repeated)}; "
-            "give every column a name of its own."
-        )
+    refuse_repeated(path, names)
     stored, counted = _index_columns(source.schema)
     # An index can be named as the id, like any column.
     roles = assign([name for name in names if name not in stored] + stored)
@@ -128,22 +134,21 @@ def read_arrow(
     numbers = [name for name in features if _is_number(pa, source.schema.field(name).type)]
     text = [name for name in features if name not in numbers]
     kept = [name for name in roles.names if name in names]
-    stream = _Stream(pa, source, numbers, sorted({*kept, *stored}), progress, path, cache)
-    X, columns = _values(stream)
+    others = sorted({*kept, *stored})
+
+    def filled(dtype: type[np.floating[Any]]) -> tuple[NDArray[Any], float, list[Any]]:
+        X = room_for((source.n_rows, len(numbers)), dtype, path, cache)
+        return X, *_fill(X, source, numbers, others, progress)
+
+    X, harm, tables = filled(np.float32)
+    if harm > HARMLESS:  # such as time stamps, whose large offset uses up the digits of float32
+        del X, tables
+        X, _, tables = filled(np.float64)
+    schema = pa.schema([source.schema.field(name) for name in others])
+    frame = pa.Table.from_batches(tables, schema).to_pandas(ignore_metadata=True)
+    columns = {name: plain_column(frame[name]) for name in others}
     index = counted if not stored else _index(columns, stored)
     return Streamed({n: columns[n] for n in kept}, index, X, numbers, text)
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.ipc
-        import pyarrow.parquet
-    except ImportError:
-        raise ImportError(
-            "reading parquet and Arrow files needs pyarrow: pip install unsplit[tables]"
-        ) from None
-    return pyarrow
 
 
 def _parquet(path: Path) -> _Source:
@@ -186,33 +191,24 @@ def _ipc(pa: Any, path: Path) -> _Source:
     """Open an Arrow file, or a stream of batches that was saved as one."""
     with path.open("rb") as file:
         in_blocks = file.read(6) == b"ARROW1"
-    if not in_blocks:
 
-        def stream(names: list[str]) -> Iterator[Any]:
-            with pa.memory_map(str(path)) as mapped:
-                for batch in pa.ipc.open_stream(mapped):
-                    yield _validated(batch.select(names))
-
+    def batches(names: list[str]) -> Iterator[Any]:
         with pa.memory_map(str(path)) as mapped:
-            schema = pa.ipc.open_stream(mapped).schema
-        return _Source(schema, sum(batch.num_rows for batch in stream(schema.names[:1])), stream)
+            if in_blocks:
+                places = [schema.names.index(name) for name in names]
+                only = pa.ipc.IpcReadOptions(included_fields=places)
+                reader = pa.ipc.open_file(mapped, options=only)
+                found = map(reader.get_batch, range(reader.num_record_batches))
+            else:
+                found = pa.ipc.open_stream(mapped)
+            for batch in found:
+                wanted = batch.select(names)
+                wanted.validate(full=True)  # places in memory can be wrong in a damaged file
+                yield wanted
+
     with pa.memory_map(str(path)) as mapped:
-        schema = pa.ipc.open_file(mapped).schema
-
-    def blocks(names: list[str]) -> Iterator[Any]:
-        only = pa.ipc.IpcReadOptions(included_fields=[schema.names.index(name) for name in names])
-        with pa.memory_map(str(path)) as mapped:
-            reader = pa.ipc.open_file(mapped, options=only)
-            for i in range(reader.num_record_batches):
-                yield _validated(reader.get_batch(i).select(names))
-
-    return _Source(schema, sum(batch.num_rows for batch in blocks(schema.names[:1])), blocks)
-
-
-def _validated(batch: Any) -> Any:
-    """Return a batch whose places in memory were checked; those of a damaged file can be wrong."""
-    batch.validate(full=True)
-    return batch
+        schema = (pa.ipc.open_file if in_blocks else pa.ipc.open_stream)(mapped).schema
+    return _Source(schema, sum(batch.num_rows for batch in batches(schema.names[:1])), batches)
 
 
 def _is_number(pa: Any, kind: Any) -> bool:
@@ -221,58 +217,85 @@ def _is_number(pa: Any, kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-@dataclass(frozen=True, eq=False)
-class _Stream:
-    """What to read of a source: numbers into one array, and columns that are kept as they are."""
-
-    pa: Any
-    source: _Source
-    numbers: list[str]
-    kept: list[str]
-    progress: Progress | None
-    path: Path
-    cache: str | os.PathLike[str] | None
-
-
-def _values(stream: _Stream) -> tuple[NDArray[Any], Columns]:
-    """Read the numbers into one array, and the columns that are kept as they are."""
-    pa, source, kept = stream.pa, stream.source, stream.kept
-    X, harm, tables = _filled(stream, np.float32)
-    if harm > HARMLESS:  # such as time stamps, whose large offset uses up the digits of float32
-        del X, tables
-        X, _, tables = _filled(stream, np.float64)
-    frame = pa.Table.from_batches(tables, pa.schema([source.schema.field(n) for n in kept]))
-    frame = frame.to_pandas(ignore_metadata=True)
-    return X, {name: plain_column(frame[name]) for name in kept}
-
-
-def _filled(
-    stream: _Stream, dtype: type[np.floating[Any]]
-) -> tuple[NDArray[Any], float, list[Any]]:
-    """Fill an array batch by batch; also the error of rounding by range, and other columns."""
-    source, numbers, kept = stream.source, stream.numbers, stream.kept
-    X = room_for((source.n_rows, len(numbers)), dtype, stream.path, stream.cache)
+def _fill(
+    X: NDArray[Any],
+    source: _Source,
+    numbers: list[str],
+    kept: list[str],
+    progress: Progress | None,
+) -> tuple[float, list[Any]]:
+    """Read numbers into X batch by batch; the error of rounding by range, and other columns."""
     low, high = np.full(len(numbers), np.inf), np.full(len(numbers), -np.inf)
     done, tables = 0, []
     for batch in source.batches([*numbers, *(name for name in kept if name not in numbers)]):
         rows = slice(done, done + batch.num_rows)
         for j, name in enumerate(numbers):
-            column = batch.column(name)
-            exact = column.cast(stream.pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+            exact = batch.column(name).cast("double", safe=False).to_numpy(zero_copy_only=False)
             with np.errstate(over="ignore"):
                 X[rows, j] = exact
             low[j] = np.fmin.reduce(exact, initial=low[j])
             high[j] = np.fmax.reduce(exact, initial=high[j])
         tables.append(batch.select(kept))
         done += batch.num_rows
-        if stream.progress is not None:
-            stream.progress(done, source.n_rows)
+        if progress is not None:
+            progress(done, source.n_rows)
     if done != source.n_rows:
         raise ValueError(f"its header says {source.n_rows} rows, but it has {done}")
     spread = np.where(high > low, high - low, np.inf)
-    error = np.maximum(np.abs(low), np.abs(high)) * np.finfo(dtype).eps / 2
+    error = np.maximum(np.abs(low), np.abs(high)) * np.finfo(X.dtype).eps / 2
     known = np.isfinite(spread) & np.isfinite(error)
-    return X, float((error[known] / spread[known]).max(initial=0.0)), tables
+    return float((error[known] / spread[known]).max(initial=0.0)), tables
+
+
+def room_for(
+    shape: tuple[int, int], dtype: Any, what: object, cache: str | os.PathLike[str] | None = None
+) -> NDArray[Any]:
+    """Return an array to be filled; a large one is mapped from a temporary file.
+
+    The file has no name, so nothing is left of it when the array is gone or the process has ended,
+    however that happened.
+
+    Parameters
+    ----------
+    shape : tuple of two int
+    dtype : dtype
+    what : object
+        What will be in it, for messages.
+    cache : str or path, optional
+        Folder for the file; by default the one for temporary files (``TMPDIR``).
+
+    Examples
+    --------
+    >>> room_for((5, 2), np.float32, "cells.parquet").shape
+    (5, 2)
+    """
+    size = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
+    free = available_memory()
+    if size <= SHARE_IN_MEMORY * free:
+        return np.empty(shape, dtype)
+    folder = Path(tempfile.gettempdir() if cache is None else cache)
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder} for temporary files; make it first.")
+    with tempfile.TemporaryFile(dir=folder) as file:
+        try:
+            _reserve(file.fileno(), size)
+        except OSError:
+            gib = 2**30
+            raise InputError(
+                f"{what} takes {size / gib:,.1f} GiB, more than memory ({free / gib:,.1f} GiB) and "
+                f"the folder for temporary files, {folder}, have room for "
+                f"({shutil.disk_usage(folder).free / gib:,.1f} GiB); name a folder with more room "
+                f"with {option('cache')}, or use fewer columns."
+            ) from None
+        return np.memmap(file, dtype, "r+", shape=shape)
+
+
+def _reserve(file: int, size: int) -> None:
+    """Reserve room on the disk, because a mapped file on a full disk would end the process."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, size)
+    else:
+        os.truncate(file, size)
 
 
 def _index_columns(schema: Any) -> tuple[list[str], NDArray[np.int64] | None]:

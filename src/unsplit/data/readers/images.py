@@ -11,22 +11,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from unsplit.data.readers.broken import (
-    check_max_broken,
-    content_of,
-    leave_out,
-    reason,
-    shown_place,
-)
+from unsplit.data.readers.broken import content_of, leave_out, reason, shown_place
 from unsplit.data.readers.folders import FileList
-from unsplit.data.readers.isolated import parse_all, store_parsed
+from unsplit.data.readers.isolated import parse_into
 from unsplit.data.readers.pixels import content_key, open_image, square_pixels
 from unsplit.data.rows.pixels import pillow
 from unsplit.data.rows.workers import default_workers
 from unsplit.errors import InputError
 
 LARGEST_AUTO_SIZE = 224
-_BATCH = 64
 
 
 class Paths:
@@ -141,7 +134,6 @@ def inspect(
     images: FileList,
     size: int | Literal["auto"] = "auto",
     workers: int | None = None,
-    max_broken: float = 0.05,
     progress: Callable[[int, int], None] | None = None,
 ) -> Inspected:
     """Read every image once, to find broken ones and to choose how to decode the others.
@@ -155,10 +147,8 @@ def inspect(
         Number of worker processes; None uses
         :func:`unsplit.data.rows.workers.default_workers`, but at least one, so that an image that
         crashes its decoder costs only itself.  0 decodes in the calling process.
-    max_broken : float
-        Share of images that may be broken; they are named in a warning.  More are an error.
     progress : callable, optional
-        Called now and then with the number of images read so far and the number of all.
+        Called with the number of images read so far and the number of all.
 
     Examples
     --------
@@ -178,12 +168,17 @@ def inspect(
         raise InputError(
             f'size must be "auto" or a whole number of pixels of at least 1, got {size!r}.'
         )
-    check_max_broken(max_broken)
-    facts, why = _look_at_all(images.paths, workers, progress)
+    pillow()
+    # Key, short side, whether grey, and depth of each.
+    facts = np.zeros((len(images.row_ids), 4), np.int64)
+    if workers is None:
+        # At least one, because a damaged image can crash the process that decodes it.
+        workers = max(1, default_workers(len(facts)))
+    look = "unsplit.data.readers.pixels:look_at"
+    usable = leave_out(
+        parse_into(facts, look, images.paths, workers, progress), images.row_ids, "images"
+    )
     key, side, grey, depth = facts.T
-    usable = side > 0
-    broken = {str(images.row_ids[index]): why[index] for index in sorted(why)}
-    leave_out(list(broken), len(usable), "images", broken.__getitem__, max_broken)
     middling = min(LARGEST_AUTO_SIZE, int(np.median(side[usable])))
     return Inspected(
         usable,
@@ -192,16 +187,3 @@ def inspect(
         channels=1 if grey[usable].all() else 3,
         depth=int(depth.max()),
     )
-
-
-def _look_at_all(
-    paths: Sequence[str], workers: int | None, progress: Callable[[int, int], None] | None
-) -> tuple[NDArray[np.int64], dict[int, str]]:
-    """Return key, short side (0 if broken), whether grey and depth of each; and what is wrong."""
-    pillow()
-    n = len(paths)
-    facts = np.zeros((n, 4), np.int64)
-    # At least one, because a damaged image can crash the process that decodes it.
-    workers = max(1, default_workers(n)) if workers is None else workers
-    looks = parse_all("unsplit.data.readers.pixels:look_at", paths, workers)
-    return facts, store_parsed(looks, facts, progress, _BATCH)

@@ -181,29 +181,40 @@ def _order(path: Path, columns: Columns, index: NDArray[Any] | None, rows: RowId
     if ids is None:
         places = (_places_by_name(values, rows) for values in columns.values())
         return next((place for place in places if place is not None), None)
-    order = _places(ids, rows.ids)
-    if order is None and rows.named:
-        known = set(map(str, ids))
-        lacking = next(id for id in map(str, rows.ids) if id not in known)
+    order, lacking = places_of(rows.ids, ids)
+    if not lacking:
+        return order
+    if rows.named:
         raise InputError(
-            f"{path} has no label for row {lacking!r} of {rows.path}; use the same ids in both "
+            f"{path} has no label for row {lacking[0]!r} of {rows.path}; use the same ids in both "
             f"files, or remove the ids from {path} to match labels by order."
         )
-    return order
+    return None
 
 
-def _places(ids: NDArray[Any], row_ids: NDArray[Any]) -> Index | None:
-    """Return the position of each row id among the ids; None if the ids are not the same."""
-    place = {str(value): i for i, value in enumerate(ids)}
-    wanted = [str(value) for value in row_ids]
-    if len(ids) != len(wanted) or place.keys() != set(wanted):
-        return None
-    return np.array([place[value] for value in wanted], np.int64)
+def places_of(wanted: NDArray[Any], ids: NDArray[Any]) -> tuple[Index, list[str]]:
+    """Find rows by id: the place of each wanted id, −1 if it has none, and those that have none.
+
+    Parameters
+    ----------
+    wanted, ids : ndarray of shape (n,) and (m,)
+        Compared as text.
+
+    Examples
+    --------
+    >>> places_of(np.array([7, 9]), np.array(["8", "7"]))
+    (array([ 1, -1]), ['9'])
+    """
+    place = {str(value): i for i, value in enumerate(ids.tolist())}
+    names = [str(value) for value in wanted.tolist()]
+    lacking = [name for name in names if name not in place]
+    return np.array([place.get(name, -1) for name in names], np.int64), lacking
 
 
 def _places_by_name(values: NDArray[Any], rows: RowIds) -> Index | None:
     """Match rows by a column of any name, but only by text: equal numbers may be chance."""
-    return _places(values, rows.ids) if rows.ids.dtype.kind == "U" else None
+    order, lacking = places_of(rows.ids, values)
+    return order if rows.ids.dtype.kind == "U" and not lacking else None
 
 
 def _checked(path: Path, name: str, values: NDArray[Any], chosen: bool = False) -> NDArray[Any]:
