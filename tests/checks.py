@@ -4,6 +4,8 @@ import re
 import subprocess
 import sys
 
+from unsplit.data.readers.isolated import parse_all as PARSE_ALL
+
 
 def exactly(sentence):
     """A pattern for this sentence and nothing around it."""
@@ -45,6 +47,4 @@ def run_without_torch(program):
 
 def parsed_here(parser, requests, *limits):
     """Parse files in this process: starting another one for each of many files takes long."""
-    from unsplit.data.readers.isolated import parse_all_here
-
-    return parse_all_here(parser, requests)
+    return PARSE_ALL(parser, requests, workers=0)

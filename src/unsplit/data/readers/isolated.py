@@ -12,8 +12,8 @@ import queue
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -29,6 +29,9 @@ SECONDS_PER_BYTE = 1e-6
 # Only on Linux.  All workers together have at most half of the computer's memory, if that is at
 # least the second number for each: libraries reserve more addresses than they use.
 BYTES_PER_WORKER, FEWEST_BYTES = 8 * 2**30, 2 * 2**30
+
+# Requests that wait in the memory of this process.
+AT_ONCE = 10_000
 
 _START = (
     "import sys; sys.path[:] = {path!r}; import {module} as m; "
@@ -84,30 +87,37 @@ def parse_all(
     >>> dict(parse_all("math:sqrt", [9, -1], workers=0))
     {0: 3.0, 1: Broken(why='math domain error')}
     """
-    if not workers or not sys.executable:
-        yield from parse_all_here(parser, requests)
+    if not workers:
+        call = _function(parser)
+        yield from ((i, _outcome(call, request)) for i, request in enumerate(requests))
         return
-    workers = min(workers, len(requests))
+    workers = max(1, min(workers, len(requests)))
     if memory is None:
-        share = memory_size() / 2 / max(1, workers)
-        memory = int(max(FEWEST_BYTES, min(BYTES_PER_WORKER, share)))
-    waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    results: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    for numbered in enumerate(requests):
-        waiting.put(numbered)
-    limit = SECONDS_PER_FILE if seconds is None else seconds
-    pool = [_Worker(parser, limit, memory, waiting, results) for _ in range(workers)]
+        memory = int(max(FEWEST_BYTES, min(BYTES_PER_WORKER, memory_size() / 2 / workers)))
+    limits = SECONDS_PER_FILE if seconds is None else seconds, memory
+    pool = [_Worker(parser, *limits) for _ in range(workers)]
+    free: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+    for worker in pool:
+        free.put(worker)
+
+    def answered(request: Any) -> Any:
+        worker = free.get()
+        try:
+            return worker.answer(request)
+        finally:
+            free.put(worker)
+
+    threads = ThreadPoolExecutor(workers)
     try:
-        for worker in pool:
-            worker.thread.start()
-        for _ in requests:
-            result = results.get()
-            if isinstance(result, BaseException):
-                raise result
-            yield result
+        for start in range(0, len(requests), AT_ONCE):
+            part = requests[start : start + AT_ONCE]
+            yield from enumerate(threads.map(answered, part), start)
     finally:
         for worker in pool:
-            worker.close()
+            worker.kill()
+        threads.shutdown(cancel_futures=True)
+        for worker in pool:
+            worker.end()
 
 
 def parse_into(
@@ -179,72 +189,42 @@ def parsed(path: Path, parser: str, *more: Any) -> Any:
     return found
 
 
-def parse_all_here(parser: str, requests: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    """Do what :func:`parse_all` does, in this process and without limits.
-
-    Examples
-    --------
-    >>> list(parse_all_here("math:sqrt", [9, -1]))
-    [(0, 3.0), (1, Broken(why='math domain error'))]
-    """
-    call = _function(parser)
-    return ((i, _outcome(call, request)) for i, request in enumerate(requests))
-
-
 class _Worker:
-    """A thread with a process that answers one request after another, and is replaced if it dies.
+    """A process that answers one request after another, and is replaced if it dies.
 
-    The process reads requests from its standard input and writes answers to its standard output.
+    It reads requests from its standard input and writes answers to its standard output.
     """
 
-    def __init__(
-        self, parser: str, seconds: float, memory: int, waiting: Any, results: Any
-    ) -> None:
-        self.parser, self.seconds, self.memory = parser, seconds, memory
-        self.waiting, self.results = waiting, results
-        self.closed = threading.Event()
+    def __init__(self, parser: str, seconds: float, memory: int) -> None:
+        path = [os.path.abspath(place) for place in sys.path]
+        limits = {"seconds": seconds, "memory": memory}
+        self.program = _START.format(path=path, module=__name__, parser=parser, **limits)
+        self.parser, self.seconds = parser, seconds
         self.process: Any = None
-        self.thread = threading.Thread(target=self._work, daemon=True)
+        self.killed = False
 
-    def close(self) -> None:
-        """End the process, whatever it does, and then the thread."""
-        self.closed.set()
-        if self.process is not None:
-            self.process.kill()
-        if self.thread.ident is not None:
-            self.thread.join()
-
-    def _work(self) -> None:
+    def answer(self, request: Any) -> Any:
+        """What the parser returns, or why it did not."""
+        if self.process is None:
+            self._start()
         try:
-            while not self.closed.is_set():
-                index, request = self.waiting.get_nowait()
-                if self.process is None:
-                    self._start()
-                self.results.put((index, self._answer(request)))
-        except queue.Empty:
-            pass
-        except BaseException as error:  # raised in the thread that asked for the results
-            self.results.put(error)
-        finally:
-            self._end()
+            pickle.dump(request, self.process.stdin)
+            self.process.stdin.flush()
+            return pickle.load(self.process.stdout)
+        except Exception:  # half an answer can raise anything
+            if self.end() == -getattr(signal, "SIGALRM", 0):
+                return Broken(f"its decoder did not finish within {self.seconds:.0f} seconds")
+            return Broken("its decoder crashed")
 
     def _start(self) -> None:
-        path = [os.path.abspath(place) for place in sys.path]
-        program = _START.format(
-            path=path,
-            module=__name__,
-            parser=self.parser,
-            seconds=self.seconds,
-            memory=self.memory,
-        )
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program],
+            [sys.executable, "-c", self.program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
         )
-        if self.closed.is_set():
+        if self.killed:
             self.process.kill()
         try:
             pickle.load(self.process.stdout)
@@ -253,22 +233,17 @@ class _Worker:
                 f"a process that reads files could not start ({self.parser})"
             ) from None
 
-    def _answer(self, request: Any) -> Any:
-        try:
-            pickle.dump(request, self.process.stdin)
-            self.process.stdin.flush()
-            return pickle.load(self.process.stdout)
-        except Exception:  # half an answer can raise anything
-            late = self._end() == -getattr(signal, "SIGALRM", 0)
-            if late:
-                return Broken(f"its decoder did not finish within {self.seconds:.0f} seconds")
-            return Broken("its decoder crashed")
+    def kill(self) -> None:
+        """End the process, also while another thread waits for its answer."""
+        self.killed = True
+        if (process := self.process) is not None:
+            process.kill()
 
-    def _end(self) -> int | None:
-        """End the process; what it ended with."""
+    def end(self) -> int:
+        """End the process and free what it holds; what it ended with."""
         process, self.process = self.process, None
         if process is None:
-            return None
+            return 0
         for pipe in (process.stdin, process.stdout):
             with suppress(OSError):
                 pipe.close()
