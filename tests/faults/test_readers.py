@@ -889,7 +889,7 @@ def read_damaged_folder(ending, n, seed):
         if ending == "wav":
             n_read = len(read_audio("d").row_ids)
         elif ending in ("png", "jpg"):
-            n_read = inspect(find_images("d")).usable.sum()
+            n_read = len(inspect(find_images("d"))[0])
         else:
             n_read = len(read_clouds("d").row_ids)
     assert 2 <= n_read < n + 2

@@ -15,7 +15,7 @@ from unsplit.data.readers.clouds import read_clouds
 from unsplit.data.readers.columns import ColumnChoice, refuse_choice
 from unsplit.data.readers.folders import IMAGE_ENDINGS, FileList, files_in, find_images
 from unsplit.data.readers.h5ad import read_cells
-from unsplit.data.readers.images import ImageFiles, inspect
+from unsplit.data.readers.images import inspect
 from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds
 from unsplit.data.readers.shards import find_samples, shards_of
 from unsplit.data.readers.sound import SOUND_ENDINGS, read_audio
@@ -176,10 +176,7 @@ def _from_folder(folder: Path, progress: Progress | None) -> Observations:
 
 def _decodable(listed: FileList, progress: Progress | None) -> Observations:
     """The images of a list that can be decoded."""
-    seen = inspect(listed, progress=progress)
-    kept = listed.only(seen.usable)
-    files = ImageFiles(kept.paths, seen.size, seen.channels, seen.depth)
-    files.keys = seen.keys[seen.usable]
+    files, kept = inspect(listed, progress=progress)
     return Observations(files, None, kept.row_ids, kept.labels)
 
 

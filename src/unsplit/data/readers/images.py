@@ -2,8 +2,6 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -109,46 +107,27 @@ class ImageFiles(Dataset[Tensor]):
         return torch.from_numpy(pixels)
 
 
-@dataclass(frozen=True, eq=False)
-class Inspected:
-    """Result of inspecting every image.
-
-    Parameters
-    ----------
-    usable : ndarray of bool of shape (n,)
-        Which images can be read to their end.
-    keys : ndarray of uint64 of shape (n,)
-        A hash of each file's content; 0 if the image could not be read.
-    size, channels, depth : int
-        As for :class:`ImageFiles`.
-    """
-
-    usable: NDArray[np.bool_]
-    keys: NDArray[np.uint64]
-    size: int
-    channels: int
-    depth: int
-
-
 def inspect(
     images: FileList,
-    size: int | Literal["auto"] = "auto",
-    workers: int | None = None,
+    size: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Inspected:
+) -> tuple[ImageFiles, FileList]:
     """Read every image once, to find broken ones and to choose how to decode the others.
 
     Parameters
     ----------
     images : FileList
-    size : int or "auto"
-        Width and height of decoded images; "auto" is the median short side, at most 224.
-    workers : int, optional
-        Number of worker processes; None uses
-        :func:`unsplit.data.rows.workers.default_workers`, but at least one, so that an image that
-        crashes its decoder costs only itself.  0 decodes in the calling process.
+    size : int, optional
+        Width and height of decoded images; by default the median short side, at most 224.
     progress : callable, optional
         Called with the number of images read so far and the number of all.
+
+    Returns
+    -------
+    ImageFiles
+        The images that can be read to their end, with ``keys``.
+    FileList
+        The same images; a warning names the others.
 
     Examples
     --------
@@ -160,30 +139,20 @@ def inspect(
     >>> for name, shade in [("black", 0), ("white", 255)]:
     ...     (folder / name).mkdir()
     ...     Image.new("L", (40, 30), shade).save(folder / name / "1.png")
-    >>> seen = inspect(find_images(folder))
-    >>> seen.size, seen.channels, seen.usable
-    (30, 1, array([ True,  True]))
+    >>> files, kept = inspect(find_images(folder))
+    >>> files.size, files.channels, kept.labels.tolist()
+    (30, 1, ['black', 'white'])
     """
-    if size != "auto" and (type(size) is not int or size < 1):
-        raise InputError(
-            f'size must be "auto" or a whole number of pixels of at least 1, got {size!r}.'
-        )
     pillow()
     # Key, short side, whether grey, and depth of each.
     facts = np.zeros((len(images.row_ids), 4), np.int64)
-    if workers is None:
-        # At least one, because a damaged image can crash the process that decodes it.
-        workers = max(1, default_workers(len(facts)))
+    # At least one, because a damaged image can crash the process that decodes it.
+    workers = max(1, default_workers(len(facts)))
     look = "unsplit.data.readers.pixels:look_at"
-    usable = leave_out(
-        parse_into(facts, look, images.paths, workers, progress), images.row_ids, "images"
-    )
-    key, side, grey, depth = facts.T
-    middling = min(LARGEST_AUTO_SIZE, int(np.median(side[usable])))
-    return Inspected(
-        usable,
-        keys=key.view(np.uint64),
-        size=middling if size == "auto" else size,
-        channels=1 if grey[usable].all() else 3,
-        depth=int(depth.max()),
-    )
+    why = parse_into(facts, look, images.paths, workers, progress)
+    kept = images.only(leave_out(why, images.row_ids, "images"))
+    key, side, grey, depth = np.delete(facts, list(why), axis=0).T
+    size = size or min(LARGEST_AUTO_SIZE, int(np.median(side)))
+    files = ImageFiles(kept.paths, size, 1 if grey.all() else 3, int(depth.max()))
+    files.keys = key.view(np.uint64)
+    return files, kept
