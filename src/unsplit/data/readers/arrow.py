@@ -19,6 +19,7 @@ from unsplit.data.memory import available_memory
 from unsplit.data.readers.columns import Assign
 from unsplit.data.readers.tables import (
     Columns,
+    Contents,
     plain_column,
     refuse_repeated,
     require_module,
@@ -38,30 +39,6 @@ SHARE_IN_MEMORY = 0.25
 
 # The largest error of float32, as a share of a feature's range, that does no harm.
 HARMLESS = 1e-5
-
-
-@dataclass(frozen=True, eq=False)
-class Streamed:
-    """What is read of a .parquet or Arrow file.
-
-    Parameters
-    ----------
-    columns : dict of str to ndarray of shape (n,)
-        The columns that hold names.
-    index : ndarray of shape (n,) or None
-        The index that pandas stored, if it identifies the rows.
-    X : ndarray of shape (n, d)
-        The features, as float32 if that keeps their digits, otherwise as float64.
-    features : list of d str
-    text : list of str
-        Columns that should be features but do not hold numbers.
-    """
-
-    columns: Columns
-    index: NDArray[Any] | None
-    X: NDArray[Any]
-    features: list[str]
-    text: list[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +70,7 @@ def read_arrow(
     assign: Assign,
     progress: Progress | None = None,
     cache: str | os.PathLike[str] | None = None,
-) -> Streamed:
+) -> Contents:
     """Read a .parquet, .arrow or .feather file, or a folder of .parquet files.
 
     Parameters
@@ -114,7 +91,7 @@ def read_arrow(
     >>> path = Path(tempfile.mkdtemp()) / "cells.parquet"
     >>> pd.DataFrame({"depth": [1.5, 2.0], "kind": ["u", "v"]}, index=["a", "b"]).to_parquet(path)
     >>> read = read_arrow(path, lambda names: Roles(["kind"], ["depth"]))
-    >>> read.X.ravel(), read.columns, read.index
+    >>> read.X.ravel(), read.arrays, read.index
     (array([1.5, 2. ], dtype=float32), {'kind': array(['u', 'v'], ...)}, array(['a', 'b'], ...))
     """
     for part in ("pyarrow", "pyarrow.ipc", "pyarrow.parquet"):
@@ -148,7 +125,8 @@ def read_arrow(
     frame = pa.Table.from_batches(tables, schema).to_pandas(ignore_metadata=True)
     columns = {name: plain_column(frame[name]) for name in others}
     index = counted if not stored else _index(columns, stored)
-    return Streamed({n: columns[n] for n in kept}, index, X, numbers, text)
+    unread = {name: np.empty(0, object) for name in text}
+    return Contents({name: columns[name] for name in kept}, numbers, X, unread, index)
 
 
 def _parquet(path: Path) -> _Source:

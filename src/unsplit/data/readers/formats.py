@@ -3,21 +3,20 @@
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
 from unsplit.data.memory import available_memory, require_memory
 from unsplit.data.readers.arrow import ENDINGS as ARROW_ENDINGS
-from unsplit.data.readers.arrow import Streamed, parquet_files, read_arrow
+from unsplit.data.readers.arrow import parquet_files, read_arrow
 from unsplit.data.readers.broken import TOO_LARGE, reading, refuse_unreadable
 from unsplit.data.readers.columns import Assign, all_names
 from unsplit.data.readers.isolated import parsed
 from unsplit.data.readers.tables import (
+    Contents,
     as_written,
     listing,
     memory_for_text,
@@ -30,32 +29,6 @@ _TEXT_TABLE = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zip))?$")
 _SPARSE_KEYS = {"format", "shape", "data"}
 # Matrices in .npy files of at least so many bytes stay on disk, as do arrays of more axes.
 MAPPED_FROM = 2**26
-
-
-@dataclass(frozen=True, eq=False)
-class Contents:
-    """What a file holds.
-
-    Parameters
-    ----------
-    arrays : dict of str to ndarray or sparse matrix
-        Arrays by name; for a table, its columns, all of shape (n,).
-    is_table : bool
-    index : ndarray of shape (n,) or None
-        Names of the rows, if the file keeps them apart from the columns, as parquet does.
-    streamed : Streamed or None
-        The features, if they were read batch by batch and are not among ``arrays``.
-
-    Examples
-    --------
-    >>> Contents({"x": np.array([1.5, 2.0])}, is_table=True).arrays["x"]
-    array([1.5, 2. ])
-    """
-
-    arrays: dict[str, Any]
-    is_table: bool = False
-    index: NDArray[Any] | None = None
-    streamed: Streamed | None = None
 
 
 def read_file(
@@ -93,10 +66,9 @@ def read_file(
         if table := _TEXT_TABLE.search(name):
             separator = "," if table[1] == "csv" else "\t"
             _require_room(path, memory_for_text(path, separator))
-            return Contents(read_text_table(path, separator, assign, progress), is_table=True)
+            return read_text_table(path, separator, assign, progress)
         if name.endswith(ARROW_ENDINGS):
-            read = read_arrow(path, assign, progress, cache)
-            return Contents(read.columns, True, read.index, read)
+            return read_arrow(path, assign, progress, cache)
         if name.endswith(".txt"):
             lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
             return Contents({"labels": as_written(lines)})

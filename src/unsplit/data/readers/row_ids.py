@@ -128,7 +128,7 @@ def read_labels(path: Path, rows: RowIds, names: tuple[str, ...] = LABEL_NAMES) 
             "one-dimensional array."
         )
     name = _label_column(path, columns, rows, names)
-    where = f"column {name!r} of {path}" if contents.is_table else str(path)
+    where = f"column {name!r} of {path}" if contents.features is not None else str(path)
     labels = one_label_each(columns.pop(name), rows, where)
     order = _order(path, columns, contents.index, rows)
     return labels if order is None else labels[order]

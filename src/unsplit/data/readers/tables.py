@@ -10,6 +10,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -35,12 +36,43 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _WHOLE_FLOAT = re.compile(r"-?(0|[1-9]\d*)\.\d+(e[+-]\d+)?")
 
 
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What a file holds.
+
+    Parameters
+    ----------
+    arrays : dict of str to ndarray or sparse matrix
+        Arrays by name; for a table, its columns that hold names, all of shape (n,).
+    features : list of d str, or None
+        The columns of a table that hold numbers; None for other files.
+    X : ndarray of shape (n, d) or None
+        These numbers.
+    text : dict of str to ndarray
+        The columns of a table that should hold numbers and do not; without values if they were not
+        read.
+    index : ndarray of shape (n,) or None
+        Names of the rows, if the file keeps them apart from the columns, as parquet does.
+
+    Examples
+    --------
+    >>> Contents({"x": np.array([1.5, 2.0])}).arrays["x"]
+    array([1.5, 2. ])
+    """
+
+    arrays: dict[str, Any]
+    features: list[str] | None = None
+    X: Any = None
+    text: Columns = field(default_factory=dict)
+    index: NDArray[Any] | None = None
+
+
 def read_text_table(
     path: Path,
     separator: str,
     assign: Callable[[list[str]], Any],
     progress: Callable[[int, int], None] | None = None,
-) -> Columns:
+) -> Contents:
     r"""Read columns of a text file whose first line names them.
 
     Parameters
@@ -60,8 +92,9 @@ def read_text_table(
     >>> from unsplit.data.readers.columns import Roles
     >>> path = Path(tempfile.mkdtemp()) / "cells.csv"
     >>> _ = path.write_text("cell,depth,age\n007,1.5,3\n008,2,3\n")
-    >>> read_text_table(path, ",", lambda names: Roles(["cell"], ["depth"]))
-    {'cell': array(['007', '008'], dtype='<U3'), 'depth': array([1.5, 2. ])}
+    >>> read = read_text_table(path, ",", lambda names: Roles(["cell"], ["depth"]))
+    >>> read.arrays, read.X.ravel()
+    ({'cell': array(['007', '008'], dtype='<U3')}, array([1.5, 2. ]))
     """
     pd = require_module("pandas", "reading tables", "tables")
     options: dict[str, Any] = {"sep": separator, "encoding": "utf-8", "index_col": False}
@@ -86,11 +119,14 @@ def read_text_table(
             f"{path} is not a regular table ({reason}); "
             "give every line as many values as the first, and close all quotes."
         ) from None
-    arrays = {name: frame[name].to_numpy() for name in wanted}
-    columns = {n: as_written(array) if n in roles.names else array for n, array in arrays.items()}
     if excess:
-        _refuse_excess(path, excess, columns[UNNAMED])
-    return {name: columns[name] for name in wanted if name in roles.read}
+        _refuse_excess(path, excess, as_written(frame[UNNAMED].astype(str)))
+    features = frame[[name for name in wanted if name in roles.features]]
+    numbers = features.select_dtypes(["number", "bool"])
+    X = numbers.to_numpy(np.float64)
+    text = {name: values.to_numpy() for name, values in features.items() if name not in numbers}
+    arrays = {name: as_written(frame[name]) for name in roles.names}
+    return Contents(arrays, list(numbers), X, text)
 
 
 def memory_for_text(path: Path, separator: str) -> int:

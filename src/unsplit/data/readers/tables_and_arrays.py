@@ -23,7 +23,7 @@ from unsplit.data.readers.columns import (
     no_column,
     refuse_choice,
 )
-from unsplit.data.readers.formats import Contents, read_file
+from unsplit.data.readers.formats import read_file
 from unsplit.data.readers.row_ids import (
     BATCH_NAMES,
     LABEL_NAMES,
@@ -33,7 +33,6 @@ from unsplit.data.readers.row_ids import (
     take_ids,
 )
 from unsplit.data.readers.sound import audio_in
-from unsplit.data.readers.tables import Columns
 from unsplit.data.rows.base import blocks_of, is_mapped
 from unsplit.data.rows.sequences import Audio
 from unsplit.errors import InputError, option
@@ -169,30 +168,26 @@ def read_arrays(
     contents = read_file(
         path, lambda names: assign_roles(path, names, wanted, choice), progress, cache
     )
-    columns = dict(contents.arrays)
-    X = None if contents.is_table else _array_in(path, columns)
-    own = dict(columns)
-    if X is not None:
+    columns, X, names = dict(contents.arrays), contents.X, contents.features
+    if names is None:
+        X = _array_in(path, columns)
         refuse_choice(path, [name for name in choice.given if name != "id"])
         check_choice(path, list(columns), wanted, choice)
-        columns = {name: a for name, a in columns.items() if a.shape == (_length(X),)}
-    columns = {name: array for name, array in columns.items() if name not in wanted}
-    ids = take_ids(path, columns, contents.index, choice.id)
-    names, text = None, Columns()
-    if X is None:
-        X, names, text = _features(columns, contents)
-        if not len(X):
-            raise InputError(f"{path} has column names but no rows; add one row per observation.")
-        leave_out_text(path, text, choice, any_numbers=bool(names))
+    elif not len(X):
+        raise InputError(f"{path} has column names but no rows; add one row per observation.")
+    others = {k: a for k, a in columns.items() if k not in wanted and a.shape == (_length(X),)}
+    ids = take_ids(path, others, contents.index, choice.id)
+    if names is not None:
+        leave_out_text(path, contents.text, choice, any_numbers=bool(names))
     if np.ndim(X) == 2:
         _refuse_gaps(path, X, names)
     counted = np.arange(_length(X))
     rows = RowIds(path, counted if ids is None else ids, ids is not None, choice.id)
-    clusters = values_of_rows(path, own, wanted[0], rows, LABEL_NAMES)
-    batches = values_of_rows(path, own, wanted[1], rows, BATCH_NAMES)
+    clusters = values_of_rows(path, columns, wanted[0], rows, LABEL_NAMES)
+    batches = values_of_rows(path, columns, wanted[1], rows, BATCH_NAMES)
     if names is not None:
         _look_at_features(path, X, names, clusters, choice)
-    return Observations(X, names, rows.ids, clusters, batches, tuple(text), choice.id)
+    return Observations(X, names, rows.ids, clusters, batches, tuple(contents.text), choice.id)
 
 
 def _length(X: Any) -> int:
@@ -272,20 +267,6 @@ def _array_in(path: Path, arrays: dict[str, Any]) -> Any:
     if matrix.dtype.kind not in "fiub":
         raise InputError(f"{path} holds values of type {matrix.dtype}; save numbers instead.")
     return matrix.astype(np.result_type(matrix.dtype, np.float32), copy=False)
-
-
-def _features(columns: Columns, contents: Contents) -> tuple[NDArray[Any], list[str], Columns]:
-    """Return the features of a table (n, d), their names, and the columns that are not numbers."""
-    if contents.streamed is not None:
-        read = contents.streamed
-        return read.X, read.features, {name: np.empty(0, object) for name in read.text}
-    text = {n: values for n, values in columns.items() if values.dtype.kind not in "fiub"}
-    numbers = {n: values for n, values in columns.items() if n not in text}
-    n_rows = len(next(iter(columns.values())))
-    X = np.empty((n_rows, len(numbers)))
-    for j, values in enumerate(numbers.values()):
-        X[:, j] = values
-    return X, list(numbers), text
 
 
 def _refuse_gaps(path: Path, X: Any, names: list[str] | None) -> None:
