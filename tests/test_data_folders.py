@@ -180,11 +180,11 @@ def test_some_of_the_images_keep_their_labels():
 
 
 def test_paths_that_cannot_be_used_are_refused():
-    says("nowhere", "no file or folder nowhere", "check its name")
+    says("nowhere", "there is no file nowhere", "check its name")
     os.makedirs("empty/a")
     says("empty", "empty has no images", "or list them in a .csv file with the columns path and")
-    touch("images.txt")
-    says("images.txt", "images.txt has an unsupported file type", ".csv or .tsv")
+    write("images.txt", "a.png")
+    says("images.txt", "images.txt must be a folder of images", ".csv or .tsv")
 
 
 def test_what_may_not_be_read_is_refused(monkeypatch):
@@ -225,8 +225,7 @@ def test_tables_are_taken_in_their_order(name, separator, tmp_path):
     [
         (
             "file,cluster\na.png,1\n",
-            "list.csv must have the columns 'path' and 'cluster' (its columns: 'file', 'cluster'); "
-            "name them in its first line.",
+            "list.csv must be a folder of images, or … columns 'path' and 'cluster'; name them …",
         ),
         (
             "path,cluster\n",

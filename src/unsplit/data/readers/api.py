@@ -13,7 +13,13 @@ from unsplit.data.readers.broken import refuse_unreadable
 from unsplit.data.readers.cloud_files import ENDINGS as CLOUD_ENDINGS
 from unsplit.data.readers.clouds import read_clouds
 from unsplit.data.readers.columns import ColumnChoice, refuse_choice
-from unsplit.data.readers.folders import IMAGE_ENDINGS, FileList, files_in, find_images
+from unsplit.data.readers.folders import (
+    IMAGE_ENDINGS,
+    FileList,
+    files_in,
+    find_images,
+    lists_images,
+)
 from unsplit.data.readers.h5ad import read_cells
 from unsplit.data.readers.images import inspect
 from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds
@@ -126,7 +132,7 @@ def read(
             f"got {path}; leave them out."
         )
     shards, is_folder = shards_of(path), path.is_dir() and not parquet_files(path)
-    if not shards and not is_folder and not _lists_images(path):
+    if not shards and not is_folder and not lists_images(path):
         return read_arrays(path, wanted, within, choice, progress, cache)
     refuse_choice(path, choice.given)
     if shards:
@@ -197,15 +203,3 @@ def _kinds(names: Iterable[str]) -> Counter[str]:
     endings = (os.path.splitext(name)[1].lower() for name in names)
     kinds = (kind for ending in endings for kind in ENDINGS if ending in ENDINGS[kind])
     return Counter(islice(kinds, ENOUGH))
-
-
-def _lists_images(path: Path) -> bool:
-    """Return whether a table has the columns of a list of images."""
-    if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
-        return False
-    try:
-        with path.open(encoding="utf-8-sig", errors="replace") as lines:
-            names = lines.readline().strip().lower().replace("\t", ",").split(",")
-    except OSError:
-        return False  # read_arrays says what is wrong
-    return {"path", "cluster"} <= {name.strip(' "') for name in names}

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit.data.readers.broken import cannot_be_opened
+from unsplit.data.readers.broken import cannot_be_opened, refuse_unreadable
 from unsplit.data.readers.formats import read_file
 from unsplit.data.readers.tables import listing
 from unsplit.errors import InputError, SkippedWarning, warn
@@ -91,14 +91,47 @@ def find_images(path: str | os.PathLike[str]) -> FileList:
     if path.is_dir():
         alternative = ", or list them in a .csv file with the columns path and cluster"
         return clusters_in(path, IMAGE_ENDINGS, "images", alternative)
-    if not path.exists():
-        raise InputError(f"there is no file or folder {path}; check its name.")
-    if path.suffix.lower() not in (".csv", ".tsv"):
+    refuse_unreadable(path)
+    if not lists_images(path):
         raise InputError(
-            f"{path} has an unsupported file type; pass a folder of images, or a .csv or .tsv "
-            "file that lists them."
+            f"{path} must be a folder of images, or a .csv or .tsv file with the columns 'path' "
+            "and 'cluster'; name them in its first line."
         )
-    return _list_table(path)
+    found = read_file(path).arrays
+    names, labels = (
+        np.array(["" if value is None else str(value) for value in found[column].tolist()])
+        for column in ("path", "cluster")
+    )
+    if not len(names) or "" in names:
+        raise InputError(
+            f"{path} must name an image in every line; write its path, and leave the cluster empty "
+            "for noise."
+        )
+    kept, times = np.unique(names, return_counts=True)
+    if (times > 1).any():
+        raise InputError(
+            f"{path} lists {listing(kept[times > 1].tolist()[:1])} more than once; list every "
+            "image only once."
+        )
+    return FileList(str(path.parent), names, labels)
+
+
+def lists_images(path: Path) -> bool:
+    """Return whether a file is a table with the columns of a list of images.
+
+    Examples
+    --------
+    >>> lists_images(Path("nowhere.csv"))
+    False
+    """
+    if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
+        return False
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as lines:
+            names = lines.readline().strip().replace("\t", ",").split(",")
+    except OSError:
+        return False  # reading it says what is wrong
+    return {"path", "cluster"} <= {name.strip(' "') for name in names}
 
 
 def clusters_in(
@@ -282,28 +315,3 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:  # such as a link that leads to itself
         return False
-
-
-def _list_table(path: Path) -> FileList:
-    found = read_file(path).arrays
-    if not {"path", "cluster"} <= found.keys():
-        raise InputError(
-            f"{path} must have the columns 'path' and 'cluster' (its columns: "
-            f"{listing(list(found))}); name them in its first line."
-        )
-    names, labels = (
-        np.array(["" if value is None else str(value) for value in found[column].tolist()])
-        for column in ("path", "cluster")
-    )
-    if not len(names) or "" in names:
-        raise InputError(
-            f"{path} must name an image in every line; write its path, and leave the cluster empty "
-            "for noise."
-        )
-    kept, times = np.unique(names, return_counts=True)
-    if (times > 1).any():
-        raise InputError(
-            f"{path} lists {listing(kept[times > 1].tolist()[:1])} more than once; list every "
-            "image only once."
-        )
-    return FileList(str(path.parent), names, labels)

@@ -49,23 +49,22 @@ class RowIds:
     column: str | None = None
 
 
-def take_ids(
+def ids_in(
     path: Path,
     columns: Columns,
     index: NDArray[Any] | None = None,
     chosen: str | None = None,
 ) -> NDArray[Any] | None:
-    """Remove the id columns and return the ids, or None if there are none.
+    """Return the ids in the columns of a file, or None if there are none.
 
-    A first column without a name that only counts the rows from zero, as pandas writes it, is
-    removed too but gives no ids.
+    A first column without a name that only counts the rows from zero, as pandas writes it, gives no
+    ids.
 
     Parameters
     ----------
     path : Path
         The file, for messages.
     columns : dict of str to ndarray of shape (n,)
-        Changed: the id columns are removed.
     index : ndarray of shape (n,), optional
         Ids that the file keeps apart from its columns; they take precedence.
     chosen : str, optional
@@ -74,29 +73,19 @@ def take_ids(
     Examples
     --------
     >>> columns = {"id": np.array(["a", "b"]), "x": np.array([1.5, 2.0])}
-    >>> take_ids(Path("cells.csv"), columns)
+    >>> ids_in(Path("cells.csv"), columns)
     array(['a', 'b'], dtype='<U1')
-    >>> list(columns)
-    ['x']
     """
-    named = sorted(
-        (name for name in columns if name.lower() in ID_NAMES),
-        key=lambda name: ID_NAMES.index(name.lower()),
-    )
-    found = []
-    if chosen is not None and chosen in columns:
-        found.append(_checked(path, chosen, columns.pop(chosen), chosen=True))
+    if chosen in columns:
+        return _checked(path, chosen, columns[chosen], chosen=True)
     if index is not None:
-        found.append(_checked(path, "index", index))
-    for name in named:
-        if name == chosen:
-            continue
-        values = columns.pop(name)
-        if found and chosen is not None:
-            continue
-        if name != UNNAMED or not np.array_equal(values, np.arange(len(values))):
-            found.append(_checked(path, name, values))
-    return found[0] if found else None
+        return _checked(path, "index", index)
+    for usual in ID_NAMES:
+        for name, values in columns.items():
+            counts = name == UNNAMED and np.array_equal(values, np.arange(len(values)))
+            if name.lower() == usual and not counts:
+                return _checked(path, name, values)
+    return None
 
 
 def read_labels(path: Path, rows: RowIds, names: tuple[str, ...] = LABEL_NAMES) -> NDArray[Any]:
@@ -177,7 +166,7 @@ def _label_column(path: Path, columns: Columns, rows: RowIds, wanted: tuple[str,
 
 def _order(path: Path, columns: Columns, index: NDArray[Any] | None, rows: RowIds) -> Index | None:
     """Return the position of each row's label; None if labels are in the order of the rows."""
-    ids = take_ids(path, columns, index, rows.column)
+    ids = ids_in(path, columns, index, rows.column)
     if ids is None:
         places = (_places_by_name(values, rows) for values in columns.values())
         return next((place for place in places if place is not None), None)

@@ -28,9 +28,9 @@ from unsplit.data.readers.row_ids import (
     BATCH_NAMES,
     LABEL_NAMES,
     RowIds,
+    ids_in,
     one_label_each,
     read_labels,
-    take_ids,
 )
 from unsplit.data.readers.sound import audio_in
 from unsplit.data.rows.base import blocks_of, is_mapped
@@ -176,7 +176,7 @@ def read_arrays(
     elif not len(X):
         raise InputError(f"{path} has column names but no rows; add one row per observation.")
     others = {k: a for k, a in columns.items() if k not in wanted and a.shape == (_length(X),)}
-    ids = take_ids(path, others, contents.index, choice.id)
+    ids = ids_in(path, others, contents.index, choice.id)
     if names is not None:
         leave_out_text(path, contents.text, choice, any_numbers=bool(names))
     if np.ndim(X) == 2:
