@@ -25,7 +25,7 @@ from unsplit.data.readers.images import inspect
 from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds
 from unsplit.data.readers.shards import find_samples, shards_of
 from unsplit.data.readers.sound import SOUND_ENDINGS, read_audio
-from unsplit.data.readers.tables_and_arrays import Observations, read_arrays, values_of_rows
+from unsplit.data.readers.tables_and_arrays import Observations, read_observations, values_of_rows
 from unsplit.errors import InputError, check_flag, check_path, check_type, option, shown
 
 Progress = Callable[[int, int], None]
@@ -133,7 +133,7 @@ def read(
         )
     shards, is_folder = shards_of(path), path.is_dir() and not parquet_files(path)
     if not shards and not is_folder and not lists_images(path):
-        return read_arrays(path, wanted, within, choice, progress, cache)
+        return read_observations(path, wanted, within, choice, progress, cache, any_shape=True)
     refuse_choice(path, choice.given)
     if shards:
         # A name that is no file is that of a field in the .json of every sample.

@@ -89,7 +89,8 @@ def find_samples(shards: list[Path], labels: str | None = None, needed: bool = T
     Returns
     -------
     FileList
-        Keys of the samples, as names of rows, and their clusters.
+        Keys of the samples, as names of rows, and their clusters.  If keys repeat, they begin with
+        the name of their shard.
 
     Examples
     --------
@@ -104,18 +105,13 @@ def find_samples(shards: list[Path], labels: str | None = None, needed: bool = T
     >>> found.row_ids.tolist(), found.labels.tolist()
     (['a/1'], ['owl'])
     """
-    each = [_samples_in(shard, labels) for shard in shards]
-    # If keys repeat, they begin with the name of their shard.
-    unique = len(set().union(*(found[0] for found in each))) == sum(len(found[0]) for found in each)
-    keys: list[str] = []
-    places: list[str] = []
-    clusters: list[str | None] = []
-    n_links = 0
-    for shard, (images, named, links) in zip(shards, each, strict=True):
-        keys += [key if unique else f"{shard.name}/{key}" for key in images]
-        places += images.values()
-        clusters += [named.get(key) for key in images]
-        n_links += links
+    images: dict[tuple[Path, str], str] = {}
+    named: dict[tuple[Path, str], str | None] = {}
+    n_links = sum(_list_samples(shard, labels, images, named) for shard in shards)
+    keys = [key for _, key in images]
+    if len(set(keys)) < len(keys):
+        keys = [f"{shard.name}/{key}" for shard, key in images]
+    clusters = [named.get(place) for place in images]
     where = str(shards[0]) if len(shards) == 1 else f"{len(shards)} shards in {shards[0].parent}"
     if n_links:
         warn(f"left out {n_links:,} links in {where}, which are never followed.", SkippedWarning)
@@ -133,15 +129,16 @@ def find_samples(shards: list[Path], labels: str | None = None, needed: bool = T
             f"{option('labels')}."
         )
     names = np.array([cluster or "" for cluster in clusters])
-    return FileList("", np.array(keys), names, np.array(places))
+    return FileList("", np.array(keys), names, np.array(list(images.values())))
 
 
-def _samples_in(
-    shard: Path, field: str | None
-) -> tuple[dict[str, str], dict[str, str | None], int]:
-    """The places of the images in a shard and their labels, by key, and the number of links."""
-    images: dict[str, str] = {}
-    labels: dict[str, str | None] = {}
+def _list_samples(
+    shard: Path,
+    field: str | None,
+    images: dict[tuple[Path, str], str],
+    labels: dict[tuple[Path, str], str | None],
+) -> int:
+    """Note where the images in a shard are, and their labels; return the number of links."""
     n_links = 0
     refuse_unreadable(shard)
     with reading(shard), shard.open("rb") as file:
@@ -158,15 +155,15 @@ def _samples_in(
                 if not member.isreg() or member.issparse() or not key:
                     continue
                 if ending in IMAGE_ENDINGS:
-                    if key in images:
+                    if (shard, key) in images:
                         raise InputError(
                             f"{shard} has two images called {shortened(repr(key))}; give every "
                             "sample one image."
                         )
-                    images[key] = place_in(shard, member.offset_data, member.size)
+                    images[shard, key] = place_in(shard, member.offset_data, member.size)
                 elif ending == (".cls" if field is None else ".json"):
-                    labels[key] = _label(shard, archive, member, field)
-    return images, labels, n_links
+                    labels[shard, key] = _label(shard, archive, member, field)
+    return n_links
 
 
 def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

@@ -92,6 +92,7 @@ def read_observations(
     choice: ColumnChoice = NO_CHOICE,
     progress: Callable[[int, int], None] | None = None,
     cache: str | os.PathLike[str] | None = None,
+    any_shape: bool = False,
 ) -> Observations:
     r"""Read a matrix or a table of observations, and the cluster of each row.
 
@@ -99,11 +100,12 @@ def read_observations(
     ----------
     path : str or path
         ``.npy`` with one matrix; ``.npz`` with one matrix or one called "X" or "data" (its
-        one-dimensional arrays can be labels), or a SciPy sparse matrix; ``.csv``, ``.tsv`` (also
-        with ``.gz``, ``.bz2``, ``.xz`` or ``.zip`` at the end), ``.parquet``, ``.arrow`` or
-        ``.feather``.  In a table every column of numbers is a feature, except the labels and the
-        row ids: a column called "id", "row_id" or "index", a first column without a name, or the
-        index that pandas stored.  Other columns are left out with a warning that names them.
+        one-dimensional arrays can be labels), or a SciPy sparse matrix; ``.h5``, read like it;
+        ``.csv``, ``.tsv`` (also with ``.gz``, ``.bz2``, ``.xz`` or ``.zip`` at the end),
+        ``.parquet``, ``.arrow`` or ``.feather``.  In a table every column of numbers is a feature,
+        except the labels and the row ids: a column called "id", "row_id" or "index", a first
+        column without a name, or the index that pandas stored.  Other columns are left out with a
+        warning that names them.
     labels : str or path, optional
         A column of that file or, if it has none of that name, another file: ``.txt`` with one
         label per line, ``.npy``, ``.npz`` or a table, with one column of labels or one called
@@ -119,6 +121,9 @@ def read_observations(
         Called with how much of a table has been read so far, and how much there is.
     cache : str or path, optional
         Where to keep features that take much of the free memory, of .parquet and Arrow files.
+    any_shape : bool
+        Whether the file may also hold an array of another shape or, in ``audio`` and ``offsets``,
+        sounds.
 
     Examples
     --------
@@ -129,48 +134,20 @@ def read_observations(
     >>> read.feature_names, read.row_ids.tolist(), read.labels.tolist()
     (['x', 'y'], ['A1', 'A2'], [7, -1])
     """
-    found = read_arrays(Path(path), labels, batch, choice, progress, cache)
-    if np.ndim(found.X) != 2:
-        shape = "sounds" if isinstance(found.X, Audio) else f"an array of shape {found.X.shape}"
-        raise InputError(
-            f"{path} must hold one matrix of shape (observations, features), but holds {shape}; "
-            "save such a matrix as .npy or .npz."
-        )
-    return found
-
-
-def read_arrays(
-    path: Path,
-    labels: str | os.PathLike[str] | None = None,
-    batch: str | os.PathLike[str] | None = None,
-    choice: ColumnChoice = NO_CHOICE,
-    progress: Callable[[int, int], None] | None = None,
-    cache: str | os.PathLike[str] | None = None,
-) -> Observations:
-    """Read what :func:`read_observations` does, or an array of another shape, or sounds.
-
-    Parameters
-    ----------
-    path, labels, batch, choice, progress, cache
-        As for :func:`read_observations`.  An ``.npz`` file may have sounds in ``audio`` and
-        ``offsets``, and ``.h5`` is read like it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "images.npz"
-    >>> np.savez(path, X=np.zeros((2, 8, 8)), y=np.array([0, 1]))
-    >>> found = read_arrays(path, "y")
-    >>> found.X.shape, found.labels
-    ((2, 8, 8), array([0, 1]))
-    """
     wanted = [None if name is None else os.fspath(name) for name in (labels, batch)]
+    path = Path(path)
     contents = read_file(
         path, lambda names: assign_roles(path, names, wanted, choice), progress, cache
     )
     columns, X, names = dict(contents.arrays), contents.X, contents.features
     if names is None:
         X = _array_in(path, columns)
+        if not any_shape and np.ndim(X) != 2:
+            held = "sounds" if isinstance(X, Audio) else f"an array of shape {X.shape}"
+            raise InputError(
+                f"{path} must hold one matrix of shape (observations, features), but holds {held}; "
+                "save such a matrix as .npy or .npz."
+            )
         refuse_choice(path, [name for name in choice.given if name != "id"])
         check_choice(path, list(columns), wanted, choice)
     elif not len(X):
