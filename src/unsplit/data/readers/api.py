@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -117,7 +117,8 @@ def read(
     if "\0" in str(path):
         refuse_unreadable(path)
     wanted, within = (None if name is None else os.fspath(name) for name in (labels, batch))
-    _check_options(id, features, drop, progress, use_rep, layer)
+    lists = {"features": () if features is None else features, "drop": drop}
+    _check_options({"id": id, "use_rep": use_rep, "layer": layer}, lists, progress)
     check_flag("use_raw", use_raw)
     check_flag("scale", scale)
     only = None if features is None else tuple(features)
@@ -151,17 +152,12 @@ def read(
 
 
 def _check_options(
-    id: object,
-    features: object,
-    drop: object,
-    progress: object,
-    use_rep: object,
-    layer: object,
+    names: Mapping[str, object], lists: Mapping[str, object], progress: object
 ) -> None:
-    for name, value in {"id": id, "use_rep": use_rep, "layer": layer}.items():
+    for name, value in names.items():
         if value is not None:
             check_type(name, value, str, "pass a name")
-    for name, value in {"features": () if features is None else features, "drop": drop}.items():
+    for name, value in lists.items():
         if not isinstance(value, (list, tuple)) or not all(isinstance(n, str) for n in value):
             raise InputError(
                 f"{name} must be a list of names, got {shown(value)}; pass the names of columns."

@@ -94,14 +94,10 @@ def read_arrow(
     >>> read.X.ravel(), read.arrays, read.index
     (array([1.5, 2. ], dtype=float32), {'kind': array(['u', 'v'], ...)}, array(['a', 'b'], ...))
     """
-    for part in ("pyarrow", "pyarrow.ipc", "pyarrow.parquet"):
-        require_module(part, "reading parquet and Arrow files", "tables")
-    import pyarrow as pa
-
-    if path.is_dir():
-        source = _joined([(file, _parquet(file)) for file in parquet_files(path)])
-    else:
-        source = _parquet(path) if path.suffix.lower() == ".parquet" else _ipc(pa, path)
+    pa = require_module("pyarrow", "reading parquet and Arrow files", "tables")
+    files = parquet_files(path) or [path]
+    is_parquet = files[0].suffix.lower() == ".parquet"
+    source = _parquet(files) if is_parquet else _ipc(pa, path)
     names = source.schema.names
     refuse_repeated(path, names)
     stored, counted = _index_columns(source.schema)
@@ -129,40 +125,34 @@ def read_arrow(
     return Contents({name: columns[name] for name in kept}, numbers, X, unread, index)
 
 
-def _parquet(path: Path) -> _Source:
+def _parquet(paths: list[Path]) -> _Source:
+    """Open files with the same columns as one, in the order of their names."""
     import pyarrow.parquet
 
     # Without pre-buffering, which would hold all of a large file in memory.
-    file = pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=BYTES_AT_ONCE)
-
-    def batches(names: list[str]) -> Iterator[Any]:
-        n_rows = min(ROWS_AT_ONCE, max(1, VALUES_AT_ONCE // max(1, len(names))))
-        for batch in file.iter_batches(n_rows, columns=names):
-            yield batch.select(names)
-
-    return _Source(file.schema_arrow, file.metadata.num_rows, batches)
-
-
-def _joined(parts: list[tuple[Path, _Source]]) -> _Source:
-    """Several files with the same columns as one, in the order of their names."""
-    (first, source), *others = parts
-    for path, other in others:
-        here, there = ({f.name: f.type for f in one.schema} for one in (source, other))
+    files = [
+        pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=BYTES_AT_ONCE)
+        for path in paths
+    ]
+    schema = files[0].schema_arrow
+    for path, file in zip(paths, files, strict=True):
+        here, there = ({f.name: f.type for f in one} for one in (schema, file.schema_arrow))
         unlike = [name for name in here | there if here.get(name) != there.get(name)]
         if unlike:
             raise InputError(
-                f"{path.name} and {first.name} in {path.parent} differ in column {unlike[0]!r}; "
+                f"{path.name} and {paths[0].name} in {path.parent} differ in column {unlike[0]!r}; "
                 "write all files of the folder with the same columns and types."
             )
+    if len(files) > 1 and not _index_columns(schema)[0]:
+        schema = schema.remove_metadata()  # its index only counts the rows of one file
 
     def batches(names: list[str]) -> Iterator[Any]:
-        for _, part in parts:
-            yield from part.batches(names)
+        n_rows = min(ROWS_AT_ONCE, max(1, VALUES_AT_ONCE // max(1, len(names))))
+        for file in files:
+            for batch in file.iter_batches(n_rows, columns=names):
+                yield batch.select(names)
 
-    # The index that pandas stored may only count the rows of one file.
-    counts = _index_columns(source.schema)[0] == []
-    schema = source.schema.remove_metadata() if counts else source.schema
-    return _Source(schema, sum(part.n_rows for _, part in parts), batches)
+    return _Source(schema, sum(file.metadata.num_rows for file in files), batches)
 
 
 def _ipc(pa: Any, path: Path) -> _Source:
