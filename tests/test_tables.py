@@ -182,7 +182,7 @@ def test_bad_choices_are_one_sentence_and_change_nothing(wines):
         "('region'); encode them as numbers, or leave them out.",
         ("--drop", ",".join([*MEASURED, "year", "region", "bottle"])): "wines.csv has no feature "
         "columns left; --drop names all of them.",
-        ("--features", "hue", "--drop", "ash"): "features and drop cannot be combined; "
+        ("--features", "hue", "--drop", "ash"): "--features and --drop cannot be combined; "
         "name the columns to use, or the columns to leave out, but not both.",
     }
     for options, sentence in cases.items():

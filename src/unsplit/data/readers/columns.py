@@ -48,8 +48,8 @@ class ColumnChoice:
     def __post_init__(self) -> None:
         if self.features is not None and self.drop:
             raise InputError(
-                "features and drop cannot be combined; name the columns to use, or the columns to "
-                "leave out, but not both."
+                f"{option('features')} and {option('drop')} cannot be combined; name the columns "
+                "to use, or the columns to leave out, but not both."
             )
 
     @property
@@ -268,5 +268,5 @@ def _refuse_mistakes(path: Path, name: str, values: NDArray[Any]) -> None:
         row, value = odd[0]
         raise InputError(
             f"column {name!r} of {path} holds numbers, but also {value!r} (row {row:,}); correct "
-            f"such values, or leave the column out with {option('drop', name)}."
+            f"such values, or leave the column out with {option('drop', [name])}."
         )

@@ -178,7 +178,7 @@ def _look_at_features(
     called = [f"column {name!r} of {path}" for name in names]
     doubtful: list[int] = []
     if choice.features is None:
-        advice = [option("drop", name) for name in names]
+        advice = [option("drop", [name]) for name in names]
         doubtful = warn_of_other_uses(X, called, clusters, advice)
     if not choice.scale:
         return warn_of_scales(X, called, doubtful)
