@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 import unsplit
 from benchmarks.common import print_table
-from unsplit.data.readers.sound import read_audio
 from unsplit.data.rows.sequences import Audio
 from unsplit.metrics import majority_categories, quality
 from unsplit.overclustering import artificial
@@ -83,7 +82,7 @@ def speech(folder: Path) -> Iterator[Problem]:
     names = np.char.add(data["digit"].astype(str), data["speaker"])
     groups = np.unique(names, return_inverse=True)[1]
     clusters = artificial(groups, 10, 0.0, 0)
-    sounds = read_audio(folder / "free-spoken-digits.npz").sounds
+    sounds = unsplit.read(folder / "free-spoken-digits.npz").X.sounds
     # The file does not say that it has 8,000 samples a second.
     X = Audio(sounds, None, np.arange(len(sounds)), 8000, {})
     yield Problem("spoken digits by digit and speaker, 10 a cluster", X, clusters, groups, BOTH)

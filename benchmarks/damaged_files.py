@@ -165,7 +165,7 @@ def read_cases(
 
     unsplit.data.readers.isolated.SECONDS_PER_FILE = SECONDS_OF_TRIAL
     if not tried_out:
-        setattr(unsplit.data.readers.h5ad, "try_out", lambda *_: None)  # noqa: B010
+        setattr(unsplit.data.readers.h5ad, "parsed", lambda *_: None)  # noqa: B010
     path = folder / f"damaged.{ending}"
     for number in numbers:
         path.write_bytes(case(ending, sources, number))

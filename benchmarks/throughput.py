@@ -161,7 +161,7 @@ def on_device(args: argparse.Namespace, device: torch.device) -> None:
 def streamed(args: argparse.Namespace, device: torch.device) -> None:
     """The folder path without keeping images on the device."""
     found = find_images(args.folder)
-    seen = inspect(found, args.size)
+    seen, found = inspect(found, args.size)
     # As often as it takes to make an epoch last longer than the start of a stream.
     dataset = ImageFiles(found.paths * args.repeat, seen.size, seen.channels)
     clusters = np.unique(found.labels, return_inverse=True)[1].astype(np.int64)

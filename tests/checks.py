@@ -4,6 +4,8 @@ import re
 import subprocess
 import sys
 
+from unsplit.data.readers.isolated import parse_all as PARSE_ALL
+
 
 def exactly(sentence):
     """A pattern for this sentence and nothing around it."""
@@ -43,8 +45,6 @@ def run_without_torch(program):
     return done.stdout.strip()
 
 
-def parsed_here(parser, path):
-    """Parse a file in this process: starting another one for each of many files takes long."""
-    from unsplit.data.readers.isolated import parse_all
-
-    return dict(parse_all(parser, [path], workers=0))[0]
+def parsed_here(parser, requests, *limits):
+    """Parse files in this process: starting another one for each of many files takes long."""
+    return PARSE_ALL(parser, requests, workers=0)

@@ -29,7 +29,7 @@ def export(shape, name):
 
 
 def one(name, n_points=50, seed=0):
-    return read_cloud(name, n_points, np.random.default_rng(seed))
+    return read_cloud((name, n_points, [seed]))
 
 
 def is_drawn_from(cloud, points):

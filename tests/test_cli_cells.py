@@ -194,7 +194,7 @@ BAD = {
                    "not counts, such as"),
     "one": (("--labels", "one"), "column 'one' of cells.h5ad has only one cluster ('T')"),
     "measurements": (("--labels", "mito"), "column 'mito' of cells.h5ad holds measurements"),
-    "both": (("--labels", "leiden", "--layer", "counts", "--use-raw"), "layer and use_raw are "
+    "both": (("--labels", "leiden", "--layer", "counts", "--use-raw"), "--layer and --use-raw are "
              "different matrices; choose one of them."),
     "no labels": ((), "cells.h5ad needs clusters to merge; name a column of it, or another file, "
                   "with --labels (these look like clusterings: 'leiden'), or make clusters"),

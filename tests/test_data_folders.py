@@ -180,11 +180,11 @@ def test_some_of_the_images_keep_their_labels():
 
 
 def test_paths_that_cannot_be_used_are_refused():
-    says("nowhere", "no file or folder nowhere", "check its name")
+    says("nowhere", "there is no file nowhere", "check its name")
     os.makedirs("empty/a")
     says("empty", "empty has no images", "or list them in a .csv file with the columns path and")
-    touch("images.txt")
-    says("images.txt", "images.txt has an unsupported file type", ".csv or .tsv")
+    write("images.txt", "a.png")
+    says("images.txt", "images.txt must be a folder of images", ".csv or .tsv")
 
 
 def test_what_may_not_be_read_is_refused(monkeypatch):
@@ -225,29 +225,23 @@ def test_tables_are_taken_in_their_order(name, separator, tmp_path):
     [
         (
             "file,cluster\na.png,1\n",
-            "list.csv must have the columns 'path' and 'cluster' (its columns: 'file', 'cluster'); "
-            "name them in its first line.",
-        ),
-        (
-            "",
-            "list.csv must have the columns 'path' and 'cluster' (it is empty); name them in its "
-            "first line.",
+            "list.csv must be a folder of images, or … columns 'path' and 'cluster'; name them …",
         ),
         (
             "path,cluster\n",
-            "list.csv … lists no images; add one line per image.",
+            "list.csv must name an image in every line; … empty for noise.",
         ),
         (
             "path,cluster\na.png,1\na.png,2\n",
             "list.csv lists 'a.png' more than once; …",
         ),
         (
-            "path,cluster\na.png,1\nb.png\n",
-            "line 3 of list.csv lacks a path or a cluster; … empty for noise.",
+            "path,cluster\n ,1\n",
+            "list.csv must name an image in every line; … empty for noise.",
         ),
         (
-            "path,cluster\n ,1\n",
-            "line 2 of list.csv lacks a path or a cluster; … empty for noise.",
+            "",
+            "list.csv is empty; write it again.",
         ),
     ],
 )
@@ -257,4 +251,4 @@ def test_tables_that_cannot_be_used_are_refused(text, sentence):
 
 def test_tables_in_other_encodings_are_refused():
     write("list.csv", "path,cluster\né.png,1\n", encoding="latin-1")
-    refuses("list.csv is not a table in UTF-8 (… byte 0xe9 …); save it as UTF-8.", "list.csv")
+    refuses("list.csv is not text in UTF-8; save it again as UTF-8.", "list.csv")

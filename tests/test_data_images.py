@@ -20,6 +20,10 @@ COLOURS = np.random.default_rng(0).integers(256, size=(13, 9, 3), dtype=np.uint8
 pytestmark = pytest.mark.usefixtures("folder")
 
 
+def inspected(found, size=None):
+    return inspect(found, size)[0]
+
+
 def save(image, name, **options):
     os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
     image.save(name, **options)
@@ -204,11 +208,11 @@ def truncate(name):
 @pytest.mark.slow
 def test_size_is_the_median_short_side_but_not_above_224():
     found = some_images(5)
-    assert inspect(found).size == 12
-    assert inspect(found, size=40).size == 40
+    assert inspected(found).size == 12
+    assert inspected(found, size=40).size == 40
     save(Image.new("L", (500, 300)), "big/a/1.png")
     save(Image.new("L", (500, 300)), "big/b/1.png")
-    assert inspect(find_images("big")).size == 224
+    assert inspected(find_images("big")).size == 224
 
 
 def test_there_is_one_channel_if_all_are_grey():
@@ -216,25 +220,25 @@ def test_there_is_one_channel_if_all_are_grey():
     save(Image.new("1", (8, 8)), "a/2.png")
     save(Image.new("LA", (8, 8)), "a/3.png")
     save(Image.fromarray(np.ones((8, 8), np.uint16)), "b/4.png")
-    assert inspect(find_images(".")).channels == 1
+    assert inspected(find_images(".")).channels == 1
     save(Image.new("RGB", (8, 8)), "b/5.png")
-    assert inspect(find_images(".")).channels == 3
+    assert inspected(find_images(".")).channels == 3
 
 
 @pytest.mark.slow
 def test_depth_is_that_of_the_brightest_pixel():
     save(Image.new("L", (8, 8), 3), "a/1.png")
     save(Image.fromarray(np.full((8, 8), 3, np.uint16)), "b/1.png")
-    assert inspect(find_images(".")).depth == 8
+    assert inspected(find_images(".")).depth == 8
     for order, bits in (("<u2", 12), (">u2", 13)):
         save(Image.fromarray(np.full((8, 8), 2**bits - 1, order)), "b/2.tif")
-        assert inspect(find_images(".")).depth == bits
+        assert inspected(find_images(".")).depth == bits
 
 
 @pytest.mark.slow
 def test_keys_are_hashes_of_content_and_of_nothing_else():
     found = some_images()
-    keys = inspect(found).keys
+    keys = inspected(found).keys
     assert keys.dtype == np.uint64
     for path, key in zip(found.paths, keys, strict=True):
         with open(path, "rb") as file:
@@ -242,32 +246,32 @@ def test_keys_are_hashes_of_content_and_of_nothing_else():
         assert int(key) == int.from_bytes(digest, "big")
     assert len(set(keys.tolist())) == len(keys)
     os.rename("a", "z")
-    assert sorted(inspect(find_images(".")).keys) == sorted(keys)
-    np.testing.assert_array_equal(inspect(find_images(".").only(np.arange(6) < 3)).keys, keys[3:])
+    assert sorted(inspected(find_images(".")).keys) == sorted(keys)
+    np.testing.assert_array_equal(inspected(find_images(".").only(np.arange(6) < 3)).keys, keys[3:])
 
 
 @pytest.mark.parametrize("kind", ["jpg", "png"])
-def test_broken_images_are_named_and_left_out(kind):
+def test_broken_images_are_named_and_left_out(kind, monkeypatch):
+    monkeypatch.setattr("unsplit.data.readers.broken.MOST_BROKEN", 0.5)
     found = some_images(8, kind)
-    keys = inspect(found).keys
+    keys = inspected(found).keys
     for name in (f"a/0.{kind}", f"a/4.{kind}"):
         truncate(name)
     with open(f"b/1.{kind}", "w") as file:
         file.write("nothing")
     os.remove(f"b/7.{kind}")
     with pytest.warns(UserWarning, match="^4 of 8 images cannot be read") as told:
-        seen = inspect(found, max_broken=0.5)
+        seen, kept = inspect(found)
     (sentence,) = [str(warning.message) for warning in told]
     assert f" and are left out: 'a/0.{kind}' (" in sentence
     assert "truncated" in sentence
     assert sentence.endswith(f"), 'b/1.{kind}' (not an image) and 1 more.")
-    assert found.row_ids[seen.usable].tolist() == [
+    assert kept.row_ids.tolist() == [
         f"a/2.{kind}", f"a/6.{kind}", f"b/3.{kind}", f"b/5.{kind}"
     ]  # fmt: skip
-    np.testing.assert_array_equal(seen.keys[seen.usable], keys[seen.usable])
+    np.testing.assert_array_equal(seen.keys, keys[np.isin(found.row_ids, kept.row_ids)])
     assert seen.size == 14  # of 12, 16, 13 and 15
-    kept = found.only(seen.usable)
-    assert len(list(ImageFiles(kept.paths, seen.size))) == len(kept.labels) == 4
+    assert len(list(seen)) == len(kept.labels) == 4
 
 
 def test_too_many_broken_images_are_an_error():
@@ -279,11 +283,12 @@ def test_too_many_broken_images_are_an_error():
         assert part in str(caught.value)
 
 
-def test_if_all_are_broken_there_is_nothing_to_go_on_with():
+def test_if_all_are_broken_there_is_nothing_to_go_on_with(monkeypatch):
+    monkeypatch.setattr("unsplit.data.readers.broken.MOST_BROKEN", 1)
     with open("list.csv", "w") as file:
         file.write("path,cluster\na.png,1\nb.png,2\n")
     with pytest.raises(InputError) as caught:
-        inspect(find_images("list.csv"), max_broken=1.0)
+        inspect(find_images("list.csv"))
     for part in ("none of the 2 images", "'a.png' (no such file", "'b.png' (no such file"):
         assert part in str(caught.value)
 
@@ -293,14 +298,4 @@ def test_progress_is_told():
     found = FileList(".", np.array(["a.png"] * 150), np.array(["x"] * 150))
     told = []
     inspect(found, progress=lambda done, n: told.append((done, n)))
-    assert told == [(64, 150), (128, 150), (150, 150)]
-
-
-def test_settings_that_mean_nothing_are_refused():
-    found = some_images(2)
-    sentence = 'size must be "auto" or a whole number of pixels of at least 1, got {}.'
-    for size, shown in ((0, "0"), ("big", "'big'"), (2.5, "2.5"), (True, "True")):
-        refuses(sentence.format(shown), inspect, found, size=size)
-    for share in (-0.1, 1.1, float("nan")):
-        sentence = f"max_broken must be a share between 0 and 1, got {share}."
-        refuses(sentence, inspect, found, max_broken=share)
+    assert told == [(i, 150) for i in range(1, 151)]

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import unsplit
 from unsplit.cli.program import main
-from unsplit.data.readers import room
+from unsplit.data.readers import arrow
 from unsplit.data.readers.arrow import parquet_files
 from unsplit.data.rows.base import is_mapped
 from unsplit.errors import InputError
@@ -27,7 +27,7 @@ def table(n=40):
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    monkeypatch.setattr(room, "available_memory", lambda: 100)
+    monkeypatch.setattr(arrow, "available_memory", lambda: 100)
 
 
 @pytest.mark.parametrize("ending", ["parquet", "feather"])
@@ -37,7 +37,7 @@ def test_features_on_disk_are_the_same_and_leave_nothing_behind(ending, tmp_path
     getattr(table(), f"to_{ending}")(path)
     inside = unsplit.read(path, "cluster")
     assert not is_mapped(inside.X)
-    monkeypatch.setattr(room, "available_memory", lambda: 100)
+    monkeypatch.setattr(arrow, "available_memory", lambda: 100)
     outside = unsplit.read(path, "cluster", cache=cache)
     assert is_mapped(outside.X)
     assert os.listdir(cache) == []
@@ -98,7 +98,11 @@ def test_no_room_on_the_disk_is_said_with_numbers(tmp_path, little_memory, monke
     table().to_parquet(tmp_path / "x.parquet")
     with pytest.raises(InputError, match=r"there is no folder .*nowhere for temporary files"):
         unsplit.read(tmp_path / "x.parquet", "cluster", cache=tmp_path / "nowhere")
-    monkeypatch.setattr(room, "_reserved", lambda file, size: False)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(arrow, "_reserve", full)
     with pytest.raises(InputError, match=r"takes 0.0 GiB, more than memory .* with cache"):
         unsplit.read(tmp_path / "x.parquet", "cluster", cache=tmp_path)
 

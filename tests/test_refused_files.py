@@ -17,7 +17,7 @@ from unsplit.errors import InputError, SkippedWarning
 def folder(tmp_path, monkeypatch):
     """Every test works in a folder of its own, so that sentences hold short names."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("unsplit.data.readers.formats.parse_alone", parsed_here)
+    monkeypatch.setattr("unsplit.data.readers.isolated.parse_all", parsed_here)
     return tmp_path
 
 
@@ -149,8 +149,8 @@ def test_empty_matrices_are_refused(shape):
 
 def test_files_without_one_matrix_are_refused():
     sentence = (
-        "{} must hold one matrix of shape (observations, features), called 'X' if there are "
-        "several, but holds {}; save such a matrix as .npy or .npz."
+        "{} must hold one array of observations, called 'X' if there are several, but holds {}; "
+        "save such an array as .npy or .npz."
     )
     np.save("d.npy", np.zeros(3))
     refuses(sentence.format("d.npy", "'array' of shape (3,)"), "d.npy")
@@ -158,6 +158,10 @@ def test_files_without_one_matrix_are_refused():
     refuses(sentence.format("d.npz", "'u' of shape (2, 2), 'v' of shape (3, 2)"), "d.npz")
     write("d.txt", "1\n2\n")
     refuses(sentence.format("d.txt", "'labels' of shape (2,)"), "d.txt")
+    np.save("d.npy", np.zeros((4, 3, 2)))
+    refuses("d.npy must hold one matrix … but holds an array of shape (4, 3, 2); save …", "d.npy")
+    np.savez("d.npz", audio=np.zeros(4), offsets=[0, 2, 4])
+    refuses("d.npz must hold one matrix … but holds sounds; save …", "d.npz")
 
 
 @pytest.mark.parametrize(
@@ -181,14 +185,12 @@ def test_pickles_are_refused_and_not_run(folder):
     np.savez("d.npz", X=X, more=objects)
     for name in ("d.npy", "d.npz"):
         refuses(
-            f"{name} holds Python objects, which are not read because they could run any code; "
-            "save arrays of numbers or strings only.",
+            f"{name} is not a NumPy file, or holds Python objects, which are not read because they "
+            "could run any code; save arrays of numbers or strings with numpy.save or numpy.savez.",
             name,
         )
     objects.dump("pickle.npy")
-    refuses(
-        "pickle.npy is not a NumPy file; write it with numpy.save or numpy.savez.", "pickle.npy"
-    )
+    refuses("pickle.npy is not a NumPy file, or holds Python objects, …", "pickle.npy")
     assert not (folder / "ran").exists()
 
 

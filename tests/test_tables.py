@@ -182,7 +182,7 @@ def test_bad_choices_are_one_sentence_and_change_nothing(wines):
         "('region'); encode them as numbers, or leave them out.",
         ("--drop", ",".join([*MEASURED, "year", "region", "bottle"])): "wines.csv has no feature "
         "columns left; --drop names all of them.",
-        ("--features", "hue", "--drop", "ash"): "features and drop cannot be combined; "
+        ("--features", "hue", "--drop", "ash"): "--features and --drop cannot be combined; "
         "name the columns to use, or the columns to leave out, but not both.",
     }
     for options, sentence in cases.items():
@@ -196,9 +196,12 @@ def test_columns_of_what_is_no_table_are_refused(wines):
     np.save("d.npy", wines[MEASURED].to_numpy())
     np.savez("d.npz", X=wines[MEASURED].to_numpy(), bottle=wines["bottle"].to_numpy(str))
     np.save("images.npy", np.zeros((4, 8, 8)))
-    with pytest.raises(InputError, match=about("d.npy is a matrix without column names, so …")):
+    with pytest.raises(InputError, match=about("d.npy is not a table, so … features could …")):
         library.read("d.npy", features=["hue"])
-    with pytest.raises(InputError, match=about("images.npy is not a table, so … id could …")):
+    with pytest.raises(
+        InputError,
+        match=about("images.npy has no column 'bottle', which id names; it has no named columns."),
+    ):
         library.read("images.npy", id="bottle")
     assert library.read("d.npz", id="bottle").row_ids.tolist() == wines["bottle"].tolist()
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from unsplit.cli.checks import option
 from unsplit.cli.options import as_typed
 from unsplit.data.readers.columns import ColumnChoice
+from unsplit.errors import typed
 from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import Settings
 
@@ -70,21 +70,21 @@ def command_of(result: Mapping[str, Any]) -> str:
         words += ["--labels", str(result["labels"])]
     for name in ("batch", "vectors"):
         if result.get(name) is not None:
-            words += [option(name), str(result[name])]
+            words += [typed(name), str(result[name])]
     words += _columns_and_cells(result)
     words += ["--out", "merged"]
     for name in NAMES:
         if settings.get(name, DEFAULTS[name]) != DEFAULTS[name]:
-            words += [option(name), str(settings[name])]
+            words += [typed(name), str(settings[name])]
     for name in ("must_link", "cannot_link"):
         for link in settings.get(name) or ():
-            words += [option(name), ",".join(map(str, link))]
+            words += [typed(name), ",".join(map(str, link))]
     if settings.get("augment") is False:
         words.append("--no-augment")
     words.append("--report")
     for name in ("picture", "constraints"):
         if result.get(name) is not None:
-            words += [option(name), str(result[name])]
+            words += [typed(name), str(result[name])]
     if result.get("seed") is not None:
         words += ["--seed", str(result["seed"])]
     return shlex.join(words)
@@ -92,15 +92,15 @@ def command_of(result: Mapping[str, Any]) -> str:
 
 def _columns_and_cells(result: Mapping[str, Any]) -> list[str]:
     """The options that say which columns, or which matrix of cells, were compared."""
-    typed = dict(result.get("reading") or {})
-    only, drop = tuple(typed.get("features") or ()), tuple(typed.get("drop") or ())
+    given = dict(result.get("reading") or {})
+    only, drop = tuple(given.get("features") or ()), tuple(given.get("drop") or ())
     if not only:  # columns of text that were left out are named, so that nobody is warned again
         drop += tuple(name for name in result.get("left_out") or () if name not in drop)
-    named, scale = typed.get("id", result.get("id")), bool(typed.get("scale"))
+    named, scale = given.get("id", result.get("id")), bool(given.get("scale"))
     words = as_typed(ColumnChoice(named, only or None, drop, scale))
     for name in ("use_rep", "layer"):
-        words += [option(name), str(typed[name])] if name in typed else []
-    return words + (["--use-raw"] if typed.get("use_raw") else [])
+        words += [typed(name), str(given[name])] if name in given else []
+    return words + (["--use-raw"] if given.get("use_raw") else [])
 
 
 def _shown(value: Any) -> str:

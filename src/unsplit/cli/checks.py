@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from unsplit.merging.options import APPLIES_TO, MergeOptions
+from unsplit.errors import typed
+from unsplit.merging.options import MergeOptions
 
 RULES = ("n_clusters", "max_tvd", "alpha", "auto")
 
@@ -38,27 +39,9 @@ def merge_options_from(given: dict[str, Any]) -> MergeOptions:
     """
     # Compare by identity, because 0 equals False and is a valid value.
     chosen = {n: v for n, v in given.items() if v is not None and v is not False}
-    rules = [option(name) for name in RULES if name in chosen]
+    rules = [typed(name) for name in RULES if name in chosen]
     if len(rules) > 1:
         raise click.UsageError(f"{' and '.join(rules)} are different stopping rules; choose one.")
-    strategy = chosen.get("strategy", MergeOptions.strategy)
-    for name, strategies in APPLIES_TO.items():
-        if name in chosen and strategy not in strategies:
-            raise click.UsageError(
-                f"{option(name)} works only with --strategy {' or '.join(strategies)}, got "
-                f"--strategy {strategy}; leave {option(name)} out."
-            )
     return MergeOptions(
         **{f.name: chosen[f.name] for f in fields(MergeOptions) if f.name in chosen}
     )
-
-
-def option(name: str) -> str:
-    """Turn a parameter's name into the option that users type.
-
-    Examples
-    --------
-    >>> option("max_tvd")
-    '--max-tvd'
-    """
-    return f"--{name.replace('_', '-')}"

@@ -13,7 +13,6 @@ from sklearn.cluster import KMeans
 from unsplit import overclustering
 from unsplit._typing import Index
 from unsplit.cli import options, outputs, summary
-from unsplit.cli.checks import option
 from unsplit.cli.progress import Console
 from unsplit.cli.run import interruptible
 from unsplit.data.readers.columns import ColumnChoice
@@ -21,7 +20,7 @@ from unsplit.data.readers.h5ad import read_cells
 from unsplit.data.readers.tables_and_arrays import Observations, read_observations
 from unsplit.data.saving import replacing
 from unsplit.data.text_files import write_csv
-from unsplit.errors import InputError
+from unsplit.errors import InputError, typed
 
 # Not the docstring: there \b would be two characters, and click would join the lines.
 HELP = """Cut DATA into many small clusters.
@@ -132,10 +131,10 @@ def _read(
 def _check(method: str, given: dict[str, Any]) -> None:
     for name in REQUIRED[method]:
         if name not in given:
-            raise click.UsageError(f"--method {method} needs {option(name)}.")
+            raise click.UsageError(f"--method {method} needs {typed(name)}.")
     for name in given:
         if name not in REQUIRED[method] + OPTIONAL[method]:
-            raise click.UsageError(f"--method {method} does not take {option(name)}.")
+            raise click.UsageError(f"--method {method} does not take {typed(name)}.")
 
 
 def _labels(method: str, read: Observations, given: dict[str, Any]) -> Index:

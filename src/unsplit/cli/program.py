@@ -1,7 +1,6 @@
 """The ``unsplit`` program: all commands, and errors as one sentence."""
 
 import os
-import re
 import sys
 from contextlib import suppress
 from difflib import get_close_matches
@@ -30,33 +29,6 @@ Examples:
 
 Run `unsplit COMMAND --help` for all options of a command.
 """
-
-
-# Parameters of the library that are options here, and those of them that are no common words.
-UNDERSCORED = "n_clusters|min_clusters|max_clusters|max_tvd|labels_from|must_link|cannot_link"
-PARAMETERS = f"{UNDERSCORED}|strategy|statistic|linkage|alpha|size"
-
-
-def as_options(sentence: str) -> str:
-    """Name options as they are typed, where the library names parameters.
-
-    Examples
-    --------
-    >>> as_options('n_clusters=3 is no use with linkage="single"; drop n_clusters.')
-    '--n-clusters 3 is no use with --linkage single; drop --n-clusters.'
-    >>> as_options('use ClusterMerger(strategy="retrain").')  # this is Python
-    'use ClusterMerger(strategy="retrain").'
-    >>> as_options("must_link.csv cannot be opened.")
-    'must_link.csv cannot be opened.'
-    """
-
-    def typed(name: str) -> str:
-        return f"--{name.replace('_', '-')}"
-
-    with_value = rf'(?<![\w(.])({PARAMETERS})=(?:"([^"]*)"|([\w.]*\w))'
-    sentence = re.sub(with_value, lambda m: f"{typed(m[1])} {m[2] or m[3]}", sentence)
-    # Not in names of files, such as data/must_link.csv.
-    return re.sub(rf"(?<![\w(./-])({UNDERSCORED})\b(?!\.\w)", lambda m: typed(m[1]), sentence)
 
 
 class PlainErrors(click.Command):
@@ -88,7 +60,7 @@ class PlainErrors(click.Command):
         except click.Abort:
             self._fail("interrupted", INTERRUPTED)
         except (InputError, ImportError) as error:
-            self._fail(as_options(str(error)))
+            self._fail(str(error))
         except OSError as error:
             where = "" if error.filename is None else f"{error.filename}: "
             self._fail(where + (error.strerror or str(error)).lower())

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from unsplit._typing import Index
 from unsplit.data.labels import is_gap, is_missing
 from unsplit.data.readers.tables import listing, shortened
-from unsplit.errors import InputError
+from unsplit.errors import InputError, option
 
 # The representation that scanpy's own functions use if they are given none.
 USUAL = "X_pca"
@@ -46,7 +46,8 @@ class Matrix:
     def __post_init__(self) -> None:
         chosen = [name for name, value in vars(self).items() if value not in (None, False)]
         if len(chosen) > 1:
-            raise InputError(f"{' and '.join(chosen)} are different matrices; choose one of them.")
+            told = " and ".join(map(option, chosen))
+            raise InputError(f"{told} are different matrices; choose one of them.")
 
     def places(self) -> list[str]:
         """Where the matrix is in an .h5ad file: at the first of these places that exists."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unsplit.data.saving import reason_of
-from unsplit.errors import InputError, shown
+from unsplit.errors import InputError, option, shown
 
 FORMAT = "unsplit.constraints/1"
 SAME, DIFFERENT = "same", "different"
@@ -138,7 +138,8 @@ def _answers(where: str, content: Any) -> Answers:
     if not isinstance(kind, str) or not kind.startswith("unsplit.constraints/"):
         raise InputError(
             f'{where} does not hold answers from a review, which have "format": "{FORMAT}" and a '
-            f'list of "answers"; {MAKE_AGAIN}, or use must_link and cannot_link.'
+            f'list of "answers"; {MAKE_AGAIN}, or use {option("must_link")} and '
+            f"{option('cannot_link')}."
         )
     if kind != FORMAT:
         raise InputError(

@@ -14,7 +14,7 @@ from unsplit._typing import Index
 from unsplit.data.annotated import refuse_annotated
 from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import check_seed, generator_of
-from unsplit.errors import InputError
+from unsplit.errors import InputError, option
 from unsplit.merging.decision import Rule, SameGroup, WithinBatches
 from unsplit.merging.evidence import Evidence, evidence_of
 from unsplit.merging.loop import MergeRecord, MergeState, agglomerate, assigned_slots
@@ -360,8 +360,9 @@ def check_wasserstein(
     if n_clusters is None or max_tvd is not None or strategy != "linkage":
         raise InputError(
             "distances is a PairwiseWasserstein, which can only be merged by "
-            'strategy="linkage" to a given number of clusters because it is in the unit of X; pass '
-            "n_clusters, or pass n_clusters=1 and cut the tree with tree.cut(height=...)."
+            f"{option('strategy', 'linkage')} to a given number of clusters because it is in the "
+            f"unit of X; pass {option('n_clusters')}, or pass {option('n_clusters', 1)} and cut "
+            "the tree with tree.cut(height=...)."
         )
 
 

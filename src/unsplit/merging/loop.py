@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
-from unsplit.errors import InputError
+from unsplit.errors import InputError, option
 from unsplit.merging.closest_pairs import ClosestPairs, Refused
 from unsplit.merging.decision import (
     ASSIGNED,
@@ -383,9 +383,9 @@ def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
 def cannot_reach(n_left: int, most: int) -> InputError:
     """The error that links leave more clusters than were requested."""
     return InputError(
-        f"merging the closest pairs first, cannot_link leaves {n_left} clusters, more than the "
-        f"{most} requested; drop some of these links, add must_link for clusters that belong "
-        "together, or request more clusters."
+        f"merging the closest pairs first, {option('cannot_link')} leaves {n_left} clusters, more "
+        f"than the {most} requested; drop some of these links, add {option('must_link')} for "
+        "clusters that belong together, or request more clusters."
     )
 
 

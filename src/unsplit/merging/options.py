@@ -17,6 +17,7 @@ from unsplit.errors import (
     check_type,
     is_number,
     is_whole,
+    option,
     shown,
 )
 from unsplit.merging.answers import Answer, Answers, read_answers
@@ -104,11 +105,12 @@ class MergeOptions:
         names = ("n_clusters", "max_tvd", "alpha", "rule")
         chosen = [name for name in names if getattr(self, name) is not None]
         if len(chosen) > 1:
-            raise InputError(f"{' and '.join(chosen)} are two stopping rules; choose one.")
+            two = " and ".join(map(option, chosen))
+            raise InputError(f"{two} are two stopping rules; choose one.")
         for name in ("max_tvd", "alpha"):
             value = getattr(self, name)
             if value is not None and not (is_number(value) and 0 <= value <= 1):
-                raise InputError(f"{name} must lie between 0 and 1, got {shown(value)}.")
+                raise InputError(f"{option(name)} must lie between 0 and 1, got {shown(value)}.")
         if self.rule is not None and not callable(getattr(self.rule, "judge", None)):
             raise InputError(
                 f"rule must be an object with a method judge(pair), got {shown(self.rule)}; see "
@@ -119,31 +121,33 @@ class MergeOptions:
         strategy, statistic, linkage = self.strategy, self.statistic, self.linkage
         if strategy == "spectral" and self.n_clusters is None:
             raise InputError(
-                'strategy="spectral" needs n_clusters because it cannot choose the number of '
-                "clusters; pass n_clusters or use another strategy."
+                f"{option('strategy', strategy)} needs {option('n_clusters')} because it cannot "
+                f"choose the number of clusters; pass {option('n_clusters')} or use another "
+                "strategy."
             )
         for name, strategies in APPLIES_TO.items():
             value = getattr(self, name)
             if value != getattr(MergeOptions, name) and strategy not in strategies:
                 raise InputError(
-                    f'{name}="{value}" has no effect with strategy="{strategy}", only with '
-                    f"{' and '.join(strategies)}; leave it out."
+                    f"{option(name, value)} has no effect with {option('strategy', strategy)}, "
+                    f"only with {' and '.join(strategies)}; leave it out."
                 )
         if self.labels_from != "auto" and not self.asks_neighbours:
             raise InputError(
-                f'labels_from="{self.labels_from}" has no effect with max_tvd, alpha, rule, '
-                'strategy="spectral" or a statistic of edges, which do not ask where labels come '
-                "from; leave it out."
+                f"{option('labels_from', self.labels_from)} has no effect with "
+                f"{option('max_tvd')}, {option('alpha')}, rule, {option('strategy', 'spectral')} "
+                "or a statistic of edges, which do not ask where labels come from; leave it out."
             )
         if statistic in NEED_NEIGHBOURS and strategy != "linkage":
             raise InputError(
-                f'statistic="{statistic}" needs strategy="linkage", got "{strategy}"; choose '
-                "another statistic or leave strategy out."
+                f"{option('statistic', statistic)} needs {option('strategy', 'linkage')}, got "
+                f'"{strategy}"; choose another statistic or leave strategy out.'
             )
         if statistic == "edges" and linkage != MergeOptions.linkage:
             raise InputError(
-                f'linkage="{linkage}" has no effect with statistic="edges", because edges are '
-                'added up; leave linkage out or choose a divergence such as statistic="lecam".'
+                f"{option('linkage', linkage)} has no effect with {option('statistic', 'edges')}, "
+                "because edges are added up; leave linkage out or choose a divergence such as "
+                f"{option('statistic', 'lecam')}."
             )
 
     def gaps(self, strategy: str) -> str:
@@ -165,14 +169,14 @@ class MergeOptions:
             k = len(cluster_ids)
             if not is_whole(n) or not 1 <= n <= k:
                 raise InputError(
-                    f"n_clusters must be a whole number from 1 to {k}, the number of initial "
-                    f"clusters, got {shown(n)}."
+                    f"{option('n_clusters')} must be a whole number from 1 to {k}, the number of "
+                    f"initial clusters, got {shown(n)}."
                 )
             constraints(cluster_ids, (), (), fewest, most)  # refuses bounds that are no numbers
             if (fewest is not None and fewest > n) or (most is not None and most < n):
                 raise InputError(
-                    f"n_clusters={n} contradicts min_clusters={fewest} and max_clusters={most}; "
-                    "pass n_clusters alone."
+                    f"{option('n_clusters', n)} contradicts {option('min_clusters', fewest)} and "
+                    f"{option('max_clusters', most)}; pass {option('n_clusters')} alone."
                 )
             fewest = most = int(n)
         return constraints(cluster_ids, self.must_link, self.cannot_link, fewest, most)
@@ -214,10 +218,10 @@ class MergeOptions:
     def check_sparse(self) -> None:
         """Refuse options that need all pairs, if only confused pairs are stored."""
         if self.strategy in ("retrain", "spectral"):
-            needy, instead = f'strategy="{self.strategy}"', 'strategy="linkage"'
+            needy, instead = option("strategy", self.strategy), option("strategy", "linkage")
         elif self.statistic in WITHOUT_OVERLAP:
-            needy = f'statistic="{self.statistic}"'
-            instead = f'statistic="{WITHOUT_OVERLAP[self.statistic]}"'
+            needy = option("statistic", self.statistic)
+            instead = option("statistic", WITHOUT_OVERLAP[self.statistic])
         else:
             return
         raise InputError(
@@ -230,25 +234,25 @@ class MergeOptions:
         """Refuse options that need more than there is."""
         if self.strategy == "retrain" and not can_retrain:
             raise InputError(
-                'strategy="retrain" needs the data to train new networks after every merge; use '
-                'ClusterMerger(strategy="retrain").'
+                f"{option('strategy', 'retrain')} needs the data to train new networks after every "
+                'merge; use ClusterMerger(strategy="retrain").'
             )
         if self.strategy == "compose" and not has_scores:
             raise InputError(
-                'strategy="compose" needs scores, but a plain matrix has none; pass a PairwiseTVD '
-                'or use strategy="linkage".'
+                f"{option('strategy', 'compose')} needs scores, but a plain matrix has none; pass "
+                f"a PairwiseTVD or use {option('strategy', 'linkage')}."
             )
         knows_when = any(
             choice is not None for choice in (self.n_clusters, self.max_tvd, self.rule)
         )
         if not knows_when and not has_scores:
             raise InputError(
-                "n_clusters or max_tvd is required for a plain matrix, which has no scores to "
-                "test; pass one of them, or a PairwiseTVD."
+                f"{option('n_clusters')} or {option('max_tvd')} is required for a plain matrix, "
+                "which has no scores to test; pass one of them, or a PairwiseTVD."
             )
         if self.statistic in NEED_NEIGHBOURS and not has_neighbours:
             raise InputError(
-                f'statistic="{self.statistic}" needs neighbours; pass '
+                f"{option('statistic', self.statistic)} needs neighbours; pass "
                 "neighbours=unsplit.neighbour_graph(X, labels) with a PairwiseTVD."
             )
 
@@ -286,7 +290,8 @@ def constraints(
     most = _bound("max_clusters", max_clusters, k, k)
     if fewest > most:
         raise InputError(
-            f"min_clusters={fewest} is more than max_clusters={most}; swap or drop one of them."
+            f"{option('min_clusters', fewest)} is more than {option('max_clusters', most)}; swap "
+            "or drop one of them."
         )
     must = _pairs("must_link", must_link, cluster_ids)
     cannot = _pairs("cannot_link", cannot_link, cluster_ids)
@@ -295,16 +300,17 @@ def constraints(
     for a, b in cannot:
         if a == b:
             name = cluster_ids[a]
-            raise InputError(f"cannot_link names cluster {name} twice in one link; drop this link.")
+            told = f"{option('cannot_link')} names cluster {name} twice in one link"
+            raise InputError(f"{told}; drop this link.")
         if group[a] == group[b]:
             raise InputError(
-                f"cannot_link keeps {cluster_ids[a]} and {cluster_ids[b]} apart, but must_link "
-                "joins them; drop one of these links."
+                f"{option('cannot_link')} keeps {cluster_ids[a]} and {cluster_ids[b]} apart, but "
+                f"{option('must_link')} joins them; drop one of these links."
             )
     if n_left < fewest:
         raise InputError(
-            f"must_link leaves {n_left} clusters, fewer than the {fewest} requested; drop a link "
-            "or request fewer clusters."
+            f"{option('must_link')} leaves {n_left} clusters, fewer than the {fewest} requested; "
+            "drop a link or request fewer clusters."
         )
     return Constraints(must, cannot, fewest, most)
 
@@ -314,7 +320,7 @@ def _bound(name: str, value: int | None, default: int, k: int) -> int:
         return default
     if not is_whole(value) or not 1 <= value <= k:
         raise InputError(
-            f"{name} must be a whole number from 1 to {k}, the number of initial clusters, "
+            f"{option(name)} must be a whole number from 1 to {k}, the number of initial clusters, "
             f"got {shown(value)}."
         )
     return int(value)
@@ -329,8 +335,8 @@ def check_links(name: str, links: object) -> None:
     """
     if isinstance(links, (str, bytes, Mapping)) or not isinstance(links, Iterable):
         raise InputError(
-            f"{name} must be a list of pairs of cluster names, got {shown(links)}; pass a list "
-            "such as [(3, 7)]."
+            f"{option(name)} must be a list of pairs of cluster names, got {shown(links)}; pass a "
+            "list such as [(3, 7)]."
         )
 
 
@@ -342,14 +348,14 @@ def _pairs(name: str, links: Iterable[Link], ids: NDArray[Any]) -> list[tuple[in
     for link in links:
         if isinstance(link, (str, bytes)) or not isinstance(link, Collection) or len(link) < 2:
             raise InputError(
-                f"{name} must hold pairs of cluster names, got {shown(link)}; pass a list such as "
-                "[(3, 7)]."
+                f"{option(name)} must hold pairs of cluster names, got {shown(link)}; pass a list "
+                "such as [(3, 7)]."
             )
         unknown = [cluster for cluster in link if str(cluster) not in place]
         if unknown:
             raise InputError(
-                f"{name} names {shown(unknown[0])}, which is not a cluster; the clusters are "
-                f"{', '.join(list(place)[:8])}{', …' if len(place) > 8 else ''}."
+                f"{option(name)} names {shown(unknown[0])}, which is not a cluster; the clusters "
+                f"are {', '.join(list(place)[:8])}{', …' if len(place) > 8 else ''}."
             )
         index = [place[str(cluster)] for cluster in link]
         if name == "must_link":

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from unsplit._typing import Index
 from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels, like
-from unsplit.errors import InputError, is_number, is_whole, shown
+from unsplit.errors import InputError, is_number, is_whole, option, shown
 from unsplit.merging.answers import Answer
 from unsplit.merging.decision import (
     BEYOND,
@@ -529,7 +529,7 @@ class MergeTree:
         if not is_whole(n_clusters) or not fewest <= n_clusters <= most:
             because = " without breaking a link" if (fewest, most) != (1, k) else ""
             raise InputError(
-                f"n_clusters={shown(n_clusters)} is not possible{because}; choose {fewest} to "
+                f"{option('n_clusters', n_clusters)} is not possible{because}; choose {fewest} to "
                 f"{most}."
             )
         return k - n_clusters

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit.data.annotated import refuse_annotated
 from unsplit.devices import choose_device
-from unsplit.errors import InputError, check_whole
+from unsplit.errors import InputError, check_whole, option
 from unsplit.overclustering.bounds import DistanceBounds, fast_dtype
 
 # Candidates looked at again in the first round of a search; each round doubles it.
@@ -205,6 +205,7 @@ def _check_counts(n: int, n_clusters: int, size: int) -> None:
     check_whole("n_clusters", n_clusters, 1)
     if n_clusters * size > n:
         raise InputError(
-            f"n_clusters={n_clusters} clusters of size={size} need {n_clusters * size} "
-            f"observations, but R has {n}; pass at most n_clusters={n // size} or a smaller size."
+            f"{option('n_clusters', n_clusters)} clusters of {option('size', size)} need "
+            f"{n_clusters * size} observations, but R has {n}; pass at most "
+            f"{option('n_clusters', n // size)} or a smaller size."
         )

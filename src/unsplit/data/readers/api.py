@@ -2,37 +2,30 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from unsplit.data.cells import Matrix
 from unsplit.data.readers.arrow import parquet_files
-from unsplit.data.readers.cloud_arrays import clouds_in, columns_in, read_hdf5
+from unsplit.data.readers.broken import refuse_unreadable
 from unsplit.data.readers.cloud_files import ENDINGS as CLOUD_ENDINGS
-from unsplit.data.readers.clouds import DEFAULT_POINTS, read_clouds
-from unsplit.data.readers.columns import ColumnChoice
-from unsplit.data.readers.folders import IMAGE_ENDINGS, FileList, files_in, find_images
-from unsplit.data.readers.formats import read_file, refuse_unreadable
-from unsplit.data.readers.h5ad import read_cells
-from unsplit.data.readers.images import ImageFiles, inspect
-from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds, read_labels
-from unsplit.data.readers.shards import find_samples, shards_of
-from unsplit.data.readers.sound import SOUND_ENDINGS, audio_in, read_audio
-from unsplit.data.readers.tables import listing
-from unsplit.data.readers.tables_and_arrays import (
-    Observations,
-    observations_in,
-    read_observations,
-    values_of_rows,
+from unsplit.data.readers.clouds import read_clouds
+from unsplit.data.readers.columns import ColumnChoice, refuse_choice
+from unsplit.data.readers.folders import (
+    IMAGE_ENDINGS,
+    FileList,
+    files_in,
+    find_images,
+    lists_images,
 )
-from unsplit.data.rows.sequences import Audio
-from unsplit.devices import generator_of
+from unsplit.data.readers.h5ad import read_cells
+from unsplit.data.readers.images import inspect
+from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds
+from unsplit.data.readers.shards import find_samples, shards_of
+from unsplit.data.readers.sound import SOUND_ENDINGS, read_audio
+from unsplit.data.readers.tables_and_arrays import Observations, read_observations, values_of_rows
 from unsplit.errors import InputError, check_flag, check_path, check_type, option, shown
 
 Progress = Callable[[int, int], None]
@@ -70,8 +63,8 @@ def read(
         cluster (see :func:`unsplit.data.readers.folders.clusters_in`); a table of images with the
         columns ``path`` and ``cluster``; ``.tar`` files of images, as WebDataset writes them, by
         name, folder or a pattern such as "shards/{000..012}.tar"; ``.npy`` or ``.npz`` with an
-        array of any shape; ``.npz`` with sound in ``audio`` and ``offsets``; ``.h5`` with point
-        clouds; ``.h5ad`` with cells; a folder of ``.parquet`` files; or a file that
+        array of any shape; ``.npz`` with sound in ``audio`` and ``offsets``; ``.h5``, which is
+        read like ``.npz``; ``.h5ad`` with cells; a folder of ``.parquet`` files; or a file that
         :func:`unsplit.data.readers.tables_and_arrays.read_observations` reads.
     labels : str or path, optional
         A file with the labels, or the name of a column or array in ``path``.  Without it, the
@@ -124,56 +117,47 @@ def read(
     if "\0" in str(path):
         refuse_unreadable(path)
     wanted, within = (None if name is None else os.fspath(name) for name in (labels, batch))
-    _check_options(id, features, drop, progress, use_rep, layer)
+    lists = {"features": () if features is None else features, "drop": drop}
+    _check_options({"id": id, "use_rep": use_rep, "layer": layer}, lists, progress)
     check_flag("use_raw", use_raw)
     check_flag("scale", scale)
     only = None if features is None else tuple(features)
     choice = ColumnChoice(id, only, tuple(drop), scale)
     matrix = Matrix(use_rep, layer, use_raw)
-    ending = path.suffix.lower()
-    if ending == ".h5ad":
-        _refuse_choice(path, choice)
+    if path.suffix.lower() == ".h5ad":
+        refuse_choice(path, choice.given)
         return read_cells(path, wanted, within, matrix)
     if matrix != Matrix():
         raise InputError(
             f"{option('use_rep')}, {option('layer')} and {option('use_raw')} are for .h5ad files, "
             f"got {path}; leave them out."
         )
-    if shards := shards_of(path):
-        _refuse_choice(path, choice)
-        in_file = wanted is not None and os.path.isfile(wanted)
-        listed = find_samples(shards, None if in_file else wanted, needed=not in_file)
-        found = _decodable(listed, progress)
-        return _relabelled(path, found, wanted if in_file else None, within)
-    if parquet_files(path):
-        return read_observations(path, wanted, within, choice, progress, cache)
-    if path.is_dir() or _lists_images(path):
-        _refuse_choice(path, choice)
-        found = _from_folder(path, progress) if path.is_dir() else _images(path, progress)
-        return _relabelled(path, found, wanted, within)
-    if ending in (".h5", ".hdf5"):
-        _refuse_choice(path, choice)
-        return _from_hdf5(path, wanted, within)
-    if ending == ".npz":
-        return _from_npz(path, wanted, within, choice)
-    if ending == ".npy" and (array := _mapped(path)) is not None:
-        _refuse_choice(path, choice)
-        return _labelled(path, array, {}, wanted, within)
-    return read_observations(path, wanted, within, choice, progress, cache)
+    shards, is_folder = shards_of(path), path.is_dir() and not parquet_files(path)
+    if not shards and not is_folder and not lists_images(path):
+        return read_observations(path, wanted, within, choice, progress, cache, any_shape=True)
+    refuse_choice(path, choice.given)
+    if shards:
+        # A name that is no file is that of a field in the .json of every sample.
+        field = None if wanted is None or os.path.isfile(wanted) else wanted
+        wanted = None if field else wanted
+        found = _decodable(find_samples(shards, field, needed=wanted is None), progress)
+    elif is_folder:
+        found = _from_folder(path, progress)
+    else:
+        found = _decodable(find_images(path), progress)
+    rows = RowIds(path, found.row_ids, named=True)
+    if wanted is not None:
+        found = replace(found, labels=values_of_rows(path, {}, wanted, rows, LABEL_NAMES))
+    return replace(found, batch=values_of_rows(path, {}, within, rows, BATCH_NAMES))
 
 
 def _check_options(
-    id: object,
-    features: object,
-    drop: object,
-    progress: object,
-    use_rep: object,
-    layer: object,
+    names: Mapping[str, object], lists: Mapping[str, object], progress: object
 ) -> None:
-    for name, value in {"id": id, "use_rep": use_rep, "layer": layer}.items():
+    for name, value in names.items():
         if value is not None:
             check_type(name, value, str, "pass a name")
-    for name, value in {"features": () if features is None else features, "drop": drop}.items():
+    for name, value in lists.items():
         if not isinstance(value, (list, tuple)) or not all(isinstance(n, str) for n in value):
             raise InputError(
                 f"{name} must be a list of names, got {shown(value)}; pass the names of columns."
@@ -182,37 +166,19 @@ def _check_options(
         raise InputError(f"progress must be a function or None, got {shown(progress)}.")
 
 
-def _refuse_choice(path: Path, choice: ColumnChoice) -> None:
-    """Raise an error if something is said of columns where there are none."""
-    if choice.given:
-        options = " and ".join(map(option, choice.given))
-        raise InputError(
-            f"{path} is not a table, so it has no columns that {options} could be about; leave "
-            f"{options} out."
-        )
-
-
 def _from_folder(folder: Path, progress: Progress | None) -> Observations:
     kind = _what_is_in(folder)
-    if kind == "sounds":
-        sound = read_audio(folder, progress=progress)
-        return Observations(sound, None, sound.row_ids, sound.labels)
     if kind == "point clouds":
-        clouds = read_clouds(folder, progress=progress)
-        return Observations(clouds.points, None, clouds.row_ids, clouds.labels)
-    return _images(folder, progress)
-
-
-def _images(path: Path, progress: Progress | None) -> Observations:
-    return _decodable(find_images(path), progress)
+        return read_clouds(folder, progress)
+    if kind == "sounds":
+        sound = read_audio(folder, progress)
+        return Observations(sound, None, sound.row_ids, sound.labels)
+    return _decodable(find_images(folder), progress)
 
 
 def _decodable(listed: FileList, progress: Progress | None) -> Observations:
     """The images of a list that can be decoded."""
-    seen = inspect(listed, progress=progress)
-    kept = listed.only(seen.usable)
-    files = ImageFiles(kept.paths, seen.size, seen.channels, seen.depth)
-    files.keys = seen.keys[seen.usable]
+    files, kept = inspect(listed, progress=progress)
     return Observations(files, None, kept.row_ids, kept.labels)
 
 
@@ -233,98 +199,3 @@ def _kinds(names: Iterable[str]) -> Counter[str]:
     endings = (os.path.splitext(name)[1].lower() for name in names)
     kinds = (kind for ending in endings for kind in ENDINGS if ending in ENDINGS[kind])
     return Counter(islice(kinds, ENOUGH))
-
-
-def _lists_images(path: Path) -> bool:
-    """Return whether a table has the columns of a list of images."""
-    if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
-        return False
-    try:
-        with path.open(encoding="utf-8-sig", errors="replace") as lines:
-            names = lines.readline().strip().lower().replace("\t", ",").split(",")
-    except OSError:
-        return False  # read_observations says what is wrong
-    return {"path", "cluster"} <= {name.strip(' "') for name in names}
-
-
-def _mapped(path: Path) -> NDArray[Any] | None:
-    """Map an array from disk, so that it may be larger than memory; None if it is a table."""
-    if not path.is_file():
-        return None
-    try:
-        array = np.load(path, mmap_mode="r")
-    except Exception:  # a damaged header can raise many types of error
-        return None  # read_observations says what is wrong
-    return array if array.ndim > 2 else None
-
-
-def _from_npz(
-    path: Path, wanted: str | None, within: str | None, choice: ColumnChoice
-) -> Observations:
-    contents = read_file(path)
-    arrays = contents.arrays
-    if {"audio", "offsets"} <= arrays.keys():
-        _refuse_choice(path, choice)
-        return _labelled(path, audio_in(path, arrays), arrays, wanted, within)
-    if any(array.ndim > 2 for array in arrays.values()):
-        _refuse_choice(path, choice)
-        return _labelled(path, arrays[_deep_name(path, arrays)], arrays, wanted, within)
-    return observations_in(path, contents, wanted, within, choice)
-
-
-def _from_hdf5(path: Path, wanted: str | None, within: str | None) -> Observations:
-    refuse_unreadable(path)
-    arrays = read_hdf5(path)
-    # Arrays that were asked for by name need not be guessed.
-    others = {name: array for name, array in arrays.items() if name not in (wanted, within)}
-    points, labels, _ = clouds_in(path, others, DEFAULT_POINTS, generator_of(0))
-    columns = columns_in(arrays)
-    if labels is not None:
-        columns.setdefault("label", labels)
-    return _labelled(path, points, columns, wanted, within)
-
-
-def _labelled(
-    path: Path, X: Any, arrays: dict[str, Any], wanted: str | None, within: str | None
-) -> Observations:
-    """Give observations that have no names the labels and batches that are wanted."""
-    rows = RowIds(path, np.arange(len(X.sounds if isinstance(X, Audio) else X)), named=False)
-    for name in (wanted, within):
-        if name is not None and name not in arrays and not os.path.isfile(name):
-            held = f"its arrays: {listing(list(arrays))}" if arrays else "it has no named arrays"
-            raise InputError(
-                f"there is no array {name!r} in {path} ({held}) and no file of that name; check "
-                "the name."
-            )
-    found = values_of_rows(path, arrays, wanted, rows, LABEL_NAMES)
-    batch = values_of_rows(path, arrays, within, rows, BATCH_NAMES)
-    return Observations(X, None, rows.ids, found, batch)
-
-
-def _deep_name(path: Path, arrays: dict[str, Any]) -> str:
-    deep = [name for name, array in arrays.items() if array.ndim > 2]
-    called = [name for name in ("X", "data", "points", "images") if name in deep]
-    if called or len(deep) == 1:
-        return (called or deep)[0]
-    raise InputError(
-        f"{path} has several arrays that could be the observations ({listing(deep)}); call the "
-        "right one 'X'."
-    )
-
-
-def _relabelled(
-    path: Path, found: Observations, wanted: str | None, within: str | None
-) -> Observations:
-    rows = RowIds(path, found.row_ids, named=True)
-    if wanted is not None:
-        if not os.path.isfile(wanted):
-            raise InputError(
-                f"there is no file of labels {wanted}; check its name, or leave labels out to use "
-                "the clusters of the folder or table."
-            )
-        found = replace(found, labels=read_labels(Path(wanted), rows))
-    if within is not None:
-        if not os.path.isfile(within):
-            raise InputError(f"there is no file of batches {within}; check its name.")
-        found = replace(found, batch=read_labels(Path(within), rows, BATCH_NAMES))
-    return found

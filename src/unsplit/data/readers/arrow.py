@@ -5,7 +5,8 @@ kept in a temporary file on disk.
 """
 
 import os
-from collections import Counter
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unsplit.data.memory import available_memory
 from unsplit.data.readers.columns import Assign
-from unsplit.data.readers.room import room_for
-from unsplit.data.readers.tables import Columns, listing, plain_column
-from unsplit.errors import InputError
+from unsplit.data.readers.tables import (
+    Columns,
+    Contents,
+    plain_column,
+    refuse_repeated,
+    require_module,
+)
+from unsplit.errors import InputError, option
 
 Progress = Callable[[int, int], None]
 
@@ -27,32 +34,11 @@ ROWS_AT_ONCE = 65_536
 VALUES_AT_ONCE = 2**22
 BYTES_AT_ONCE = 2**16
 
+# Features that take a larger share of the free memory are kept on disk.
+SHARE_IN_MEMORY = 0.25
+
 # The largest error of float32, as a share of a feature's range, that does no harm.
 HARMLESS = 1e-5
-
-
-@dataclass(frozen=True, eq=False)
-class Streamed:
-    """What is read of a .parquet or Arrow file.
-
-    Parameters
-    ----------
-    columns : dict of str to ndarray of shape (n,)
-        The columns that hold names.
-    index : ndarray of shape (n,) or None
-        The index that pandas stored, if it identifies the rows.
-    X : ndarray of shape (n, d)
-        The features, as float32 if that keeps their digits, otherwise as float64.
-    features : list of d str
-    text : list of str
-        Columns that should be features but do not hold numbers.
-    """
-
-    columns: Columns
-    index: NDArray[Any] | None
-    X: NDArray[Any]
-    features: list[str]
-    text: list[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +70,7 @@ def read_arrow(
     assign: Assign,
     progress: Progress | None = None,
     cache: str | os.PathLike[str] | None = None,
-) -> Streamed:
+) -> Contents:
     """Read a .parquet, .arrow or .feather file, or a folder of .parquet files.
 
     Parameters
@@ -95,8 +81,7 @@ def read_arrow(
     progress : callable, optional
         Called with the number of rows read so far and the number of all.
     cache : str or path, optional
-        Where features are kept that take much of the free memory; see
-        :func:`unsplit.data.readers.room.room_for`.
+        Where features are kept that take much of the free memory; see :func:`room_for`.
 
     Examples
     --------
@@ -106,21 +91,15 @@ def read_arrow(
     >>> path = Path(tempfile.mkdtemp()) / "cells.parquet"
     >>> pd.DataFrame({"depth": [1.5, 2.0], "kind": ["u", "v"]}, index=["a", "b"]).to_parquet(path)
     >>> read = read_arrow(path, lambda names: Roles(["kind"], ["depth"]))
-    >>> read.X.ravel(), read.columns, read.index
+    >>> read.X.ravel(), read.arrays, read.index
     (array([1.5, 2. ], dtype=float32), {'kind': array(['u', 'v'], ...)}, array(['a', 'b'], ...))
     """
-    pa = _pyarrow()
-    if path.is_dir():
-        source = _joined([(file, _parquet(file)) for file in parquet_files(path)])
-    else:
-        source = _parquet(path) if path.suffix.lower() == ".parquet" else _ipc(pa, path)
+    pa = require_module("pyarrow", "reading parquet and Arrow files", "tables")
+    files = parquet_files(path) or [path]
+    is_parquet = files[0].suffix.lower() == ".parquet"
+    source = _parquet(files) if is_parquet else _ipc(pa, path)
     names = source.schema.names
-    repeated = [name for name, times in Counter(names).items() if times > 1]
-    if repeated:
-        raise InputError(
-            f"{path} has more than one column called {listing(repeated)}; "
-            "give every column a name of its own."
-        )
+    refuse_repeated(path, names)
     stored, counted = _index_columns(source.schema)
     # An index can be named as the id, like any column.
     roles = assign([name for name in names if name not in stored] + stored)
@@ -128,91 +107,76 @@ def read_arrow(
     numbers = [name for name in features if _is_number(pa, source.schema.field(name).type)]
     text = [name for name in features if name not in numbers]
     kept = [name for name in roles.names if name in names]
-    stream = _Stream(pa, source, numbers, sorted({*kept, *stored}), progress, path, cache)
-    X, columns = _values(stream)
+    others = sorted({*kept, *stored})
+
+    def filled(dtype: type[np.floating[Any]]) -> tuple[NDArray[Any], float, list[Any]]:
+        X = room_for((source.n_rows, len(numbers)), dtype, path, cache)
+        return X, *_fill(X, source, numbers, others, progress)
+
+    X, harm, tables = filled(np.float32)
+    if harm > HARMLESS:  # such as time stamps, whose large offset uses up the digits of float32
+        del X, tables
+        X, _, tables = filled(np.float64)
+    schema = pa.schema([source.schema.field(name) for name in others])
+    frame = pa.Table.from_batches(tables, schema).to_pandas(ignore_metadata=True)
+    columns = {name: plain_column(frame[name]) for name in others}
     index = counted if not stored else _index(columns, stored)
-    return Streamed({n: columns[n] for n in kept}, index, X, numbers, text)
+    unread = {name: np.empty(0, object) for name in text}
+    return Contents({name: columns[name] for name in kept}, numbers, X, unread, index)
 
 
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.ipc
-        import pyarrow.parquet
-    except ImportError:
-        raise ImportError(
-            "reading parquet and Arrow files needs pyarrow: pip install unsplit[tables]"
-        ) from None
-    return pyarrow
-
-
-def _parquet(path: Path) -> _Source:
+def _parquet(paths: list[Path]) -> _Source:
+    """Open files with the same columns as one, in the order of their names."""
     import pyarrow.parquet
 
     # Without pre-buffering, which would hold all of a large file in memory.
-    file = pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=BYTES_AT_ONCE)
-
-    def batches(names: list[str]) -> Iterator[Any]:
-        n_rows = min(ROWS_AT_ONCE, max(1, VALUES_AT_ONCE // max(1, len(names))))
-        for batch in file.iter_batches(n_rows, columns=names):
-            yield batch.select(names)
-
-    return _Source(file.schema_arrow, file.metadata.num_rows, batches)
-
-
-def _joined(parts: list[tuple[Path, _Source]]) -> _Source:
-    """Several files with the same columns as one, in the order of their names."""
-    (first, source), *others = parts
-    for path, other in others:
-        here, there = ({f.name: f.type for f in one.schema} for one in (source, other))
+    files = [
+        pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=BYTES_AT_ONCE)
+        for path in paths
+    ]
+    schema = files[0].schema_arrow
+    for path, file in zip(paths, files, strict=True):
+        here, there = ({f.name: f.type for f in one} for one in (schema, file.schema_arrow))
         unlike = [name for name in here | there if here.get(name) != there.get(name)]
         if unlike:
             raise InputError(
-                f"{path.name} and {first.name} in {path.parent} differ in column {unlike[0]!r}; "
+                f"{path.name} and {paths[0].name} in {path.parent} differ in column {unlike[0]!r}; "
                 "write all files of the folder with the same columns and types."
             )
+    if len(files) > 1 and not _index_columns(schema)[0]:
+        schema = schema.remove_metadata()  # its index only counts the rows of one file
 
     def batches(names: list[str]) -> Iterator[Any]:
-        for _, part in parts:
-            yield from part.batches(names)
+        n_rows = min(ROWS_AT_ONCE, max(1, VALUES_AT_ONCE // max(1, len(names))))
+        for file in files:
+            for batch in file.iter_batches(n_rows, columns=names):
+                yield batch.select(names)
 
-    # The index that pandas stored may only count the rows of one file.
-    counts = _index_columns(source.schema)[0] == []
-    schema = source.schema.remove_metadata() if counts else source.schema
-    return _Source(schema, sum(part.n_rows for _, part in parts), batches)
+    return _Source(schema, sum(file.metadata.num_rows for file in files), batches)
 
 
 def _ipc(pa: Any, path: Path) -> _Source:
     """Open an Arrow file, or a stream of batches that was saved as one."""
     with path.open("rb") as file:
         in_blocks = file.read(6) == b"ARROW1"
-    if not in_blocks:
 
-        def stream(names: list[str]) -> Iterator[Any]:
-            with pa.memory_map(str(path)) as mapped:
-                for batch in pa.ipc.open_stream(mapped):
-                    yield _validated(batch.select(names))
-
+    def batches(names: list[str]) -> Iterator[Any]:
         with pa.memory_map(str(path)) as mapped:
-            schema = pa.ipc.open_stream(mapped).schema
-        return _Source(schema, sum(batch.num_rows for batch in stream(schema.names[:1])), stream)
+            if in_blocks:
+                places = [schema.names.index(name) for name in names]
+                only = pa.ipc.IpcReadOptions(included_fields=places)
+                reader = pa.ipc.open_file(mapped, options=only)
+                found = map(reader.get_batch, range(reader.num_record_batches))
+            else:
+                found = pa.ipc.open_stream(mapped)
+            for batch in found:
+                wanted = batch.select(names)
+                wanted.validate(full=True)  # places in memory can be wrong in a damaged file
+                yield wanted
+
     with pa.memory_map(str(path)) as mapped:
-        schema = pa.ipc.open_file(mapped).schema
-
-    def blocks(names: list[str]) -> Iterator[Any]:
-        only = pa.ipc.IpcReadOptions(included_fields=[schema.names.index(name) for name in names])
-        with pa.memory_map(str(path)) as mapped:
-            reader = pa.ipc.open_file(mapped, options=only)
-            for i in range(reader.num_record_batches):
-                yield _validated(reader.get_batch(i).select(names))
-
-    return _Source(schema, sum(batch.num_rows for batch in blocks(schema.names[:1])), blocks)
-
-
-def _validated(batch: Any) -> Any:
-    """Return a batch whose places in memory were checked; those of a damaged file can be wrong."""
-    batch.validate(full=True)
-    return batch
+        schema = (pa.ipc.open_file if in_blocks else pa.ipc.open_stream)(mapped).schema
+    return _Source(schema, sum(batch.num_rows for batch in batches(schema.names[:1])), batches)
 
 
 def _is_number(pa: Any, kind: Any) -> bool:
@@ -221,58 +185,85 @@ def _is_number(pa: Any, kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-@dataclass(frozen=True, eq=False)
-class _Stream:
-    """What to read of a source: numbers into one array, and columns that are kept as they are."""
-
-    pa: Any
-    source: _Source
-    numbers: list[str]
-    kept: list[str]
-    progress: Progress | None
-    path: Path
-    cache: str | os.PathLike[str] | None
-
-
-def _values(stream: _Stream) -> tuple[NDArray[Any], Columns]:
-    """Read the numbers into one array, and the columns that are kept as they are."""
-    pa, source, kept = stream.pa, stream.source, stream.kept
-    X, harm, tables = _filled(stream, np.float32)
-    if harm > HARMLESS:  # such as time stamps, whose large offset uses up the digits of float32
-        del X, tables
-        X, _, tables = _filled(stream, np.float64)
-    frame = pa.Table.from_batches(tables, pa.schema([source.schema.field(n) for n in kept]))
-    frame = frame.to_pandas(ignore_metadata=True)
-    return X, {name: plain_column(frame[name]) for name in kept}
-
-
-def _filled(
-    stream: _Stream, dtype: type[np.floating[Any]]
-) -> tuple[NDArray[Any], float, list[Any]]:
-    """Fill an array batch by batch; also the error of rounding by range, and other columns."""
-    source, numbers, kept = stream.source, stream.numbers, stream.kept
-    X = room_for((source.n_rows, len(numbers)), dtype, stream.path, stream.cache)
+def _fill(
+    X: NDArray[Any],
+    source: _Source,
+    numbers: list[str],
+    kept: list[str],
+    progress: Progress | None,
+) -> tuple[float, list[Any]]:
+    """Read numbers into X batch by batch; the error of rounding by range, and other columns."""
     low, high = np.full(len(numbers), np.inf), np.full(len(numbers), -np.inf)
     done, tables = 0, []
     for batch in source.batches([*numbers, *(name for name in kept if name not in numbers)]):
         rows = slice(done, done + batch.num_rows)
         for j, name in enumerate(numbers):
-            column = batch.column(name)
-            exact = column.cast(stream.pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+            exact = batch.column(name).cast("double", safe=False).to_numpy(zero_copy_only=False)
             with np.errstate(over="ignore"):
                 X[rows, j] = exact
             low[j] = np.fmin.reduce(exact, initial=low[j])
             high[j] = np.fmax.reduce(exact, initial=high[j])
         tables.append(batch.select(kept))
         done += batch.num_rows
-        if stream.progress is not None:
-            stream.progress(done, source.n_rows)
+        if progress is not None:
+            progress(done, source.n_rows)
     if done != source.n_rows:
         raise ValueError(f"its header says {source.n_rows} rows, but it has {done}")
     spread = np.where(high > low, high - low, np.inf)
-    error = np.maximum(np.abs(low), np.abs(high)) * np.finfo(dtype).eps / 2
+    error = np.maximum(np.abs(low), np.abs(high)) * np.finfo(X.dtype).eps / 2
     known = np.isfinite(spread) & np.isfinite(error)
-    return X, float((error[known] / spread[known]).max(initial=0.0)), tables
+    return float((error[known] / spread[known]).max(initial=0.0)), tables
+
+
+def room_for(
+    shape: tuple[int, int], dtype: Any, what: object, cache: str | os.PathLike[str] | None = None
+) -> NDArray[Any]:
+    """Return an array to be filled; a large one is mapped from a temporary file.
+
+    The file has no name, so nothing is left of it when the array is gone or the process has ended,
+    however that happened.
+
+    Parameters
+    ----------
+    shape : tuple of two int
+    dtype : dtype
+    what : object
+        What will be in it, for messages.
+    cache : str or path, optional
+        Folder for the file; by default the one for temporary files (``TMPDIR``).
+
+    Examples
+    --------
+    >>> room_for((5, 2), np.float32, "cells.parquet").shape
+    (5, 2)
+    """
+    size = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
+    free = available_memory()
+    if size <= SHARE_IN_MEMORY * free:
+        return np.empty(shape, dtype)
+    folder = Path(tempfile.gettempdir() if cache is None else cache)
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder} for temporary files; make it first.")
+    with tempfile.TemporaryFile(dir=folder) as file:
+        try:
+            _reserve(file.fileno(), size)
+        except OSError:
+            gib = 2**30
+            raise InputError(
+                f"{what} takes {size / gib:,.1f} GiB, more than memory ({free / gib:,.1f} GiB) and "
+                f"the folder for temporary files, {folder}, have room for "
+                f"({shutil.disk_usage(folder).free / gib:,.1f} GiB); name a folder with more room "
+                f"with {option('cache')}, or use fewer columns."
+            ) from None
+        return np.memmap(file, dtype, "r+", shape=shape)
+
+
+def _reserve(file: int, size: int) -> None:
+    """Reserve room on the disk, because a mapped file on a full disk would end the process."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, size)
+    else:
+        os.truncate(file, size)
 
 
 def _index_columns(schema: Any) -> tuple[list[str], NDArray[np.int64] | None]:

@@ -1,28 +1,21 @@
-"""Files that cannot be read: a few are left out with a warning, many are an error."""
+"""What is wrong with a file, in one sentence; a few of many are left out with a warning."""
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from unsplit.data.readers.tables import shortened
-from unsplit.errors import InputError, SkippedWarning, is_number, shown, warn
+from unsplit.errors import InputError, SkippedWarning, warn
 
+# Share of the files of a folder that may be broken.
+MOST_BROKEN = 0.05
+TOO_LARGE = "use fewer rows or columns"
 _NAMED = 3
-
-
-def check_max_broken(max_broken: float) -> None:
-    """Refuse a share that is not between 0 and 1.
-
-    Parameters
-    ----------
-    max_broken : float
-
-    Examples
-    --------
-    >>> check_max_broken(0.05)
-    """
-    if not is_number(max_broken) or not 0 <= max_broken <= 1:
-        raise InputError(f"max_broken must be a share between 0 and 1, got {shown(max_broken)}.")
 
 
 def place_in(path: str | os.PathLike[str], start: int, size: int) -> str:
@@ -60,14 +53,14 @@ def content_of(path: str | os.PathLike[str]) -> bytes:
     name, *place = os.fspath(path).split("\0")
     if not stat.S_ISREG(os.stat(name).st_mode):
         raise ValueError("it is not a regular file")
+    start, size = map(int, place or (0, -1))
     with open(name, "rb") as file:
-        if not place:
-            return file.read()
-        start, size = map(int, place)
         file.seek(start)
         data = file.read(size)
     if len(data) < size:
         raise ValueError("it is cut short")
+    if not data:
+        raise ValueError("it is empty")
     return data
 
 
@@ -85,45 +78,48 @@ def size_of(path: str | os.PathLike[str]) -> int:
         return 0  # reading it says what is wrong
 
 
-def leave_out(
-    broken: Sequence[str], n: int, what: str, why: Callable[[str], str], max_broken: float
-) -> None:
+def leave_out(why: Mapping[int, str], names: NDArray[np.str_], what: str) -> NDArray[np.bool_]:
     """Warn that broken files are left out, or raise an error if there are too many.
 
     Parameters
     ----------
-    broken : sequence of str
-        Names of the files that cannot be read.
-    n : int
-        Number of all files.
+    why : mapping of int to str
+        By position, why a file cannot be read.
+    names : ndarray of str of shape (n,)
+        Names of all files.
     what : str
         What the files are, as the sentence calls them.
-    why : callable
-        Says for a name why the file cannot be read; called for the few that are named.
-    max_broken : float
-        Share of broken files up to which they are left out; all of them are always too many.
+
+    Returns
+    -------
+    ndarray of bool of shape (n,)
+        Which files are left.
 
     Examples
     --------
-    >>> leave_out([], 20, "images", lambda name: "it is empty", 0.05)
-    >>> leave_out(["a/1.png"], 2, "images", lambda name: "it is empty", 0.05)
+    >>> leave_out({1: "it is empty"}, np.array(["a/1.png", "a/2.png"]), "images")
     Traceback (most recent call last):
     unsplit.errors.InputError: 1 of 2 images cannot be read, more than the 5% that may be broken:
-    'a/1.png' (it is empty); repair or remove them.
+    'a/2.png' (it is empty); repair or remove them.
     """
-    if not broken:
-        return
-    named = ", ".join(f"{shortened(repr(name))} ({why(name)})" for name in broken[:_NAMED])
-    named += f" and {len(broken) - _NAMED:,} more" if len(broken) > _NAMED else ""
-    which = f"{len(broken):,} of {n:,} {what} cannot be read"
-    if len(broken) == n:
-        raise InputError(f"none of the {n:,} {what} can be read: {named}; repair or replace them.")
-    if len(broken) > max_broken * n:
+    usable = np.ones(len(names), bool)
+    if not why:
+        return usable
+    usable[list(why)] = False
+    few = sorted(why)[:_NAMED]
+    named = ", ".join(f"{shortened(repr(str(names[i])))} ({why[i]})" for i in few)
+    named += f" and {len(why) - _NAMED:,} more" if len(why) > _NAMED else ""
+    which = f"{len(why):,} of {len(names):,} {what} cannot be read"
+    if not usable.any():
+        which = f"none of the {len(names):,} {what} can be read"
+        raise InputError(f"{which}: {named}; repair or replace them.")
+    if len(why) > MOST_BROKEN * len(names):
         raise InputError(
-            f"{which}, more than the {100 * max_broken:g}% that may be broken: {named}; repair or "
+            f"{which}, more than the {100 * MOST_BROKEN:g}% that may be broken: {named}; repair or "
             "remove them."
         )
     warn(f"{which} and are left out: {named}.", SkippedWarning)
+    return usable
 
 
 def reason(error: Exception) -> str:
@@ -146,3 +142,81 @@ def reason(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "it needs too much memory"
     return shortened(str(error).strip().split("\n")[0].rstrip(".")) or type(error).__name__
+
+
+def refuse_unreadable(path: Path) -> None:
+    """Raise an error if a path is not a regular file with content that may be read.
+
+    Parameters
+    ----------
+    path : Path
+
+    Examples
+    --------
+    >>> refuse_unreadable(Path("nowhere.csv"))
+    Traceback (most recent call last):
+    unsplit.errors.InputError: there is no file nowhere.csv; check its name and folder.
+    """
+    if "\0" in str(path):
+        raise InputError(
+            f"{str(path)!r} is not a file name: it holds a null character; correct it."
+        )
+    try:
+        if path.is_dir():
+            raise InputError(
+                f"{path} is a folder, but a file with a table or an array is needed; name one."
+            )
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path} is not a regular file; save its content to a file first.")
+        with path.open("rb") as file:
+            if not file.read(1):
+                raise InputError(f"{path} is empty; write it again.")
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}; check its name and folder.") from None
+    except OSError as error:
+        raise cannot_be_opened(path, error) from None
+
+
+def cannot_be_opened(path: Path, error: OSError) -> InputError:
+    """The error for a file or folder that the system does not open.
+
+    Examples
+    --------
+    >>> cannot_be_opened(Path("d"), PermissionError(13, "Permission denied"))
+    InputError('d cannot be opened (permission denied); check its name and permissions.')
+    """
+    return InputError(
+        f"{shortened(str(path))} cannot be opened ({reason(error)}); check its name and "
+        "permissions."
+    )
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn any error of a parser into one sentence.
+
+    Parameters
+    ----------
+    path : Path
+        The file that is read.
+
+    Examples
+    --------
+    >>> with reading(Path("cells.npy")):
+    ...     raise EOFError("no data left")
+    Traceback (most recent call last):
+    unsplit.errors.InputError: cells.npy cannot be read (no data left); it may be damaged or ...
+    """
+    try:
+        yield
+    except (InputError, ImportError):
+        raise
+    except MemoryError:
+        raise InputError(f"{path} does not fit into memory; {TOO_LARGE}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text in UTF-8; save it again as UTF-8.") from None
+    except Exception as error:  # parsers raise many types of error on damaged files
+        raise InputError(
+            f"{path} cannot be read ({reason(error)}); it may be damaged or cut short, so write "
+            "it again."
+        ) from error

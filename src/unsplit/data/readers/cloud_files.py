@@ -2,8 +2,7 @@
 
 import importlib
 import io
-import os
-from collections.abc import Iterable
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,110 +10,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.data.readers.broken import content_of
-from unsplit.data.readers.formats import check_npy_header
 
 MESHES = (".off", ".ply", ".obj", ".stl")
-# Parsed by NumPy and this module alone.
-OWN_ENDINGS = frozenset([".npy", ".xyz"])
 ENDINGS = (*MESHES, ".pcd", ".npy", ".xyz")
+# What parses files; NumPy parses the others.
+PACKAGES = dict.fromkeys(MESHES, "trimesh") | {".pcd": "pypcd4"}
 
 
-def read_cloud(
-    path: str | os.PathLike[str], n_points: int, rng: np.random.Generator
-) -> NDArray[np.float32]:
-    r"""Read points from a file, shape (n_points, 3).
+def read_cloud(request: tuple[str, int, list[int]]) -> NDArray[np.float32]:
+    r"""Read points from a file, given its path, the number of points and the seed of its draw.
 
     Points of a mesh are drawn evenly from its surface.  From a cloud, or from the vertices of a
     mesh without faces, points are chosen at random, and repeated only if there are fewer than
-    ``n_points``.  A file that cannot be used raises a ValueError or an error of its parser.
+    wanted.  A file that cannot be used raises a ValueError or an error of its parser.
 
     Parameters
     ----------
-    path : str or path
-    n_points : int
-    rng : numpy Generator
+    request : tuple of str, int and list of int
+
+    Returns
+    -------
+    ndarray of shape (n_points, 3)
 
     Examples
     --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "square.off"
     >>> _ = path.write_text("OFF\n4 1 0\n0 0 5\n1 0 5\n1 1 5\n0 1 5\n4 0 1 2 3\n")
-    >>> points = read_cloud(path, 100, np.random.default_rng(0))
+    >>> points = read_cloud((str(path), 100, [0]))
     >>> points.shape, points.min(axis=0).round(), points.max(axis=0).round()
     ((100, 3), array([0., 0., 5.], dtype=float32), array([1., 1., 5.], dtype=float32))
     """
-    path = Path(path)
-    data, ending = content_of(path), path.suffix.lower()
-    if not data.strip():
-        raise ValueError("it is empty")
-    if ending in MESHES:
-        points = _from_mesh(data, ending, n_points, rng)
-    else:
-        points = _chosen(_READERS[ending](data), n_points, rng)
-    if is_too_far_out(points):
-        raise ValueError("it is too far from the origin for single precision")
-    return points.astype(np.float32)
-
-
-def draw(request: tuple[str, int, list[int]]) -> NDArray[np.float32]:
-    """Read points from a file, given its path, the number of points and the seed of its draw.
-
-    Parameters
-    ----------
-    request : tuple of str, int and list of int
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "corners.npy"
-    >>> np.save(path, np.eye(3))
-    >>> draw((str(path), 2, [0])).shape
-    (2, 3)
-    """
     path, n_points, seed = request
-    return read_cloud(path, n_points, np.random.default_rng(seed))
-
-
-def is_too_far_out(points: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return whether clouds (…, p, 3) are so far from the origin that float32 distorts them.
-
-    Parameters
-    ----------
-    points : ndarray of shape (…, p, 3)
-
-    Examples
-    --------
-    >>> bool(is_too_far_out(np.eye(3))), bool(is_too_far_out(0.3 * np.eye(3) + 1e7))
-    (False, True)
-    """
-    points = points.astype(np.float64, copy=False)
+    rng = np.random.default_rng(seed)
+    data, ending = content_of(path), Path(path).suffix.lower()
+    read = {".npy": _read_npy, ".xyz": _read_xyz, ".pcd": _read_pcd}
+    if ending in read:
+        points = _chosen(read[ending](data), n_points, rng)
+    else:
+        points = _from_mesh(data, ending, n_points, rng)
     with np.errstate(over="ignore"):
-        lost = np.abs(points.astype(np.float32) - points).max(axis=(-2, -1))
-    extent = np.ptp(points, axis=-2).max(axis=-1)
-    return (lost > 1e-3 * extent) & (extent > 0)
-
-
-def require_parsers(endings: Iterable[str]) -> None:
-    """Say what to install if a package is missing that files with these endings need.
-
-    Parameters
-    ----------
-    endings : iterable of str
-        In lower case, such as ".off".
-
-    Examples
-    --------
-    >>> require_parsers([".npy", ".xyz"])
-    """
-    for ending in sorted(set(endings)):
-        package = "trimesh" if ending in MESHES else "pypcd4" if ending == ".pcd" else None
-        try:
-            if package is not None:
-                importlib.import_module(package)
-        except ImportError:
-            raise ImportError(
-                f"reading {ending} files needs {package}: pip install unsplit[points]"
-            ) from None
+        rounded = points.astype(np.float32)
+    if np.abs(rounded - points).max() > 1e-3 * np.ptp(points, axis=0).max() > 0:
+        raise ValueError("it is too far from the origin for single precision")
+    return rounded
 
 
 def _from_mesh(
@@ -122,7 +61,8 @@ def _from_mesh(
 ) -> NDArray[np.float64]:
     import trimesh
 
-    _refuse_cut(data, ending)
+    if ending == ".off":
+        _refuse_cut(data)
     scene = trimesh.load_scene(io.BytesIO(data), file_type=ending[1:], process=False)
     parts = list(scene.geometry.values())
     corners = np.concatenate([np.empty((0, 3)), *(part.vertices for part in parts)])
@@ -135,24 +75,12 @@ def _from_mesh(
     return _chosen(corners, n_points, rng)
 
 
-def _refuse_cut(data: bytes, ending: str) -> None:
-    """Raise if the file is cut short in a way that its parser does not notice."""
-    if ending == ".off":
-        body = data.partition(b"OFF")[2].splitlines()
-        lines = [line.split() for line in body if line.strip() and line.strip()[:1] != b"#"]
-        n_lines = 1 + sum(map(int, lines[0][:2])) if lines else 2
-        if len(lines) < n_lines or len(lines[n_lines - 1]) < _least(lines, n_lines):
-            raise ValueError("it is cut short")
-    if ending == ".stl" and data.lstrip()[:5] != b"solid":
-        n_triangles = int.from_bytes(data[80:84], "little")
-        if len(data) < 84 + 50 * n_triangles:
-            raise ValueError("it is cut short")
-
-
-def _least(lines: list[list[bytes]], n_lines: int) -> int:
-    """Return how many values the last line of an OFF file needs for its face or vertex."""
-    n_faces = int(lines[0][1])
-    return 1 + int(lines[n_lines - 1][0]) if n_faces else 3
+def _refuse_cut(data: bytes) -> None:
+    """Raise if an OFF file has fewer lines than it says, which trimesh does not notice."""
+    lines = re.sub(rb"#.*", b"", data).partition(b"OFF")[2].split(b"\n")
+    lines = [line for line in lines if line.strip()]
+    if not lines or len(lines) < 1 + sum(map(int, lines[0].split()[:2])):
+        raise ValueError("it is cut short")
 
 
 def _chosen(points: NDArray[Any], n_points: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -175,14 +103,12 @@ def _read_npy(data: bytes) -> NDArray[Any]:
     # NumPy treats unknown content as a pickle.
     if not data.startswith(b"\x93NUMPY"):
         raise ValueError("it is not a NumPy file")
-    check_npy_header(io.BytesIO(data), len(data))
     return np.asarray(np.load(io.BytesIO(data), allow_pickle=False))
 
 
 def _read_xyz(data: bytes) -> NDArray[Any]:
-    lines = data.decode().replace(",", " ").splitlines()
-    rows = [line.split()[:3] for line in lines if line.strip() and line.lstrip()[0] != "#"]
-    return np.array(rows or np.empty((0, 3)), np.float64)
+    text = io.StringIO(data.decode().replace(",", " "))
+    return np.loadtxt(text, usecols=(0, 1, 2), ndmin=2)
 
 
 def _read_pcd(data: bytes) -> NDArray[Any]:
@@ -193,6 +119,3 @@ def _read_pcd(data: bytes) -> NDArray[Any]:
     if len(points) < cloud.metadata.points:
         raise ValueError("it is cut short")
     return points
-
-
-_READERS = {".npy": _read_npy, ".xyz": _read_xyz, ".pcd": _read_pcd}

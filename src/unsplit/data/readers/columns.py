@@ -48,8 +48,8 @@ class ColumnChoice:
     def __post_init__(self) -> None:
         if self.features is not None and self.drop:
             raise InputError(
-                "features and drop cannot be combined; name the columns to use, or the columns to "
-                "leave out, but not both."
+                f"{option('features')} and {option('drop')} cannot be combined; name the columns "
+                "to use, or the columns to leave out, but not both."
             )
 
     @property
@@ -137,6 +137,23 @@ def assign_roles(
     return Roles(ids + own, features)
 
 
+def refuse_choice(path: Path, given: Sequence[str]) -> None:
+    """Raise an error if something is said of columns where there are none.
+
+    Examples
+    --------
+    >>> refuse_choice(Path("d.npy"), ColumnChoice(features=("depth",)).given)
+    Traceback (most recent call last):
+    unsplit.errors.InputError: d.npy is not a table, so it has no columns that features could be ...
+    """
+    if given:
+        options = " and ".join(map(option, given))
+        raise InputError(
+            f"{path} is not a table, so it has no columns that {options} could be about; leave "
+            f"{options} out."
+        )
+
+
 def check_choice(
     path: Path, names: Sequence[str], wanted: Sequence[str | None], choice: ColumnChoice
 ) -> None:
@@ -159,8 +176,7 @@ def check_choice(
         if unknown:
             told = ", ".join(f"{shown(name)}{_close(name, names)}" for name in unknown)
             raise InputError(
-                f"{path} has no column {told}, which {option(use)} names; its columns: "
-                f"{listing(list(names))}."
+                f"{path} has no column {told}, which {option(use)} names; {_held(names)}."
             )
     named = dict(zip(["labels", "batch"], wanted, strict=False)) | {"id": choice.id}
     for name in {choice.id, *(choice.features or ())} - {None}:
@@ -181,11 +197,14 @@ def no_column(path: Path, name: str, names: Sequence[str]) -> str:
     >>> no_column(Path("d.csv"), "leiden", ["x", "y"])
     "there is no column 'leiden' in d.csv (its columns: 'x', 'y') and no file of that name; ..."
     """
-    which = f"its columns: {listing(list(names))}" if names else "it has no named columns"
     return (
-        f"there is no column {shown(name)}{_close(name, names)} in {path} ({which}) and no file of "
-        "that name; check the name."
+        f"there is no column {shown(name)}{_close(name, names)} in {path} ({_held(names)}) and no "
+        "file of that name; check the name."
     )
+
+
+def _held(names: Sequence[str]) -> str:
+    return f"its columns: {listing(list(names))}" if names else "it has no named columns"
 
 
 def _close(name: str, names: Sequence[str]) -> str:
@@ -249,5 +268,5 @@ def _refuse_mistakes(path: Path, name: str, values: NDArray[Any]) -> None:
         row, value = odd[0]
         raise InputError(
             f"column {name!r} of {path} holds numbers, but also {value!r} (row {row:,}); correct "
-            f"such values, or leave the column out with {option('drop', name)}."
+            f"such values, or leave the column out with {option('drop', [name])}."
         )

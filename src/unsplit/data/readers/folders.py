@@ -1,15 +1,16 @@
 """Folders with a subfolder for each cluster, and tables that list images."""
 
-import csv
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit.data.readers.tables import listing, shortened
+from unsplit.data.readers.broken import cannot_be_opened, refuse_unreadable
+from unsplit.data.readers.formats import read_file
+from unsplit.data.readers.tables import listing
 from unsplit.errors import InputError, SkippedWarning, warn
 
 IMAGE_ENDINGS = (
@@ -90,14 +91,47 @@ def find_images(path: str | os.PathLike[str]) -> FileList:
     if path.is_dir():
         alternative = ", or list them in a .csv file with the columns path and cluster"
         return clusters_in(path, IMAGE_ENDINGS, "images", alternative)
-    if not path.exists():
-        raise InputError(f"there is no file or folder {path}; check its name.")
-    if path.suffix.lower() not in (".csv", ".tsv"):
+    refuse_unreadable(path)
+    if not lists_images(path):
         raise InputError(
-            f"{path} has an unsupported file type; pass a folder of images, or a .csv or .tsv "
-            "file that lists them."
+            f"{path} must be a folder of images, or a .csv or .tsv file with the columns 'path' "
+            "and 'cluster'; name them in its first line."
         )
-    return _list_table(path)
+    found = read_file(path).arrays
+    names, labels = (
+        np.array(["" if value is None else str(value) for value in found[column].tolist()])
+        for column in ("path", "cluster")
+    )
+    if not len(names) or "" in names:
+        raise InputError(
+            f"{path} must name an image in every line; write its path, and leave the cluster empty "
+            "for noise."
+        )
+    kept, times = np.unique(names, return_counts=True)
+    if (times > 1).any():
+        raise InputError(
+            f"{path} lists {listing(kept[times > 1].tolist()[:1])} more than once; list every "
+            "image only once."
+        )
+    return FileList(str(path.parent), names, labels)
+
+
+def lists_images(path: Path) -> bool:
+    """Return whether a file is a table with the columns of a list of images.
+
+    Examples
+    --------
+    >>> lists_images(Path("nowhere.csv"))
+    False
+    """
+    if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
+        return False
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as lines:
+            names = lines.readline().strip().replace("\t", ",").split(",")
+    except OSError:
+        return False  # reading it says what is wrong
+    return {"path", "cluster"} <= {name.strip(' "') for name in names}
 
 
 def clusters_in(
@@ -138,8 +172,14 @@ def clusters_in(
     inner = training_folder(top)
     for place in [top] if inner == top else [top, inner]:
         _refuse_loose(place, endings, what, advice)
-    clusters, others = _sorted_out(inner, endings)
-    filled = {name: files for name, files in clusters.items() if files}
+    filled, empty, others = {}, [], []
+    for name in _subfolders(inner):
+        below = sorted(_files_below(inner, name))
+        others += [file for file in below if not file.lower().endswith(endings)]
+        if files := [file for file in below if file.lower().endswith(endings)]:
+            filled[name] = files
+        else:
+            empty.append(name)
     if not filled:
         raise InputError(f"{inner} has no {what} ({', '.join(endings)}); {advice}.")
     if len(filled) == 1:
@@ -147,9 +187,20 @@ def clusters_in(
             f"{inner} has {what} in only one subfolder ({next(iter(filled))!r}), so there is no "
             f"pair of clusters to compare; {advice}."
         )
-    _warn_of_unused(top, inner, what)
-    _warn_of_skipped(inner, others, endings, what)
-    _warn_of_empty(inner, [name for name in clusters if name not in filled], what)
+    rest = [part for part in _subfolders(top) if part != "train"]
+    if inner != top and rest:
+        told = f"used only the {what} in {inner}; those in {listing(rest)} are ignored."
+        warn(told, SkippedWarning)
+    if others:
+        n = "1 file" if len(others) == 1 else f"{len(others):,} files"
+        warn(
+            f"skipped {n} in {inner} of an unsupported file type: {listing(others, 3)}; "
+            f"supported {what} are {', '.join(endings)}.",
+            SkippedWarning,
+        )
+    if empty:
+        told = f"ignored the subfolders of {inner} without {what}: {listing(empty)}."
+        warn(told, SkippedWarning)
     names = [file for files in filled.values() for file in files]
     labels = np.repeat(list(filled), [len(files) for files in filled.values()])
     return _in_utf8(FileList(str(inner), np.array(names), labels))
@@ -177,28 +228,21 @@ def training_folder(folder: Path) -> Path:
 
 def _in_utf8(files: FileList) -> FileList:
     """Replace bytes of names that are not valid UTF-8, so that all names can be written."""
-    names, labels = files.row_ids.tolist(), files.labels.tolist()
-    shown = [_valid(name) for name in names]
-    if shown == names:
+    names = files.row_ids
+    ids, labels = (
+        np.array([os.fsencode(name).decode("utf-8", "backslashreplace") for name in texts.tolist()])
+        for texts in (names, files.labels)
+    )
+    odd = np.flatnonzero(ids != names)
+    if not len(odd):
         return files
-    if len(set(shown)) < len(names) or len(set(map(_valid, labels))) < len(set(labels)):
-        raise InputError(
-            f"{files.folder} has names that are not valid UTF-8 and cannot be told apart once "
-            "written as text; rename those files and folders."
-        )
-    odd = [text for text, name in zip(shown, names, strict=True) if text != name]
     n = "1 file" if len(odd) == 1 else f"{len(odd):,} files"
-    _warn(
+    warn(
         f"the paths of {n} in {files.folder} are not valid UTF-8; the files are used, but results "
-        f"show the invalid bytes as \\x and two digits, as in {listing(odd[:1])}.",
+        f"show the invalid bytes as \\x and two digits, as in {listing(ids[odd[:1]].tolist())}.",
+        SkippedWarning,
     )
-    return FileList(
-        files.folder, np.array(shown), np.array([_valid(label) for label in labels]), files.row_ids
-    )
-
-
-def _valid(name: str) -> str:
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+    return FileList(files.folder, ids, labels, names)
 
 
 def files_in(folder: Path) -> Iterator[str]:
@@ -234,46 +278,13 @@ def _refuse_loose(folder: Path, endings: tuple[str, ...], what: str, advice: str
         )
 
 
-def _sorted_out(folder: Path, endings: tuple[str, ...]) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the wanted files of each cluster, and all other files in clusters."""
-    clusters: dict[str, list[str]] = {name: [] for name in _subfolders(folder)}
-    others: list[str] = []
-    for name, files in clusters.items():
-        for file in _files_below(folder, name):
-            (files if file.lower().endswith(endings) else others).append(file)
-    return clusters, others
-
-
-def _warn_of_unused(top: Path, inner: Path, what: str) -> None:
-    rest = [part for part in _subfolders(top) if part != "train"]
-    if inner != top and rest:
-        _warn(f"used only the {what} in {inner}; those in {listing(rest)} are ignored.")
-
-
-def _warn_of_skipped(folder: Path, others: list[str], endings: tuple[str, ...], what: str) -> None:
-    if others:
-        n = "1 file" if len(others) == 1 else f"{len(others):,} files"
-        _warn(
-            f"skipped {n} in {folder} of an unsupported file type: {listing(others, 3)}; "
-            f"supported {what} are {', '.join(endings)}."
-        )
-
-
-def _warn_of_empty(folder: Path, empty: list[str], what: str) -> None:
-    if empty:
-        _warn(f"ignored the subfolders of {folder} without {what}: {listing(empty)}.")
-
-
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     """List what a folder holds and is not hidden, sorted by name."""
     try:
         with os.scandir(folder) as entries:
             seen = [entry for entry in entries if not entry.name.startswith(".")]
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(
-            f"{shortened(str(folder))} cannot be opened ({reason}); check that you may read it."
-        ) from None
+        raise cannot_be_opened(folder, error) from None
     return sorted(seen, key=lambda entry: entry.name)
 
 
@@ -287,19 +298,16 @@ def _files_below(folder: Path, name: str) -> Iterator[str]:
     Links to nowhere, links in a circle and named pipes are listed too, so that they are reported
     as broken.  Links to folders are not followed, because they may lead back to where they are.
     """
-    # A stack instead of recursion, because folders may be nested deeper than Python can call.
-    waiting = [(name, iter(_entries(folder / name)))]
+    # A list instead of recursion, because folders may be nested deeper than Python can call.
+    waiting = [name]
     while waiting:
-        above, entries = waiting[-1]
-        entry = next(entries, None)
-        if entry is None:
-            waiting.pop()
-            continue
-        below = f"{above}/{entry.name}"
-        if entry.is_dir(follow_symlinks=False):
-            waiting.append((below, iter(_entries(folder / below))))
-        elif not _is_folder(entry):
-            yield below
+        above = waiting.pop()
+        for entry in _entries(folder / above):
+            below = f"{above}/{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(below)
+            elif not _is_folder(entry):
+                yield below
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -307,50 +315,3 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:  # such as a link that leads to itself
         return False
-
-
-def _list_table(path: Path) -> FileList:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            names, labels = _read_columns(path, file)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} is not a table in UTF-8 ({error}); save it as UTF-8.") from None
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(
-            f"{path} cannot be opened ({reason}); check that you may read it."
-        ) from None
-    if not names:
-        raise InputError(f"{path} has column names but lists no images; add one line per image.")
-    kept, times = np.unique(names, return_counts=True)
-    if (times > 1).any():
-        raise InputError(
-            f"{path} lists {listing(kept[times > 1].tolist()[:1])} more than once; list every "
-            "image only once."
-        )
-    return FileList(str(path.parent), np.array(names), np.array(labels))
-
-
-def _read_columns(path: Path, file: Iterable[str]) -> tuple[list[str], list[str]]:
-    rows = csv.reader(file, delimiter="," if path.suffix.lower() == ".csv" else "\t")
-    header = [name.strip() for name in next(rows, [])]
-    if not {"path", "cluster"} <= set(header):
-        held = f"its columns: {listing(header)}" if header else "it is empty"
-        raise InputError(
-            f"{path} must have the columns 'path' and 'cluster' ({held}); name them in its first "
-            "line."
-        )
-    columns = header.index("path"), header.index("cluster")
-    pairs: list[tuple[str, str]] = []
-    for row in filter(None, rows):
-        if len(row) <= max(columns) or not row[columns[0]].strip():
-            raise InputError(
-                f"line {rows.line_num} of {path} lacks a path or a cluster; write both, and "
-                "leave the cluster empty for noise."
-            )
-        pairs.append((row[columns[0]].strip(), row[columns[1]].strip()))
-    return [name for name, _ in pairs], [label for _, label in pairs]
-
-
-def _warn(sentence: str) -> None:
-    warn(sentence, SkippedWarning)

@@ -10,36 +10,12 @@ import numpy as np
 
 from unsplit.data.cells import Matrix, batches_in, groups_in, require_key
 from unsplit.data.memory import available_memory
-from unsplit.data.readers.formats import reading, refuse_unreadable
-from unsplit.data.readers.hdf5_trial import try_out
+from unsplit.data.readers.broken import reading, refuse_unreadable
+from unsplit.data.readers.isolated import parsed
 from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds
+from unsplit.data.readers.tables import require_module
 from unsplit.data.readers.tables_and_arrays import Observations, values_of_rows
 from unsplit.errors import InputError
-
-
-class CellFile:
-    """An open .h5ad file with the attributes of an AnnData; each is read when it is asked for.
-
-    AnnData's own backed mode leaves only X on disk, and would read all layers.
-    """
-
-    def __init__(self, file: Any) -> None:
-        self.obs = _read(file["obs"])
-        self.obsm = _Elements(file.get("obsm", {}))
-        self.layers = _Elements(file.get("layers", {}))
-        self.uns = _Elements(file.get("uns", {}))
-        self._root = _Elements(file)
-        self.raw = _Raw(file["raw"]) if "raw" in file else None
-
-    @property
-    def X(self) -> Any:  # noqa: N802
-        """The main matrix; None if there is none."""
-        return self._root.get("X")
-
-    @property
-    def var_names(self) -> list[str]:
-        """Names of the genes."""
-        return [str(name) for name in self._root["var"].index]
 
 
 class _Elements(Mapping[str, Any]):
@@ -60,14 +36,30 @@ class _Elements(Mapping[str, Any]):
     def __contains__(self, name: object) -> bool:
         return name in self._group
 
-
-class _Raw:
-    def __init__(self, group: Any) -> None:
-        self._group = group
-
     @property
     def X(self) -> Any:  # noqa: N802
-        return _read(self._group["X"])
+        """The main matrix; None if there is none."""
+        return self.get("X")
+
+
+class CellFile(_Elements):
+    """An open .h5ad file with the attributes of an AnnData; each is read when it is asked for.
+
+    AnnData's own backed mode leaves only X on disk, and would read all layers.
+    """
+
+    def __init__(self, file: Any) -> None:
+        super().__init__(file)
+        self.obs = _read(file["obs"])
+        self.obsm, self.layers, self.uns = (
+            _Elements(file.get(name, {})) for name in ("obsm", "layers", "uns")
+        )
+        self.raw = _Elements(file["raw"]) if "raw" in file else None
+
+    @property
+    def var_names(self) -> list[str]:
+        """Names of the genes."""
+        return [str(name) for name in self["var"].index]
 
 
 @contextmanager
@@ -84,8 +76,8 @@ def open_cells(path: Path, *wanted: Sequence[str]) -> Iterator[CellFile]:
     _io()
     import h5py
 
-    try_out(path, [["obs"], *wanted])
-
+    # Cells are too large to be parsed in another process and copied, so that one only tries.
+    parsed(path, "unsplit.data.readers.hdf5:read_through", [["obs"], *map(list, wanted)])
     with reading(path), h5py.File(path, "r") as file:
         if "obs" not in file:
             raise InputError(
@@ -186,23 +178,13 @@ def _read(element: Any) -> Any:
     """Read an element, unless it says that it is larger than the free memory."""
     import h5py
 
-    sizes = []
-
-    def look(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            sizes.append((item.size or 0) * item.dtype.itemsize)
-
-    look("", element)
+    sizes = [getattr(element, "nbytes", 0)]
     if isinstance(element, h5py.Group):
-        element.visititems(look)
+        element.visititems(lambda _, item: sizes.append(getattr(item, "nbytes", 0)))
     if sum(sizes) > available_memory():
         raise MemoryError
     return _io().read_elem(element)
 
 
 def _io() -> Any:
-    try:
-        import anndata.io
-    except ImportError:
-        raise ImportError("reading .h5ad files needs anndata: pip install unsplit[cells]") from None
-    return anndata.io
+    return require_module("anndata.io", "reading .h5ad files", "cells")

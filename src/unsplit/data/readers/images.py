@@ -2,8 +2,6 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -11,22 +9,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from unsplit.data.readers.broken import (
-    check_max_broken,
-    content_of,
-    leave_out,
-    reason,
-    shown_place,
-)
+from unsplit.data.readers.broken import content_of, leave_out, reason, shown_place
 from unsplit.data.readers.folders import FileList
-from unsplit.data.readers.isolated import parse_all, store_parsed
+from unsplit.data.readers.isolated import parse_into
 from unsplit.data.readers.pixels import content_key, open_image, square_pixels
 from unsplit.data.rows.pixels import pillow
 from unsplit.data.rows.workers import default_workers
 from unsplit.errors import InputError
 
 LARGEST_AUTO_SIZE = 224
-_BATCH = 64
 
 
 class Paths:
@@ -116,49 +107,27 @@ class ImageFiles(Dataset[Tensor]):
         return torch.from_numpy(pixels)
 
 
-@dataclass(frozen=True, eq=False)
-class Inspected:
-    """Result of inspecting every image.
-
-    Parameters
-    ----------
-    usable : ndarray of bool of shape (n,)
-        Which images can be read to their end.
-    keys : ndarray of uint64 of shape (n,)
-        A hash of each file's content; 0 if the image could not be read.
-    size, channels, depth : int
-        As for :class:`ImageFiles`.
-    """
-
-    usable: NDArray[np.bool_]
-    keys: NDArray[np.uint64]
-    size: int
-    channels: int
-    depth: int
-
-
 def inspect(
     images: FileList,
-    size: int | Literal["auto"] = "auto",
-    workers: int | None = None,
-    max_broken: float = 0.05,
+    size: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Inspected:
+) -> tuple[ImageFiles, FileList]:
     """Read every image once, to find broken ones and to choose how to decode the others.
 
     Parameters
     ----------
     images : FileList
-    size : int or "auto"
-        Width and height of decoded images; "auto" is the median short side, at most 224.
-    workers : int, optional
-        Number of worker processes; None uses
-        :func:`unsplit.data.rows.workers.default_workers`, but at least one, so that an image that
-        crashes its decoder costs only itself.  0 decodes in the calling process.
-    max_broken : float
-        Share of images that may be broken; they are named in a warning.  More are an error.
+    size : int, optional
+        Width and height of decoded images; by default the median short side, at most 224.
     progress : callable, optional
-        Called now and then with the number of images read so far and the number of all.
+        Called with the number of images read so far and the number of all.
+
+    Returns
+    -------
+    ImageFiles
+        The images that can be read to their end, with ``keys``.
+    FileList
+        The same images; a warning names the others.
 
     Examples
     --------
@@ -170,38 +139,20 @@ def inspect(
     >>> for name, shade in [("black", 0), ("white", 255)]:
     ...     (folder / name).mkdir()
     ...     Image.new("L", (40, 30), shade).save(folder / name / "1.png")
-    >>> seen = inspect(find_images(folder))
-    >>> seen.size, seen.channels, seen.usable
-    (30, 1, array([ True,  True]))
+    >>> files, kept = inspect(find_images(folder))
+    >>> files.size, files.channels, kept.labels.tolist()
+    (30, 1, ['black', 'white'])
     """
-    if size != "auto" and (type(size) is not int or size < 1):
-        raise InputError(
-            f'size must be "auto" or a whole number of pixels of at least 1, got {size!r}.'
-        )
-    check_max_broken(max_broken)
-    facts, why = _look_at_all(images.paths, workers, progress)
-    key, side, grey, depth = facts.T
-    usable = side > 0
-    broken = {str(images.row_ids[index]): why[index] for index in sorted(why)}
-    leave_out(list(broken), len(usable), "images", broken.__getitem__, max_broken)
-    middling = min(LARGEST_AUTO_SIZE, int(np.median(side[usable])))
-    return Inspected(
-        usable,
-        keys=key.view(np.uint64),
-        size=middling if size == "auto" else size,
-        channels=1 if grey[usable].all() else 3,
-        depth=int(depth.max()),
-    )
-
-
-def _look_at_all(
-    paths: Sequence[str], workers: int | None, progress: Callable[[int, int], None] | None
-) -> tuple[NDArray[np.int64], dict[int, str]]:
-    """Return key, short side (0 if broken), whether grey and depth of each; and what is wrong."""
     pillow()
-    n = len(paths)
-    facts = np.zeros((n, 4), np.int64)
+    # Key, short side, whether grey, and depth of each.
+    facts = np.zeros((len(images.row_ids), 4), np.int64)
     # At least one, because a damaged image can crash the process that decodes it.
-    workers = max(1, default_workers(n)) if workers is None else workers
-    looks = parse_all("unsplit.data.readers.pixels:look_at", paths, workers)
-    return facts, store_parsed(looks, facts, progress, _BATCH)
+    workers = max(1, default_workers(len(facts)))
+    look = "unsplit.data.readers.pixels:look_at"
+    why = parse_into(facts, look, images.paths, workers, progress)
+    kept = images.only(leave_out(why, images.row_ids, "images"))
+    key, side, grey, depth = np.delete(facts, list(why), axis=0).T
+    size = size or min(LARGEST_AUTO_SIZE, int(np.median(side)))
+    files = ImageFiles(kept.paths, size, 1 if grey.all() else 3, int(depth.max()))
+    files.keys = key.view(np.uint64)
+    return files, kept

@@ -63,8 +63,6 @@ def look_at(path: str) -> tuple[int, int, int, int]:
     (30, 1, 8)
     """
     data = content_of(path)
-    if not data:
-        raise ValueError("it is empty")
     key = content_key(data)
     image = open_image(data)
     side, grey = min(image.size), image.mode in GREY_MODES

@@ -49,23 +49,22 @@ class RowIds:
     column: str | None = None
 
 
-def take_ids(
+def ids_in(
     path: Path,
     columns: Columns,
     index: NDArray[Any] | None = None,
     chosen: str | None = None,
 ) -> NDArray[Any] | None:
-    """Remove the id columns and return the ids, or None if there are none.
+    """Return the ids in the columns of a file, or None if there are none.
 
-    A first column without a name that only counts the rows from zero, as pandas writes it, is
-    removed too but gives no ids.
+    A first column without a name that only counts the rows from zero, as pandas writes it, gives no
+    ids.
 
     Parameters
     ----------
     path : Path
         The file, for messages.
     columns : dict of str to ndarray of shape (n,)
-        Changed: the id columns are removed.
     index : ndarray of shape (n,), optional
         Ids that the file keeps apart from its columns; they take precedence.
     chosen : str, optional
@@ -74,29 +73,19 @@ def take_ids(
     Examples
     --------
     >>> columns = {"id": np.array(["a", "b"]), "x": np.array([1.5, 2.0])}
-    >>> take_ids(Path("cells.csv"), columns)
+    >>> ids_in(Path("cells.csv"), columns)
     array(['a', 'b'], dtype='<U1')
-    >>> list(columns)
-    ['x']
     """
-    named = sorted(
-        (name for name in columns if name.lower() in ID_NAMES),
-        key=lambda name: ID_NAMES.index(name.lower()),
-    )
-    found = []
-    if chosen is not None and chosen in columns:
-        found.append(_checked(path, chosen, columns.pop(chosen), chosen=True))
+    if chosen in columns:
+        return _checked(path, chosen, columns[chosen], chosen=True)
     if index is not None:
-        found.append(_checked(path, "index", index))
-    for name in named:
-        if name == chosen:
-            continue
-        values = columns.pop(name)
-        if found and chosen is not None:
-            continue
-        if name != UNNAMED or not np.array_equal(values, np.arange(len(values))):
-            found.append(_checked(path, name, values))
-    return found[0] if found else None
+        return _checked(path, "index", index)
+    for usual in ID_NAMES:
+        for name, values in columns.items():
+            counts = name == UNNAMED and np.array_equal(values, np.arange(len(values)))
+            if name.lower() == usual and not counts:
+                return _checked(path, name, values)
+    return None
 
 
 def read_labels(path: Path, rows: RowIds, names: tuple[str, ...] = LABEL_NAMES) -> NDArray[Any]:
@@ -128,7 +117,7 @@ def read_labels(path: Path, rows: RowIds, names: tuple[str, ...] = LABEL_NAMES) 
             "one-dimensional array."
         )
     name = _label_column(path, columns, rows, names)
-    where = f"column {name!r} of {path}" if contents.is_table else str(path)
+    where = f"column {name!r} of {path}" if contents.features is not None else str(path)
     labels = one_label_each(columns.pop(name), rows, where)
     order = _order(path, columns, contents.index, rows)
     return labels if order is None else labels[order]
@@ -177,33 +166,44 @@ def _label_column(path: Path, columns: Columns, rows: RowIds, wanted: tuple[str,
 
 def _order(path: Path, columns: Columns, index: NDArray[Any] | None, rows: RowIds) -> Index | None:
     """Return the position of each row's label; None if labels are in the order of the rows."""
-    ids = take_ids(path, columns, index, rows.column)
+    ids = ids_in(path, columns, index, rows.column)
     if ids is None:
         places = (_places_by_name(values, rows) for values in columns.values())
         return next((place for place in places if place is not None), None)
-    order = _places(ids, rows.ids)
-    if order is None and rows.named:
-        known = set(map(str, ids))
-        lacking = next(id for id in map(str, rows.ids) if id not in known)
+    order, lacking = places_of(rows.ids, ids)
+    if not lacking:
+        return order
+    if rows.named:
         raise InputError(
-            f"{path} has no label for row {lacking!r} of {rows.path}; use the same ids in both "
+            f"{path} has no label for row {lacking[0]!r} of {rows.path}; use the same ids in both "
             f"files, or remove the ids from {path} to match labels by order."
         )
-    return order
+    return None
 
 
-def _places(ids: NDArray[Any], row_ids: NDArray[Any]) -> Index | None:
-    """Return the position of each row id among the ids; None if the ids are not the same."""
-    place = {str(value): i for i, value in enumerate(ids)}
-    wanted = [str(value) for value in row_ids]
-    if len(ids) != len(wanted) or place.keys() != set(wanted):
-        return None
-    return np.array([place[value] for value in wanted], np.int64)
+def places_of(wanted: NDArray[Any], ids: NDArray[Any]) -> tuple[Index, list[str]]:
+    """Find rows by id: the place of each wanted id, −1 if it has none, and those that have none.
+
+    Parameters
+    ----------
+    wanted, ids : ndarray of shape (n,) and (m,)
+        Compared as text.
+
+    Examples
+    --------
+    >>> places_of(np.array([7, 9]), np.array(["8", "7"]))
+    (array([ 1, -1]), ['9'])
+    """
+    place = {str(value): i for i, value in enumerate(ids.tolist())}
+    names = [str(value) for value in wanted.tolist()]
+    lacking = [name for name in names if name not in place]
+    return np.array([place.get(name, -1) for name in names], np.int64), lacking
 
 
 def _places_by_name(values: NDArray[Any], rows: RowIds) -> Index | None:
     """Match rows by a column of any name, but only by text: equal numbers may be chance."""
-    return _places(values, rows.ids) if rows.ids.dtype.kind == "U" else None
+    order, lacking = places_of(rows.ids, values)
+    return order if rows.ids.dtype.kind == "U" and not lacking else None
 
 
 def _checked(path: Path, name: str, values: NDArray[Any], chosen: bool = False) -> NDArray[Any]:

@@ -9,14 +9,13 @@ import os
 import re
 import tarfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unsplit.data.readers.broken import place_in, reason
+from unsplit.data.readers.broken import place_in, reading, reason, refuse_unreadable
 from unsplit.data.readers.folders import IMAGE_ENDINGS, FileList
 from unsplit.data.readers.tables import shortened
 from unsplit.errors import InputError, SkippedWarning, option, warn
@@ -24,8 +23,8 @@ from unsplit.errors import InputError, SkippedWarning, option, warn
 ENDINGS = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
 # How compressed files begin.
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
-# Larger files of labels are something else.
-MOST_BYTES = {"cls": 2**10, "json": 2**20}
+# Larger files are no labels.
+MOST_BYTES = 2**20
 _BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}")
 
 
@@ -74,14 +73,6 @@ def _expanded(text: str) -> Iterator[str]:
         yield from _expanded(text[: found.start()] + choice + text[found.end() :])
 
 
-@dataclass
-class _Sample:
-    """Where the image of a sample is, and its label."""
-
-    image: str | None = None
-    label: str | None = None
-
-
 def find_samples(shards: list[Path], labels: str | None = None, needed: bool = True) -> FileList:
     """List the images in .tar files and their clusters; no image is opened.
 
@@ -98,7 +89,8 @@ def find_samples(shards: list[Path], labels: str | None = None, needed: bool = T
     Returns
     -------
     FileList
-        Keys of the samples, as names of rows, and their clusters.
+        Keys of the samples, as names of rows, and their clusters.  If keys repeat, they begin with
+        the name of their shard.
 
     Examples
     --------
@@ -113,142 +105,106 @@ def find_samples(shards: list[Path], labels: str | None = None, needed: bool = T
     >>> found.row_ids.tolist(), found.labels.tolist()
     (['a/1'], ['owl'])
     """
-    each = [_samples_in(shard, labels) for shard in shards]
-    found = _joined(shards, [samples for samples, _ in each])
-    n_links = sum(links for _, links in each)
+    images: dict[tuple[Path, str], str] = {}
+    named: dict[tuple[Path, str], str | None] = {}
+    n_links = sum(_list_samples(shard, labels, images, named) for shard in shards)
+    keys = [key for _, key in images]
+    if len(set(keys)) < len(keys):
+        keys = [f"{shard.name}/{key}" for shard, key in images]
+    clusters = [named.get(place) for place in images]
     where = str(shards[0]) if len(shards) == 1 else f"{len(shards)} shards in {shards[0].parent}"
     if n_links:
-        warn(
-            f"left out {n_links:,} links in {where}, which are never followed.",
-            SkippedWarning,
-        )
-    if not found:
+        warn(f"left out {n_links:,} links in {where}, which are never followed.", SkippedWarning)
+    if not keys:
         raise InputError(
             f"{where} hold no images ({', '.join(IMAGE_ENDINGS)}); images have names such as "
             "0001.jpg beside 0001.cls."
         )
-    lacking = [key for key, sample in found.items() if sample.label is None]
+    lacking = [key for key, cluster in zip(keys, clusters, strict=True) if cluster is None]
     if lacking and needed:
         wanted = f"{labels!r} in its .json" if labels else ".cls"
         raise InputError(
-            f"{len(lacking):,} of {len(found):,} images in {where} have no {wanted}, such as "
+            f"{len(lacking):,} of {len(keys):,} images in {where} have no {wanted}, such as "
             f"{shortened(repr(lacking[0]))}; add it, or name a file with their labels by key with "
             f"{option('labels')}."
         )
-    names = np.array([sample.image for sample in found.values()])
-    clusters = np.array([sample.label or "" for sample in found.values()])
-    return FileList("", np.array(list(found)), clusters, names)
+    names = np.array([cluster or "" for cluster in clusters])
+    return FileList("", np.array(keys), names, np.array(list(images.values())))
 
 
-def _joined(shards: list[Path], each: list[dict[str, _Sample]]) -> dict[str, _Sample]:
-    """The samples that have an image; if keys repeat, they begin with the name of their shard."""
-    unique = len(set().union(*each)) == sum(map(len, each))
-    return {
-        key if unique else f"{shard.name}/{key}": sample
-        for shard, samples in zip(shards, each, strict=True)
-        for key, sample in samples.items()
-        if sample.image is not None
-    }
-
-
-def _samples_in(shard: Path, labels: str | None) -> tuple[dict[str, _Sample], int]:
-    """The samples of one shard by key, and the number of links that are left out."""
-    samples: dict[str, _Sample] = {}
+def _list_samples(
+    shard: Path,
+    field: str | None,
+    images: dict[tuple[Path, str], str],
+    labels: dict[tuple[Path, str], str | None],
+) -> int:
+    """Note where the images in a shard are, and their labels; return the number of links."""
     n_links = 0
-    with _opened(shard) as archive:
-        for member in _members(shard, archive):
-            n_links += member.issym() or member.islnk()
-            key, ending = _key(member.name)
-            if not member.isreg() or member.issparse() or not key:
-                continue
-            sample = samples.setdefault(key, _Sample())
-            if f".{ending}" in IMAGE_ENDINGS:
-                if sample.image is not None:
-                    raise InputError(
-                        f"{shard} has two images called {shortened(repr(key))}; give every sample "
-                        "one image."
-                    )
-                sample.image = place_in(shard, member.offset_data, member.size)
-            elif ending == ("cls" if labels is None else "json"):
-                sample.label = _label(shard, archive, member, labels)
-    return samples, n_links
+    refuse_unreadable(shard)
+    with reading(shard), shard.open("rb") as file:
+        if file.read(6).startswith(COMPRESSED):
+            raise InputError(
+                f"{shard} is compressed, so single images cannot be read from it; unpack it to a "
+                "plain .tar first."
+            )
+        file.seek(0)
+        with tarfile.open(fileobj=file, mode="r:") as archive:
+            for member in _members(archive):
+                n_links += member.issym() or member.islnk()
+                key, ending = _key(member.name)
+                if not member.isreg() or member.issparse() or not key:
+                    continue
+                if ending in IMAGE_ENDINGS:
+                    if (shard, key) in images:
+                        raise InputError(
+                            f"{shard} has two images called {shortened(repr(key))}; give every "
+                            "sample one image."
+                        )
+                    images[shard, key] = place_in(shard, member.offset_data, member.size)
+                elif ending == (".cls" if field is None else ".json"):
+                    labels[shard, key] = _label(shard, archive, member, field)
+    return n_links
 
 
-def _opened(shard: Path) -> tarfile.TarFile:
-    try:
-        with shard.open("rb") as file:
-            start = file.read(6)
-    except OSError as error:
-        raise InputError(f"{shard} cannot be opened ({reason(error)}); check its name.") from None
-    if start.startswith(COMPRESSED):
-        raise InputError(
-            f"{shard} is compressed, so single images cannot be read from it; unpack it to a plain "
-            ".tar first."
-        )
-    try:
-        return tarfile.open(shard, "r:")
-    except (tarfile.TarError, OSError, ValueError, EOFError) as error:
-        raise _damaged(shard, error) from None
-
-
-def _damaged(shard: Path, error: Exception) -> InputError:
-    return InputError(
-        f"{shard} cannot be read ({reason(error)}); it may be damaged or cut short, so write it "
-        "again."
-    )
-
-
-def _members(shard: Path, archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of an archive; one that does not end as it should is refused."""
-    try:
-        while (member := archive.next()) is not None:
-            vars(archive)["members"].clear()  # millions of them would fill the memory
-            yield member
-        file: Any = archive.fileobj
-        file.seek(archive.offset)
-        # tarfile takes a damaged header for the end, which is a block of zeros.
-        if file.read(tarfile.BLOCKSIZE).strip(b"\0") or file.tell() == archive.offset:
-            raise ValueError("it ends where no file should end")
-    except (tarfile.TarError, OSError, ValueError, EOFError, OverflowError) as error:
-        raise _damaged(shard, error) from None
+def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an archive; one that does not end as it should is an error."""
+    while (member := archive.next()) is not None:
+        vars(archive)["members"].clear()  # millions of them would fill the memory
+        yield member
+    file: Any = archive.fileobj
+    file.seek(archive.offset)
+    # tarfile takes a damaged header for the end, which is a block of zeros.
+    if file.read(tarfile.BLOCKSIZE).strip(b"\0") or file.tell() == archive.offset:
+        raise ValueError("it ends where no file should end")
 
 
 def _key(name: str) -> tuple[str, str]:
-    """The key and the ending of a member; its name up to, and after, the first dot.
+    """The key and the ending of a member; its name up to the first dot, and from there on.
 
     Names are only compared: a member called ``/etc/passwd`` or ``../x`` is no place on this disk.
     """
-    folder, _, file = name.removeprefix("./").rpartition("/")
+    folder, slash, file = name.removeprefix("./").rpartition("/")
     stem, dot, ending = file.partition(".")
-    key = f"{folder}/{stem}" if folder else stem
-    return (key, ending.lower()) if stem and dot else ("", "")
+    return (folder + slash + stem, dot + ending.lower()) if stem else ("", "")
 
 
 def _label(
     shard: Path, archive: tarfile.TarFile, member: tarfile.TarInfo, field: str | None
 ) -> str | None:
     """The cluster in a .cls or .json of a sample; None if its .json has no such field."""
-    ending = "cls" if field is None else "json"
-    if member.size > MOST_BYTES[ending]:
-        raise InputError(
-            f"{shortened(repr(member.name))} in {shard} has {member.size:,} bytes, too many for a "
-            "label; write the name of a cluster."
-        )
     content: Any = archive.extractfile(member)
     try:
+        if member.size > MOST_BYTES:
+            raise ValueError(f"it has {member.size:,} bytes")
         text = content.read().decode("utf-8")
-        return text.strip() if field is None else _entry(json.loads(text), field)
+        if field is None:
+            return text.strip()
+        values = json.loads(text)
+        if not isinstance(values, dict) or isinstance(values.get(field), (dict, list)):
+            raise ValueError(f"it is no object in which {field!r} is one value")
     except (ValueError, RecursionError) as error:
         raise InputError(
             f"{shortened(repr(member.name))} in {shard} is no label ({reason(error)}); write it as "
             f"{'text in UTF-8' if field is None else 'a JSON object'}."
         ) from None
-
-
-def _entry(values: Any, field: str) -> str | None:
-    if not isinstance(values, dict):
-        raise ValueError("it is not an object")
-    found = values.get(field)
-    if isinstance(found, (dict, list)):
-        raise ValueError(f"its {field!r} is not one value")
-    return None if found is None else str(found)
+    return None if values.get(field) is None else str(values[field])

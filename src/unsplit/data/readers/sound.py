@@ -1,4 +1,4 @@
-"""Read sound: a folder of .wav files with a subfolder for each cluster, or one .npz file."""
+"""Read sound: a folder of .wav files with a subfolder for each cluster, or arrays of samples."""
 
 import os
 from collections import Counter
@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.signal import resample_poly
 
-from unsplit.data.readers.broken import check_max_broken, leave_out, size_of
+from unsplit.data.readers.broken import leave_out, size_of
 from unsplit.data.readers.folders import clusters_in
-from unsplit.data.readers.formats import read_file
-from unsplit.data.readers.isolated import Broken, parse_all
+from unsplit.data.readers.isolated import parse_into
 from unsplit.data.readers.tables import shortened
 from unsplit.data.readers.wav_files import HIGHEST_RATE, Sound
 from unsplit.data.rows.ragged import Ragged
@@ -34,23 +32,16 @@ _LIKE_AN_IMAGE = 2**18
 
 
 def read_audio(
-    path: str | os.PathLike[str],
-    max_broken: float = 0.05,
-    progress: Callable[[int, int], None] | None = None,
+    folder: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None
 ) -> Audio:
-    """Read sounds, and the cluster of each if they are in subfolders.
+    """Read the sounds of a folder, and the cluster of each.
 
     Parameters
     ----------
-    path : str or path
-        A folder of ``.wav`` or ``.wave`` files with a subfolder for each cluster (see
+    folder : str or path
+        With ``.wav`` or ``.wave`` files, and a subfolder for each cluster (see
         :func:`unsplit.data.readers.folders.clusters_in`).  Channels are averaged, and files are
-        resampled to the most common sampling rate.  Or an ``.npz`` file with the samples of all
-        sounds joined in ``audio``, the start of each sound and the end of the last in
-        ``offsets``, and perhaps the sampling rate in ``rate``.
-    max_broken : float
-        Share of files that may be broken; they are left out and named in a warning.  More are
-        an error.
+        resampled to the most common sampling rate; of several, to the highest.
     progress : callable, optional
         Called with the number of files read so far and the number of all.
 
@@ -66,77 +57,25 @@ def read_audio(
     >>> audio.labels.tolist(), audio.row_ids.tolist(), audio.rate
     (['no', 'yes'], ['no/1.wav', 'yes/1.wav'], 8000)
     """
-    path = Path(path)
-    check_max_broken(max_broken)
-    if path.is_dir():
-        return _read_folder(path, max_broken, progress)
-    if path.exists() and path.suffix.lower() != ".npz":
-        raise InputError(
-            f"{path} has an unsupported file type; pass a folder of .wav files or an .npz file."
-        )
-    return audio_in(path, read_file(path).arrays)
-
-
-def _read_folder(
-    folder: Path, max_broken: float, progress: Callable[[int, int], None] | None
-) -> Audio:
     files = clusters_in(folder, SOUND_ENDINGS, ".wav files")
-    read: dict[str, tuple[int, Sound]] = {}
-    broken: dict[str, str] = {}
-    names = files.row_ids.tolist()
     workers = max(1, default_workers(sum(map(size_of, files.paths)) // _LIKE_AN_IMAGE))
-    parse = "unsplit.data.readers.wav_files:read_wav"
-    found: dict[int, Any] = {}
-    for index, sound in parse_all(parse, files.paths, workers):
-        found[index] = sound
-        if progress is not None:
-            progress(len(found), len(names))
-    for index, name in enumerate(names):
-        sound = found.pop(index)
-        if isinstance(sound, Broken):
-            broken[name] = sound.why
-        else:
-            read[name] = sound
-    usual = most_common_rate([rate for rate, _ in read.values()]) if read else 0
-    broken |= {
-        name: f"its header says {rate:,} Hz, but most files have {usual:,} Hz"
-        for name, (rate, _) in read.items()
-        if not can_resample(rate, usual)
-    }
+    read: list[Any] = [None] * len(files.row_ids)
+    parser = "unsplit.data.readers.wav_files:read_wav"
+    why = parse_into(read, parser, files.paths, workers, progress)
+    rates = Counter(found[0] for found in read if found)
+    usual = max(rates, key=lambda rate: (rates[rate], rate), default=0)
+    for index, found in enumerate(read):
+        if found and not _can_resample(found[0], usual):
+            why[index] = f"its header says {found[0]:,} Hz, but most files have {usual:,} Hz"
     what = f".wav files in {files.folder}"
-    leave_out(list(broken), len(files.row_ids), what, broken.__getitem__, max_broken)
-    sounds = [resampled(read[n][1], read[n][0], usual) for n in read if n not in broken]
-    kept = files.only(np.array([name not in broken for name in files.row_ids.tolist()]))
+    kept = files.only(leave_out(why, files.row_ids, what))
+    sounds = [resampled(read[i][1], read[i][0], usual) for i in range(len(read)) if i not in why]
+    broken = {str(files.row_ids[index]): why[index] for index in sorted(why)}
     return Audio(Ragged.of(sounds), kept.labels, kept.row_ids, usual, broken)
 
 
-def most_common_rate(rates: list[int]) -> int:
-    """Return the most common rate; of several equally common ones, the highest.
-
-    Parameters
-    ----------
-    rates : list of int
-
-    Examples
-    --------
-    >>> most_common_rate([8000, 44100, 8000, 44100, 16000])
-    44100
-    """
-    return max(Counter(rates).items(), key=lambda item: (item[1], item[0]))[0]
-
-
-def can_resample(rate: int, wanted: int) -> bool:
-    """Return whether two rates are so close that resampling takes little memory and time.
-
-    Parameters
-    ----------
-    rate, wanted : int
-
-    Examples
-    --------
-    >>> can_resample(44_100, 8_000), can_resample(10, 44_100)
-    (True, False)
-    """
+def _can_resample(rate: int, wanted: int) -> bool:
+    """Return whether two rates are so close that resampling takes little memory and time."""
     low, high = sorted([rate, wanted])
     return high <= LARGEST_FACTOR * low and high // gcd(low, high) <= LONGEST_FILTER
 
@@ -157,8 +96,7 @@ def resampled(sound: Sound, rate: int, wanted: int) -> Sound:
     """
     if rate == wanted:
         return sound
-    common = gcd(rate, wanted)
-    return resample_poly(sound.astype(np.float32), wanted // common, rate // common)
+    return resample_poly(sound.astype(np.float32), wanted, rate)
 
 
 def audio_in(path: Path, arrays: dict[str, Any]) -> Audio:
@@ -169,7 +107,8 @@ def audio_in(path: Path, arrays: dict[str, Any]) -> Audio:
     path : Path
         The file, for messages.
     arrays : dict of str to ndarray
-        ``audio``, ``offsets`` and perhaps ``rate``, as for :func:`read_audio`.
+        The samples of all sounds joined in ``audio``, the start of each sound and the end of the
+        last in ``offsets``, and perhaps the sampling rate in ``rate``.
 
     Examples
     --------
@@ -177,12 +116,6 @@ def audio_in(path: Path, arrays: dict[str, Any]) -> Audio:
     >>> audio_in(Path("sounds.npz"), arrays).sounds.lengths
     array([3, 2])
     """
-    lacking = [name for name in ("audio", "offsets") if name not in arrays]
-    if lacking:
-        raise InputError(
-            f"{path} has no array {lacking[0]!r}; save the samples of all sounds as 'audio', and "
-            "the start of each sound and the end of the last as 'offsets'."
-        )
     try:
         sounds = Ragged.of_flat(arrays["audio"], arrays["offsets"])
     except InputError as error:
@@ -190,13 +123,11 @@ def audio_in(path: Path, arrays: dict[str, Any]) -> Audio:
     if sounds.n_channels > 1:
         sounds = sounds.moved(None)
         sounds = Ragged(sounds.flat.mean(axis=1, keepdims=True, dtype=np.float32), sounds.offsets)
-    rates = [arrays[name] for name in RATE_NAMES if name in arrays]
-    return Audio(
-        sounds, None, np.arange(len(sounds)), _rate_in(path, rates[0]) if rates else None, {}
-    )
+    rates = [_rate_in(path, arrays[name]) for name in RATE_NAMES if name in arrays]
+    return Audio(sounds, None, np.arange(len(sounds)), rates[0] if rates else None, {})
 
 
-def _rate_in(path: Path, rate: NDArray[Any]) -> int:
+def _rate_in(path: Path, rate: Sound) -> int:
     whole = rate.size == 1 and rate.dtype.kind in "fiu" and float(rate.item()).is_integer()
     if not whole or not 1 <= rate.item() <= HIGHEST_RATE:
         raise InputError(

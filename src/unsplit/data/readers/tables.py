@@ -10,8 +10,10 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +36,43 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _WHOLE_FLOAT = re.compile(r"-?(0|[1-9]\d*)\.\d+(e[+-]\d+)?")
 
 
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What a file holds.
+
+    Parameters
+    ----------
+    arrays : dict of str to ndarray or sparse matrix
+        Arrays by name; for a table, its columns that hold names, all of shape (n,).
+    features : list of d str, or None
+        The columns of a table that hold numbers; None for other files.
+    X : ndarray of shape (n, d) or None
+        These numbers.
+    text : dict of str to ndarray
+        The columns of a table that should hold numbers and do not; without values if they were not
+        read.
+    index : ndarray of shape (n,) or None
+        Names of the rows, if the file keeps them apart from the columns, as parquet does.
+
+    Examples
+    --------
+    >>> Contents({"x": np.array([1.5, 2.0])}).arrays["x"]
+    array([1.5, 2. ])
+    """
+
+    arrays: dict[str, Any]
+    features: list[str] | None = None
+    X: Any = None
+    text: Columns = field(default_factory=dict)
+    index: NDArray[Any] | None = None
+
+
 def read_text_table(
     path: Path,
     separator: str,
     assign: Callable[[list[str]], Any],
     progress: Callable[[int, int], None] | None = None,
-) -> Columns:
+) -> Contents:
     r"""Read columns of a text file whose first line names them.
 
     Parameters
@@ -59,13 +92,14 @@ def read_text_table(
     >>> from unsplit.data.readers.columns import Roles
     >>> path = Path(tempfile.mkdtemp()) / "cells.csv"
     >>> _ = path.write_text("cell,depth,age\n007,1.5,3\n008,2,3\n")
-    >>> read_text_table(path, ",", lambda names: Roles(["cell"], ["depth"]))
-    {'cell': array(['007', '008'], dtype='<U3'), 'depth': array([1.5, 2. ])}
+    >>> read = read_text_table(path, ",", lambda names: Roles(["cell"], ["depth"]))
+    >>> read.arrays, read.X.ravel()
+    ({'cell': array(['007', '008'], dtype='<U3')}, array([1.5, 2. ]))
     """
-    pd = _pandas()
-    options: dict[str, Any] = {"sep": separator, "encoding": "utf-8"}
+    pd = require_module("pandas", "reading tables", "tables")
+    options: dict[str, Any] = {"sep": separator, "encoding": "utf-8", "index_col": False}
     try:
-        names, excess = _names(pd, path, options)
+        names, excess = _names(pd, path, separator)
         roles = assign(names)
         if not roles.names:
             _refuse_numbers(path, names)
@@ -74,7 +108,8 @@ def read_text_table(
         wanted = [n for n in names if n in roles.read or (excess and n == UNNAMED)]
         if wanted != names:
             options["usecols"] = wanted
-        frame = _frame(pd, path, options | {"header": 0, "names": names}, progress)
+        with _unpacked(path, progress) as file:
+            frame = pd.read_csv(file, header=0, names=names, **options)
     except pd.errors.EmptyDataError:
         raise InputError(f"{path} is empty; write it again.") from None
     except pd.errors.ParserError as error:
@@ -84,11 +119,14 @@ def read_text_table(
             f"{path} is not a regular table ({reason}); "
             "give every line as many values as the first, and close all quotes."
         ) from None
-    arrays = {name: frame[name].to_numpy() for name in wanted}
-    columns = {n: as_written(array) if n in roles.names else array for n, array in arrays.items()}
     if excess:
-        _refuse_excess(path, excess, columns[UNNAMED])
-    return {name: columns[name] for name in wanted if name in roles.read}
+        _refuse_excess(path, excess, as_written(frame[UNNAMED].astype(str)))
+    features = frame[[name for name in wanted if name in roles.features]]
+    numbers = features.select_dtypes(["number", "bool"])
+    X = numbers.to_numpy(np.float64)
+    text = {name: values.to_numpy() for name, values in features.items() if name not in numbers}
+    arrays = {name: as_written(frame[name]) for name in roles.names}
+    return Contents(arrays, list(numbers), X, text)
 
 
 def memory_for_text(path: Path, separator: str) -> int:
@@ -118,17 +156,22 @@ def memory_for_text(path: Path, separator: str) -> int:
 
 
 @contextmanager
-def _unpacked(path: Path) -> Iterator[IO[bytes]]:
-    opened = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(path.suffix.lower(), open)
-    if path.suffix.lower() != ".zip":
-        with cast(Any, opened)(path, "rb") as file:
-            yield file
-        return
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
-        if len(names) != 1:
-            raise ValueError(f"it holds {len(names)} files, not one table")
-        with archive.open(names[0]) as file:
+def _unpacked(path: Path, progress: Callable[[int, int], None] | None = None) -> Iterator[Any]:
+    """Open a table as bytes, without its compression."""
+    opened: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    ending = path.suffix.lower()
+    with io.BufferedReader(CountedFile(path, progress), buffer_size=2**20) as file:
+        if ending in opened:
+            with opened[ending](file) as content:
+                yield content
+        elif ending == ".zip":
+            with zipfile.ZipFile(file) as archive:
+                names = archive.namelist()
+                if len(names) != 1:
+                    raise ValueError(f"it holds {len(names)} files, not one table")
+                with archive.open(names[0]) as content:
+                    yield content
+        else:
             yield file
 
 
@@ -138,7 +181,7 @@ class CountedFile(io.FileIO):
     Parameters
     ----------
     path : Path
-    progress : callable
+    progress : callable, optional
         Called with the number of bytes read so far and the number of all.
 
     Examples
@@ -151,7 +194,7 @@ class CountedFile(io.FileIO):
     4 4
     """
 
-    def __init__(self, path: Path, progress: Callable[[int, int], None]) -> None:
+    def __init__(self, path: Path, progress: Callable[[int, int], None] | None) -> None:
         super().__init__(path)
         self._progress = progress
         self._size = os.fstat(self.fileno()).st_size
@@ -159,19 +202,9 @@ class CountedFile(io.FileIO):
     def readinto(self, buffer: Any) -> int | None:
         """Read into the buffer, and tell how far that went."""
         n = super().readinto(buffer)
-        self._progress(min(self.tell(), self._size), self._size)
+        if self._progress is not None:
+            self._progress(min(self.tell(), self._size), self._size)
         return n
-
-
-def _frame(
-    pd: Any, path: Path, options: dict[str, Any], progress: Callable[[int, int], None] | None
-) -> Any:
-    if progress is None:
-        return pd.read_csv(path, index_col=False, **options)
-    endings = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip"}
-    options = options | {"compression": endings.get(path.suffix.lower())}
-    with io.BufferedReader(CountedFile(path, progress), buffer_size=2**20) as file:
-        return pd.read_csv(file, index_col=False, **options)
 
 
 def as_written(texts: Iterable[Any]) -> NDArray[Any]:
@@ -242,37 +275,57 @@ def shortened(text: str, most: int = 200) -> str:
     return f"{text[: most // 2]}…{text[len(text) - most + most // 2 + 1 :]}"
 
 
-def _pandas() -> Any:
+def require_module(name: str, what: str, extra: str) -> Any:
+    """Import a module, or raise an ImportError that says what to install.
+
+    Examples
+    --------
+    >>> require_module("numpy", "reading arrays", "tables").__name__
+    'numpy'
+    """
     try:
-        import pandas
+        return import_module(name)
     except ImportError:
-        raise ImportError("reading tables needs pandas: pip install unsplit[tables]") from None
-    return pandas
+        package = name.partition(".")[0]
+        raise ImportError(f"{what} needs {package}: pip install unsplit[{extra}]") from None
 
 
-def _names(pd: Any, path: Path, options: dict[str, Any]) -> tuple[list[str], int]:
+def _names(pd: Any, path: Path, separator: str) -> tuple[list[str], int]:
     """Return the names of all columns, and how many more values the second line has than names.
 
     The first line is read as it is; pandas would change names that repeat.
     """
-    options = options | {"nrows": 1, "dtype": str, "keep_default_na": False}
-    names = [name.strip() for name in pd.read_csv(path, header=None, **options).iloc[0]]
+    options = {"sep": separator, "nrows": 1, "dtype": str, "keep_default_na": False}
+    with _unpacked(path) as file:
+        first = pd.read_csv(file, header=None, encoding="utf-8", **options)
+    names = [name.strip() for name in first.iloc[0]]
     if len(names) == 1 and re.search("[,;\t]", names[0]):
         raise InputError(
             f"{path} seems to have one column, {listing(names)}; "
             "separate values by commas in .csv and by tabs in .tsv files."
         )
-    index = pd.read_csv(path, **options).index
+    with _unpacked(path) as file:
+        index = pd.read_csv(file, encoding="utf-8", **options).index
     excess = 0 if isinstance(index, pd.RangeIndex) else index.nlevels
     names = [""] * excess + names
     names = [name or f"Unnamed: {i}" for i, name in enumerate(names)]
+    refuse_repeated(path, names)
+    return names, excess
+
+
+def refuse_repeated(path: Path, names: Sequence[str]) -> None:
+    """Raise an error if columns of a table share a name.
+
+    Examples
+    --------
+    >>> refuse_repeated(Path("cells.csv"), ["x", "y"])
+    """
     repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
         raise InputError(
             f"{path} has more than one column called {listing(repeated)}; "
             "give every column a name of its own."
         )
-    return names, excess
 
 
 def _refuse_excess(path: Path, excess: int, first: NDArray[Any]) -> None:
@@ -318,7 +371,7 @@ def plain_column(series: Any) -> NDArray[Any]:
     >>> plain_column(pd.Series(["b", None]))
     array(['b', None], dtype=object)
     """
-    pd = _pandas()
+    pd = require_module("pandas", "reading tables", "tables")
     if pd.api.types.is_numeric_dtype(series.dtype):
         if series.hasnans:
             return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))

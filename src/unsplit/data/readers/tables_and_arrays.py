@@ -4,7 +4,7 @@
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,20 @@ from unsplit.data.readers.columns import (
     check_choice,
     leave_out_text,
     no_column,
+    refuse_choice,
 )
-from unsplit.data.readers.formats import Contents, read_file
+from unsplit.data.readers.formats import read_file
 from unsplit.data.readers.row_ids import (
     BATCH_NAMES,
     LABEL_NAMES,
     RowIds,
+    ids_in,
     one_label_each,
     read_labels,
-    take_ids,
 )
-from unsplit.data.readers.tables import Columns
+from unsplit.data.readers.sound import audio_in
 from unsplit.data.rows.base import blocks_of, is_mapped
+from unsplit.data.rows.sequences import Audio
 from unsplit.errors import InputError, option
 
 
@@ -90,6 +92,7 @@ def read_observations(
     choice: ColumnChoice = NO_CHOICE,
     progress: Callable[[int, int], None] | None = None,
     cache: str | os.PathLike[str] | None = None,
+    any_shape: bool = False,
 ) -> Observations:
     r"""Read a matrix or a table of observations, and the cluster of each row.
 
@@ -97,11 +100,12 @@ def read_observations(
     ----------
     path : str or path
         ``.npy`` with one matrix; ``.npz`` with one matrix or one called "X" or "data" (its
-        one-dimensional arrays can be labels), or a SciPy sparse matrix; ``.csv``, ``.tsv`` (also
-        with ``.gz``, ``.bz2``, ``.xz`` or ``.zip`` at the end), ``.parquet``, ``.arrow`` or
-        ``.feather``.  In a table every column of numbers is a feature, except the labels and the
-        row ids: a column called "id", "row_id" or "index", a first column without a name, or the
-        index that pandas stored.  Other columns are left out with a warning that names them.
+        one-dimensional arrays can be labels), or a SciPy sparse matrix; ``.h5``, read like it;
+        ``.csv``, ``.tsv`` (also with ``.gz``, ``.bz2``, ``.xz`` or ``.zip`` at the end),
+        ``.parquet``, ``.arrow`` or ``.feather``.  In a table every column of numbers is a feature,
+        except the labels and the row ids: a column called "id", "row_id" or "index", a first
+        column without a name, or the index that pandas stored.  Other columns are left out with a
+        warning that names them.
     labels : str or path, optional
         A column of that file or, if it has none of that name, another file: ``.txt`` with one
         label per line, ``.npy``, ``.npz`` or a table, with one column of labels or one called
@@ -117,6 +121,9 @@ def read_observations(
         Called with how much of a table has been read so far, and how much there is.
     cache : str or path, optional
         Where to keep features that take much of the free memory, of .parquet and Arrow files.
+    any_shape : bool
+        Whether the file may also hold an array of another shape or, in ``audio`` and ``offsets``,
+        sounds.
 
     Examples
     --------
@@ -127,90 +134,60 @@ def read_observations(
     >>> read.feature_names, read.row_ids.tolist(), read.labels.tolist()
     (['x', 'y'], ['A1', 'A2'], [7, -1])
     """
-    path, wanted = Path(path), [None if w is None else os.fspath(w) for w in (labels, batch)]
+    wanted = [None if name is None else os.fspath(name) for name in (labels, batch)]
+    path = Path(path)
     contents = read_file(
         path, lambda names: assign_roles(path, names, wanted, choice), progress, cache
     )
-    return observations_in(path, contents, wanted[0], wanted[1], choice)
-
-
-def observations_in(
-    path: Path,
-    contents: Contents,
-    labels: str | None,
-    batch: str | None,
-    choice: ColumnChoice = NO_CHOICE,
-) -> Observations:
-    """Find the observations, labels and batches in the content of a file.
-
-    Parameters
-    ----------
-    path : Path
-        The file, for messages.
-    contents : Contents
-        What :func:`unsplit.data.readers.formats.read_file` read from it.
-    labels, batch, choice
-        As for :func:`read_observations`.
-
-    Examples
-    --------
-    >>> contents = Contents({"X": np.zeros((2, 3)), "y": np.array([0, 1])})
-    >>> observations_in(Path("cells.npz"), contents, "y", None).labels
-    array([0, 1])
-    """
-    wanted = [labels, batch]
-    columns = dict(contents.arrays)
-    matrix = None if contents.is_table else columns.pop(_matrix_name(path, columns))
-    if matrix is not None:
-        _check_names(path, list(columns), wanted, choice)
-    own = {name: columns.pop(name) for name in set(wanted) - {None} if name in columns}
-    if matrix is not None:
-        columns = {name: a for name, a in columns.items() if a.shape == matrix.shape[:1]}
-    ids = take_ids(path, columns, contents.index, choice.id)
-    names, text = None, Columns()
-    if matrix is not None:
-        X = _floats(path, matrix)
-    else:
-        X, names, text = _features(path, columns, contents)
-        if not len(X):
-            raise InputError(f"{path} has column names but no rows; add one row per observation.")
-        leave_out_text(path, text, choice, any_numbers=bool(names))
-    _refuse_gaps(path, X, names)
-    given = np.arange(X.shape[0]) if ids is None else ids
-    rows = RowIds(path, given, named=ids is not None, column=choice.id)
-    clusters = values_of_rows(path, own, labels, rows, LABEL_NAMES)
-    batches = values_of_rows(path, own, batch, rows, BATCH_NAMES)
+    columns, X, names = dict(contents.arrays), contents.X, contents.features
+    if names is None:
+        X = _array_in(path, columns)
+        if not any_shape and np.ndim(X) != 2:
+            held = "sounds" if isinstance(X, Audio) else f"an array of shape {X.shape}"
+            raise InputError(
+                f"{path} must hold one matrix of shape (observations, features), but holds {held}; "
+                "save such a matrix as .npy or .npz."
+            )
+        refuse_choice(path, [name for name in choice.given if name != "id"])
+        check_choice(path, list(columns), wanted, choice)
+    elif not len(X):
+        raise InputError(f"{path} has column names but no rows; add one row per observation.")
+    others = {k: a for k, a in columns.items() if k not in wanted and a.shape == (_length(X),)}
+    ids = ids_in(path, others, contents.index, choice.id)
     if names is not None:
-        called = [f"column {name!r} of {path}" for name in names]
-        doubtful: list[int] = []
-        if choice.features is None:
-            advice = [option("drop", name) for name in names]
-            doubtful = warn_of_other_uses(X, called, clusters, advice)
-        if choice.scale:
-            _scale(X)
-        else:
-            warn_of_scales(X, called, doubtful)
-    return Observations(X, names, rows.ids, clusters, batches, tuple(text), choice.id)
+        leave_out_text(path, contents.text, choice, any_numbers=bool(names))
+    if np.ndim(X) == 2:
+        _refuse_gaps(path, X, names)
+    counted = np.arange(_length(X))
+    rows = RowIds(path, counted if ids is None else ids, ids is not None, choice.id)
+    clusters = values_of_rows(path, columns, wanted[0], rows, LABEL_NAMES)
+    batches = values_of_rows(path, columns, wanted[1], rows, BATCH_NAMES)
+    if names is not None:
+        _look_at_features(path, X, names, clusters, choice)
+    return Observations(X, names, rows.ids, clusters, batches, tuple(contents.text), choice.id)
 
 
-def _check_names(
-    path: Path, names: list[str], wanted: Sequence[str | None], choice: ColumnChoice
+def _length(X: Any) -> int:
+    return len(X.sounds) if isinstance(X, Audio) else X.shape[0]
+
+
+def _look_at_features(
+    path: Path, X: NDArray[Any], names: list[str], clusters: Any, choice: ColumnChoice
 ) -> None:
-    """Raise an error if a file without a table does not have the arrays that are named."""
-    for name in wanted:
-        if name is not None and name not in names and not os.path.isfile(name):
-            raise InputError(no_column(path, name, names))
-    if choice.scale:
-        raise InputError(
-            f"{path} is a matrix, and {option('scale')} is for tables; scale it, and save it."
-        )
-    if choice.features is not None or choice.drop:
-        raise InputError(
-            f"{path} is a matrix without column names, so {option('features')} and "
-            f"{option('drop')} cannot choose from "
-            "it; save a table, or the columns that you want."
-        )
-    check_choice(path, names, wanted, choice)
+    """Warn of features that may not be measurements or drown others, or scale them in place."""
+    called = [f"column {name!r} of {path}" for name in names]
+    doubtful: list[int] = []
+    if choice.features is None:
+        advice = [option("drop", [name]) for name in names]
+        doubtful = warn_of_other_uses(X, called, clusters, advice)
+    if not choice.scale:
+        return warn_of_scales(X, called, doubtful)
+    scaler = StandardScaler(copy=False)
+    for block in blocks_of(X):
+        scaler.partial_fit(block)
+    for block in blocks_of(X):
+        block[:] = scaler.transform(block)
+    return None
 
 
 def values_of_rows(
@@ -241,52 +218,31 @@ def values_of_rows(
         return None
     if wanted in arrays:
         return one_label_each(arrays[wanted], rows, f"{wanted!r} in {path}")
+    if not os.path.isfile(wanted):
+        raise InputError(no_column(path, wanted, list(arrays)))
     return read_labels(Path(wanted), rows, called)
 
 
-def _matrix_name(path: Path, arrays: dict[str, Any]) -> str:
-    matrices = [name for name, array in arrays.items() if array.ndim == 2]
-    called = [name for name in ("X", "data") if name in matrices]
-    if called or len(matrices) == 1:
-        return (called or matrices)[0]
-    held = ", ".join(f"{name!r} of shape {array.shape}" for name, array in arrays.items())
-    raise InputError(
-        f"{path} must hold one matrix of shape (observations, features), called 'X' if there are "
-        f"several, but holds {held}; save such a matrix as .npy or .npz."
-    )
-
-
-def _features(
-    path: Path, columns: Columns, contents: Contents
-) -> tuple[NDArray[Any], list[str], Columns]:
-    """Return the features of a table (n, d), their names, and the columns that are not numbers."""
-    if contents.streamed is not None:
-        read = contents.streamed
-        return read.X, read.features, {name: np.empty(0, object) for name in read.text}
-    text = {n: values for n, values in columns.items() if values.dtype.kind not in "fiub"}
-    numbers = {n: values for n, values in columns.items() if n not in text}
-    if not numbers:
-        n_rows = len(next(iter(columns.values())))
-        return np.empty((n_rows, 0)), [], text
-    return np.stack(list(numbers.values()), axis=1, dtype=np.float64), list(numbers), text
-
-
-def _scale(X: NDArray[Any]) -> None:
-    """Give every feature the mean 0 and the standard deviation 1, in place."""
-    scaler = StandardScaler(copy=False)
-    for block in blocks_of(X):
-        scaler.partial_fit(block)
-    for block in blocks_of(X):
-        block[:] = scaler.transform(block)
-
-
-def _floats(path: Path, matrix: Any) -> Any:
+def _array_in(path: Path, arrays: dict[str, Any]) -> Any:
+    """Remove the observations from the arrays of a file: sounds, an array of any shape, or CSR."""
+    if {"audio", "offsets"} <= arrays.keys():
+        return audio_in(path, arrays)
+    most = max(2, max((array.ndim for array in arrays.values()), default=0))
+    found = [name for name, array in arrays.items() if array.ndim == most]
+    called = [name for name in ("X", "data", "points", "images") if name in found]
+    if not called and len(found) != 1:
+        held = ", ".join(f"{name!r} of shape {array.shape}" for name, array in arrays.items())
+        raise InputError(
+            f"{path} must hold one array of observations, called 'X' if there are several, but "
+            f"holds {held or 'nothing'}; save such an array as .npy or .npz."
+        )
+    matrix = arrays.pop((called or found)[0])
+    if matrix.ndim > 2 or is_mapped(matrix):
+        return matrix
     if 0 in matrix.shape:
         raise InputError(f"{path} is empty (shape {matrix.shape}); save one row per observation.")
     if matrix.dtype.kind not in "fiub":
         raise InputError(f"{path} holds values of type {matrix.dtype}; save numbers instead.")
-    if is_mapped(matrix):
-        return matrix
     return matrix.astype(np.result_type(matrix.dtype, np.float32), copy=False)
 
 

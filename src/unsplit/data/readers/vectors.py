@@ -3,10 +3,10 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from unsplit.data.readers.row_ids import places_of
 from unsplit.data.readers.tables_and_arrays import Observations, read_observations
 from unsplit.errors import InputError
 
@@ -43,32 +43,19 @@ def with_vectors(
     if not path.is_file():
         raise InputError(f"there is no file of vectors {path}; check its name.")
     given = read_observations(path)
-    n, ids = len(found.row_ids), given.row_ids
+    n, ids, X = len(found.row_ids), given.row_ids, given.X
     if not np.array_equal(ids, np.arange(len(ids))):
-        order = _places(ids.tolist(), found.row_ids.tolist(), path, data)
-        return _compared_by(given.X[order], given, found)
-    if len(ids) != n:
+        order, lacking = places_of(found.row_ids, ids)
+        if lacking:
+            raise InputError(
+                f"{path} has no vector for {lacking[0]!r} of {data} ({len(lacking):,} of {n:,} are "
+                f"missing; its own ids are like {str(ids[0])!r}); use the ids that labels.csv has, "
+                "or remove the ids to match vectors by order."
+            )
+        X = X[order]
+    elif len(ids) != n:
         raise InputError(
             f"{path} has {len(ids):,} vectors but {data} has {n:,} observations; give one vector "
             "for each, in the same order, or add a column 'id' to match them by name."
         )
-    return _compared_by(given.X, given, found)
-
-
-def _compared_by(vectors: Any, given: Observations, found: Observations) -> Observations:
-    return replace(found, X=vectors, feature_names=given.feature_names, shown=found.X)
-
-
-def _places(
-    ids: list[object], wanted: list[object], path: Path, data: str | os.PathLike[str]
-) -> list[int]:
-    """Position of each wanted id among the ids."""
-    place = {str(value): i for i, value in enumerate(ids)}
-    lacking = [str(value) for value in wanted if str(value) not in place]
-    if lacking:
-        raise InputError(
-            f"{path} has no vector for {lacking[0]!r} of {data} ({len(lacking):,} of "
-            f"{len(wanted):,} are missing; its own ids are like {str(ids[0])!r}); use the ids that "
-            "labels.csv has, or remove the ids to match vectors by order."
-        )
-    return [place[str(value)] for value in wanted]
+    return replace(found, X=X, feature_names=given.feature_names, shown=found.X)
