@@ -1,4 +1,4 @@
-"""Where and with whom to compute, and random numbers that touch nobody else's."""
+"""Where, with whom and with which settings to compute, and random numbers of a run."""
 
 import json
 import os
@@ -6,8 +6,8 @@ import pickle
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, cast
 
@@ -62,6 +62,67 @@ def mixed_precision(device: "torch.device") -> "torch.autocast":
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
 
 
+# How many blocks of usual_settings() are open in all threads, and what the program had set before.
+_open_blocks = 0
+_settings_before: tuple[Any, str] | None = None
+_counting = threading.Lock()
+
+
+@contextmanager
+def usual_settings() -> Iterator[None]:
+    """Compute with torch's usual settings, and put back those of the caller afterwards.
+
+    These are gradients without inference mode, no automatic casts, and float32 in full precision,
+    on the CPU where no device is named.
+
+    Examples
+    --------
+    >>> import torch
+    >>> with torch.inference_mode(), usual_settings():
+    ...     torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    (True, False)
+    """
+    import torch
+
+    with ExitStack() as stack:
+        stack.enter_context(_of_the_process())
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        for kind in ("cpu", "cuda", "mps"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        yield
+
+
+@contextmanager
+def _of_the_process() -> Iterator[None]:
+    """Set what all threads share; the last block to end puts it back."""
+    import torch
+
+    global _open_blocks, _settings_before
+    with _counting:
+        if _open_blocks == 0:
+            _settings_before = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+        _open_blocks += 1
+        _set(torch.float32, "highest")
+    try:
+        yield
+    finally:
+        with _counting:
+            _open_blocks -= 1
+            assert _settings_before is not None
+            _set(*(_settings_before if _open_blocks == 0 else (torch.float32, "highest")))
+
+
+def _set(dtype: Any, precision: str) -> None:
+    import torch
+
+    torch.set_default_dtype(dtype)
+    torch.set_float32_matmul_precision(precision)
+
+
 def device_for_sums() -> "torch.device":
     """Choose where to sum over pairs: CUDA or the CPU, because MPS has no float64."""
     import torch
@@ -109,12 +170,7 @@ def generator_of(random_state: object) -> np.random.Generator:
 
 
 def check_seed(random_state: object) -> None:
-    """Raise an error unless :func:`generator_of` takes this; nothing is drawn from it.
-
-    Examples
-    --------
-    >>> check_seed(3)
-    """
+    """Raise an error unless :func:`generator_of` takes this; nothing is drawn from it."""
     generators = (np.random.Generator, np.random.RandomState)
     if random_state is None or isinstance(random_state, generators):
         return
@@ -152,11 +208,33 @@ class Generators:
             self._made[device.type] = torch.Generator(device).manual_seed(self.seed)
         return self._made[device.type]
 
-    def copy(self) -> "Generators":
-        """Return generators that will draw the same numbers."""
-        other = Generators(self.seed)
-        other._made = {kind: one.clone_state() for kind, one in self._made.items()}
-        return other
+    @contextmanager
+    def lent(self, device: "torch.device") -> Iterator[None]:
+        """Let torch's global generators draw these numbers, and put them back afterwards.
+
+        Only one thread at a time does so; others that ask for it wait.
+
+        Parameters
+        ----------
+        device : torch.device
+            Where numbers are drawn, beside the CPU.
+        """
+        import torch
+
+        with _lending:
+            own = self._made
+            lent = {"cpu": torch.default_generator, device.type: _global_generator(device)}
+            before = {kind: one.get_state() for kind, one in lent.items()}
+            for kind, one in lent.items():
+                one.set_state(self.of(torch.device(kind)).get_state())
+            self._made = own | lent
+            try:
+                yield
+            finally:
+                self._made = own
+                for kind, one in lent.items():
+                    own[kind].set_state(one.get_state())
+                    one.set_state(before[kind])
 
     def states(self) -> "dict[str, torch.Tensor]":
         """Return the states of all generators that were made, by type of device."""
@@ -167,9 +245,27 @@ class Generators:
         import torch
 
         for kind in self._made.keys() - states.keys():
-            del self._made[kind]
+            self._made[kind].manual_seed(self.seed)
         for kind, state in states.items():
             self.of(torch.device(kind)).set_state(state)
+
+
+_lending = threading.RLock()
+
+
+def _global_generator(device: "torch.device") -> "torch.Generator":
+    """Return the generator that torch draws from on a device if it is given none."""
+    import torch
+
+    if device.type == "cpu":
+        return torch.default_generator
+    if device.type == "mps":
+        return torch.mps._get_default_mps_generator()
+    module = torch.get_device_module(device)
+    found: torch.Generator = module.default_generators[
+        module.current_device() if device.index is None else device.index
+    ]
+    return found
 
 
 class _Own(threading.local):
@@ -181,23 +277,21 @@ class _Own(threading.local):
 _own = _Own()
 
 
-Draws = Callable[[Generators], AbstractContextManager[object]]
-
-
 @contextmanager
-def private_randomness(seed: int, draws: Draws = nullcontext) -> Iterator[None]:
+def private_randomness(seed: int, lent_on: "torch.device | None" = None) -> Iterator[None]:
     """Let this thread draw from generators of its own, seeded with ``seed``.
 
     Parameters
     ----------
     seed : int
-    draws : callable
-        :func:`unsplit.randomness.redirected` if modules that are not ours draw as well.
+    lent_on : torch.device, optional
+        Where modules of the user compute, if there are any: they draw from torch's global
+        generators, which are seeded with ``seed`` meanwhile.
     """
     before = _own.generators
     _own.generators = Generators(seed)
     try:
-        with draws(_own.generators):
+        with nullcontext() if lent_on is None else _own.generators.lent(lent_on):
             yield
     finally:
         _own.generators = before
@@ -233,6 +327,17 @@ def own_generator(device: "torch.device") -> "torch.Generator | None":
     True
     """
     return None if _own.generators is None else _own.generators.of(device)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let a function of the user change torch's settings and draw numbers: nothing follows."""
+    generators = _own.generators
+    before = None if generators is None else generators.states()
+    with usual_settings():
+        yield
+    if generators is not None and before is not None:
+        generators.continue_from(before)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refus
 from unsplit.data.memory import memory_errors
 from unsplit.data.rows.base import is_mapped, plain_array
 from unsplit.data.rows.kinds import VectorRows, feature_matrix, is_table, numeric_matrix
-from unsplit.devices import DONE, check_seed, current, generator_of
+from unsplit.devices import DONE, check_seed, current, generator_of, usual_settings
 from unsplit.errors import (
     InputError,
     LabelsWarning,
@@ -547,6 +547,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         return tags
 
 
+@usual_settings()
 def merge_overclustering(
     X: Any,
     labels: ArrayLike | EncodedLabels,

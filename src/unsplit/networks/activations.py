@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from unsplit.data.rows.base import Rows
-from unsplit.devices import Draws, mixed_precision, private_randomness
+from unsplit.devices import mixed_precision, private_randomness
 
 # Numbers of observations that are tried.  Batch normalisation needs two.
 TRIED = 2, 3
@@ -48,7 +48,9 @@ class Activations:
         return n * self.passing
 
 
-def activations_of(backbone: nn.Module, rows: Rows, draws: Draws) -> Activations:
+def activations_of(
+    backbone: nn.Module, rows: Rows, lent_on: torch.device | None = None
+) -> Activations:
     """Pass a few rows through a copy of a backbone, and note what it keeps for the gradients.
 
     Neither the backbone nor the random numbers of the run change.
@@ -59,20 +61,19 @@ def activations_of(backbone: nn.Module, rows: Rows, draws: Draws) -> Activations
         On the device of the rows.
     rows : Rows
         The largest is tried.
-    draws : callable
+    lent_on : torch.device, optional
         As for :func:`unsplit.devices.private_randomness`.
 
     Examples
     --------
-    >>> from contextlib import nullcontext
     >>> from unsplit.data import observations
     >>> rows = observations([[1.0, 2.0], [3.0, 5.0]], torch.device("cpu"))
     >>> backbone = nn.Sequential(nn.Linear(2, 100), nn.Sigmoid())
-    >>> activations_of(backbone, rows, nullcontext).saved  # input and output of 4 bytes each
+    >>> activations_of(backbone, rows).saved  # input and output of 4 bytes each
     408
     """
     tried = copy.deepcopy(backbone).train()
-    with private_randomness(0, draws):
+    with private_randomness(0, lent_on):
         (few, passing), (more, _) = (_bytes_for(tried, rows, n) for n in TRIED)
     saved = (more - few) // (TRIED[1] - TRIED[0])
     return Activations(max(0, few - TRIED[0] * saved), saved, passing // TRIED[0])

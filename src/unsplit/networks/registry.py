@@ -3,7 +3,6 @@
 import copy
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from unsplit.data.memory import available_memory, free_memory, require_memory
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import CountRows, VectorRows
 from unsplit.data.rows.sequences import RaggedRows
-from unsplit.devices import Draws, current
+from unsplit.devices import current
 from unsplit.errors import InputError, shown
 from unsplit.networks.augmentation import ImageAugmentation, PointAugmentation, for_sequences
 from unsplit.networks.backbones import (
@@ -41,7 +40,6 @@ from unsplit.networks.network import (
 )
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import TrainConfig
-from unsplit.randomness import redirected
 
 Backbone = str | nn.Module | Callable[[], nn.Module]
 
@@ -240,12 +238,7 @@ Augment = str | bool | nn.Module
 
 
 def check_augment(augment: object) -> None:
-    """Raise an error unless this is "auto", True, False or a module.
-
-    Examples
-    --------
-    >>> check_augment("auto")
-    """
+    """Raise an error unless this is "auto", True, False or a module."""
     automatic = isinstance(augment, str) and augment == "auto"
     if not automatic and not isinstance(augment, (bool, nn.Module)):
         raise InputError(
@@ -257,23 +250,19 @@ def check_augment(augment: object) -> None:
 OUR_AUGMENTATIONS = (ImageAugmentation, PointAugmentation)
 
 
-def draws_of(backbone: object, augment: object) -> Draws:
-    """Return what lets a network draw from the generators of a run.
-
-    Ours do so by themselves; parts of the user call functions of torch, which are redirected.  On a
-    GPU this takes as long as the step of a small network.
+def is_users(backbone: object, augment: object) -> bool:
+    """Whether a part of a network is the user's, and may draw from torch's global generator.
 
     Examples
     --------
-    >>> draws_of("mlp", "auto") is redirected, draws_of(nn.Dropout(), "auto") is redirected
+    >>> is_users("mlp", "auto"), is_users(nn.Dropout(), "auto")
     (False, True)
-    >>> draws_of("resnet18", ImageAugmentation(crop=0.125)) is redirected
+    >>> is_users("resnet18", ImageAugmentation(crop=0.125))
     False
     """
-    ours = isinstance(backbone, str) and (
-        not isinstance(augment, nn.Module) or type(augment) in OUR_AUGMENTATIONS
-    )
-    return nullcontext if ours else redirected
+    if isinstance(augment, nn.Module) and type(augment) not in OUR_AUGMENTATIONS:
+        return True
+    return not isinstance(backbone, str)
 
 
 def augmentation_for(augment: Augment, rows: Rows, more: bool = False) -> nn.Module | None:

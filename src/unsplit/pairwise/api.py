@@ -31,6 +31,7 @@ from unsplit.devices import (
     current,
     generator_of,
     private_randomness,
+    usual_settings,
 )
 from unsplit.errors import (
     InputError,
@@ -48,7 +49,7 @@ from unsplit.networks.registry import (
     Backbone,
     build_network,
     check_augment,
-    draws_of,
+    is_users,
     recipe_for,
     require_room,
     wanted_kind,
@@ -279,6 +280,7 @@ class Settings:
         return self.training or usual
 
 
+@usual_settings()
 def fit(
     X: Any,
     labels: ArrayLike | EncodedLabels,
@@ -342,16 +344,16 @@ def fit(
         names = np.zeros(k, np.int64)
         names[clusters[order]] = subclusters.of_rows[order]
         seed = int(rng.integers(2**63))
-        draws = draws_of(settings.backbone, settings.augment)
+        lent_on = where if is_users(settings.backbone, settings.augment) else None
         with (
-            private_randomness(seed, draws),
+            private_randomness(seed, lent_on),
             reporting(progress, "training") as reporter,
         ):
             networks = [
                 build_network(rows, fold, recipe, k, settings.loss_name, settings.augment)
                 for fold in folds
             ]
-            require_memory_of_networks(networks, rows, folds, recipe, config, draws, estimate)
+            require_memory_of_networks(networks, rows, folds, recipe, config, lent_on, estimate)
             if checkpoint is not None:
                 about = {
                     "data": digest(np.sort(rows.keys)),

@@ -9,7 +9,7 @@ import torch
 
 from unsplit.data.memory import available_memory, free_memory, most_that_fits, require_memory
 from unsplit.data.rows.base import Rows
-from unsplit.devices import BLOCK_ELEMENTS, Draws, current
+from unsplit.devices import BLOCK_ELEMENTS, current
 from unsplit.networks.activations import Activations, activations_of
 from unsplit.networks.network import Network
 from unsplit.networks.registry import BIG_BATCH, FIRST_LAYER, Recipe
@@ -220,7 +220,7 @@ def require_memory_of_networks(
     folds: Sequence[Fold],
     recipe: Recipe,
     config: TrainConfig,
-    draws: Draws,
+    lent_on: torch.device | None,
     estimate: EstimateSize,
 ) -> None:
     """Raise an error, before training, if the activations of networks will not fit into memory.
@@ -235,7 +235,7 @@ def require_memory_of_networks(
     folds : sequence of Fold
     recipe : Recipe
     config : TrainConfig
-    draws : callable
+    lent_on : torch.device, optional
         As for :func:`unsplit.devices.private_randomness`.
     estimate : EstimateSize
     """
@@ -243,7 +243,7 @@ def require_memory_of_networks(
         return
     network, size, on_gpu = networks[0], current().size, rows.device.type == "cuda"
     try:
-        activations = activations_of(network.backbone, rows, draws)
+        activations = activations_of(network.backbone, rows, lent_on)
     except Exception:  # a user's network may not take so few; if it takes none, training says so
         return
     stacked = can_be_stacked(networks, rows) if config.batch_folds is None else config.batch_folds

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
-from unsplit.devices import ALONE, Ranks, current, own_generators
+from unsplit.devices import ALONE, Ranks, current, own_generators, undisturbed
 from unsplit.errors import InputError, check_flag, check_whole, is_number, shown
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import TrainingFile
@@ -220,14 +220,16 @@ def train(
         Is told of steps and epochs.
     """
     reporter = reporter or Reporter()
+    on_step = None if type(reporter).on_step is Reporter.on_step else reporter.on_step
     training = Training(
-        networks, rows, clusters, folds, config, rng, None, epochs, reporter.on_step, checkpoint,
-        current(),
-    )  # fmt: skip
+        networks, rows, clusters, folds, config, rng, None, epochs, on_step, checkpoint, current()
+    )
     if training.resumed:
         reporter.on_resume(len(training.records))
     while not training.finished:
-        reporter.on_epoch(training.epoch())
+        record = training.epoch()
+        with undisturbed():
+            reporter.on_epoch(record)
     if checkpoint is not None:
         checkpoint.save_last(training.state)
     return training.restore()
@@ -344,7 +346,8 @@ class Training:
             if checkpoint is not None and checkpoint.due():
                 checkpoint.save(self.state(done))
             if on_step is not None:
-                on_step(StepRecord(epoch, place * n_steps + done, total, *epochs))
+                with undisturbed():
+                    on_step(StepRecord(epoch, place * n_steps + done, total, *epochs))
 
         return tell
 
