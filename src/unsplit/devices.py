@@ -1,11 +1,8 @@
 """Where, with whom and with which settings to compute, and random numbers of a run."""
 
-import json
 import os
-import pickle
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
@@ -367,14 +364,6 @@ def drawn_again_after_errors() -> Iterator[None]:
         raise
 
 
-# What rank 0 tells the others when they are no longer needed.
-DONE = "done"
-# What a process leaves behind that ends because of an error.
-OVER = "unsplit/over"
-# Seconds between two looks for what it tells.
-PAUSE = 0.05
-
-
 class Ranks:
     """The processes of a run, seen from one of them; by default there is only one.
 
@@ -382,8 +371,8 @@ class Ranks:
     ----------
     rank, size : int
         Number of this process, and how many there are.
-    store : torch.distributed.Store, optional
-        Where they leave each other messages.
+    patient : torch.distributed.ProcessGroup, optional
+        All of them, for messages that may take any time.
 
     Examples
     --------
@@ -391,9 +380,8 @@ class Ranks:
     'the same for all'
     """
 
-    def __init__(self, rank: int = 0, size: int = 1, store: Any = None) -> None:
-        self.rank, self.size, self._store = rank, size, store
-        self._n_orders = self._n_shared = 0
+    def __init__(self, rank: int = 0, size: int = 1, patient: Any = None) -> None:
+        self.rank, self.size, self._patient = rank, size, patient
         # In a step of training, what processes tell each other before each message.
         self.alarm: Any = None
 
@@ -401,59 +389,46 @@ class Ranks:
         """Return the value that rank 0 passes, however long that takes."""
         if self.size == 1:
             return value
-        self._n_shared += 1
-        key = f"unsplit/shared/{self._n_shared}"
-        if self.rank == 0:
-            self._store.set(key, pickle.dumps(value))
-            return value
-        return pickle.loads(self._awaited(key))
+        import torch.distributed as dist
 
-    def _awaited(self, key: str) -> bytes:
-        # Not a collective operation: rank 0 may take longer than any patience.
-        while not self._store.check([key]):
-            if self._store.check([OVER]):
-                raise ConnectionResetError("Connection reset by peer")
-            time.sleep(PAUSE)
-        found: bytes = self._store.get(key)
-        return found
+        box = [value]
+        dist.broadcast_object_list(box, src=0, group=self._patient)
+        return box[0]
 
     def agree(self, choice: bool) -> bool:
         """Return what rank 0 chooses."""
+        return bool(self.share(choice))
+
+    def gathered(self, value: Any) -> list[Any]:
+        """Return the values of all processes."""
         if self.size == 1:
-            return choice
-        import torch
+            return [value]
         import torch.distributed as dist
 
-        box = torch.tensor([int(choice)])
-        dist.broadcast(box, src=0)
-        return bool(box.item())
+        found = [None] * self.size
+        dist.all_gather_object(found, value)
+        return found
 
     def sum(self, values: "torch.Tensor") -> "torch.Tensor":
         """Add up the tensors of all processes, in place where possible."""
-        if self.size == 1:
-            return values
-        import torch.distributed as dist
+        return self._reduced(values.contiguous(), "SUM")
 
-        values = values.contiguous()
-        self._ready()
-        dist.all_reduce(values)
+    def most(self, values: "torch.Tensor") -> "torch.Tensor":
+        """Return the largest values of all processes."""
+        return self._reduced(values.clone(), "MAX") if self.size > 1 else values
+
+    def _reduced(self, values: "torch.Tensor", how: str) -> "torch.Tensor":
+        if self.size > 1:
+            import torch.distributed as dist
+
+            self._ready()
+            dist.all_reduce(values, op=getattr(dist.ReduceOp, how))
         return values
 
     def _ready(self) -> None:
         """Nothing more is allocated before a message is sent."""
         if self.alarm is not None:
             self.alarm.meet()
-
-    def most(self, values: "torch.Tensor") -> "torch.Tensor":
-        """Return the largest values of all processes."""
-        if self.size == 1:
-            return values
-        import torch.distributed as dist
-
-        values = values.clone()
-        self._ready()
-        dist.all_reduce(values, op=dist.ReduceOp.MAX)
-        return values
 
     def part(self, n: int, rank: int | None = None) -> slice:
         """Return which of n rows are those of a rank; parts differ by at most one row.
@@ -475,48 +450,14 @@ class Ranks:
         import torch
         import torch.distributed as dist
 
-        longest = self.part(n, 0).stop
-        padded = part.new_zeros((longest, *part.shape[1:]))
+        # All of one length, as gloo needs them.
+        padded = part.new_zeros((self.part(n, 0).stop, *part.shape[1:]))
         padded[: len(part)] = part
         found = [torch.empty_like(padded) for _ in range(self.size)]
         self._ready()
         dist.all_gather(found, padded)
         spans = [self.part(n, rank) for rank in range(self.size)]
         return torch.cat([x[: s.stop - s.start] for x, s in zip(found, spans, strict=True)])
-
-    def collected(self, values: "torch.Tensor") -> "torch.Tensor":
-        """Put tensors of one axis and any length together, in the order of the ranks."""
-        if self.size == 1:
-            return values
-        import torch
-
-        here = torch.arange(self.size, device=values.device) == self.rank
-        lengths = self.sum(here * len(values))
-        padded = values.new_zeros(int(lengths.max()))
-        padded[: len(values)] = values
-        found = self.joined(padded, self.size * len(padded)).view(self.size, -1)
-        return torch.cat([part[:n] for part, n in zip(found, lengths.tolist(), strict=True)])
-
-    def end(self) -> None:
-        """Let those who wait for this process know that they wait for nothing."""
-        if self.size > 1:
-            self._store.set(OVER, "1")
-
-    def order(self, what: str, **details: Any) -> None:
-        """Tell the others what comes next; only rank 0 does."""
-        if self.size > 1:
-            self._n_orders += 1
-            text = json.dumps({"what": what, **details})
-            self._store.set(f"unsplit/order/{self._n_orders}", text)
-
-    def orders(self) -> Iterator[Mapping[str, Any]]:
-        """Yield what rank 0 tells, until it is done."""
-        while True:
-            self._n_orders += 1
-            order = json.loads(self._awaited(f"unsplit/order/{self._n_orders}"))
-            if order["what"] == DONE:
-                return
-            yield order
 
 
 ALONE = Ranks()

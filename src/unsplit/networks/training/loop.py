@@ -31,7 +31,7 @@ from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
 from unsplit.networks.training.history import EpochRecord, History, StepRecord
-from unsplit.networks.training.sharded import Sharded
+from unsplit.networks.training.ranks import Sharded
 from unsplit.networks.training.single import Single
 
 # A smaller rise of A than this does not count as an improvement.
