@@ -81,6 +81,8 @@ class TrainConfig:
     >>> X, labels = unsplit.datasets.gaussians([[0, 0], [4, 0]], 50)
     >>> slower = unsplit.TrainConfig(learning_rate=3e-4)
     >>> result = unsplit.pairwise_tvd(X, labels, training=slower, epochs=5, random_state=0)
+    >>> len(result.history.epoch)
+    5
     """
 
     patience: int = 6
@@ -417,11 +419,7 @@ def history_of(records: Sequence[EpochRecord], kept: NDArray[np.int64]) -> Histo
 
 
 def _judge(folds: Sequence[Fold], config: TrainConfig) -> Judge:
-    """Choose how folds are judged.
-
-    By the mean of all folds if one epoch is kept for all; by the other folds if a fold watches its
-    test rows; otherwise each by its own A.
-    """
+    """Choose how folds are judged; by others if what a fold watches is also tested."""
     if config.one_epoch:
         return mean_of_all
     others = len(folds) > 1 and all(fold.watches_test for fold in folds)
@@ -545,15 +543,6 @@ def _drawn_by_rounds(
     """Draw as :func:`balanced_draws` does, in linear time and with other random numbers.
 
     If members come several times, they come in the same order.
-
-    Parameters
-    ----------
-    clusters, n_draws, rng
-        As for :func:`balanced_draws`.
-    sizes : ndarray of shape (k,)
-        Number of members of each cluster.
-    present : ndarray
-        The clusters that have members.
     """
     order = rng.permutation(len(clusters))
     # Counting sort: the members of every cluster in their random order.
