@@ -411,18 +411,21 @@ class Ranks:
 
     def sum(self, values: "torch.Tensor") -> "torch.Tensor":
         """Add up the tensors of all processes, in place where possible."""
-        return self._reduced(values.contiguous(), "SUM")
+        return values if self.size == 1 else self._reduced(values.contiguous(), "SUM")
 
-    def most(self, values: "torch.Tensor") -> "torch.Tensor":
-        """Return the largest values of all processes."""
-        return self._reduced(values.clone(), "MAX") if self.size > 1 else values
+    def log_sum_exp(self, values: "torch.Tensor") -> "torch.Tensor":
+        """Return the logarithm of the sum of the exponentials of all processes."""
+        if self.size == 1:
+            return values
+        most = self._reduced(values.clone(), "MAX")
+        finite = most.where(most.isfinite(), 0.0)
+        return finite + self.sum((values - finite).exp()).log()
 
     def _reduced(self, values: "torch.Tensor", how: str) -> "torch.Tensor":
-        if self.size > 1:
-            import torch.distributed as dist
+        import torch.distributed as dist
 
-            self._ready()
-            dist.all_reduce(values, op=getattr(dist.ReduceOp, how))
+        self._ready()
+        dist.all_reduce(values, op=getattr(dist.ReduceOp, how))
         return values
 
     def _ready(self) -> None:

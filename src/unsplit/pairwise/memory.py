@@ -33,8 +33,9 @@ MATRICES = 4
 # with two indices and a number, and once more while they are added up.
 BYTES_OF_CONFUSIONS = 2 * 24 * 16
 # The allocator of a processor keeps what layers give back, and often cannot use it for the next: so
-# many bytes are taken for each that a batch needs (benchmarks/memory_guard.py).
-CPU_TAKEN = 2.7
+# many bytes are taken for each that is kept for the gradients, and for each of the largest layer
+# (benchmarks/memory_guard.py).
+CPU_TAKEN = 2.2, 2.5
 
 FEWER_CLUSTERS = "merge the smallest first, or check that labels are clusters and not row ids"
 LESS_OF_ALL = "use fewer features or clusters, a smaller batch_size or a smaller backbone"
@@ -154,17 +155,20 @@ def with_networks(
     backbone = networks[0].backbone
     weights = sum(param.nbytes for param in backbone.parameters())
     try:
-        each = bytes_of_one(backbone, rows, lent_on)
+        kept, largest = bytes_of_one(backbone, rows, lent_on)
     except Exception:  # a user's network may not take so few; if it takes none, training says so
         return replace(size, backbone=weights)
     stacked = can_be_stacked(networks, rows) if config.batch_folds is None else config.batch_folds
     n = -(-min(config.batch_size, max(len(fold.train) for fold in folds)) // current().size)
-    taken = each if rows.device.type == "cuda" else CPU_TAKEN * each
-    batch = int(n * taken * (len(networks) if stacked else 1))
+    of_kept, of_largest = (1, 1) if rows.device.type == "cuda" else CPU_TAKEN
+    each = of_kept * kept + of_largest * largest
+    batch = int(n * each * (len(networks) if stacked else 1))
     return replace(size, backbone=weights, batch=batch)
 
 
-def bytes_of_one(backbone: nn.Module, rows: Rows, lent_on: torch.device | None = None) -> int:
+def bytes_of_one(
+    backbone: nn.Module, rows: Rows, lent_on: torch.device | None = None
+) -> tuple[int, int]:
     """Bytes that a backbone keeps of an observation for the gradients, and its largest layer's.
 
     Neither the backbone nor the random numbers of the run change.
@@ -183,7 +187,7 @@ def bytes_of_one(backbone: nn.Module, rows: Rows, lent_on: torch.device | None =
     >>> rows = observations([[1.0, 2.0], [3.0, 5.0]], torch.device("cpu"))
     >>> backbone = nn.Sequential(nn.Linear(2, 100), nn.Sigmoid())
     >>> bytes_of_one(backbone, rows)  # input and output are kept; the last layer has twice 100
-    1208
+    (408, 800)
     """
     tried = copy.deepcopy(backbone).train()
     own = {x.untyped_storage().data_ptr() for x in (*tried.parameters(), *tried.buffers())}
@@ -212,4 +216,4 @@ def bytes_of_one(backbone: nn.Module, rows: Rows, lent_on: torch.device | None =
         features = tried(rows.take(torch.full((n,), rows.largest, device=rows.device)))
         # Held until here, so that no two storages had the same place.
         del features
-    return (sum(kept.values()) + largest) // n
+    return sum(kept.values()) // n, largest // n

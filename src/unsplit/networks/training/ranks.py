@@ -38,7 +38,6 @@ from unsplit.data.rows.base import Rows
 from unsplit.devices import ALONE, Ranks, choose_device, computing_with, current, mixed_precision
 from unsplit.errors import InputError
 from unsplit.networks.chunked import (
-    Exchange,
     blocks_for,
     hits_over_blocks,
     own_scores,
@@ -182,23 +181,6 @@ def _is_first() -> bool:
 # What processes tell each other about a batch
 
 
-class Between(Exchange):
-    """What processes with different clusters tell each other about a batch."""
-
-    def __init__(self, ranks: Ranks) -> None:
-        self.ranks = ranks
-
-    def sum(self, values: Tensor) -> Tensor:
-        """Add up the tensors of all processes."""
-        return self.ranks.sum(values)
-
-    def log_sum_exp(self, values: Tensor) -> Tensor:
-        """Return the logarithm of the sum of the exponentials of all processes."""
-        most = self.ranks.most(values)
-        finite = most.where(most.isfinite(), 0.0)
-        return finite + self.ranks.sum((values - finite).exp()).log()
-
-
 class OutOfMemoryElsewhereError(MemoryError):
     """Memory ran out in another process."""
 
@@ -291,7 +273,7 @@ class Sharded(Group):
         ranks: Ranks,
     ) -> None:
         super().__init__(networks, folds)
-        self.ranks, self.exchange = ranks, Between(ranks)
+        self.ranks = ranks
         self.recordable = False  # processes wait for each other in a step
         self.k = self.head.n_clusters
         self.own = ranks.part(self.k)
@@ -400,7 +382,7 @@ class Sharded(Group):
                 head = member.network.head
                 loss = share * sharded_loss(
                     features, head.weight, head.bias, self._columns(own), self.k,
-                    self.head.loss_name, self.exchange,
+                    self.head.loss_name, self.ranks,
                 )  # fmt: skip
             loss.backward()
             total += loss.detach()
