@@ -54,8 +54,7 @@ def pair_matrix_loss(logits: Tensor, clusters: Tensor, sizes: Tensor | None = No
     logits : Tensor of shape (..., n, k, k)
     clusters : integer Tensor of shape (..., n)
     sizes : Tensor of shape (k,), optional
-        Number of observations of each cluster; as in
-        :func:`unsplit.networks.network.pairwise_logistic_loss`.
+        Number of observations of each cluster, if all clusters are to have the same weight.
 
     Returns
     -------

@@ -20,7 +20,6 @@ ROOT = Path(unsplit.__file__).parent
 LAYERS = [
     {"_typing", "errors"},
     {"devices"},
-    {"randomness"},
     {"data", "datasets"},
     {"metrics", "networks", "overclustering"},
     {"pairwise"},

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import triton_twin
+from unsplit.devices import Ranks
 from unsplit.networks import chunked
 from unsplit.networks.chunked import (
     Blocks,
-    Exchange,
     blocks_for,
     chunked_loss,
     product_type,
@@ -169,10 +169,11 @@ def test_features_in_half_precision_keep_full_weights():
     torch.testing.assert_close(found[2:], exact[2:])
 
 
-class Threads(Exchange):
+class Threads(Ranks):
     """Shards in threads of one process, which wait for each other."""
 
     def __init__(self, n):
+        super().__init__(size=n)
         self.barrier, self.here = threading.Barrier(n, timeout=20), [None] * n
         self.place = threading.local()
 
@@ -193,16 +194,16 @@ class Threads(Exchange):
 def in_shards(parts, clusters, loss, ends, kernel=False):
     """Loss and gradients of every shard; shard i has the clusters up to ends[i]."""
     features, weight, bias = parts
-    exchange, found = Threads(len(ends)), [None] * len(ends)
+    ranks, found = Threads(len(ends)), [None] * len(ends)
 
     def work(rank, start, end):
-        exchange.place.rank = rank
+        ranks.place.rank = rank
         own = [part.detach().requires_grad_() for part in (features, weight[start:end])]
         own.append(bias[start:end].detach().requires_grad_())
         here = (clusters >= start) & (clusters < end)
         columns = torch.where(here, clusters - start, -1)
         blocks = Blocks(3, kernel=kernel)
-        value = sharded_loss(*own, columns, len(weight), loss, exchange, blocks)
+        value = sharded_loss(*own, columns, len(weight), loss, ranks, blocks)
         found[rank] = [value.detach(), *torch.autograd.grad(value, own)]
 
     starts = [0, *ends[:-1]]

@@ -1,7 +1,6 @@
 """The guard expects about as much memory as is taken, and says what would fit."""
 
 import re
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +16,6 @@ from unsplit.data import memory, observations
 from unsplit.data.memory import (
     available_memory,
     is_out_of_memory,
-    most_that_fits,
     require_memory,
 )
 from unsplit.data.rows.base import is_mapped
@@ -25,11 +23,9 @@ from unsplit.devices import private_randomness
 from unsplit.errors import InputError
 from unsplit.merging.api import MATRICES, check_memory
 from unsplit.merging.neighbours import graph
-from unsplit.networks.activations import activations_of
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold
-from unsplit.pairwise.memory import EstimateSize
-from unsplit.randomness import redirected
+from unsplit.pairwise.memory import EstimateSize, bytes_of_one, with_networks
 
 CPU = torch.device("cpu")
 
@@ -70,55 +66,52 @@ def test_data_that_do_not_fit_are_refused_with_the_number_of_features(monkeypatc
     assert unsplit.pairwise_tvd(on_disk, labels, epochs=1, cv=2).n_clusters == 3
 
 
-def test_features_that_do_not_fit_are_refused_with_a_number_that_does(monkeypatch):
-    X, labels = data()
-    call = lambda d: unsplit.pairwise_tvd(X[:, np.arange(d) % 2], labels, epochs=1, cv=2)  # noqa: E731
-    monkeypatch.setattr("unsplit.networks.registry.available_memory", lambda: 2**20)
-    number = refused(lambda: call(99), r"for 99 features .* at most (\d+) features would fit")
-    assert 2 <= number < 99
-    assert call(number).n_clusters == 3
-    refused(lambda: call(number + 1), r"at most (\d+) features would fit")
+def free_for(monkeypatch, free):
+    monkeypatch.setattr("unsplit.pairwise.memory.free_memory", lambda device: free)
 
 
-def test_clusters_that_do_not_fit_are_refused_with_a_number_that_does(monkeypatch):
+def refusal(call):
+    with pytest.raises(InputError) as caught:
+        call()
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.endswith(".")
+    return message
+
+
+def test_networks_that_do_not_fit_are_refused_before_they_are_made(monkeypatch):
+    X, labels = data()[0][:, np.arange(99) % 2], np.arange(180) % 4
+    monkeypatch.setattr("unsplit.pairwise.api.build_network", _reached)
+    size = EstimateSize(4, 4, 2, 180, 180, backbone=4 * 256 * 99)
+    assert size.training > size.counting
+    free_for(monkeypatch, size.training - 1)
+    call = lambda **more: unsplit.pairwise_tvd(X, labels, epochs=1, **more)  # noqa: E731
+    said = refusal(lambda: call(cv=2))
+    assert said.startswith("training 2 networks for 4 clusters of 180 observations of 99 numbers")
+    assert "; pass holdout=0.2, which trains 1 network instead of 2, or use fewer features" in said
+    free_for(monkeypatch, size.training)
+    with pytest.raises(InterruptedError):
+        call(cv=2)
+    free_for(monkeypatch, 1000)
+    assert "holdout" not in refusal(lambda: call(cv=2))
+
+
+def test_pairs_that_do_not_fit_are_refused(monkeypatch):
     X, _ = data()
-    free = EstimateSize(40, 40, 2, 180, 180).memory
-    monkeypatch.setattr("unsplit.pairwise.memory.available_memory", lambda: free)
-    call = lambda k: unsplit.pairwise_tvd(X, np.arange(180) % k, epochs=1, cv=2)  # noqa: E731
-    number = refused(lambda: call(80), r"80 clusters of 180 .* at most (\d+) clusters would fit")
-    assert number == 40
-    assert call(number).n_clusters == 40
-
-
-def test_observations_that_do_not_fit_are_refused_with_a_number(monkeypatch):
-    X, labels = data()
-    monkeypatch.setattr("unsplit.pairwise.memory.available_memory", lambda: 1000)
-    call = lambda: unsplit.pairwise_tvd(X, labels, epochs=1, cv=2)  # noqa: E731
-    assert refused(call, r"at most (\d+) observations would fit") < 180
-
-
-def test_a_form_or_folds_that_would_fit_are_named(monkeypatch):
-    X, _ = data()
-    labels = np.arange(180) % 80
-
-    def refusal(free, **options):
-        monkeypatch.setattr("unsplit.pairwise.memory.available_memory", lambda: free)
-        with pytest.raises(InputError, match=r"80 clusters of 180 .* need") as caught:
-            unsplit.pairwise_tvd(X, labels, epochs=1, **options)
-        return str(caught.value)
-
-    dense = EstimateSize(80, 80, 1, 33, 80)
-    # Here the pairs are what is too much, so the sparse form is all that helps.
+    labels = np.arange(180) % 45
+    # Here the pairs are what is too much, so the sparse form helps.
     monkeypatch.setattr("unsplit.pairwise.memory.MATRICES", 10**4)
-    sparse = replace(dense, is_sparse=True).memory
-    said = refusal(2 * sparse, form="dense", holdout=0.2)
-    assert '; use form="sparse", which keeps only pairs that are ever confused; otherwise' in said
-    assert "network" not in said
-    monkeypatch.undo()
-    # Here it is the networks of many folds.
-    said = refusal(dense.memory, cv=10)
-    assert "; use holdout=0.2, which trains 1 network instead of 10; otherwise" in said
-    assert "sparse" not in said
+    dense = EstimateSize(45, 45, 5, 180, 180, backbone=4 * 256 * 2)
+    sparse = replace(dense, is_sparse=True)
+    free_for(monkeypatch, max(sparse.counting, dense.training) + 1)
+    call = lambda **more: unsplit.pairwise_tvd(X, labels, epochs=1, cv=5, **more)  # noqa: E731
+    said = refusal(lambda: call(form="dense"))
+    assert said.startswith("comparing 45 clusters of 180 observations would need")
+    assert '; pass form="sparse", which keeps only pairs that are ever confused, or merge' in said
+    assert call(form="sparse").n_clusters == 45
+    free_for(monkeypatch, dense.counting // 2)
+    said = refusal(lambda: call(batch=np.arange(180) // 90))
+    assert "; merge the smallest first, or check that labels are clusters and not row ids." in said
 
 
 def pictures(n=40, side=24):
@@ -126,54 +119,41 @@ def pictures(n=40, side=24):
     return rng.integers(0, 256, (n, side, side, 3), np.uint8), np.arange(n) % 4
 
 
-def free_for(monkeypatch, free):
-    monkeypatch.setattr("unsplit.pairwise.memory.free_memory", lambda device: free)
-
-
-def test_batches_that_do_not_fit_are_refused_with_a_size_that_does(monkeypatch):
+def test_batches_that_do_not_fit_are_refused(monkeypatch):
     X, labels = pictures()
-    settings = {"backbone": "resnet18", "epochs": 1, "cv": 2, "device": "cpu", "augment": False}
-    free_for(monkeypatch, 500 * 2**20)
-    call = lambda **more: unsplit.pairwise_tvd(X, labels, **settings, **more)  # noqa: E731
-    pattern = r"training resnet18 in batches of 20 would .*, batch_size=(\d+)\), or"
-    number = refused(call, pattern)
-    assert 1 < number < 20
-    with pytest.raises(InputError, match=r"images of at most \d+ pixels a side\.$"):
-        call()
-    fitting = unsplit.TrainConfig(learning_rate=1e-3, weight_decay=0.1, batch_size=number)
+    call = lambda **more: unsplit.pairwise_tvd(  # noqa: E731
+        X, labels, backbone="convnet", epochs=1, cv=2, device="cpu", augment=False, **more
+    )
+    sizes = []
+
+    def noted(size, *others):
+        sizes.append(with_networks(size, *others))
+        return sizes[-1]
+
+    monkeypatch.setattr("unsplit.pairwise.api.with_networks", noted)
     monkeypatch.setattr("unsplit.pairwise.api.heldout_scores", _reached)
     with pytest.raises(InterruptedError):
-        call(training=fitting)
-    refused(
-        lambda: call(training=replace(fitting, batch_size=number + 1)),
-        pattern.replace("20", r"\d+"),
-    )
+        call()
+    (size,) = sizes
+    assert size.batch > 20 * 24 * 24 * 3 * 4
+    free_for(monkeypatch, size.training - 1)
+    said = refusal(call)
+    assert said.startswith("training 2 networks for 4 clusters of 40 observations of 1,728 numbers")
+    assert "a smaller batch_size" in said
+    with pytest.raises(InterruptedError):
+        call(training=unsplit.TrainConfig(batch_size=10))
 
 
-def _reached(*_):
+def _reached(*_, **__):
     raise InterruptedError
 
 
-def test_one_network_or_a_smaller_one_is_advised_where_batches_are_not_the_reason(monkeypatch):
-    X, labels = pictures()
-    free_for(monkeypatch, 600 * 2**20)
-    with pytest.raises(InputError, match=r"holdout=0\.2, which trains 1 network instead of 5"):
-        unsplit.pairwise_tvd(X, labels, backbone="resnet18", cv=5, device="cpu")
-    free_for(monkeypatch, 0)
-    with pytest.raises(InputError, match=r"; use a smaller backbone\.$"):
-        unsplit.pairwise_tvd(X, labels, backbone="resnet18", cv=5, device="cpu")
-
-
-def test_long_sequences_and_large_clouds_are_refused_with_a_length_that_fits(monkeypatch):
+def test_the_largest_observation_counts():
     rng = np.random.default_rng(0)
-    labels = np.arange(30) % 3
-    free_for(monkeypatch, 40 * 2**20)
-    sequences = [rng.standard_normal(n) for n in [*range(200, 229), 2000]]
-    call = lambda X: unsplit.pairwise_tvd(X, labels, epochs=1, cv=2, device="cpu")  # noqa: E731
-    # By the longest of them.
-    assert 229 < refused(lambda: call(sequences), r"sequences of at most ([\d,]+) steps") < 2000
-    clouds = rng.standard_normal((30, 600, 3))
-    assert 0 < refused(lambda: call(clouds), r"clouds of at most (\d+) points") < 600
+    few = observations([rng.standard_normal(n) for n in (200, 210)], CPU)
+    long = observations([rng.standard_normal(n) for n in (200, 2000)], CPU)
+    layer = nn.Conv1d(2, 8, 3)
+    assert bytes_of_one(layer, long)[0] > 8 * bytes_of_one(layer, few)[0]
 
 
 class Noisy(nn.Module):
@@ -192,26 +172,26 @@ def test_trying_a_network_changes_nothing():
     rows = observations(np.random.default_rng(0).standard_normal((9, 2)), CPU)
     network, before = Noisy(), torch.get_rng_state()
     weights = {name: value.clone() for name, value in network.state_dict().items()}
-    with private_randomness(5, redirected):
+    with private_randomness(5, CPU):
         expected = torch.rand(1)
-    with private_randomness(5, redirected):
-        found = activations_of(network, rows, redirected)
+    with private_randomness(5, CPU):
+        kept, largest = bytes_of_one(network, rows, CPU)
         assert torch.equal(torch.rand(1), expected)
     assert torch.equal(torch.get_rng_state(), before)
     assert network.calls == 0
     assert all(torch.equal(value, weights[name]) for name, value in network.state_dict().items())
     assert all(param.grad is None for param in network.parameters())
     # The input, what dropout leaves, its mask, and the features, for each observation.
-    assert 4 * (2 + 2 + 50) <= found.saved <= 4 * (3 * 2 + 50) + 2
-    assert found.passing == 4 * (2 + 50)
+    assert 4 * (2 + 2 + 50) <= kept <= 4 * (3 * 2 + 50) + 20
+    assert largest == 4 * (2 + 50)
 
 
-def test_what_a_network_keeps_grows_with_the_batch_as_expected():
+def test_what_a_network_keeps_of_a_batch_is_expected():
     rows = observations(pictures()[0], CPU)
     fold = Fold(*[np.arange(40)] * 3)
     with private_randomness(0):
         network = build_network(rows, fold, RECIPES["convnet"], 4, "softmax", augment=False)
-        found = activations_of(network.backbone, rows, nullcontext)
+        found, _ = bytes_of_one(network.backbone, rows)
     kept = {}
 
     def note(tensor):
@@ -223,7 +203,7 @@ def test_what_a_network_keeps_grows_with_the_batch_as_expected():
     parameters = sum(value.nbytes for value in network.backbone.parameters())
     saved = sum(kept.values()) - parameters
     assert features.requires_grad
-    assert found.fixed + 40 * found.saved == pytest.approx(saved, rel=0.05)
+    assert 40 * found == pytest.approx(saved, rel=0.05)
 
 
 class OnlyPairs(nn.Linear):
@@ -252,13 +232,14 @@ def test_errors_of_memory_are_told_from_others():
 
 
 def test_nothing_is_tried_for_vectors(monkeypatch):
-    monkeypatch.setattr("unsplit.pairwise.memory.activations_of", _reached)
+    monkeypatch.setattr("unsplit.pairwise.memory.bytes_of_one", _reached)
     X, labels = data()
     assert unsplit.pairwise_tvd(X, labels, epochs=1, cv=2, device="cpu").n_clusters == 3
     called = []
-    monkeypatch.setattr("unsplit.pairwise.memory.activations_of", lambda *_: called.append(1))
-    with pytest.raises(AttributeError):
-        unsplit.pairwise_tvd(X, labels, epochs=1, cv=2, device="cpu", backbone=Noisy())
+    monkeypatch.setattr(
+        "unsplit.pairwise.memory.bytes_of_one", lambda *_: called.append(1) or (8, 8)
+    )
+    unsplit.pairwise_tvd(X, labels, epochs=1, cv=2, device="cpu", backbone=Noisy())
     assert called
 
 
@@ -278,13 +259,6 @@ def test_merging_that_does_not_fit_is_refused_with_a_number_that_does(monkeypatc
     number = refused(lambda: check_memory(1000, MATRICES), r"at most (\d+) would fit")
     check_memory(number, MATRICES)
     refused(lambda: check_memory(number + 1, MATRICES), r"at most (\d+) would fit")
-
-
-@pytest.mark.parametrize("free", [0, 7, 8, 800, 10**6])
-def test_the_most_that_fits(free):
-    found = most_that_fits(lambda n: 8 * n * n, free, 100)
-    assert found == 0 or 8 * found**2 <= free
-    assert found == 100 or 8 * (found + 1) ** 2 > free
 
 
 def test_limits_of_the_process_and_of_its_group_count(monkeypatch, tmp_path):

@@ -21,11 +21,11 @@ from unsplit.networks.network import drawing_a_part, integers, normal_like, unif
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold, tensors_of
 from unsplit.networks.training.optimizer import LargeHeadAdamW
-from unsplit.networks.training.ranks import is_lost, together
-from unsplit.networks.training.sharded import (
+from unsplit.networks.training.ranks import (
     WATCHED_STEPS,
-    Between,
     Sharded,
+    is_lost,
+    together,
     with_shared_statistics,
 )
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
@@ -120,12 +120,11 @@ def test_alone_nothing_is_exchanged():
     x = torch.arange(3.0)
     assert ALONE.sum(x) is x
     assert torch.equal(ALONE.joined(x, 3), x)
-    assert torch.equal(ALONE.collected(x), x)
-    ALONE.order("nothing to nobody")
+    assert ALONE.gathered(3) == [3]
     with together("cpu", lambda: "") as ranks:
         assert ranks is ALONE
     values = torch.tensor([0.5, -torch.inf])
-    assert torch.allclose(Between(ALONE).log_sum_exp(values), values)
+    assert ALONE.log_sum_exp(values) is values
 
 
 def test_parts_of_a_batch_are_drawn_as_in_the_whole():
@@ -187,7 +186,7 @@ def sent(monkeypatch):
 
 
 def test_a_very_large_head_is_never_made_as_a_whole_before_the_end(sent, monkeypatch):
-    for module in ("registry", "training.sharded"):
+    for module in ("registry", "training.ranks"):
         monkeypatch.setattr(f"unsplit.networks.{module}.LARGE_HEAD", 100)
     index = np.arange(40)
     rows = observations(np.random.default_rng(0).standard_normal((40, 3)), CPU)
@@ -256,22 +255,6 @@ def test_processes_ask_for_failures_in_the_first_steps_of_an_epoch_alone(sent):
     # Where observations differ in size, memory may run out at any time.
     rows.ragged = True
     assert met() > 0
-
-
-def test_parts_of_different_lengths_are_collected(monkeypatch):
-    parts = [torch.tensor([3.0, 4.0]), torch.zeros(0), torch.tensor([5.0])]
-
-    def all_reduce(lengths, op=None):
-        lengths.copy_(torch.tensor([2, 0, 1]))
-
-    def all_gather(found, own):
-        for part, value in zip(found, parts, strict=True):
-            part[: len(value)] = value
-
-    monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
-    monkeypatch.setattr("torch.distributed.all_gather", all_gather)
-    for rank in range(3):
-        assert Ranks(rank, 3).collected(parts[rank]).tolist() == [3, 4, 5]
 
 
 def test_the_plan_grows_as_it_should():
@@ -343,9 +326,9 @@ def test_a_killed_process_ends_all_and_another_number_of_them_goes_on(victim):
     assert found["killed"][victim] == -signal.SIGKILL
     assert others == [1, 1]
     sentence = (
-        "unsplit: one of the 3 processes of this run has ended, and the others cannot go on "
-        "without it; out.checkpoint keeps what was done so far, and the same command goes on from "
-        "there, with any number of processes.\n"
+        "unsplit: one of the 3 processes of this run has ended or was stopped, and the others "
+        "cannot go on without it; out.checkpoint keeps what was done so far, and the same command "
+        "goes on from there, with any number of processes.\n"
     )
     told = [said("killed", rank) for rank in range(3)]
     assert sentence in told

@@ -232,7 +232,7 @@ def test_little_memory_makes_the_estimate_sparse(monkeypatch):
 
 def test_twenty_thousand_small_clusters_need_less_than_all_their_pairs_would():
     k = 20_000
-    sparse, dense = (EstimateSize(k, k, 5, 2 * k, 2 * k, form).memory for form in (True, False))
+    sparse, dense = (EstimateSize(k, k, 5, 2 * k, 2 * k, form).counting for form in (True, False))
     assert sparse < dense - 8 * k**2
 
 

@@ -1,13 +1,10 @@
-"""Where and with whom to compute, and random numbers that touch nobody else's."""
+"""Where, with whom and with which settings to compute, and random numbers of a run."""
 
-import json
 import os
-import pickle
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, cast
 
@@ -62,6 +59,67 @@ def mixed_precision(device: "torch.device") -> "torch.autocast":
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
 
 
+# How many blocks of usual_settings() are open in all threads, and what the program had set before.
+_open_blocks = 0
+_settings_before: tuple[Any, str] | None = None
+_counting = threading.Lock()
+
+
+@contextmanager
+def usual_settings() -> Iterator[None]:
+    """Compute with torch's usual settings, and put back those of the caller afterwards.
+
+    These are gradients without inference mode, no automatic casts, and float32 in full precision,
+    on the CPU where no device is named.
+
+    Examples
+    --------
+    >>> import torch
+    >>> with torch.inference_mode(), usual_settings():
+    ...     torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    (True, False)
+    """
+    import torch
+
+    with ExitStack() as stack:
+        stack.enter_context(_of_the_process())
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        for kind in ("cpu", "cuda", "mps"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        yield
+
+
+@contextmanager
+def _of_the_process() -> Iterator[None]:
+    """Set what all threads share; the last block to end puts it back."""
+    import torch
+
+    global _open_blocks, _settings_before
+    with _counting:
+        if _open_blocks == 0:
+            _settings_before = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+        _open_blocks += 1
+        _set(torch.float32, "highest")
+    try:
+        yield
+    finally:
+        with _counting:
+            _open_blocks -= 1
+            assert _settings_before is not None
+            _set(*(_settings_before if _open_blocks == 0 else (torch.float32, "highest")))
+
+
+def _set(dtype: Any, precision: str) -> None:
+    import torch
+
+    torch.set_default_dtype(dtype)
+    torch.set_float32_matmul_precision(precision)
+
+
 def device_for_sums() -> "torch.device":
     """Choose where to sum over pairs: CUDA or the CPU, because MPS has no float64."""
     import torch
@@ -109,12 +167,7 @@ def generator_of(random_state: object) -> np.random.Generator:
 
 
 def check_seed(random_state: object) -> None:
-    """Raise an error unless :func:`generator_of` takes this; nothing is drawn from it.
-
-    Examples
-    --------
-    >>> check_seed(3)
-    """
+    """Raise an error unless :func:`generator_of` takes this; nothing is drawn from it."""
     generators = (np.random.Generator, np.random.RandomState)
     if random_state is None or isinstance(random_state, generators):
         return
@@ -152,11 +205,33 @@ class Generators:
             self._made[device.type] = torch.Generator(device).manual_seed(self.seed)
         return self._made[device.type]
 
-    def copy(self) -> "Generators":
-        """Return generators that will draw the same numbers."""
-        other = Generators(self.seed)
-        other._made = {kind: one.clone_state() for kind, one in self._made.items()}
-        return other
+    @contextmanager
+    def lent(self, device: "torch.device") -> Iterator[None]:
+        """Let torch's global generators draw these numbers, and put them back afterwards.
+
+        Only one thread at a time does so; others that ask for it wait.
+
+        Parameters
+        ----------
+        device : torch.device
+            Where numbers are drawn, beside the CPU.
+        """
+        import torch
+
+        with _lending:
+            own = self._made
+            lent = {"cpu": torch.default_generator, device.type: _global_generator(device)}
+            before = {kind: one.get_state() for kind, one in lent.items()}
+            for kind, one in lent.items():
+                one.set_state(self.of(torch.device(kind)).get_state())
+            self._made = own | lent
+            try:
+                yield
+            finally:
+                self._made = own
+                for kind, one in lent.items():
+                    own[kind].set_state(one.get_state())
+                    one.set_state(before[kind])
 
     def states(self) -> "dict[str, torch.Tensor]":
         """Return the states of all generators that were made, by type of device."""
@@ -167,9 +242,27 @@ class Generators:
         import torch
 
         for kind in self._made.keys() - states.keys():
-            del self._made[kind]
+            self._made[kind].manual_seed(self.seed)
         for kind, state in states.items():
             self.of(torch.device(kind)).set_state(state)
+
+
+_lending = threading.RLock()
+
+
+def _global_generator(device: "torch.device") -> "torch.Generator":
+    """Return the generator that torch draws from on a device if it is given none."""
+    import torch
+
+    if device.type == "cpu":
+        return torch.default_generator
+    if device.type == "mps":
+        return torch.mps._get_default_mps_generator()
+    module = torch.get_device_module(device)
+    found: torch.Generator = module.default_generators[
+        module.current_device() if device.index is None else device.index
+    ]
+    return found
 
 
 class _Own(threading.local):
@@ -181,23 +274,21 @@ class _Own(threading.local):
 _own = _Own()
 
 
-Draws = Callable[[Generators], AbstractContextManager[object]]
-
-
 @contextmanager
-def private_randomness(seed: int, draws: Draws = nullcontext) -> Iterator[None]:
+def private_randomness(seed: int, lent_on: "torch.device | None" = None) -> Iterator[None]:
     """Let this thread draw from generators of its own, seeded with ``seed``.
 
     Parameters
     ----------
     seed : int
-    draws : callable
-        :func:`unsplit.randomness.redirected` if modules that are not ours draw as well.
+    lent_on : torch.device, optional
+        Where modules of the user compute, if there are any: they draw from torch's global
+        generators, which are seeded with ``seed`` meanwhile.
     """
     before = _own.generators
     _own.generators = Generators(seed)
     try:
-        with draws(_own.generators):
+        with nullcontext() if lent_on is None else _own.generators.lent(lent_on):
             yield
     finally:
         _own.generators = before
@@ -236,6 +327,17 @@ def own_generator(device: "torch.device") -> "torch.Generator | None":
 
 
 @contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let a function of the user change torch's settings and draw numbers: nothing follows."""
+    generators = _own.generators
+    before = None if generators is None else generators.states()
+    with usual_settings():
+        yield
+    if generators is not None and before is not None:
+        generators.continue_from(before)
+
+
+@contextmanager
 def drawn_again_after_errors() -> Iterator[None]:
     """Let this thread draw the same numbers again if there is an error inside the block.
 
@@ -262,14 +364,6 @@ def drawn_again_after_errors() -> Iterator[None]:
         raise
 
 
-# What rank 0 tells the others when they are no longer needed.
-DONE = "done"
-# What a process leaves behind that ends because of an error.
-OVER = "unsplit/over"
-# Seconds between two looks for what it tells.
-PAUSE = 0.05
-
-
 class Ranks:
     """The processes of a run, seen from one of them; by default there is only one.
 
@@ -277,8 +371,8 @@ class Ranks:
     ----------
     rank, size : int
         Number of this process, and how many there are.
-    store : torch.distributed.Store, optional
-        Where they leave each other messages.
+    patient : torch.distributed.ProcessGroup, optional
+        All of them, for messages that may take any time.
 
     Examples
     --------
@@ -286,9 +380,8 @@ class Ranks:
     'the same for all'
     """
 
-    def __init__(self, rank: int = 0, size: int = 1, store: Any = None) -> None:
-        self.rank, self.size, self._store = rank, size, store
-        self._n_orders = self._n_shared = 0
+    def __init__(self, rank: int = 0, size: int = 1, patient: Any = None) -> None:
+        self.rank, self.size, self._patient = rank, size, patient
         # In a step of training, what processes tell each other before each message.
         self.alarm: Any = None
 
@@ -296,59 +389,49 @@ class Ranks:
         """Return the value that rank 0 passes, however long that takes."""
         if self.size == 1:
             return value
-        self._n_shared += 1
-        key = f"unsplit/shared/{self._n_shared}"
-        if self.rank == 0:
-            self._store.set(key, pickle.dumps(value))
-            return value
-        return pickle.loads(self._awaited(key))
+        import torch.distributed as dist
 
-    def _awaited(self, key: str) -> bytes:
-        # Not a collective operation: rank 0 may take longer than any patience.
-        while not self._store.check([key]):
-            if self._store.check([OVER]):
-                raise ConnectionResetError("Connection reset by peer")
-            time.sleep(PAUSE)
-        found: bytes = self._store.get(key)
-        return found
+        box = [value]
+        dist.broadcast_object_list(box, src=0, group=self._patient)
+        return box[0]
 
     def agree(self, choice: bool) -> bool:
         """Return what rank 0 chooses."""
+        return bool(self.share(choice))
+
+    def gathered(self, value: Any) -> list[Any]:
+        """Return the values of all processes."""
         if self.size == 1:
-            return choice
-        import torch
+            return [value]
         import torch.distributed as dist
 
-        box = torch.tensor([int(choice)])
-        dist.broadcast(box, src=0)
-        return bool(box.item())
+        found = [None] * self.size
+        dist.all_gather_object(found, value)
+        return found
 
     def sum(self, values: "torch.Tensor") -> "torch.Tensor":
         """Add up the tensors of all processes, in place where possible."""
+        return values if self.size == 1 else self._reduced(values.contiguous(), "SUM")
+
+    def log_sum_exp(self, values: "torch.Tensor") -> "torch.Tensor":
+        """Return the logarithm of the sum of the exponentials of all processes."""
         if self.size == 1:
             return values
+        most = self._reduced(values.clone(), "MAX")
+        finite = most.where(most.isfinite(), 0.0)
+        return finite + self.sum((values - finite).exp()).log()
+
+    def _reduced(self, values: "torch.Tensor", how: str) -> "torch.Tensor":
         import torch.distributed as dist
 
-        values = values.contiguous()
         self._ready()
-        dist.all_reduce(values)
+        dist.all_reduce(values, op=getattr(dist.ReduceOp, how))
         return values
 
     def _ready(self) -> None:
         """Nothing more is allocated before a message is sent."""
         if self.alarm is not None:
             self.alarm.meet()
-
-    def most(self, values: "torch.Tensor") -> "torch.Tensor":
-        """Return the largest values of all processes."""
-        if self.size == 1:
-            return values
-        import torch.distributed as dist
-
-        values = values.clone()
-        self._ready()
-        dist.all_reduce(values, op=dist.ReduceOp.MAX)
-        return values
 
     def part(self, n: int, rank: int | None = None) -> slice:
         """Return which of n rows are those of a rank; parts differ by at most one row.
@@ -370,48 +453,14 @@ class Ranks:
         import torch
         import torch.distributed as dist
 
-        longest = self.part(n, 0).stop
-        padded = part.new_zeros((longest, *part.shape[1:]))
+        # All of one length, as gloo needs them.
+        padded = part.new_zeros((self.part(n, 0).stop, *part.shape[1:]))
         padded[: len(part)] = part
         found = [torch.empty_like(padded) for _ in range(self.size)]
         self._ready()
         dist.all_gather(found, padded)
         spans = [self.part(n, rank) for rank in range(self.size)]
         return torch.cat([x[: s.stop - s.start] for x, s in zip(found, spans, strict=True)])
-
-    def collected(self, values: "torch.Tensor") -> "torch.Tensor":
-        """Put tensors of one axis and any length together, in the order of the ranks."""
-        if self.size == 1:
-            return values
-        import torch
-
-        here = torch.arange(self.size, device=values.device) == self.rank
-        lengths = self.sum(here * len(values))
-        padded = values.new_zeros(int(lengths.max()))
-        padded[: len(values)] = values
-        found = self.joined(padded, self.size * len(padded)).view(self.size, -1)
-        return torch.cat([part[:n] for part, n in zip(found, lengths.tolist(), strict=True)])
-
-    def end(self) -> None:
-        """Let those who wait for this process know that they wait for nothing."""
-        if self.size > 1:
-            self._store.set(OVER, "1")
-
-    def order(self, what: str, **details: Any) -> None:
-        """Tell the others what comes next; only rank 0 does."""
-        if self.size > 1:
-            self._n_orders += 1
-            text = json.dumps({"what": what, **details})
-            self._store.set(f"unsplit/order/{self._n_orders}", text)
-
-    def orders(self) -> Iterator[Mapping[str, Any]]:
-        """Yield what rank 0 tells, until it is done."""
-        while True:
-            self._n_orders += 1
-            order = json.loads(self._awaited(f"unsplit/order/{self._n_orders}"))
-            if order["what"] == DONE:
-                return
-            yield order
 
 
 ALONE = Ranks()

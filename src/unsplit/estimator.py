@@ -25,7 +25,7 @@ from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refus
 from unsplit.data.memory import memory_errors
 from unsplit.data.rows.base import is_mapped, plain_array
 from unsplit.data.rows.kinds import VectorRows, feature_matrix, is_table, numeric_matrix
-from unsplit.devices import DONE, check_seed, current, generator_of
+from unsplit.devices import check_seed, current, generator_of, usual_settings
 from unsplit.errors import (
     InputError,
     LabelsWarning,
@@ -547,6 +547,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         return tags
 
 
+@usual_settings()
 def merge_overclustering(
     X: Any,
     labels: ArrayLike | EncodedLabels,
@@ -619,7 +620,7 @@ def merge_overclustering(
             on_merge=merged,
             done=None if merges is None else merges.record(len(encoded.cluster_ids)),
         )
-    current().order(DONE)
+    current().share(None)  # the others are no longer needed
     return Merged(fitted, graph, tree, merge_options.gaps(tree.strategy))
 
 
@@ -648,8 +649,8 @@ def help_to_merge(
     file = checkpoint.training("training", always=retrain)
     fit(X, encoded, settings, seeds[0], batch=batch, checkpoint=file)
     retraining = Retraining(X, encoded.clusters, settings, int(seeds[1]), batch, checkpoint)
-    for order in current().orders():
-        retraining(np.array(order["groups"]))
+    while (groups := current().share(None)) is not None:
+        retraining(groups)
 
 
 def _neighbours(

@@ -1,7 +1,6 @@
-"""Modules that are not ours draw from generators of the run, and never from torch's global one."""
+"""Modules of the user draw from torch's global generator, which is put back afterwards."""
 
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -9,126 +8,14 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
-from torch import distributions, nn
+from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import unsplit
-from unsplit.devices import Generators
-from unsplit.randomness import redirected
+from unsplit.devices import Generators, private_randomness
 
-X = torch.linspace(-2, 2, 8 * 6 * 16).reshape(8, 6, 16)
-CHANCE = X.sigmoid()
-PACKED = nn.utils.rnn.pack_sequence([X[0], X[1, :3]])
-
-with redirected(Generators(0)):  # a test file draws from nobody's generator either
-    ENCODER = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.5, batch_first=True)
-    HEADS = nn.MultiheadAttention(16, 2, dropout=0.5, batch_first=True)
-    LSTM = nn.LSTM(16, 8, 3, dropout=0.5, batch_first=True, bidirectional=True)
-    PROJECTED = nn.LSTM(16, 8, 2, dropout=0.5, proj_size=4)
-    UNBIASED = nn.LSTM(16, 8, 3, dropout=0.5, bias=False)
-    GRU, RNN = nn.GRU(16, 8, 2, dropout=0.5), nn.RNN(16, 8, 2, dropout=0.5)
-    LAYERS = nn.Sequential(
-        nn.Linear(16, 16), nn.Dropout(0.5), nn.Linear(16, 16), nn.Dropout(0.5), nn.Linear(16, 3)
-    )
-
-RECURRENT = {"LSTM": LSTM, "GRU": GRU, "RNN": RNN, "projected": PROJECTED, "unbiased": UNBIASED}
-
-
-def attention(**options: object) -> torch.Tensor:
-    return F.scaled_dot_product_attention(X, X, X, dropout_p=0.5, **options)
-
-
-def jagged() -> torch.Tensor:
-    values = torch.nested.nested_tensor([torch.ones(3, 4), torch.ones(2, 4)], layout=torch.jagged)
-    return F.dropout(values).values()
-
-
-def padded() -> torch.Tensor:
-    values = torch.nested.nested_tensor([torch.ones(3, 4), torch.ones(2, 4)])
-    return F.dropout(values).to_padded_tensor(0.0)
-
-
-def in_inference_mode() -> torch.Tensor:
-    with torch.inference_mode():
-        return F.dropout(torch.ones(50)).clone()
-
-
-def scripted() -> torch.Tensor:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return torch.jit.script(LAYERS)(X)
-
-
-DRAWS: dict[str, Callable[[], torch.Tensor]] = {
-    "rand": lambda: torch.rand(3),
-    "rand, out": lambda: torch.rand(3, out=torch.empty(3)),
-    "randn": lambda: torch.randn(3, dtype=torch.complex64),
-    "randn, out": lambda: torch.randn(3, out=torch.empty(3)),
-    "randint": lambda: torch.randint(900, (3,)),
-    "randint, low": lambda: torch.randint(2, 900, (3,)),
-    "randint, out": lambda: torch.randint(2, 900, (3,), out=torch.empty(3)),
-    "randperm": lambda: torch.randperm(50),
-    "randperm, out": lambda: torch.randperm(50, out=torch.empty(0, dtype=torch.long)),
-    "rand_like": lambda: torch.rand_like(X, dtype=torch.float64),
-    "randn_like": lambda: torch.randn_like(X),
-    "randint_like": lambda: torch.randint_like(X, 40),
-    "randint_like, low": lambda: torch.randint_like(X, 2, 50),
-    "normal": lambda: torch.normal(0.0, 1.0, (3,)),
-    "normal of tensors": lambda: torch.normal(X, CHANCE),
-    "normal of means": lambda: torch.normal(X, 2.0),
-    "normal of deviations": lambda: torch.normal(1.0, CHANCE),
-    "bernoulli": lambda: torch.bernoulli(CHANCE),
-    "bernoulli, p": lambda: torch.bernoulli(X, 0.5),
-    "multinomial": lambda: torch.multinomial(CHANCE[0], 3),
-    "poisson": lambda: torch.poisson(9 * CHANCE),
-    "binomial": lambda: torch.binomial(torch.full((9,), 20.0), torch.full((9,), 0.5)),
-    "normal_": lambda: torch.empty(5).normal_(),
-    "uniform_": lambda: torch.empty(5).uniform_(),
-    "exponential_": lambda: torch.empty(5).exponential_(),
-    "cauchy_": lambda: torch.empty(5).cauchy_(),
-    "geometric_": lambda: torch.empty(50).geometric_(0.2),
-    "log_normal_": lambda: torch.empty(5).log_normal_(),
-    "random_": lambda: torch.empty(5).random_(),
-    "random_, bounds": lambda: torch.empty(5).random_(3, 90),
-    "bernoulli_": lambda: torch.empty_like(X).bernoulli_(CHANCE),
-    "gamma": lambda: distributions.Gamma(torch.tensor([2.0]), 1.0).rsample(),
-    "dirichlet": lambda: distributions.Dirichlet(torch.ones(4)).rsample(),
-    "categorical": lambda: distributions.Categorical(torch.ones(90)).sample((5,)),
-    "dropout": lambda: F.dropout(X),
-    "dropout in place": lambda: F.dropout(X.clone(), inplace=True),
-    "dropout of half precision": lambda: F.dropout(X.bfloat16()),
-    "dropout of channels": lambda: nn.Dropout1d()(X),
-    "alpha dropout": lambda: nn.AlphaDropout()(X),
-    "alpha dropout of channels": lambda: nn.FeatureAlphaDropout()(X[None]),
-    "native dropout": lambda: torch.native_dropout(X, 0.5, True)[0],
-    "dropout in inference mode": in_inference_mode,
-    "dropout of nested tensors": padded,
-    "dropout of jagged tensors": jagged,
-    "random slopes": lambda: nn.RReLU()(X),
-    "fractional pooling": lambda: nn.FractionalMaxPool2d(2, output_size=(12, 17))(
-        torch.arange(900.0).reshape(1, 1, 30, 30)
-    ),
-    "gumbel": lambda: F.gumbel_softmax(X),
-    "low rank": lambda: torch.svd_lowrank(X[0], q=2)[0],
-    "initialisation": lambda: nn.Linear(3, 4).weight.detach(),
-    "orthogonal": lambda: nn.init.orthogonal_(torch.empty(4, 4)),
-    "truncated": lambda: nn.init.trunc_normal_(torch.empty(4)),
-    "transformer": lambda: ENCODER(X),
-    "heads": lambda: HEADS(X, X, X, need_weights=False)[0],
-    "heads with weights": lambda: HEADS(X, X, X)[0],
-    "attention": attention,
-    "causal attention": lambda: attention(is_causal=True),
-    "attention with a mask": lambda: attention(attn_mask=X[0] @ X[0].T, scale=0.3),
-    "LSTM": lambda: LSTM(X)[0],
-    "LSTM of packed sequences": lambda: LSTM(PACKED)[0].data,
-    "LSTM with projection": lambda: PROJECTED(X)[0],
-    "GRU": lambda: GRU(X)[0],
-    "RNN": lambda: RNN(X)[0],
-    "scripted": scripted,
-    "vmap": lambda: torch.vmap(F.dropout, randomness="different")(X),
-    "gradient": lambda: torch.func.grad(lambda x: F.dropout(x).sum())(X),
-}
+CPU = torch.device("cpu")
 
 
 @contextmanager
@@ -138,160 +25,52 @@ def untouched() -> Iterator[None]:
     assert torch.equal(torch.get_rng_state(), before), "torch's global generator has moved"
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:.*nested tensors.*prototype:UserWarning")
-@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported:UserWarning")
-@pytest.mark.parametrize("name", DRAWS)
-def test_whatever_draws_follows_the_generators_of_the_run(name: str) -> None:
-    found = []
-    for seed in (3, 3, 4):
-        with untouched(), redirected(Generators(seed)):
-            found.append(DRAWS[name]())
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
+def test_lent_numbers_are_those_of_the_generators() -> None:
+    expected = torch.rand(6, generator=torch.Generator().manual_seed(3))
+    generators = Generators(3)
+    with untouched():
+        with generators.lent(CPU):
+            found = [torch.rand(1), torch.rand(1, generator=generators.of(CPU))]
+        found.append(torch.rand(1, generator=generators.of(CPU)))
+        with generators.lent(CPU):
+            with Generators(4).lent(CPU):
+                torch.rand(5)
+            found.append(torch.rand(1))
+        states = generators.states()
+        found.append(torch.rand(1, generator=generators.of(CPU)))
+        generators.continue_from(states)
+        with generators.lent(CPU):
+            found += [torch.rand(1)]
+    assert torch.equal(torch.cat(found[:5]), expected[:5])
+    assert torch.equal(found[4], found[5])
 
 
-def test_a_generator_that_is_given_is_used() -> None:
-    with redirected(Generators(3)):
-        found = torch.rand(3, generator=torch.Generator().manual_seed(5))
-    assert torch.equal(found, torch.rand(3, generator=torch.Generator().manual_seed(5)))
+def test_the_global_generator_is_put_back_after_an_error() -> None:
+    def fail() -> None:
+        with private_randomness(3, CPU):
+            raise ZeroDivisionError(torch.rand(1))
+
+    with untouched(), pytest.raises(ZeroDivisionError):
+        fail()
 
 
-@pytest.mark.parametrize("mask", [None, "bool", "float", "causal"])
-def test_attention_in_steps_is_attention(mask: str | None) -> None:
-    allowed = X[0] @ X[0].T > -1
-    options = {
-        None: {},
-        "bool": {"attn_mask": allowed},
-        "float": {"attn_mask": X[0] @ X[0].T, "scale": 0.3},
-        "causal": {"is_causal": True},
-    }[mask]
-    with redirected(Generators(3)):
-        # So little dropout that none is dropped.
-        found = F.scaled_dot_product_attention(X, X, X, dropout_p=1e-9, **options)
-    torch.testing.assert_close(found, F.scaled_dot_product_attention(X, X, X, **options))
+def test_only_one_thread_at_a_time_is_lent_the_global_generator() -> None:
+    inside, most = [], []
 
+    def draw(seed: int) -> torch.Tensor:
+        with Generators(seed).lent(CPU):
+            inside.append(seed)
+            most.append(len(inside))
+            found = torch.cat([torch.rand(1) for _ in range(200)])
+            inside.remove(seed)
+        return found
 
-def check_recurrent(layer: nn.RNNBase, device: torch.device, tolerance: float) -> None:
-    chance, layer.dropout = layer.dropout, 1e-9
-    layer.to(device)
-    try:
-        with redirected(Generators(3)):
-            found, state = layer(X.to(device))
-        layer.dropout = 0.0
-        expected, expected_state = layer(X.to(device))
-    finally:
-        layer.dropout = chance
-        layer.to("cpu")
-    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
-    torch.testing.assert_close(state, expected_state, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported:UserWarning")
-@pytest.mark.parametrize("layer", RECURRENT.values(), ids=RECURRENT)
-def test_recurrent_layers_in_steps_are_these_layers(layer: nn.RNNBase) -> None:
-    check_recurrent(layer, torch.device("cpu"), 1e-5)
-
-
-@pytest.mark.parametrize("reentrant", [False, True])
-@pytest.mark.parametrize("how", ["one", "two", "nested"])
-def test_a_checkpoint_draws_the_same_numbers_again(how: str, reentrant: bool) -> None:
-    def again(function: Callable[..., torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-        return checkpoint(function, x, use_reentrant=reentrant)
-
-    first, last = LAYERS[:3], LAYERS[3:]
-    ways: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-        "one": lambda x: again(LAYERS, x),
-        "two": lambda x: again(last, again(first, x)),
-        "nested": lambda x: again(lambda inner: last(again(first, inner)), x),
-    }
-
-    def gradients(network: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
-        x = X.clone().requires_grad_()
-        LAYERS.zero_grad()
-        with untouched(), redirected(Generators(3)):
-            (network(x) ** 2).sum().backward()
-            drawn = torch.rand(2)
-        return [value.grad.clone() for value in (x, *LAYERS.parameters())] + [drawn]
-
-    for found, expected in zip(gradients(ways[how]), gradients(LAYERS), strict=True):
-        assert torch.equal(found, expected)
-
-
-def test_what_takes_no_generator_is_refused_in_a_sentence() -> None:
-    operation = torch.ops.aten._scaled_dot_product_flash_attention.default
-    with redirected(Generators(3)), pytest.raises(unsplit.InputError, match="takes no generator"):
-        operation(X[None], X[None], X[None], 0.5)
-
-
-# On a GPU, where dropout, attention and recurrent layers are operations of their own.
-
-ON_GPU: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "rand": lambda x: torch.rand(9, device=x.device),
-    "randperm": lambda x: torch.randperm(99, device=x.device),
-    "multinomial": lambda x: torch.multinomial(x[0].sigmoid(), 3),
-    "poisson": lambda x: torch.poisson(9 * x.sigmoid()),
-    "dropout": F.dropout,
-    "dropout of channels": nn.Dropout1d(),
-    "vmap": torch.vmap(F.dropout, randomness="different"),
-    "random slopes": nn.RReLU(),
-    "attention": lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5),
-    "heads": lambda x: HEADS.to(x.device)(x, x, x, need_weights=False)[0],
-    "transformer": lambda x: ENCODER.to(x.device)(x),
-    "LSTM": lambda x: LSTM.to(x.device)(x)[0],
-    "GRU": lambda x: GRU.to(x.device)(x)[0],
-    "checkpoint": lambda x: gradient(lambda y: checkpoint(LAYERS, y, use_reentrant=False), x),
-    "checkpoint, reentrant": lambda x: gradient(
-        lambda y: checkpoint(LAYERS, y, use_reentrant=True), x
-    ),
-}
-
-
-def gradient(network: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-    LAYERS.to(x.device)
-    x = x.clone().requires_grad_()
-    (network(x) ** 2).sum().backward()
-    assert x.grad is not None
-    return x.grad
-
-
-@pytest.fixture
-def gpu() -> Iterator[torch.device]:
-    if not torch.cuda.is_available():
-        pytest.skip("needs a GPU")
-    yield torch.device("cuda")
-    for module in (HEADS, ENCODER, LSTM, GRU, LAYERS):
-        module.to("cpu")
-
-
-@pytest.mark.parametrize("name", ON_GPU)
-def test_whatever_draws_on_a_gpu_follows_the_generators_of_the_run(
-    name: str, gpu: torch.device
-) -> None:
-    before, found = torch.cuda.get_rng_state(), []
-    for seed in (3, 3, 4):
-        with untouched(), redirected(Generators(seed)):
-            found.append(ON_GPU[name](X.to(gpu)))
-    assert torch.equal(torch.cuda.get_rng_state(), before)
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
-
-
-@pytest.mark.parametrize("layer", RECURRENT.values(), ids=RECURRENT)
-def test_recurrent_layers_in_steps_on_a_gpu(layer: nn.RNNBase, gpu: torch.device) -> None:
-    check_recurrent(layer, gpu, 1e-3)
-
-
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_a_checkpoint_on_a_gpu_draws_the_same_numbers_again(
-    reentrant: bool, gpu: torch.device
-) -> None:
-    ways = LAYERS, lambda x: checkpoint(LAYERS, x, use_reentrant=reentrant)
-    found = []
-    for way in ways:
-        with redirected(Generators(3)):
-            found.append(gradient(way, X.to(gpu)))
-    assert torch.equal(*found)
+    with untouched(), ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(draw, range(8)))
+    assert max(most) == 1
+    for seed, drawn in enumerate(found):
+        expected = torch.rand(200, generator=torch.Generator().manual_seed(seed))
+        assert torch.equal(drawn, expected)
 
 
 # Whole runs.
@@ -328,6 +107,26 @@ class Attending(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.norm(self.layer(self.bring(x).unflatten(1, (4, 8))).flatten(1))
+
+
+class Forgetting(nn.Linear):
+    """A network of a user that computes a part again for the gradients."""
+
+    def __init__(self) -> None:
+        super().__init__(3, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def part(x: torch.Tensor) -> torch.Tensor:
+            return F.dropout(super(Forgetting, self).forward(x), 0.3, self.training)
+
+        return checkpoint(part, x, use_reentrant=False) if torch.is_grad_enabled() else part(x)
+
+
+class Remembering(Forgetting):
+    """The same, computed once."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(nn.Linear.forward(self, x), 0.3, self.training)
 
 
 def with_dropout() -> nn.Module:
@@ -386,22 +185,47 @@ def test_a_run_leaves_the_global_generator_alone(name: str) -> None:
 
 
 def test_features_leave_the_global_generator_alone() -> None:
-    network = LAYERS.train()
+    X = np.random.default_rng(0).standard_normal((6, 3))
+    with torch.random.fork_rng():
+        network = AlwaysDropping()
+    with untouched():
+        found = [unsplit.features(network, X, device="cpu") for _ in range(2)]
+    assert (found[0] == 0).any()
 
-    class Dropping(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return F.dropout(network(x))
+
+def test_a_part_that_is_computed_again_draws_the_same_numbers_again() -> None:
+    X, y = points()
+    options = {"training": unsplit.TrainConfig(batch_folds=False)}
+    found = [tvd(X, y, backbone=kind, **options) for kind in (Forgetting, Remembering)]
+    np.testing.assert_array_equal(*found)
+
+
+def test_what_a_progress_function_draws_changes_nothing() -> None:
+    X, y = points()
+
+    def draw(_: object) -> None:
+        torch.rand(7)
 
     with untouched():
-        found = [unsplit.features(Dropping(), X[0].numpy(), device="cpu") for _ in range(2)]
+        found = [tvd(X, y, backbone=with_dropout, progress=way) for way in (False, draw)]
     np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
-def test_four_threads_beside_one_that_draws_all_the_time(name: str) -> None:
+def test_four_threads_get_what_one_gets(name: str) -> None:
     call, (X, y) = RUNS[name], points()
-    alone, ended, drawn = call(X, y), threading.Event(), []
+    alone = call(X, y)
+    with untouched(), ThreadPoolExecutor(4) as pool:
+        beside = list(pool.map(lambda _: call(X, y), range(4)))
+    for found in beside:
+        np.testing.assert_array_equal(found, alone)
+
+
+@pytest.mark.slow
+def test_our_own_networks_beside_a_thread_that_draws_all_the_time() -> None:
+    (X, y), ended, drawn = points(), threading.Event(), []
+    alone = tvd(X, y)
 
     def draw() -> None:
         while not ended.is_set():
@@ -412,7 +236,7 @@ def test_four_threads_beside_one_that_draws_all_the_time(name: str) -> None:
     drawing.start()
     try:
         with ThreadPoolExecutor(4) as pool:
-            beside = list(pool.map(lambda _: call(X, y), range(4)))
+            beside = list(pool.map(lambda _: tvd(X, y), range(4)))
     finally:
         ended.set()
         drawing.join()
@@ -424,3 +248,12 @@ def test_four_threads_beside_one_that_draws_all_the_time(name: str) -> None:
     assert torch.equal(
         torch.stack(drawn), torch.stack([torch.rand(3, generator=expected) for _ in drawn])
     )
+
+
+def test_a_run_on_a_gpu_leaves_its_global_generator_alone() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    (X, y), before = points(), torch.cuda.get_rng_state()
+    found = [tvd(X, y, backbone=with_dropout, device="cuda") for _ in range(2)]
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+    np.testing.assert_allclose(*found, atol=1e-3)

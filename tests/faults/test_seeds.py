@@ -1,7 +1,6 @@
 """The same seed gives the same result, also beside other threads, and bad seeds are refused."""
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -9,8 +8,7 @@ import scipy.sparse
 import torch
 
 import unsplit
-from unsplit.devices import Draws, generator_of, own_generator, private_randomness
-from unsplit.randomness import redirected
+from unsplit.devices import generator_of, own_generator, private_randomness
 
 CPU = torch.device("cpu")
 
@@ -107,19 +105,19 @@ def test_no_network_of_ours_draws_from_the_global_generator(kind: str) -> None:
     assert used == [False]
 
 
-@pytest.mark.parametrize("draws", [nullcontext, redirected])
-def test_blocks_of_private_randomness_can_be_nested(draws: Draws) -> None:
+@pytest.mark.parametrize("lent_on", [None, CPU])
+def test_blocks_of_private_randomness_can_be_nested(lent_on: torch.device | None) -> None:
     def drawn(n: int) -> torch.Tensor:
         return torch.rand(n, generator=own_generator(CPU))
 
-    with private_randomness(1, draws):
+    with private_randomness(1, lent_on):
         first = drawn(1)
-        with private_randomness(2, draws):
+        with private_randomness(2, lent_on):
             drawn(5)
-        with private_randomness(3, nullcontext if draws is redirected else redirected):
+        with private_randomness(3, CPU if lent_on is None else None):
             drawn(5)
         rest = drawn(1)
-    with private_randomness(1, draws):
+    with private_randomness(1, lent_on):
         assert torch.equal(torch.cat([first, rest]), drawn(2))
     assert own_generator(CPU) is None
 

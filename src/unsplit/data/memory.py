@@ -140,27 +140,6 @@ def require_memory(needed: int, available: int, what: str, advice: str | Callabl
         )
 
 
-def most_that_fits(needed: Callable[[int], int], available: int, most: int) -> int:
-    """Return the largest number up to ``most`` for which memory suffices; 0 if none does.
-
-    Parameters
-    ----------
-    needed : callable
-        Bytes that a number of features, clusters or the like needs; not decreasing.
-    available, most : int
-
-    Examples
-    --------
-    >>> most_that_fits(lambda n: 8 * n * n, 1000, 50)
-    11
-    """
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if needed(middle) <= available else (low, middle - 1)
-    return low
-
-
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error of Python, NumPy or torch says that memory is used up.
 

@@ -13,7 +13,7 @@ must be known of them before the gradient is one number per observation, the shi
   s − z_own.  This takes one more product of features and weights, to find s.
 
 The slope of the own score is minus the sum of the others.  The clusters may be divided between
-processes: each computes the blocks of its own, and an :class:`Exchange` adds up what has one number
+processes: each computes the blocks of its own, and `Ranks` add up what has one number
 per observation, and the gradient of the features.
 """
 
@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from unsplit.devices import ALONE, Ranks
 from unsplit.networks.chunked_kernel import KernelLogSumExp, KernelSums, usable
 from unsplit.networks.chunked_plain import PlainLogSumExp, PlainSums, wide_type, without_own
 
@@ -48,21 +49,6 @@ class Blocks:
 
     size: int
     kernel: bool = False
-
-
-class Exchange:
-    """What processes that hold different clusters tell each other; here there is only one."""
-
-    def sum(self, values: Tensor) -> Tensor:
-        """Add up the tensors of all processes."""
-        return values
-
-    def log_sum_exp(self, values: Tensor) -> Tensor:
-        """Return the logarithm of the sum of the exponentials of all processes."""
-        return values
-
-
-ALONE = Exchange()
 
 
 @dataclass(frozen=True)
@@ -135,7 +121,7 @@ def sharded_loss(
     columns: Tensor,
     n_clusters: int,
     loss: str,
-    exchange: Exchange,
+    ranks: Ranks,
     blocks: Blocks | None = None,
 ) -> Tensor:
     """The loss of :func:`chunked_loss` if each process holds some of the clusters.
@@ -152,7 +138,7 @@ def sharded_loss(
         Place of the own cluster in ``weight``; −1 if another process holds it.
     n_clusters : int
         Number of clusters of all processes, k.
-    exchange : Exchange
+    ranks : Ranks
 
     Returns
     -------
@@ -166,7 +152,7 @@ def sharded_loss(
     0.693147...
     """
     value: Tensor = _ChunkedLoss.apply(
-        features, weight, bias, columns, n_clusters, loss, exchange, blocks
+        features, weight, bias, columns, n_clusters, loss, ranks, blocks
     )
     return value
 
@@ -237,15 +223,15 @@ def _loss_and_gradients(
     columns: Tensor,
     n_clusters: int,
     loss: str,
-    exchange: Exchange,
+    ranks: Ranks,
     blocks: Blocks | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Mean loss, and its gradients by features, weight and bias."""
     blocks = blocks or blocks_for(len(features), kind, features.device)
     features = features.to(kind)
-    own = exchange.sum(own_scores(features, weight, bias, columns))
+    own = ranks.sum(own_scores(features, weight, bias, columns))
     if loss == "softmax":
-        others = exchange.log_sum_exp(log_sum_exp(features, weight, bias, columns, blocks))
+        others = ranks.log_sum_exp(log_sum_exp(features, weight, bias, columns, blocks))
         shift, factor = torch.logaddexp(own, others), 1 / len(features)
     else:
         shift, factor = own, 1 / (len(features) * max(n_clusters - 1, 1))
@@ -253,9 +239,9 @@ def _loss_and_gradients(
     if loss == "softmax":
         values, slopes = shift - own, -torch.expm1(own - shift)
     else:
-        values, slopes = exchange.sum(shard.values), exchange.sum(shard.slopes)
+        values, slopes = ranks.sum(shard.values), ranks.sum(shard.slopes)
     _add_own(shard, features, weight, columns, -factor * slopes)
-    return factor * values.sum(), exchange.sum(shard.features), shard.weight, shard.bias
+    return factor * values.sum(), ranks.sum(shard.features), shard.weight, shard.bias
 
 
 def product_type(features: Tensor, weight: Tensor) -> torch.dtype:

@@ -14,16 +14,16 @@ from tqdm.auto import tqdm
 from unsplit.data.readers.api import read
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.rows.kinds import observations
-from unsplit.devices import Generators, choose_device
+from unsplit.devices import Generators, choose_device, usual_settings
 from unsplit.errors import InputError, check_choice, check_flag, check_whole, shown
 from unsplit.networks.backbones.foreign import without_classifier
 from unsplit.networks.network import refuse_gaps
-from unsplit.randomness import redirected
 
 Transform = Callable[[Tensor], Tensor]
 KINDS = ("images", "vectors", "points", "sequences")
 
 
+@usual_settings()
 @torch.no_grad()
 def features(
     network: nn.Module,
@@ -82,10 +82,10 @@ def features(
     ready = without_classifier(copy.deepcopy(network)).to(where).eval()
     batches = list(torch.arange(len(rows), device=where).split(batch_size))
     found: NDArray[np.float32] | None = None
-    generators = Generators(0)
+    generators = Generators(0)  # the network may draw
     with tqdm(total=len(rows), desc="features", unit=" rows", disable=not progress) as bar:
         for index, batch in zip(batches, rows.stream(batches), strict=True):
-            with redirected(generators):
+            with generators.lent(where):
                 values = _features_of(ready, _prepared(batch, transform), len(index))
             refuse_gaps(values, index)
             if found is None:

@@ -1,9 +1,7 @@
 """Networks by name: for which data they are, and how they are built and trained."""
 
 import copy
-import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,11 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from unsplit._typing import Index
-from unsplit.data.memory import available_memory, free_memory, require_memory
 from unsplit.data.rows.base import Rows
-from unsplit.data.rows.kinds import CountRows, VectorRows
+from unsplit.data.rows.kinds import CountRows
 from unsplit.data.rows.sequences import RaggedRows
-from unsplit.devices import Draws, current
+from unsplit.devices import current
 from unsplit.errors import InputError, shown
 from unsplit.networks.augmentation import ImageAugmentation, PointAugmentation, for_sequences
 from unsplit.networks.backbones import (
@@ -41,7 +38,6 @@ from unsplit.networks.network import (
 )
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import TrainConfig
-from unsplit.randomness import redirected
 
 Backbone = str | nn.Module | Callable[[], nn.Module]
 
@@ -240,12 +236,7 @@ Augment = str | bool | nn.Module
 
 
 def check_augment(augment: object) -> None:
-    """Raise an error unless this is "auto", True, False or a module.
-
-    Examples
-    --------
-    >>> check_augment("auto")
-    """
+    """Raise an error unless this is "auto", True, False or a module."""
     automatic = isinstance(augment, str) and augment == "auto"
     if not automatic and not isinstance(augment, (bool, nn.Module)):
         raise InputError(
@@ -257,23 +248,19 @@ def check_augment(augment: object) -> None:
 OUR_AUGMENTATIONS = (ImageAugmentation, PointAugmentation)
 
 
-def draws_of(backbone: object, augment: object) -> Draws:
-    """Return what lets a network draw from the generators of a run.
-
-    Ours do so by themselves; parts of the user call functions of torch, which are redirected.  On a
-    GPU this takes as long as the step of a small network.
+def is_users(backbone: object, augment: object) -> bool:
+    """Whether a part of a network is the user's, and may draw from torch's global generator.
 
     Examples
     --------
-    >>> draws_of("mlp", "auto") is redirected, draws_of(nn.Dropout(), "auto") is redirected
+    >>> is_users("mlp", "auto"), is_users(nn.Dropout(), "auto")
     (False, True)
-    >>> draws_of("resnet18", ImageAugmentation(crop=0.125)) is redirected
+    >>> is_users("resnet18", ImageAugmentation(crop=0.125))
     False
     """
-    ours = isinstance(backbone, str) and (
-        not isinstance(augment, nn.Module) or type(augment) in OUR_AUGMENTATIONS
-    )
-    return nullcontext if ours else redirected
+    if isinstance(augment, nn.Module) and type(augment) not in OUR_AUGMENTATIONS:
+        return True
+    return not isinstance(backbone, str)
 
 
 def augmentation_for(augment: Augment, rows: Rows, more: bool = False) -> nn.Module | None:
@@ -293,33 +280,8 @@ def augmentation_for(augment: Augment, rows: Rows, more: bool = False) -> nn.Mod
     return for_sequences() if rows.kind == "sequences" else None
 
 
-# Units of the first layer, whose size grows with the number of features.  Each weight is kept seven
-# times: in the network and in the stack of all folds, as gradient, two moments of the optimizer,
-# running mean and best value.
+# Units of the first layer, whose size grows with the number of features.
 FIRST_LAYER = {"mlp": 256, "bag-of-words": 256, "single-layer": 1024}
-COPIES = 7
-
-
-def require_room(rows: Rows, backbone: str, n_folds: int) -> None:
-    """Raise an error if there are so many features that networks would not fit into memory."""
-    if backbone not in FIRST_LAYER:
-        return
-    d = rows.n_features if isinstance(rows, VectorRows) else math.prod(rows.shape)
-    a_layer = n_folds * 4 * FIRST_LAYER[backbone] * COPIES
-    # Mean and scale of every feature for each fold, and float64 arrays with which to find them.
-    statistics = n_folds * 2 * 4 + 8 * 8
-    what = f"{n_folds} networks for {d:,} features" if n_folds > 1 else f"{d:,} features"
-    on_gpu = rows.device.type == "cuda"
-    _require_features(d, statistics + (0 if on_gpu else a_layer), available_memory(), what)
-    if on_gpu:
-        _require_features(d, a_layer, free_memory(rows.device), f"{what} on the GPU")
-
-
-def _require_features(d: int, each: int, available: int, what: str) -> None:
-    """Raise an error if ``d`` features, of so many bytes each, do not fit."""
-    fitting = f"at most {available // each:,} features would fit"
-    advice = f"{fitting}: keep the most variable ones or principal components"
-    require_memory(each * d, available, what, advice)
 
 
 def build_network(

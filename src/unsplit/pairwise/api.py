@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from unsplit.devices import (
     current,
     generator_of,
     private_randomness,
+    usual_settings,
 )
 from unsplit.errors import (
     InputError,
@@ -44,13 +45,13 @@ from unsplit.errors import (
 )
 from unsplit.networks.network import LOSSES, Network
 from unsplit.networks.registry import (
+    SMALL_NETWORKS,
     Augment,
     Backbone,
     build_network,
     check_augment,
-    draws_of,
+    is_users,
     recipe_for,
-    require_room,
     wanted_kind,
 )
 from unsplit.networks.training.checkpoint import Checkpoint, TrainingFile
@@ -77,8 +78,9 @@ from unsplit.pairwise.heldout_scores import (
 )
 from unsplit.pairwise.memory import (
     EstimateSize,
+    first_layer,
     require_memory_of_estimate,
-    require_memory_of_networks,
+    with_networks,
 )
 
 log = logging.getLogger("unsplit")
@@ -279,6 +281,7 @@ class Settings:
         return self.training or usual
 
 
+@usual_settings()
 def fit(
     X: Any,
     labels: ArrayLike | EncodedLabels,
@@ -311,7 +314,6 @@ def fit(
         if settings.holdout is None and not settings.folds_by_need:
             require_folds(settings.n_folds, encoded.clusters)
         recipe = recipe_for(settings.backbone, rows)
-        require_room(rows, recipe.name, settings.n_folds)
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
         # By the free memory of rank 0, if there are several processes.
         is_sparse = current().agree(
@@ -328,13 +330,10 @@ def fit(
             for f in settings.folds(clusters[order], rng)
         ]
         k, n_clusters = len(subclusters.cluster), len(encoded.cluster_ids)
-        estimate = EstimateSize(n_clusters, k, 1, 0, 0, is_sparse).with_folds(folds)
-        require_memory_of_estimate(
-            estimate,
-            rows,
-            subclusters.n_batches == 1,
-            lambda: _fewer_folds(settings, clusters[order]),
-        )
+        watched, tested = sum(len(f.watch) for f in folds), sum(len(f.test) for f in folds)
+        layer, may_be_sparse = first_layer(rows, recipe), subclusters.n_batches == 1
+        size = EstimateSize(n_clusters, k, len(folds), watched, tested, is_sparse, layer)
+        require_memory_of_estimate(size, rows, may_be_sparse)
         _warn_of_single(encoded, subclusters)
         rows.hold(*(part for fold in folds for part in (fold.train, fold.watch, fold.test)))
         n_draws = draws_in_epoch(max(len(fold.train) for fold in folds), k)
@@ -342,16 +341,18 @@ def fit(
         names = np.zeros(k, np.int64)
         names[clusters[order]] = subclusters.of_rows[order]
         seed = int(rng.integers(2**63))
-        draws = draws_of(settings.backbone, settings.augment)
+        lent_on = where if is_users(settings.backbone, settings.augment) else None
         with (
-            private_randomness(seed, draws),
+            private_randomness(seed, lent_on),
             reporting(progress, "training") as reporter,
         ):
             networks = [
                 build_network(rows, fold, recipe, k, settings.loss_name, settings.augment)
                 for fold in folds
             ]
-            require_memory_of_networks(networks, rows, folds, recipe, config, draws, estimate)
+            if recipe.kind not in SMALL_NETWORKS:
+                size = with_networks(size, networks, rows, folds, config, lent_on)
+                require_memory_of_estimate(size, rows, may_be_sparse)
             if checkpoint is not None:
                 about = {
                     "data": digest(np.sort(rows.keys)),
@@ -425,15 +426,6 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
     return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
 
 
-def _fewer_folds(settings: Settings, clusters: Index) -> Iterator[tuple[str, list[Fold]]]:
-    """Yield other choices of folds, and how to ask for them."""
-    for words, other in (
-        ('cv="auto"', replace(settings, cv="auto", holdout=None)),
-        ("holdout=0.2", replace(settings, holdout=0.2)),
-    ):
-        yield words, other.folds(clusters, np.random.default_rng(0))
-
-
 def _warn_of_single(encoded: EncodedLabels, subclusters: Subclusters) -> None:
     """Warn of clusters of one observation, unless there are batches."""
     k = len(encoded.cluster_ids)
@@ -459,12 +451,7 @@ class _Calls(Reporter):
 
 
 def check_progress(progress: object) -> None:
-    """Raise an error unless this is True, False, a function or a reporter.
-
-    Examples
-    --------
-    >>> check_progress(print)
-    """
+    """Raise an error unless this is True, False, a function or a reporter."""
     if not callable(progress) and not isinstance(progress, Reporter):
         check_flag("progress", progress, "a function or an unsplit.Reporter")
 

@@ -45,7 +45,7 @@ class Retraining:
     def __call__(self, groups: Index) -> PairwiseTVD:
         """The estimate for groups of the initial clusters, numbered from 0."""
         if current().rank == 0:
-            current().order(RETRAINING, groups=groups.tolist())
+            current().share(groups)
         clusters = np.where(self.clusters < 0, -1, groups[self.clusters])
         labels = EncodedLabels(np.arange(int(groups.max()) + 1), clusters)
         rng = np.random.default_rng([self.seed, int(groups.max())])

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
-from unsplit.devices import Generators
+from unsplit.devices import Generators, usual_settings
 from unsplit.networks.network import Network
-from unsplit.randomness import redirected
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +28,7 @@ class Scorer:
     like: Rows
     temperature: float = 1.0
 
+    @usual_settings()
     @torch.no_grad()
     def log_posterior(self, X: ArrayLike) -> NDArray[np.float64]:
         """Log posterior of each cluster, averaged over the networks, shape (n, k).
@@ -43,7 +43,7 @@ class Scorer:
         for network in self.networks:
             features = np.empty((len(new), network.head.in_features), np.float32)
             # A user's network may draw, which here too must not touch torch's own generator.
-            with redirected(Generators(0)):
+            with Generators(0).lent(new.device):
                 network.features_of(new, index, features)
             scores = network.head(torch.from_numpy(features).to(new.device)).double()
             scores = scores / self.temperature

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.devices import BLOCK_ELEMENTS
+from unsplit.devices import BLOCK_ELEMENTS, usual_settings
 from unsplit.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class StratumScores(NamedTuple):
     bias: "Tensor"
     clusters: "Tensor"
 
+    @usual_settings()
     def of(self, rows: "slice | Tensor", clusters: "slice | Tensor") -> "Tensor":
         """Compute the scores of some rows for some clusters."""
         return self.bias[clusters].addmm(self.features[rows], self.weights[clusters].T)

@@ -20,7 +20,7 @@ from unsplit.data.labels import Subclusters, encode_labels, refuse_other_order
 from unsplit.data.memory import memory_errors
 from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import observations
-from unsplit.devices import check_seed, choose_device, generator_of
+from unsplit.devices import check_seed, choose_device, generator_of, undisturbed, usual_settings
 from unsplit.errors import InputError
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
@@ -144,6 +144,7 @@ def _at(trial: Trial, path: Sequence[str]) -> Any:
     return found
 
 
+@usual_settings()
 def select(
     X: Any,
     labels: ArrayLike,
@@ -296,7 +297,8 @@ def _reporter(progress: bool | Tell) -> Iterator[Tell]:
 
         def tell(name: str, record: EpochRecord) -> None:
             if callable(progress):
-                progress(name, record)
+                with undisturbed():
+                    progress(name, record)
             bar.set_postfix_str(f"{name}: A {record.accuracy:.3f}", refresh=False)
             bar.update()
 

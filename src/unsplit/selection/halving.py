@@ -24,7 +24,7 @@ from unsplit.data.memory import is_out_of_memory
 from unsplit.data.rows.base import Rows
 from unsplit.devices import private_randomness
 from unsplit.errors import InputError
-from unsplit.networks.registry import build_network, draws_of, recipe_for
+from unsplit.networks.registry import build_network, is_users, recipe_for
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import Measure, TrainConfig, Training, draws_in_epoch
@@ -112,6 +112,8 @@ class Run:
         self.round = self.epochs = self.n_parameters = self.seed = 0
         self.seconds, self.accuracy = 0.0, -np.inf
         self._training: Training | None = None
+        # Where torch's global generators are needed.
+        self.lent_on: torch.device | None = None
 
     @contextmanager
     def at_its_own_risk(self) -> Iterator[None]:
@@ -132,8 +134,9 @@ class Run:
         self.backbone = recipe.name
         n_draws = draws_in_epoch(len(fold.train), k)
         self.config = self.candidate.training(recipe.training_for(n_draws))
-        draws = draws_of(self.candidate.backbone, augment)
-        with private_randomness(self.seed, draws):
+        if is_users(self.candidate.backbone, augment):
+            self.lent_on = rows.device
+        with private_randomness(self.seed, self.lent_on):
             network = build_network(rows, fold, recipe, k, problem.loss, augment=augment)
         self.n_parameters = sum(p.numel() for p in network.parameters())
         on_device, rng = (
@@ -154,11 +157,10 @@ class Run:
     def advance(self, epochs: int, tell: Tell) -> None:
         """Train up to this many epochs, or until A stops improving."""
         training = self.training
-        draws = draws_of(self.candidate.backbone, self.candidate.augment)
         while self.epochs < epochs and not training.finished:
             # A seed for every epoch: what others do in between changes nothing.
             seed = self.seed + 1 + self.epochs
-            with private_randomness(seed, draws):
+            with private_randomness(seed, self.lent_on):
                 record = training.epoch()
             self.epochs, self.seconds = len(training.records), record.seconds
             self.accuracy = training.records[training.stopping.kept_epoch[0]].accuracy

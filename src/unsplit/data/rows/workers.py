@@ -32,7 +32,6 @@ from unsplit.data.rows.base import plain_array
 from unsplit.data.rows.pixels import GREY_MODES, channels_first, grey_or_rgb
 from unsplit.devices import Generators, n_cores
 from unsplit.errors import InputError
-from unsplit.randomness import redirected
 
 MOST_WORKERS = 8
 # Fewer items than this are decoded faster than workers start.
@@ -252,7 +251,7 @@ class _Stacked(Dataset[Any]):
         worker = torch.utils.data.get_worker_info()
         if worker is not None or getattr(self.dataset, "self_contained", False):
             return nullcontext()
-        return redirected(self._generators)
+        return self._generators.lent(torch.device("cpu"))
 
     def _item(self, index: int) -> Tensor:
         try:

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from unsplit._typing import Index, Matrix
+from unsplit.devices import usual_settings
 
 # Otherwise each observation is compared with the members of its nearest regions, which together
 # hold this many observations.
@@ -23,6 +24,7 @@ MOST_NEAR = 2**25
 MOST_MEASURED = 2**18
 
 
+@usual_settings()
 def by_regions(
     X: Matrix, n_neighbours: int, device: torch.device | None = None, compared: int = COMPARED
 ) -> tuple[Index, Matrix]:

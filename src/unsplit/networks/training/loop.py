@@ -25,13 +25,13 @@ from torch import Tensor
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
-from unsplit.devices import ALONE, Ranks, current, own_generators
+from unsplit.devices import ALONE, Ranks, current, own_generators, undisturbed
 from unsplit.errors import InputError, check_flag, check_whole, is_number, shown
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
 from unsplit.networks.training.history import EpochRecord, History, StepRecord
-from unsplit.networks.training.sharded import Sharded
+from unsplit.networks.training.ranks import Sharded
 from unsplit.networks.training.single import Single
 
 # A smaller rise of A than this does not count as an improvement.
@@ -81,6 +81,8 @@ class TrainConfig:
     >>> X, labels = unsplit.datasets.gaussians([[0, 0], [4, 0]], 50)
     >>> slower = unsplit.TrainConfig(learning_rate=3e-4)
     >>> result = unsplit.pairwise_tvd(X, labels, training=slower, epochs=5, random_state=0)
+    >>> len(result.history.epoch)
+    5
     """
 
     patience: int = 6
@@ -220,14 +222,16 @@ def train(
         Is told of steps and epochs.
     """
     reporter = reporter or Reporter()
+    on_step = None if type(reporter).on_step is Reporter.on_step else reporter.on_step
     training = Training(
-        networks, rows, clusters, folds, config, rng, None, epochs, reporter.on_step, checkpoint,
-        current(),
-    )  # fmt: skip
+        networks, rows, clusters, folds, config, rng, None, epochs, on_step, checkpoint, current()
+    )
     if training.resumed:
         reporter.on_resume(len(training.records))
     while not training.finished:
-        reporter.on_epoch(training.epoch())
+        record = training.epoch()
+        with undisturbed():
+            reporter.on_epoch(record)
     if checkpoint is not None:
         checkpoint.save_last(training.state)
     return training.restore()
@@ -344,7 +348,8 @@ class Training:
             if checkpoint is not None and checkpoint.due():
                 checkpoint.save(self.state(done))
             if on_step is not None:
-                on_step(StepRecord(epoch, place * n_steps + done, total, *epochs))
+                with undisturbed():
+                    on_step(StepRecord(epoch, place * n_steps + done, total, *epochs))
 
         return tell
 
@@ -414,11 +419,7 @@ def history_of(records: Sequence[EpochRecord], kept: NDArray[np.int64]) -> Histo
 
 
 def _judge(folds: Sequence[Fold], config: TrainConfig) -> Judge:
-    """Choose how folds are judged.
-
-    By the mean of all folds if one epoch is kept for all; by the other folds if a fold watches its
-    test rows; otherwise each by its own A.
-    """
+    """Choose how folds are judged; by others if what a fold watches is also tested."""
     if config.one_epoch:
         return mean_of_all
     others = len(folds) > 1 and all(fold.watches_test for fold in folds)
@@ -542,15 +543,6 @@ def _drawn_by_rounds(
     """Draw as :func:`balanced_draws` does, in linear time and with other random numbers.
 
     If members come several times, they come in the same order.
-
-    Parameters
-    ----------
-    clusters, n_draws, rng
-        As for :func:`balanced_draws`.
-    sizes : ndarray of shape (k,)
-        Number of members of each cluster.
-    present : ndarray
-        The clusters that have members.
     """
     order = rng.permutation(len(clusters))
     # Counting sort: the members of every cluster in their random order.

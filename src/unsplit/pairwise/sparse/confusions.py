@@ -88,20 +88,11 @@ def count_confusions(
         misses = misses + found
         capped += too_many
     if ranks.size > 1:
-        misses = _of_all(misses, ranks)
+        first, *others = ranks.gathered(misses)
+        misses = sum(others, start=first)
         capped = ranks.sum(torch.from_numpy(capped)).numpy()
     misses.sort_indices()
     return Confusions(misses, capped)
-
-
-def _of_all(misses: sparse.csr_array, ranks: Ranks) -> sparse.csr_array:
-    """Add up what all processes have counted."""
-    counted = misses.tocoo()
-    values, row, column = (
-        ranks.collected(torch.from_numpy(np.ascontiguousarray(numbers))).numpy()
-        for numbers in (counted.data, counted.row.astype(np.int64), counted.col.astype(np.int64))
-    )
-    return sparse.coo_array((values, (row, column)), misses.shape).tocsr()
 
 
 def _of_stratum(stratum: StratumScores, most: int, block: int) -> tuple[sparse.csr_array, Index]:

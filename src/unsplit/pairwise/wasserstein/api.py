@@ -38,7 +38,13 @@ from unsplit.data.labels import encode_labels
 from unsplit.data.memory import memory_errors
 from unsplit.data.rows.base import canonical_order
 from unsplit.data.rows.kinds import VectorRows, numeric_matrix
-from unsplit.devices import check_seed, choose_device, generator_of, private_randomness
+from unsplit.devices import (
+    check_seed,
+    choose_device,
+    generator_of,
+    private_randomness,
+    usual_settings,
+)
 from unsplit.errors import check_flag, check_whole
 from unsplit.networks.network import OwnNumbers
 from unsplit.networks.training.group import Fold
@@ -50,6 +56,7 @@ from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
 from unsplit.pairwise.wasserstein.training import train
 
 
+@usual_settings()
 def pairwise_wasserstein(
     X: ArrayLike,
     labels: ArrayLike,

@@ -1,0 +1,189 @@
+"""Whatever the caller has set in torch, the result is the same and the settings are left alone."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import unsplit
+from unsplit.devices import usual_settings
+
+X, LABELS = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 1]], 40, random_state=0)
+PICTURES = np.random.default_rng(0).integers(0, 200, (160, 12, 12, 3)).astype(np.uint8)
+QUICK = {"epochs": 2, "random_state": 0, "device": "cpu"}
+
+
+@contextmanager
+def default_dtype(kind: torch.dtype) -> Iterator[None]:
+    torch.set_default_dtype(kind)
+    try:
+        yield
+        assert torch.get_default_dtype() == kind
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@contextmanager
+def default_device(name: str) -> Iterator[None]:
+    torch.set_default_device(name)
+    try:
+        yield
+        assert torch.get_default_device().type == name
+    finally:
+        torch.set_default_device(None)
+
+
+@contextmanager
+def products(precision: str) -> Iterator[None]:
+    torch.set_float32_matmul_precision(precision)
+    try:
+        yield
+        assert torch.get_float32_matmul_precision() == precision
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+SETTINGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "no_grad": torch.no_grad,
+    "inference_mode": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "float64": lambda: default_dtype(torch.float64),
+    "bfloat16": lambda: default_dtype(torch.bfloat16),
+    "default device": lambda: default_device("meta"),
+    "with a device": lambda: torch.device("meta"),
+    "precision": lambda: products("medium"),
+}
+
+
+@contextmanager
+def all_at_once() -> Iterator[None]:
+    with ExitStack() as stack:
+        for name in ("inference_mode", "autocast", "float64", "default device", "precision"):
+            stack.enter_context(SETTINGS[name]())
+        yield
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(2, 16), nn.ReLU())
+
+
+with torch.random.fork_rng():
+    torch.manual_seed(0)
+    NETWORK = network()
+
+ESTIMATE = unsplit.pairwise_tvd(X, LABELS, **QUICK)
+MERGER = unsplit.ClusterMerger(**QUICK).fit(X, initial_labels=LABELS)
+
+
+def tvd(X: object = X, every: int = 1, **options: object) -> np.ndarray:
+    return unsplit.pairwise_tvd(X, LABELS[::every], **QUICK, **options).tvd
+
+
+def selected() -> np.ndarray:
+    trials = unsplit.select(X, LABELS, ["mlp", "single-layer"], **QUICK).trials
+    return np.array([trial.mean_accuracy for trial in trials])
+
+
+def merged(strategy: str) -> np.ndarray:
+    merger = unsplit.ClusterMerger(**QUICK, strategy=strategy)
+    return merger.fit(X, initial_labels=LABELS).tree_.linkage
+
+
+CALLS: dict[str, Callable[[], np.ndarray]] = {
+    "vectors": tvd,
+    "tensor": lambda: tvd(torch.from_numpy(X).clone()),
+    "pictures": lambda: tvd(PICTURES[::4], 4, cv=2),
+    "module": lambda: tvd(backbone=NETWORK),
+    "function": lambda: tvd(backbone=network),
+    "merge": lambda: merged("compose"),
+    "retrain": lambda: merged("retrain"),
+    "merge of an estimate": lambda: unsplit.merge(ESTIMATE, strategy="compose").linkage,
+    "neighbours": lambda: unsplit.neighbour_graph(X, LABELS, device="cpu").adjacency.toarray(),
+    "predict": lambda: MERGER.predict_proba(X),
+    "features": lambda: unsplit.features(NETWORK, X, device="cpu"),
+    "select": selected,
+    "wasserstein": lambda: unsplit.pairwise_wasserstein(X, LABELS, **QUICK).distance,
+}
+
+
+def of_the_thread() -> list[object]:
+    return [
+        torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled("cpu"), torch.get_default_device(),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_each_setting_of_the_caller_changes_nothing(setting: str) -> None:
+    with SETTINGS[setting]():
+        before = of_the_thread()
+        found = tvd(backbone=NETWORK)
+        assert of_the_thread() == before
+    np.testing.assert_array_equal(found, tvd(backbone=NETWORK))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_all_settings_of_the_caller_change_nothing(name: str) -> None:
+    with all_at_once():
+        before = of_the_thread()
+        found = CALLS[name]()
+        assert of_the_thread() == before
+    np.testing.assert_array_equal(found, CALLS[name]())
+
+
+def test_data_and_networks_made_in_inference_mode_can_be_used() -> None:
+    with torch.inference_mode():
+        X_there, network_there = torch.from_numpy(X).clone(), nn.Identity()
+        network_there.weight = nn.Parameter(torch.ones(2))
+        found = tvd(X_there, backbone=network_there)
+    np.testing.assert_array_equal(found, tvd(backbone=network_there))
+
+
+CHANGES: dict[str, Callable[[], object]] = {
+    "gradients": lambda: torch.set_grad_enabled(False),
+    "type": lambda: torch.set_default_dtype(torch.float64),
+    "precision": lambda: torch.set_float32_matmul_precision("medium"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_progress_function_cannot_change_the_settings_of_a_run(change: str) -> None:
+    class Changing(unsplit.Reporter):
+        def on_step(self, step: unsplit.StepRecord) -> None:
+            CHANGES[change]()
+
+    expected = tvd()
+    for progress in (lambda _: CHANGES[change](), Changing()):
+        np.testing.assert_array_equal(tvd(progress=progress), expected)
+        assert torch.is_grad_enabled()
+        assert torch.get_default_dtype() == torch.float32
+        assert torch.get_float32_matmul_precision() == "highest"
+    trials = unsplit.select(
+        X, LABELS, ["mlp"], **QUICK, progress=lambda *_: CHANGES[change]()
+    ).trials
+    assert trials[0].epochs == 2
+
+
+def test_of_several_threads_the_last_one_puts_the_settings_back() -> None:
+    begun, ended = threading.Barrier(2), threading.Event()
+
+    def first() -> torch.dtype:
+        with usual_settings():
+            begun.wait()
+            ended.wait()
+            return torch.get_default_dtype()
+
+    def second() -> None:
+        with usual_settings():
+            begun.wait()
+        ended.set()
+
+    with default_dtype(torch.float64), ThreadPoolExecutor(2) as pool:
+        found = pool.submit(first)
+        pool.submit(second).result()
+        assert found.result() == torch.float32
