@@ -1,5 +1,9 @@
 """The paper's method in one call, against a slow twin written from the equations."""
 
+import re
+from pathlib import Path
+from pkgutil import resolve_name
+
 import numpy as np
 import pytest
 import torch
@@ -217,3 +221,26 @@ def test_bad_choices_are_refused(wrong, says):
 def test_clusters_of_one_cannot_be_compared():
     with pytest.raises(InputError, match="every cluster has only one observation"):
         unsplit.paper(np.eye(3), [0, 1, 2], n_clusters=2)
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "method.md"
+
+
+def test_the_table_for_readers_of_the_paper_names_what_exists():
+    table = PAGE.read_text("utf-8").split("## For readers of the paper")[1]
+    names = re.findall(r"`((?:unsplit|tests)\.[\w.]+)`", table)
+    assert len(names) > 25
+    for name in names:
+        package, _, rest = name.partition(".")
+        found = getattr(unsplit, rest, None) if package == "unsplit" else None
+        assert found is not None or resolve_name(name) is not None, name
+
+
+def test_the_table_has_every_equation_of_the_paper():
+    table = PAGE.read_text("utf-8").split("## For readers of the paper")[1]
+    first = [row.split("|")[1] for row in table.splitlines() if row.startswith("| (")]
+    numbers = set()
+    for entry in first:
+        for one, last in re.findall(r"\((\d+)\)(?:–\((\d+)\))?", entry):
+            numbers |= set(range(int(one), int(last or one) + 1))
+    assert numbers == set(range(1, 19))
