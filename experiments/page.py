@@ -16,9 +16,10 @@ MARK = "<!-- measured -->"
 
 HEAD = """# The paper's experiments, repeated
 
-Written by `python -m experiments.page` from experiments/*/results; do not edit. The paper is
-Reiser, Schlötterer and Granitzer, *Parallel Total Variation Distance Estimation with Neural
-Networks for Merging Over-Clusterings* (2019).
+<!-- Written by `python -m experiments.page` from experiments/*/results; do not edit. -->
+
+The paper is Reiser, Schlötterer and Granitzer, *Parallel Total Variation Distance Estimation with
+Neural Networks for Merging Over-Clusterings* (2019).
 """
 
 WORDS = """Q is the chance that two clusters of one category are closer than two of different
