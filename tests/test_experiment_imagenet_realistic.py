@@ -199,10 +199,10 @@ def test_verdicts_follow_from_the_numbers():
     ours = [claim.ours for claim in found.values() if claim.verdict != unknown]
     assert ours[0] == "SSCD s = 20: 92%–92%, mean 92.0%; 8–8"
     assert ours[1] == (
-        "SSCD s = 20 (purity 92%, 3 subsets): above it at 0 and below at 7 of 7 numbers (5.0 "
+        "SSCD s = 20 (purity 92%, subsets: 3): above it at 0 and below at 7 of 7 numbers (5.0 "
         "against 6.3 after 7)"
     )
-    where = "SSCD s = 20 (purity 92%, 3 subsets)"
+    where = "SSCD s = 20 (purity 92%, subsets: 3)"
     assert ours[2].startswith(f"{where}: above it at 6 and below at 0 of 7 numbers (7.0 against")
     assert ours[4] == f"{where}: more on 2, as many on 1, fewer on 0"
     assert ours[6] == f"{where}: on 3 of 3"

@@ -201,7 +201,8 @@ def test_the_tree_is_completed_without_training(monkeypatch):
     monkeypatch.setattr(original, "Training", Counted)
     tree, _ = unsplit.paper(X, labels, n_clusters=4, epochs=1, random_state=0)
     assert len(trained) == 2
-    assert (tree.n_clusters, len(tree.merges), tree.statistic) == (4, 5, "balanced accuracy")
+    assert (tree.n_clusters, len(tree.merges)) == (4, 5)
+    assert (tree.strategy, tree.statistic) == ("paper", "balanced accuracy")
     assert str(tree).endswith("4 clusters were requested")
 
 

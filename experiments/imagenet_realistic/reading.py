@@ -11,6 +11,7 @@ from experiments.imagenet_realistic.numbers import (
     PAPER_UNIQUE,
     Place,
     Table,
+    curves,
     described,
     nearest_in_purity,
     paired,
@@ -130,11 +131,12 @@ def _judged(results: Sequence[Result], claim: str, name: str, test: Test) -> Cla
     place = nearest_in_purity(results, name)
     if place is None:
         return unmeasured(claim)
-    both = paired(results, place, name)
-    said, verdict = test(*both)
-    pure = float(np.mean(list(described(results, place, "purity").values())))
+    said, verdict = test(*paired(results, place, name))
+    purity = described(results, place, "purity")
+    compared = curves(results, place, name).keys() & curves(results, place, "euclidean").keys()
+    pure = float(np.mean([purity[subset] for subset in compared]))
     others = [other for other in places(results) if other != place]
-    where = f"{place} (purity {pure:.0%}, {len(both[0])} subsets)"
+    where = f"{place} (purity {pure:.0%}, subsets: {len(compared)})"
     words = [f"{where}: {said}", *_elsewhere(results, others, name, test)]
     alike = place.representation.startswith("deepcluster") and pure >= min(PAPER_PURITY)
     if name in OF_THE_PAPER and not alike:

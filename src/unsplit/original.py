@@ -133,7 +133,7 @@ def paper(
     with memory_errors("merging as in the paper", "use fewer clusters or fewer observations"):
         rows = observations(X, choose_device(device), kind_for(X, backbone))
         encoded = encode_labels(labels, len(rows))
-        options = MergeOptions(n_clusters=n_clusters, strategy="retrain")
+        options = MergeOptions(n_clusters=n_clusters)
         constraints = options.constraints(encoded.cluster_ids)
         # Numbered by content, so that neither the names of clusters nor the order of rows matter.
         order, numbers = canonical_order(rows.keys, encoded.clusters)
@@ -155,7 +155,7 @@ def paper(
     place = encoded.clusters[order[first]]
     back = np.argsort(place)
     tree = record.tree(encoded.cluster_ids, sizes[back], place, statistic, options)
-    return tree, matrix[np.ix_(back, back)]
+    return replace(tree, strategy="paper"), matrix[np.ix_(back, back)]
 
 
 def _closest_first(ranking: "Retrained", sizes: Index, constraints: Constraints) -> MergeRecord:
