@@ -15,7 +15,7 @@ the same, one network answers for all pairs at once, and the mean accuracy A, wh
 labels, says which network to take and how long to train it. Whether the network merges
 photographs better than Euclidean distance between DeepCluster's features does, which the paper
 says, could not be tested at the paper's conditions; against SSCD's features, which came later, it
-does not. Best is to pass both (`ClusterMerger().fit(images, initial_labels=labels,
+does not on average. Best is to pass both (`ClusterMerger().fit(images, initial_labels=labels,
 features=embedding)`): one cross-fitted training and the neighbours of the features make more
 right merges here than the paper's twelve trainings, and more than the features alone.
 """
