@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from benchmarks.common import print_table, split_digits
-from benchmarks.naive_head import PairMatrixHead
 from unsplit.data.rows.kinds import vector_rows
 from unsplit.devices import choose_device
 from unsplit.metrics import majority_categories, quality
 from unsplit.networks.network import Network, ScoreHead
+from unsplit.networks.pair_matrix import PairMatrixHead
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import TrainConfig, epoch_minibatches, train

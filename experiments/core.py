@@ -48,7 +48,8 @@ class Setting(NamedTuple):
 class Claim(NamedTuple):
     """A statement of the paper, what we measured, and "reproduced", "not reproduced" or "changed".
 
-    Where results are missing the verdict is "not measured".
+    Where results are missing the verdict is "not measured"; where there are only others than the
+    statement is about, "not measured at the paper's conditions".
     """
 
     paper: str

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import markdown
-from experiments.core import NAMES, Claim, Experiment, Result, folder_of, load, results_in
-from experiments.story import story
+from experiments.core import NAMES, Experiment, Result, folder_of, load, results_in
+from experiments.story import FIGURE, front, main_claims
 
 PAGE = Path(__file__).parents[1] / "docs" / "paper.md"
 IMAGES = PAGE.parent / "images" / "paper"
@@ -16,26 +16,29 @@ MARK = "<!-- measured -->"
 
 HEAD = """# The paper's experiments, repeated
 
-Written by `python -m experiments.page` from experiments/*/results; do not edit. The paper is
-Reiser, Schlötterer and Granitzer, *Parallel Total Variation Distance Estimation with Neural
-Networks for Merging Over-Clusterings* (2019). It uses all of ImageNet; each section below says
-which data we used, so our numbers stand beside the paper's and need not equal them. The paper's
-figures belong to its authors: we describe them in words and show our own. Each experiment is one
-command, `python -m experiments NAME --data PATH`; experiments/NAME/README.md has the details. Q is
-the chance that two clusters of one category are closer than two of different categories. A is the
-mean held-out accuracy over all pairs of clusters.
+<!-- Written by `python -m experiments.page` from experiments/*/results; do not edit. -->
+
+The paper is Reiser, Schlötterer and Granitzer, *Parallel Total Variation Distance Estimation with
+Neural Networks for Merging Over-Clusterings* (2019).
+"""
+
+WORDS = """Q is the chance that two clusters of one category are closer than two of different
+categories. A is the mean held-out accuracy over all pairs of clusters. *Not measured at the
+paper's conditions* says that we had other data or other features than the statement is about.
+Each experiment is one command, `python -m experiments NAME --data PATH`;
+experiments/NAME/README.md has every table, and says what was not run. `unsplit.paper` is the
+paper's method in one call ([its equations in code](method.md#for-readers-of-the-paper)). Where
+only "the paper's method" is said, the run is older: its network was trained on 64 % of the images
+instead of 80 %, with weight decay, and its weights were averaged.
 """
 
 
 def page(found: dict[str, list[Result]]) -> str:
-    """All of it: the story, the claims, then a section for every experiment that was run."""
+    """All of it: the story, then a folded section for every experiment that was run."""
     claims = {name: load(name).claims(results) for name, results in found.items()}
-    all_claims = "## What became of the paper's claims\n"
-    parts = [HEAD, story(claims), all_claims, _all_claims(claims)]
-    for name, results in found.items():
-        if results:
-            parts.append(_section(name, results))
-    return "\n".join(parts)
+    sections = [_section(name, results) for name, results in found.items() if results]
+    parts = [HEAD, front("imagenette" in found), "## What became of the paper's claims\n"]
+    return "\n".join([*parts, main_claims(claims), WORDS, *sections])
 
 
 def measured(name: str, results: Sequence[Result]) -> str:
@@ -48,20 +51,30 @@ def measured(name: str, results: Sequence[Result]) -> str:
 
 def reading(experiment: Experiment, results: Sequence[Result]) -> str:
     """The numbers and what they say of the paper's claims, in Markdown."""
-    rows = [(c.paper, c.ours, f"**{c.verdict}**") for c in experiment.claims(results)]
-    claims = markdown.table(("the paper", "here", "verdict"), rows)
-    return f"{experiment.table(results)}\n\n{claims}\n"
+    return f"{experiment.table(results)}\n\n{_claims_of(experiment, results)}\n"
 
 
 def _section(name: str, results: Sequence[Result]) -> str:
+    """What was asked, and folded what was found, in Markdown that mkdocs and others can fold."""
     experiment = load(name)
     readme = (folder_of(name) / "README.md").read_text("utf-8")
     title, about, *others = readme.removeprefix("# ").split("\n\n")
-    theirs = [part for part in others if part.startswith("The paper")]
-    figures = experiment.draw(results, IMAGES)
-    shown = [f"![{path.stem.replace('_', ' ')}](images/paper/{path.name})" for path in figures]
-    parts = [f"## {title}", about, *theirs, _made_with(results), *shown, experiment.table(results)]
-    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+    theirs = [part for part in others if part.startswith("The paper")][:1]
+    figures = [path.name for path in experiment.draw(results, IMAGES)]
+    shown = [
+        f"![{name.removesuffix('.png').replace('_', ' ')}](images/paper/{name})"
+        for name in figures
+        if name != FIGURE
+    ]
+    inside = [*theirs, _made_with(results), _claims_of(experiment, results), *shown]
+    folded = "\n\n".join(part.rstrip() for part in inside)
+    begin = '<details markdown="1"><summary>What the paper says, and what was found</summary>'
+    return f"## {title}\n\n{about}\n\n{begin}\n\n{folded}\n\n</details>\n"
+
+
+def _claims_of(experiment: Experiment, results: Sequence[Result]) -> str:
+    rows = [(c.paper, c.ours, f"**{c.verdict}**") for c in experiment.claims(results)]
+    return markdown.table(("the paper", "here", "verdict"), rows)
 
 
 def _made_with(results: Sequence[Result]) -> str:
@@ -72,11 +85,6 @@ def _made_with(results: Sequence[Result]) -> str:
     beside = f", up to {most} at a time" if most > 1 else ""
     took = f"{minutes:.1f} minutes in all{beside}"
     return f"Here: {len(results)} trials, {took} ({'; '.join(where)}).\n"
-
-
-def _all_claims(claims: dict[str, list[Claim]]) -> str:
-    rows = [(c.paper, c.ours, f"**{c.verdict}**", name) for name in claims for c in claims[name]]
-    return markdown.table(("the paper", "here", "verdict", "experiment"), rows) + "\n"
 
 
 def main() -> None:

@@ -6,6 +6,9 @@ from scipy.stats import spearmanr
 
 from experiments.core import Claim
 
+# Where what the paper compares with, or what it compares, was not there.
+ELSEWHERE = "not measured at the paper's conditions"
+
 
 def verdict(holds: bool) -> str:
     """Of a claim that was put to the test as it stands."""

@@ -78,3 +78,103 @@ def rank_sum(scores, clusters, folds, i, j):
                 above, below = scores[a][i] - scores[a][j], scores[b][i] - scores[b][j]
                 total += 1.0 if above > below else 0.5 * (above == below)
     return total
+
+
+def pair_loss_gradient(logits, clusters):
+    """∂L/∂f for k² outputs: label 0 in the own row, label 1 in the own column, others nothing."""
+    k = logits.shape[1]
+    gradient = np.zeros(logits.shape)
+    for x, i in enumerate(clusters):
+        weight = 1 / (2 * k * (k - 1) * sum(1 for c in clusters if c == i))
+        for j in range(k):
+            if j != i:
+                gradient[x][i][j] = weight / (1 + math.exp(-logits[x][i][j]))
+                gradient[x][j][i] = -weight / (1 + math.exp(logits[x][j][i]))
+    return gradient
+
+
+def pair_hit_rates(logits, clusters, k):
+    """H_ij if row and column of a pair are asked together, ties one half."""
+    scores = np.zeros((len(clusters), k))
+    for x, i in enumerate(clusters):
+        for j in range(k):
+            if j != i:
+                scores[x][j] = (logits[x][i][j] - logits[x][j][i]) / 2
+    return hit_rates(scores, clusters, k)
+
+
+def adam_step(values, gradients, first, second, t, rate):
+    """Kingma and Ba (2015), Algorithm 1, in place."""
+    for value, gradient, m, v in zip(values, gradients, first, second, strict=True):
+        m *= 0.9
+        m += 0.1 * gradient
+        v *= 0.999
+        v += 0.001 * gradient * gradient
+        value -= rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+
+
+def trained_as_published(X, clusters, k, fold, weights, pairs, epochs, steps, rate, patience):
+    """𝔻 of one network x → tanh(Wx + b) → outputs, trained on all of ``fold``'s rows in each step.
+
+    After every epoch A is measured; the weights with the highest are used.
+    """
+    train, test = fold
+    mean, scale = X[train].mean(axis=0), X[train].std(axis=0)
+    # In single precision, as all observations are given to networks.
+    mean, scale = (v.astype(np.float32) for v in (mean, np.where(scale == 0, 1, scale)))
+    X = ((X.astype(np.float32) - mean) / scale).astype(np.float64)
+    own, theirs = clusters[train], clusters[test]
+    n_outputs = k * k if pairs else k
+    hidden = len(weights[1])
+    values = [w.astype(np.float64) for w in weights]
+    values += [np.zeros((n_outputs, hidden)), np.zeros(n_outputs)]
+    first, second = ([np.zeros(v.shape) for v in values] for _ in range(2))
+
+    def outputs(rows):
+        features = np.tanh(X[rows] @ values[0].T + values[1])
+        out = features @ values[2].T + values[3]
+        return features, out.reshape(len(rows), k, k) if pairs else out
+
+    best, kept, since, t = -math.inf, None, 0, 0
+    for _ in range(epochs):
+        for _ in range(steps):
+            features, out = outputs(train)
+            slope = (pair_loss_gradient if pairs else total_loss_gradient)(out, own)
+            slope = slope.reshape(len(train), n_outputs)
+            inner = (slope @ values[2]) * (1 - features**2)
+            gradients = [inner.T @ X[train], inner.sum(0), slope.T @ features, slope.sum(0)]
+            t += 1
+            adam_step(values, gradients, first, second, t, rate)
+        rates = (pair_hit_rates if pairs else hit_rates)(outputs(test)[1], theirs, k)
+        balanced = (rates + rates.T) / 2
+        A = sum(balanced[i][j] for i in range(k) for j in range(i + 1, k)) / (k * (k - 1) / 2)
+        if best + 1e-4 < A:
+            best, kept, since = A, balanced, 0
+        else:
+            since += 1
+            if since == patience:
+                break
+    return kept
+
+
+def merged_as_published(clusters, n_clusters, distances):
+    """Merge the closest pair, then ask for new distances; pairs of sets of initial clusters.
+
+    ``distances(clusters, k)`` is 𝔻 for clusters numbered from 0, of which the first members keep
+    the order.
+    """
+    groups = [{c} for c in range(max(clusters) + 1)]
+    merges = []
+    while True:
+        number = {c: g for g, members in enumerate(groups) for c in members}
+        D = distances(np.array([number[c] for c in clusters]), len(groups))
+        if len(groups) == n_clusters:
+            return merges
+        pairs = [(i, j) for i in range(len(groups)) for j in range(i + 1, len(groups))]
+        closest = min(pairs, key=lambda pair: D[pair])
+        i, j = closest
+        merges.append((groups[i], groups[j], D[closest]))
+        groups[i] = groups[i] | groups[j]
+        del groups[j]
+        if len(groups) == n_clusters:
+            return merges

@@ -7,7 +7,8 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.baselines import centroid, distances, energy, euclidean
+from benchmarks.baselines import centroid, energy, euclidean
+from unsplit import original
 from unsplit.errors import InputError
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
@@ -83,7 +84,7 @@ def test_distance_against_the_double_loop(distance, seed, sizes, d):
 def test_many_chunks_give_what_one_gives(distance, monkeypatch):
     X, labels = example(0, sizes=(30, 50, 20))
     whole = distance(X, labels)
-    monkeypatch.setattr(distances, "CHUNK_MIB", 103 * 8 * 7 / 2**20)  # seven rows at a time
+    monkeypatch.setattr(original, "CHUNK_MIB", 103 * 8 * 7 / 2**20)  # seven rows at a time
     np.testing.assert_allclose(distance(X, labels), whole, rtol=1e-12)
 
 
@@ -95,14 +96,14 @@ def test_chunks_keep_memory_below_all_pairs(monkeypatch):
             seen.append(distances.shape)
             return reduce_func(distances, start)
 
-        return original(values, reduce_func=reduce, **options)
+        return whole(values, reduce_func=reduce, **options)
 
-    original = distances.pairwise_distances_chunked
-    monkeypatch.setattr(distances, "pairwise_distances_chunked", watch)
+    whole = original.pairwise_distances_chunked
+    monkeypatch.setattr(original, "pairwise_distances_chunked", watch)
     n = 5000
     euclidean(np.arange(n)[:, None], np.arange(n) % 2)
     assert sum(rows for rows, _ in seen) == n
-    assert max(rows * columns for rows, columns in seen) * 8 <= distances.CHUNK_MIB * 2**20
+    assert max(rows * columns for rows, columns in seen) * 8 <= original.CHUNK_MIB * 2**20
     assert len(seen) > 1
 
 

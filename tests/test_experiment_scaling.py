@@ -347,7 +347,7 @@ def test_claims_of_the_largest_run():
     claim = run.claims([whole_result()])[0]
     assert claim.verdict == "reproduced"
     assert "337,987,000 distances" in claim.ours
-    assert "in 1.0 minutes; peak 4.00 GiB, 8.00 held; Q 0.9990" in claim.ours
+    assert "(224 pixels, epochs: 1, Q 1.00) in 1.0 minutes; peak 4.00 GiB, 8.00 held" in claim.ours
     over = whole_result(parts={"training": part(1.0, 10, 6.0)})
     assert verdicts([over])[0] == "not reproduced"
     assert verdicts([whole_result(distances=10**7)])[0] == "not reproduced"

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.naive_head import PairMatrixHead, pair_matrix_loss
 from tests import reference
 from tests.test_losses import balanced, problem
 from tests.test_training import networks_for, small_problem
 from unsplit import TrainConfig
 from unsplit.networks.network import Network, ScoreHead, margins, pairwise_logistic_loss
+from unsplit.networks.pair_matrix import PairMatrixHead, pair_matrix_loss
 from unsplit.networks.training.loop import train
 
 

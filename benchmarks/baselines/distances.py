@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike
-from sklearn.metrics import euclidean_distances, pairwise_distances_chunked
+from sklearn.metrics import euclidean_distances
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import encode_labels
 from unsplit.data.rows.kinds import numeric_matrix
-
-# Of distances held at once; more is slower, because it leaves the processor's caches.
-CHUNK_MIB = 64
+from unsplit.original import mean_distances
 
 
 def euclidean(X: ArrayLike, labels: ArrayLike) -> Matrix:
@@ -40,7 +38,7 @@ def euclidean(X: ArrayLike, labels: ArrayLike) -> Matrix:
     array([[0., 4.],
            [4., 0.]])
     """
-    return _as_distance(_mean_distances(*_grouped(X, labels)))
+    return _as_distance(mean_distances(*_grouped(X, labels)))
 
 
 def energy(X: ArrayLike, labels: ArrayLike) -> Matrix:
@@ -66,7 +64,7 @@ def energy(X: ArrayLike, labels: ArrayLike) -> Matrix:
     array([[0., 7.],
            [7., 0.]])
     """
-    mean = _mean_distances(*_grouped(X, labels))
+    mean = mean_distances(*_grouped(X, labels))
     within = np.diag(mean)
     # Rounding alone could make it negative.
     return _as_distance(np.maximum(2 * mean - within - within[:, None], 0.0))
@@ -109,23 +107,6 @@ def _grouped(X: ArrayLike, labels: ArrayLike) -> tuple[Any, Index]:
         # Inner products lose the digits that a large common offset takes up.
         rows -= np.median(rows, axis=0)
     return rows, sizes
-
-
-def _mean_distances(values: Any, sizes: Index) -> Matrix:
-    """Mean distance between clusters, and within them (pairs of one with itself included)."""
-    starts = np.cumsum(sizes) - sizes
-    clusters = np.repeat(np.arange(len(sizes)), sizes)
-    total = np.zeros((len(sizes), len(sizes)))
-    done = 0
-    for sums in pairwise_distances_chunked(
-        values,
-        reduce_func=lambda distances, _: np.add.reduceat(distances, starts, axis=1),
-        metric="euclidean",
-        working_memory=CHUNK_MIB,
-    ):
-        np.add.at(total, clusters[done : done + len(sums)], sums)
-        done += len(sums)
-    return total / sizes / sizes[:, None]
 
 
 def _as_distance(values: Matrix) -> Matrix:

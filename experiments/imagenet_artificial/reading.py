@@ -5,23 +5,23 @@ from collections.abc import Sequence
 from benchmarks import markdown
 from experiments.artificial import DIVERGENCES
 from experiments.core import Claim, Result
-from experiments.texts import listed, together, unmeasured, verdict
+from experiments.texts import ELSEWHERE, listed, together, unmeasured, verdict
 
 # What 1 − Q should be smaller by than the paper's.
 AIM = 10.0
 
 
 def table(results: Sequence[Result]) -> str:
-    """1 − Q of the paper's estimator and of each divergence, cross-fitted, and the best's gain."""
+    """1 − Q of the paper's estimator and of each divergence, cross-fitted, and what is gained."""
     first, *rest = DIVERGENCES
-    columns = ("paper: 1 − Q", f"cross-fitted: {first}", *rest, "paper / best")
+    columns = ("paper: 1 − Q", f"cross-fitted: {first}", *rest, f"paper / {first}", "paper / best")
     header = ("s", "noise", "k", "A", *columns)
     rows = []
     for paper, ours in _pairs(results):
         values = [ours["1-Q"][name] for name in DIVERGENCES]
         what = paper["s"], f"{paper['noise']:.0%}", paper["k"], ours["A"], paper["1-Q"]["tv"]
-        gain = _gain(paper, ours)
-        rows.append((*what, *values, "∞" if gain == float("inf") else f"{gain:,.0f}×"))
+        gains = _gain(paper, ours, [first]), _gain(paper, ours)
+        rows.append((*what, *values, *("∞" if g == float("inf") else f"{g:,.0f}×" for g in gains)))
     return markdown.table(header, rows, ".2g")
 
 
@@ -39,9 +39,9 @@ def _pairs(results: Sequence[Result]) -> list[tuple[Result, Result]]:
     return [(paper, ours) for paper, ours in both if paper and ours]
 
 
-def _gain(paper: Result, ours: Result) -> float:
-    """How many times smaller the best 1 − Q is than the paper's."""
-    best = min(ours["1-Q"].values())
+def _gain(paper: Result, ours: Result, names: Sequence[str] = DIVERGENCES) -> float:
+    """How many times smaller the best 1 − Q by these divergences is than the paper's by TVD."""
+    best = min(ours["1-Q"][name] for name in names)
     return paper["1-Q"]["tv"] / best if best else float("inf")
 
 
@@ -65,12 +65,14 @@ def _hardest(pairs: Sequence[tuple[Result, Result]]) -> Claim:
     claim = "Q ≈ 97 % at s = 50 with 30 % noise, on all of ImageNet."
     for paper, ours in pairs:
         if (paper["s"], paper["noise"]) == (50, 0.3):
-            best = 1 - min(ours["1-Q"].values())
+            best, same = 1 - min(ours["1-Q"].values()), 1 - ours["1-Q"]["tv"]
             said = (
-                f"{1 - paper['1-Q']['tv']:.1%} by the paper's estimator and {best:.2%} by our "
-                f"best, of the {paper['k']} clusters that our data make"
+                f"{1 - paper['1-Q']['tv']:.1%} by the paper's estimator, {same:.1%} by TVD "
+                f"cross-fitted and {best:.1%} by the best of six divergences, of the "
+                f"{paper['k']} clusters that our data make"
             )
-            return Claim(claim, said, verdict(1 - paper["1-Q"]["tv"] >= 0.97))
+            reached = 1 - paper["1-Q"]["tv"] >= 0.97
+            return Claim(claim, said, "reproduced" if reached else ELSEWHERE)
     return unmeasured(claim)
 
 
@@ -98,7 +100,12 @@ def _aim(pairs: Sequence[tuple[Result, Result]]) -> Claim:
         for p, ours in pairs
         if _gain(p, ours) < AIM
     ]
-    said = f"in {len(pairs) - len(short)} of {len(pairs)} trials"
+    least = [min(_gain(*pair, names) for pair in pairs) for names in (["tv"], DIVERGENCES)]
+    said = (
+        f"in {len(pairs) - len(short)} of {len(pairs)} trials by the best of six divergences; at "
+        f"least {least[0]:.0f} times by the same statistic as the paper's, TVD, and "
+        f"{least[1]:.0f} times by the best"
+    )
     if not short:
         return Claim(claim, said, "reached")
     return Claim(claim, f"{said}; not at {listed(short)}", "not reached")

@@ -18,12 +18,18 @@ class Plan:
         few images would hardly train the new classifier.
     components : int
         Of the whitened features that are clustered, and that come out in the end.
+    side : int
+        Pixels a side of the images.
+    network : str
+        "resnet18", or "convnet", which a CPU can train.
     """
 
     clusters: int
     rounds: int
     epochs: int
     components: int
+    side: int = 64
+    network: str = "resnet18"
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,8 @@ class Config:
     variants: tuple[str, ...]
     ablated: int
     plan: Plan
+    small: Plan
+    """The same by a small network, for a computer without a GPU."""
 
 
 FULL = Config(
@@ -80,6 +88,7 @@ FULL = Config(
     ),
     ablated=5,
     plan=Plan(clusters=500, rounds=40, epochs=3, components=64),
+    small=Plan(clusters=500, rounds=20, epochs=3, components=64, side=32, network="convnet"),
 )
 QUICK = Config(
     subsets=2,
@@ -92,4 +101,5 @@ QUICK = Config(
     variants=("no augmentation", "more augmentation"),
     ablated=1,
     plan=Plan(clusters=8, rounds=1, epochs=1, components=8),
+    small=Plan(clusters=8, rounds=1, epochs=1, components=8, side=8, network="convnet"),
 )

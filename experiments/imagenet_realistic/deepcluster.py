@@ -20,7 +20,9 @@ from torch.nn import functional as F
 from experiments.imagenet_realistic.config import Plan
 from experiments.imagenet_realistic.pseudo_labels import balanced, k_means, whitened
 from unsplit.networks.augmentation import ImageAugmentation
-from unsplit.networks.backbones import ResNet18
+from unsplit.networks.backbones import ConvNet, ResNet18
+
+NETWORKS = {"resnet18": ResNet18, "convnet": ConvNet}
 
 BATCH = 256
 LEARNING_RATE = 0.05
@@ -84,7 +86,9 @@ class Learner:
         self.images, self.plan = images, plan
         self.device = images.device
         self.augmentation = ImageAugmentation(crop=0.125, zoom=0.5, flip=True)
-        network = nn.Sequential(Sobel(), ResNet18(2, min(images.shape[1:3])))
+        backbone = NETWORKS[plan.network](2, min(images.shape[1:3]))
+        self.width = backbone.out_features
+        network = nn.Sequential(Sobel(), backbone)
         self.network = network.to(self.device)
         self.optimizer = _sgd(network, momentum=0.9)
         self.labels = torch.zeros(len(images), dtype=torch.long, device=self.device)
@@ -93,7 +97,7 @@ class Learner:
         """Cluster and learn; the mean loss, and how much of the old pseudo-labels is left."""
         old, points = self.labels, self.whitened_features()
         self.labels = k_means(points, min(self.plan.clusters, len(points)))
-        head = nn.Linear(ResNet18.out_features, int(self.labels.max()) + 1).to(self.device)
+        head = nn.Linear(self.width, int(self.labels.max()) + 1).to(self.device)
         nn.init.normal_(head.weight, 0.0, 0.01)
         nn.init.zeros_(head.bias)
         loss = self._learn_labels(head)

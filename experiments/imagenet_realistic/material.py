@@ -26,9 +26,6 @@ CACHE = Path(__file__).parent / "cache"
 STORED = ("tiny-imagenet-60.sscd64.npy", "features.npy")
 PUBLISHED = "deepcluster.pth.tar"
 
-# Images that DeepCluster is trained on, pixels a side.
-TRAINED_AT = 64
-
 Features = NDArray[np.float32]
 
 
@@ -56,7 +53,9 @@ def pictures(X: Any, rows: NDArray[np.int64], side: int | None = None) -> NDArra
 
 
 def features(name: str, setting: Setting) -> Features:
-    """The representation of this name, a row for every image: "sscd" or "deepcluster"."""
+    """The representation of this name, a row for every image, as in ``numbers.NAMES``."""
+    if name == "deepcluster-small":
+        return learned(setting, small=True).features
     return _stored(setting) if name == "sscd" else _deepcluster(setting)
 
 
@@ -101,13 +100,14 @@ def published(setting: Setting) -> Path | None:
     return path if path.is_file() else None
 
 
-@lru_cache(maxsize=1)
-def learned(setting: Setting) -> Learned:
-    """DeepCluster trained on all of the images."""
+@lru_cache(maxsize=2)
+def learned(setting: Setting, small: bool = False) -> Learned:
+    """DeepCluster trained on all of the images; ``small`` by a network that a CPU can train."""
     X, categories = photographs(setting)
-    plan = (QUICK if setting.quick else FULL).plan
-    small = np.concatenate([pictures(X, rows, TRAINED_AT) for rows in _batches(len(categories))])
-    return learned_once(small, plan, setting, CACHE)
+    config = QUICK if setting.quick else FULL
+    plan = config.small if small else config.plan
+    some = np.concatenate([pictures(X, rows, plan.side) for rows in _batches(len(categories))])
+    return learned_once(some, plan, setting, CACHE)
 
 
 def learned_once(some: NDArray[np.uint8], plan: Plan, setting: Setting, cache: Path) -> Learned:

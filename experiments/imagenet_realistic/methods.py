@@ -128,6 +128,22 @@ def retrained(
     }
 
 
+def published(
+    case: Overclustering, X: Any, merges: int, random_state: int, **choices: Any
+) -> Result:
+    """The paper's method in one call: :func:`unsplit.paper`."""
+    k, start = int(case.labels.max()) + 1, time.monotonic()
+    tree, distances = unsplit.paper(
+        X, case.labels, n_clusters=k - merges, random_state=random_state, **choices
+    )
+    return {
+        "CM": {"published": case.right(tree.linkage)[:merges]},
+        "A": float(distances[np.triu_indices(k, 1)].mean()),
+        "networks": merges,
+        "training seconds": round(time.monotonic() - start, 2),
+    }
+
+
 def closest(distances: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:
     """A closest pair, any of them.
 

@@ -15,7 +15,11 @@ Table = NDArray[np.float64]
 PAPER_PURITY = (0.912, 0.918, 0.903, 0.928, 0.945, 0.917, 0.890, 0.894, 0.953, 0.963)
 PAPER_UNIQUE = (8, 8, 6, 7, 7, 9, 9, 8, 8, 7)
 
-NAMES = {"sscd": "SSCD", "deepcluster": "DeepCluster"}
+NAMES = {
+    "sscd": "SSCD",
+    "deepcluster": "DeepCluster",
+    "deepcluster-small": "small DeepCluster",
+}
 
 # All that one has: the training that A prefers, and both distances.
 BEST = "best"

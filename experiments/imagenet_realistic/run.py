@@ -16,7 +16,14 @@ from experiments.imagenet_realistic.material import (
     pictures,
     published,
 )
-from experiments.imagenet_realistic.methods import by_features, retrained, trained_once
+from experiments.imagenet_realistic.methods import (
+    by_features,
+    retrained,
+    trained_once,
+)
+from experiments.imagenet_realistic.methods import (
+    published as merged_as_published,
+)
 from experiments.imagenet_realistic.overclustering import members, overcluster
 from experiments.imagenet_realistic.reading import claims, table
 from experiments.imagenet_realistic.variants import AUGMENTED, USUAL, training, wanted_side
@@ -25,6 +32,8 @@ from experiments.images import small_network
 __all__ = ["claims", "draw", "minutes", "run", "table", "trials"]
 
 DEEPCLUSTER: Trial = {"representation": "deepcluster", "method": "training"}
+# Learned and merged by a small network, on a computer without a GPU.
+SMALL = "deepcluster-small"
 
 
 def trials(quick: bool) -> list[Trial]:
@@ -51,10 +60,11 @@ def trials(quick: bool) -> list[Trial]:
         *(c for s in others for c in _subsets("sscd", s, "euclidean", config)),
         *(c for s in others for c in _subsets("sscd", s, "cross-fitted", config)),
     ]
+    on_cpu = [c for m in ("euclidean", "published") for c in _subsets(SMALL, most, m, config)]
     wanted = [
         *(ablations[0], *alone, DEEPCLUSTER),
         *({**c, "variant": AUGMENTED} for c in best),
-        *(*grid, *learned_here, *ablations, *largest),
+        *(*grid, *learned_here, *ablations, *largest, *on_cpu),
     ]
     return list({file_of(trial): trial for trial in wanted}.values())
 
@@ -63,6 +73,8 @@ def minutes(trial: Trial) -> float:
     """On an H200 with nothing else to do, of 24,000 images of 64 pixels."""
     if trial == DEEPCLUSTER:
         return 2.5
+    if trial["representation"] == SMALL:  # on one core of a CPU
+        return 0.1 if trial["method"] == "euclidean" else 2.0
     usual = {"euclidean": 0.01, "cross-fitted": 0.25, "paper": 0.6}[trial["method"]]
     longer = {"40 epochs": 1.6, AUGMENTED: 1.5, "32 pixels": 1.3, "finer maps": 2.0}
     return usual * longer.get(trial["variant"], 1.0)
@@ -81,11 +93,16 @@ def run(trial: Trial, setting: Setting) -> Result:
     side = wanted_side(trial["variant"])
     choices: dict[str, Any] = {"device": setting.device}
     choices |= training(trial["variant"], config.epochs)
+    if trial["representation"] == SMALL:
+        choices["backbone"] = "convnet"
     if setting.quick:
         choices["backbone"] = small_network
     if trial["method"] == "paper":
         some = pictures(X, case.rows, side)
         found = retrained(case, some, config.merges, SEED, **choices)
+    elif trial["method"] == "published":
+        some = pictures(X, case.rows, side)
+        found = merged_as_published(case, some, config.merges, SEED, **choices)
     else:
         rows, _ = case.with_outside()
         choices["random_state"] = SEED

@@ -69,7 +69,9 @@ def averaged(results: Sequence[Result], there: Sequence[Place], path: Path) -> P
         ax.axvspan(0.5, FEW + 0.5, color="0.93", zorder=0)
         less = f", {VARIANTS[LESS]}" if place.variant == LESS else ""
         ax.set(xlabel="merges", xticks=range(0, MANY + 1, 2))
-        ax.set_title(f"s = {place.s}, {place.side} pixels\n{len(draws)} draws{less}", fontsize=10)
+        features = tiny.NAMES[place.representation]
+        title = f"{features}, s = {place.s}, {place.side} pixels\n{len(draws)} draws{less}"
+        ax.set_title(title, fontsize=10)
     axes[0, 0].set_ylabel("wrong merges, mean over draws")
     lines = {line.get_label(): line for ax in axes[0] for line in ax.get_lines()}
     labels = [label for label, _ in LOOKS.values() if label in lines]

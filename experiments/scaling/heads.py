@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.naive_head import PairMatrixHead
 from experiments.scaling.config import Config
 from experiments.scaling.timings import at_most, tidy, wait
 from unsplit.networks.backbones import ResNet18
 from unsplit.networks.network import ScoreHead
+from unsplit.networks.pair_matrix import PairMatrixHead
 
 HEADS: dict[str, Any] = {"k": ScoreHead, "k2": PairMatrixHead}
 

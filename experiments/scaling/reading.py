@@ -155,9 +155,9 @@ def _largest_run(results: Sequence[Result]) -> Claim:
     run = runs[-1]
     held = max(part["held"] for part in run["parts"].values())
     said = (
-        f"{run['distances']:,} distances of {run['n']:,} images (made up, 224 pixels) in "
-        f"{seconds_of(run) / 60:.1f} minutes; peak {gibibytes(most_bytes(run))} GiB, "
-        f"{gibibytes(held)} held; Q {1 - run['1-Q']['tv']:.4f}"
+        f"{run['distances']:,} distances of {run['n']:,} made-up images (224 pixels, epochs: "
+        f"{run['epochs run']}, Q {1 - run['1-Q']['tv']:.2f}) in {seconds_of(run) / 60:.1f} "
+        f"minutes; peak {gibibytes(most_bytes(run))} GiB, {gibibytes(held)} held"
     )
     return Claim(claim, said, verdict(run["distances"] > 1e8 and held <= run["budget"]))
 

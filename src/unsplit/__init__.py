@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from unsplit.networks.features import features
     from unsplit.networks.training.history import EpochRecord, History, StepRecord
     from unsplit.networks.training.loop import Reporter, TrainConfig
+    from unsplit.original import paper
     from unsplit.pairwise.api import pairwise_tvd
     from unsplit.pairwise.result import PairwiseTVD
     from unsplit.pairwise.sparse.result import SparsePairwiseTVD
@@ -78,6 +79,7 @@ __all__ = [
     "overclustering",
     "pairwise_tvd",
     "pairwise_wasserstein",
+    "paper",
     "plots",
     "read",
     "refine",
@@ -116,6 +118,7 @@ _DEFINED_IN = {
     "neighbour_graph": "unsplit.merging.neighbours.graph",
     "pairwise_tvd": "unsplit.pairwise.api",
     "pairwise_wasserstein": "unsplit.pairwise.wasserstein.api",
+    "paper": "unsplit.original",
     "read": "unsplit.data.readers.api",
     "refine": "unsplit.merging.neighbours.refine",
     "select": "unsplit.selection.api",

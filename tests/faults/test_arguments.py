@@ -109,6 +109,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
             "random_state": "None",
         },
     ),
+    "paper": (
+        unsplit.paper,
+        {**ESTIMATE, "n_clusters": 1},
+        {"augment": "bool", "training": "None", "random_state": "None"},
+    ),
     "refine": (unsplit.refine, {"labels": Y, "neighbours": GRAPH}, {"distances": "None"}),
     "neighbour_graph": (
         unsplit.neighbour_graph,

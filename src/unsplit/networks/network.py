@@ -192,7 +192,7 @@ class ScoreHead(nn.Linear):
         super().__init__(in_features, n_clusters)
         self.n_clusters = n_clusters
         self.loss_name = loss
-        self.loss_function = LOSSES[loss]
+        self.loss_function: Callable[..., Tensor] = LOSSES[loss]
         nn.init.zeros_(self.weight)
         nn.init.zeros_(self.bias)
 

@@ -117,6 +117,7 @@ class TrainConfig:
 
 
 Measure = Callable[[Group], NDArray[np.float64]]
+Draw = Callable[[Index, int, np.random.Generator], Index]
 Judge = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
@@ -261,6 +262,8 @@ class Training:
         Keeps the state from time to time; if it has one, training continues from there.
     ranks : Ranks
         The processes that train together.
+    draw : callable, optional
+        Draws the rows of an epoch; by default :func:`balanced_draws`.
     """
 
     def __init__(
@@ -276,9 +279,11 @@ class Training:
         on_step: Callable[[StepRecord], None] | None = None,
         checkpoint: TrainingFile | None = None,
         ranks: Ranks = ALONE,
+        draw: Draw | None = None,
     ) -> None:
         self.on_step, self.checkpoint = on_step, checkpoint
         self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
+        self.draw = balanced_draws if draw is None else draw
         self.groups = _groups(networks, folds, rows, config, ranks)
         self.stopping = Stopping(len(folds), config.patience, _judge(folds, config))
         self.max_epochs = epochs
@@ -328,7 +333,8 @@ class Training:
     def _run(self, place: int, group: Group) -> float:
         self._drawn_from = self.rng.bit_generator.state
         train_rows = [fold.train for fold in group.folds]
-        batches = epoch_minibatches(train_rows, self._cluster_of, self.config.batch_size, self.rng)
+        drawn = self._cluster_of, self.config.batch_size, self.rng, self.draw
+        batches = epoch_minibatches(train_rows, *drawn)
         first, self._steps_before = self._steps_before, 0
         tell = self._teller(place, group, len(batches), first)
         return group.run(batches, self.rows, self.clusters, self.config.averaging, tell, first)
@@ -568,7 +574,11 @@ def draws_in_epoch(n_rows: int, n_clusters: int) -> int:
 
 
 def epoch_minibatches(
-    train: Sequence[Index], clusters: Index, batch_size: int, rng: np.random.Generator
+    train: Sequence[Index],
+    clusters: Index,
+    batch_size: int,
+    rng: np.random.Generator,
+    draw: Draw = balanced_draws,
 ) -> Tensor:
     """Draw one epoch for m networks, each from its own rows; row indices (steps, m, b).
 
@@ -578,5 +588,5 @@ def epoch_minibatches(
     longest = draws_in_epoch(max(len(rows) for rows in train), k)
     batch_size = min(batch_size, longest)
     steps = max(-(-longest // batch_size), MIN_STEPS)
-    draws = [rows[balanced_draws(clusters[rows], steps * batch_size, rng)] for rows in train]
+    draws = [rows[draw(clusters[rows], steps * batch_size, rng)] for rows in train]
     return torch.from_numpy(np.stack(draws)).unflatten(1, (steps, batch_size)).transpose(0, 1)

@@ -1,7 +1,7 @@
 """The naive head with one output per ordered pair of clusters, and its loss.
 
-The library's :class:`unsplit.networks.network.ScoreHead` gets the same loss from k outputs.  This
-head has k² outputs and exists only to be compared with it, at small k.
+:class:`unsplit.networks.network.ScoreHead` gets the same loss from k outputs.  This head has k²
+outputs, and is there to be compared with it at small k.
 """
 
 import torch
@@ -28,14 +28,11 @@ class PairMatrixHead(ScoreHead):
     def __init__(self, in_features: int, n_clusters: int) -> None:
         super().__init__(in_features, n_clusters * n_clusters)
         self.n_clusters = n_clusters
+        self.loss_function = pair_matrix_loss
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits of shape (..., n, k, k)."""
         return super().forward(features).unflatten(-1, (self.n_clusters, self.n_clusters))
-
-    def loss(self, logits: Tensor, clusters: Tensor) -> Tensor:
-        """Mean loss of observations drawn evenly from the clusters."""
-        return pair_matrix_loss(logits, clusters)
 
     def margins(self, logits: Tensor, clusters: Tensor) -> Tensor:
         """Mean of the two outputs of each pair, shape (..., n, k)."""

@@ -1,0 +1,394 @@
+"""The paper's method as published, in one call."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from numpy.typing import ArrayLike
+from sklearn.metrics import pairwise_distances_chunked
+from torch import Tensor
+
+from unsplit._typing import Index, Matrix
+from unsplit.data.labels import encode_labels
+from unsplit.data.memory import memory_errors
+from unsplit.data.rows.base import Rows, canonical_order
+from unsplit.data.rows.kinds import numeric_matrix, observations
+from unsplit.devices import (
+    BLOCK_ELEMENTS,
+    check_seed,
+    choose_device,
+    generator_of,
+    private_randomness,
+)
+from unsplit.errors import check_choice, check_whole
+from unsplit.merging.decision import Always
+from unsplit.merging.loop import MergeRecord, MergeState, agglomerate
+from unsplit.merging.options import Constraints, MergeOptions
+from unsplit.merging.ranking import Linked
+from unsplit.merging.tree import MergeTree
+from unsplit.networks.network import Network, ScoreHead, pairwise_logistic_loss
+from unsplit.networks.pair_matrix import PairMatrixHead, pair_matrix_loss
+from unsplit.networks.registry import (
+    Augment,
+    Backbone,
+    Recipe,
+    build_network,
+    draws_of,
+    recipe_for,
+)
+from unsplit.networks.training.group import Fold
+from unsplit.networks.training.loop import (
+    MAX_EPOCHS,
+    TrainConfig,
+    Training,
+    balanced_draws,
+    draws_in_epoch,
+)
+from unsplit.pairwise.api import Settings, kind_for
+from unsplit.pairwise.scores import nothing_held_out
+
+# Distances between the groups of the initial clusters, numbered from 0.
+Estimate = Callable[[Index], Matrix]
+
+HELD_OUT = 0.2
+
+# Distances between observations held at once; more is slower, it leaves the processor's caches.
+CHUNK_MIB = 64
+
+# Rows scored at once.
+SCORED_AT_ONCE = 256
+
+
+def paper(
+    X: Any,
+    labels: ArrayLike,
+    *,
+    n_clusters: int,
+    distance: str = "scores",
+    backbone: Backbone = "auto",
+    augment: Augment = False,
+    training: TrainConfig | None = None,
+    epochs: int = MAX_EPOCHS,
+    device: str | torch.device = "auto",
+    random_state: int | np.random.Generator | np.random.RandomState | None = None,
+) -> tuple[MergeTree, Matrix]:
+    """Merge clusters exactly as in the paper: train, merge the closest pair, train anew.
+
+    A fifth of every cluster is held out at random.  A network is trained on the rest by Adam and
+    the paper's balanced pairwise loss, until the mean accuracy A on the held-out fifth no longer
+    rises.  The pair with the lowest held-out accuracy is merged, and a new network is trained,
+    until ``n_clusters`` are left.  :class:`ClusterMerger` is faster and usually better; this is for
+    comparison.
+
+    Parameters
+    ----------
+    X, labels
+        As for :func:`unsplit.pairwise_tvd`.
+    n_clusters : int
+        Number of clusters to stop at.  The rest of the tree is average linkage of the last
+        distances.
+    distance : {"scores", "pairs", "euclidean"}
+        "scores" is the held-out balanced accuracy of a network with one output for each cluster.
+        "pairs" is that of a network with one output for each ordered pair, with which the paper
+        begins; for up to some hundred clusters.  "euclidean" is the paper's baseline, the mean
+        Euclidean distance between the vectors of two clusters; it takes no network, and the
+        parameters below have no effect.
+    backbone : str, torch.nn.Module or callable
+        As for :func:`unsplit.pairwise_tvd`.
+    augment : "auto", False or torch.nn.Module
+        As for :func:`unsplit.pairwise_tvd`; the paper names no changes to the observations.
+    training : TrainConfig, optional
+        Learning rate, batch size and patience.  Weight decay is not used, nor averaging of weights.
+    epochs, device, random_state
+        As for :func:`unsplit.pairwise_tvd`.
+
+    Returns
+    -------
+    tree : MergeTree
+        The merges; ``statistic`` of each is the distance of the two clusters.
+    distances : ndarray of shape (k, k)
+        The paper's 𝔻 before any merge, in the order of ``tree.cluster_ids``: the held-out balanced
+        accuracy of each pair; TVD is 2𝔻 − 1.  Or the mean Euclidean distances.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+    >>> tree, distances = unsplit.paper(X, labels, n_clusters=2, random_state=0)
+    >>> tree.mapping
+    {0: 0, 1: 0, 2: 1}
+    >>> bool(distances[0, 2] > 0.95)
+    True
+    """
+    check_choice("distance", distance, (*HEADS, "euclidean"))
+    check_whole("n_clusters", n_clusters, 1)
+    check_seed(random_state)
+    settings = Settings(
+        backbone=backbone, epochs=epochs, device=device, augment=augment, training=training
+    )
+    with memory_errors("merging as in the paper", "use fewer clusters or fewer observations"):
+        rows = observations(X, choose_device(device), kind_for(X, backbone))
+        encoded = encode_labels(labels, len(rows))
+        options = MergeOptions(n_clusters=n_clusters)
+        constraints = options.constraints(encoded.cluster_ids)
+        # Numbered by content, so that neither the names of clusters nor the order of rows matter.
+        order, numbers = canonical_order(rows.keys, encoded.clusters)
+        clusters = numbers[order]
+        _, first, sizes = np.unique(clusters, return_index=True, return_counts=True)
+        if sizes.max() < 2:
+            raise nothing_held_out()
+        estimate: Estimate
+        if distance == "euclidean":
+            statistic, estimate = distance, Euclidean.of(numeric_matrix(X)[order], sizes)
+        else:
+            rng, recipe = generator_of(random_state), recipe_for(backbone, rows)
+            statistic = "balanced accuracy"
+            estimate = Accuracies(rows, order, clusters, settings, recipe, distance, rng)
+        matrix = estimate(np.arange(len(sizes)))
+        ranking = Retrained(matrix, statistic, estimate, int(n_clusters))
+        record = _closest_first(ranking, sizes, constraints)
+    # From the numbers of the clusters to the order of their names, and back.
+    place = encoded.clusters[order[first]]
+    back = np.argsort(place)
+    tree = record.tree(encoded.cluster_ids, sizes[back], place, statistic, options)
+    return replace(tree, strategy="paper"), matrix[np.ix_(back, back)]
+
+
+def _closest_first(ranking: "Retrained", sizes: Index, constraints: Constraints) -> MergeRecord:
+    """Merge the closest pair again and again; no neighbour graph and no test is asked."""
+    k = len(sizes)
+    nowhere = np.zeros(k, bool)
+    state = MergeState(
+        ranking=ranking,
+        evidence=None,
+        neighbourhoods=None,
+        at_random=nowhere,
+        both_at_random=False,
+        small=nowhere,
+        assigned=np.full(k, -1),
+        tvd=ranking.matrix,
+        n_pairs=1,
+        constraints=constraints,
+        sizes=sizes,
+    )
+    return agglomerate(state, Always())
+
+
+class Retrained(Linked):
+    """Distances estimated anew after every merge, until so many clusters are left.
+
+    After that average linkage of the last estimate completes the tree.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (k, k)
+        The estimate for the initial clusters.
+    statistic : str
+    estimate : callable
+    n_clusters : int
+    """
+
+    def __init__(self, matrix: Matrix, statistic: str, estimate: Estimate, n_clusters: int) -> None:
+        super().__init__(matrix, "average", statistic)
+        self.estimate = estimate
+        self.n_clusters = n_clusters
+        self.slot_of = np.arange(len(matrix))
+
+    def merge(self, a: int, b: int) -> list[int]:
+        """Merge b into a and estimate anew, unless few enough clusters are left."""
+        super().merge(a, b)
+        self.slot_of[self.slot_of == b] = a
+        left, group = np.unique(self.slot_of, return_inverse=True)
+        if len(left) <= self.n_clusters:
+            return [a]
+        self.matrix[np.ix_(left, left)] = self.estimate(group)
+        return left.tolist()
+
+
+@dataclass(frozen=True, eq=False)
+class Euclidean:
+    """Mean Euclidean distance over all pairs of observations of two groups."""
+
+    totals: Matrix
+    sizes: Index
+
+    @classmethod
+    def of(cls, values: Any, sizes: Index) -> "Euclidean":
+        """The distances of these vectors, cluster after cluster."""
+        return cls(mean_distances(values.astype(np.float64), sizes) * np.outer(sizes, sizes), sizes)
+
+    def __call__(self, groups: Index) -> Matrix:
+        """Distances between groups of clusters."""
+        member = np.eye(groups.max() + 1)[groups]
+        sizes = self.sizes @ member
+        return member.T @ self.totals @ member / np.outer(sizes, sizes)
+
+
+def mean_distances(values: Any, sizes: Index) -> Matrix:
+    """Mean Euclidean distance between clusters, and within them, each row paired with itself too.
+
+    Time grows with n², memory does not.
+
+    Parameters
+    ----------
+    values : ndarray or SciPy sparse array of shape (n, d)
+        Cluster after cluster.
+    sizes : ndarray of shape (k,)
+        Number of rows of each cluster.
+
+    Examples
+    --------
+    >>> mean_distances(np.array([[0.0], [2.0], [5.0]]), np.array([2, 1]))
+    array([[1., 4.],
+           [4., 0.]])
+    """
+    starts = np.cumsum(sizes) - sizes
+    clusters = np.repeat(np.arange(len(sizes)), sizes)
+    if not scipy.sparse.issparse(values):
+        # Inner products lose the digits that a large common offset takes up.
+        values = values - np.median(values, axis=0)
+    total = np.zeros((len(sizes), len(sizes)))
+    done = 0
+    for sums in pairwise_distances_chunked(
+        values,
+        reduce_func=lambda distances, _: np.add.reduceat(distances, starts, axis=1),
+        metric="euclidean",
+        working_memory=CHUNK_MIB,
+    ):
+        np.add.at(total, clusters[done : done + len(sums)], sums)
+        done += len(sums)
+    return total / sizes / sizes[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class Accuracies:
+    """Held-out balanced accuracies between groups of clusters, by a new network each time.
+
+    Parameters
+    ----------
+    rows : Rows
+    order, clusters : ndarrays of shape (n,)
+        The rows in clusters, and the cluster of each, from 0.
+    settings : Settings
+    recipe : Recipe
+    head : str
+        One of :data:`HEADS`.
+    rng : numpy.random.Generator
+    """
+
+    rows: Rows
+    order: Index
+    clusters: Index
+    settings: Settings
+    recipe: Recipe
+    head: str
+    rng: np.random.Generator
+
+    def __call__(self, groups: Index) -> Matrix:
+        """Split, train, and count how often held-out rows score higher for their own group."""
+        own = groups[self.clusters]
+        held_out = split(own, self.rng)
+        train, test = self.order[~held_out], self.order[held_out]
+        fold = Fold(train, test, test)
+        of_rows = np.full(len(self.rows), -1)
+        of_rows[self.order] = own
+        draws = draws_of(self.settings.backbone, self.settings.augment)
+        with private_randomness(int(self.rng.integers(2**63)), draws):
+            network = self._network(fold, np.bincount(own[~held_out]))
+            self._train(network, fold, of_rows)
+            rates = hit_rates(network, self.rows, test, of_rows[test])
+        return (rates + rates.T) / 2
+
+    def _train(self, network: Network, fold: Fold, clusters: Index) -> None:
+        """Until A no longer rises; the weights with the highest A are kept."""
+        training = Training(
+            [network],
+            self.rows,
+            torch.from_numpy(clusters).to(self.rows.device),
+            [fold],
+            self._config(len(fold.train), network.head.n_clusters),
+            self.rng,
+            epochs=self.settings.epochs,
+            draw=every_row,
+        )
+        while not training.finished:
+            training.epoch()
+        training.restore()
+
+    def _network(self, fold: Fold, sizes: Index) -> Network:
+        k, rows = len(sizes), self.rows
+        network = build_network(rows, fold, self.recipe, k, "pairwise", self.settings.augment)
+        make, loss = HEADS[self.head]
+        head = make(network.head.in_features, k).to(rows.device)
+        head.loss_function = partial(weighted, loss, torch.from_numpy(sizes).to(rows.device))
+        return Network(network.backbone, head, network.most_at_once)
+
+    def _config(self, n: int, k: int) -> TrainConfig:
+        """Plain Adam, in batches whose scores are computed at once."""
+        usual = self.settings.config(self.recipe.training_for(draws_in_epoch(n, k)))
+        batch_size = max(1, min(usual.batch_size, BLOCK_ELEMENTS // k))
+        return replace(usual, weight_decay=0.0, averaging=0.0, batch_size=batch_size)
+
+
+HEADS: dict[str, tuple[Callable[[int, int], ScoreHead], Any]] = {
+    "scores": (ScoreHead, pairwise_logistic_loss),
+    "pairs": (PairMatrixHead, pair_matrix_loss),
+}
+"""Last layers by name, each with the paper's total loss."""
+
+
+def split(clusters: Index, rng: np.random.Generator) -> Any:
+    """Hold out a fifth of every cluster, at least one row unless it is alone; True for these.
+
+    Examples
+    --------
+    >>> split(np.repeat([0, 1, 2], [10, 2, 1]), np.random.default_rng(0)).sum()
+    np.int64(3)
+    """
+    held_out = np.zeros(len(clusters), bool)
+    ends = np.cumsum(np.bincount(clusters))
+    for members in np.split(np.argsort(clusters, kind="stable"), ends[:-1]):
+        n = min(max(1, round(HELD_OUT * len(members))), len(members) - 1)
+        held_out[rng.choice(members, n, replace=False)] = True
+    return held_out
+
+
+def every_row(clusters: Index, n_draws: int, rng: np.random.Generator) -> Index:
+    """Draw every row once, in random order, and then again: the loss has the weights."""
+    return balanced_draws(np.zeros_like(clusters), n_draws, rng)
+
+
+def weighted(loss: Any, sizes: Tensor, scores: Tensor, clusters: Tensor) -> Tensor:
+    """The paper's total loss L, estimated from a batch; from all training rows L itself.
+
+    Parameters
+    ----------
+    loss : callable
+        L of all observations.
+    sizes : Tensor of shape (k,)
+        Number of training rows of each cluster.
+    scores, clusters : Tensors
+        The batch.
+    """
+    return loss(scores, clusters, sizes * (clusters.shape[-1] / sizes.sum()))
+
+
+@torch.no_grad()
+def hit_rates(network: Network, rows: Rows, test: Index, clusters: Index) -> Matrix:
+    """Share of each cluster's held-out rows that score higher for it than for another cluster.
+
+    Ties count one half, and a cluster without such rows as if all were ties.  Shape (k, k).
+    """
+    k = network.head.n_clusters
+    rates, counts = np.zeros((k, k)), np.bincount(clusters, minlength=k)
+    batches = torch.from_numpy(test).to(rows.device).split(SCORED_AT_ONCE)
+    own = torch.from_numpy(clusters).to(rows.device).split(SCORED_AT_ONCE)
+    for x, some in zip(rows.stream(batches), own, strict=True):
+        margins = network.head.margins(network(x), some).cpu().numpy()
+        np.add.at(rates, some.cpu().numpy(), (margins > 0) + 0.5 * (margins == 0))
+    rates[counts == 0] = 0.5
+    return rates / np.maximum(counts, 1)[:, None]
