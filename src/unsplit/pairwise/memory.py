@@ -51,6 +51,8 @@ class EstimateSize:
         Observations of all folds that choose the epoch, and that are held out.
     is_sparse : bool
         Whether only confused pairs are kept.
+    own_scores : bool
+        Whether classifiers give scores for all clusters, and not features.
 
     Examples
     --------
@@ -64,6 +66,7 @@ class EstimateSize:
     n_watched: int
     n_tested: int
     is_sparse: bool = False
+    own_scores: bool = False
 
     def with_folds(self, folds: Sequence[Fold]) -> "EstimateSize":
         """The same with these folds."""
@@ -79,19 +82,20 @@ class EstimateSize:
     @property
     def memory(self) -> int:
         """Bytes that training and scoring take."""
-        head = 4 * self.n_folds * self.n_outputs * WIDTH
+        width = max(WIDTH, self.n_outputs) if self.own_scores else WIDTH
+        head = 4 * self.n_folds * self.n_outputs * width
         # Networks of several folds are tried on a block of scores, others on a batch.
         block = BLOCK_ELEMENTS // self.n_outputs if self.n_folds > 1 else BIG_BATCH
         tried = min(self.n_watched, block)
         # Each of several processes trains a part of every head.
         training = HEADS * head // current().size
-        training += 4 * tried * (4 * WIDTH + 3 * self.n_outputs)
+        training += 4 * tried * (4 * width + 3 * self.n_outputs)
         scores = min(self.n_tested // self.n_folds * self.n_clusters, BLOCK_ELEMENTS)
         pairs = 8 * MATRICES * self.n_clusters**2
         if self.is_sparse:
             pairs = BYTES_OF_CONFUSIONS * self.n_tested
         counting = 3 * head + 4 * SCORE_BLOCKS * scores + pairs
-        return 4 * self.n_tested * WIDTH + max(training, counting)
+        return 4 * self.n_tested * width + max(training, counting)
 
     @property
     def memory_of_gpu(self) -> int:
