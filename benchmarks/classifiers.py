@@ -105,7 +105,7 @@ def of_all_candidates(X: Floats, y: NDArray[np.int64], seed: int) -> dict[str, F
     return found | {"chosen by A": chosen}
 
 
-def compare_families(sizes: Sequence[int], repeats: int) -> None:
+def compare_families(sizes: Sequence[int], repeats: int, only: str) -> None:
     """Mean error of TVD over all pairs, for each family and over all."""
     upper = np.triu_indices(K, 1)
     means = []
@@ -113,6 +113,8 @@ def compare_families(sizes: Sequence[int], repeats: int) -> None:
         rows: dict[str, list[dict[str, float]]] = {}
         for seed in range(repeats):
             for name, (X, y), exact in families(size, seed):
+                if only not in name:
+                    continue
                 found = of_all_candidates(X, y, seed)
                 error = {m: float(np.abs(t - exact)[upper].mean()) for m, t in found.items()}
                 rows.setdefault(name, []).append(error)
@@ -182,11 +184,12 @@ def main() -> None:
     parser.add_argument("part", choices=("families", "null", "figure"))
     parser.add_argument("--repeats", type=int, default=1, help="of families; times 40 for null")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--only", default="", help="families whose name has this in it")
     parser.add_argument("--backbone", default="best", help="for null")
     parser.add_argument("--out", default=PICTURE, help="the figure")
     args = parser.parse_args()
     if args.part == "families":
-        compare_families(args.sizes, args.repeats)
+        compare_families(args.sizes, args.repeats, args.only)
     elif args.part == "null":
         null(40 * args.repeats, args.backbone)
     else:
