@@ -21,6 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 import unsplit
 from benchmarks.classifiers import families
 from tests.checks import about, exactly
+from tests.cli_cases import merge, read_csv, read_json, succeeds, write_data
 from unsplit import ClusterMerger, InputError, PairwiseTVD, datasets, pairwise_tvd
 from unsplit.data.labels import Subclusters
 from unsplit.data.rows.kinds import VectorRows
@@ -215,6 +216,18 @@ def test_candidates_of_select(four):
     epochs = {trial.name: trial.epochs for trial in found.trials}
     assert (epochs["lda"], epochs["GaussianNB"]) == (1, 1)
     pairwise_tvd(X, y, **found.settings, epochs=2, cv=2, **QUICK)
+
+
+def test_on_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_data()
+    options = ("--backbone", "lda", "--select")
+    succeeds(merge(*options))
+    assert read_json("out/result.json")["settings"]["backbone"] in ("lda", "mlp", "single-layer")
+    assert sorted(read_csv("out/candidates.csv")["candidate"]) == ["lda", "mlp", "single-layer"]
+    refused = merge("--backbone", "best", "--select", out="other")
+    assert refused.exit_code == 2
+    assert 'backbone "best" is itself a choice' in refused.stderr
 
 
 # --- the best ----------
