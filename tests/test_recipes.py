@@ -117,8 +117,9 @@ def test_sound_that_does_not_say_its_rate_is_refused():
 def test_unknown_backbones_are_refused(backbone):
     sentence = (
         "backbone must be \"auto\", 'mlp', 'bag-of-words', 'resnet18', 'convnet', 'pointnet++', "
-        "'resnet1d', 'logmel', 'single-layer', a torch.nn.Module or a function that returns one, "
-        f"got {backbone!r}."
+        "'resnet1d', 'logmel', 'single-layer', 'trees', 'lda', 'logistic-regression', 'best', a "
+        "torch.nn.Module or a function that returns one, or a scikit-learn classifier with "
+        f"predict_proba or decision_function, got {backbone!r}."
     )
     with pytest.raises(InputError, match=exactly(sentence)):
         wanted_kind(backbone)

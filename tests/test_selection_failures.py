@@ -50,7 +50,8 @@ def test_a_bug_in_a_network_is_not_hidden():
 
 
 UNKNOWN = (
-    'backbone must be "auto", {}, a torch.nn.Module or a function that returns one, got {!r}.'
+    'backbone must be "auto", {}, a torch.nn.Module or a function that returns one, or a '
+    "scikit-learn classifier with predict_proba or decision_function, got {!r}."
 ).format
 NAMES = ", ".join(map(repr, RECIPES))
 

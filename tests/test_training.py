@@ -18,7 +18,7 @@ from unsplit.networks.training.loop import (
     Stopping,
     TrainConfig,
     Training,
-    _judge,
+    judge_of,
     mean_of_all,
     mean_of_others,
     own,
@@ -110,17 +110,17 @@ def test_one_epoch_is_chosen_by_all_folds_together():
     assert history.kept_epoch.tolist() == [2, 2, 2]
 
 
-def test_cross_fitting_and_the_holdout_choose_the_judge():
+def test_cross_fitting_and_the_holdout_choose_thejudge_of():
     y = small_problem()[1]
     rng = np.random.default_rng(0)
     crossfit, single = crossfit_folds(y, 4, rng), [holdout_fold(y, 0.2, rng)]
     few = crossfit_folds(y[y < 3], 4, rng)  # fewer than four clusters
-    assert _judge(crossfit, TrainConfig()) is mean_of_others
-    assert _judge(single, TrainConfig()) is own
-    assert _judge(few, TrainConfig()) is own
+    assert judge_of(crossfit, TrainConfig()) is mean_of_others
+    assert judge_of(single, TrainConfig()) is own
+    assert judge_of(few, TrainConfig()) is own
     assert not single[0].watches_test
     assert not any(fold.watches_test for fold in few)
-    assert _judge(crossfit, TrainConfig(one_epoch=True)) is mean_of_all
+    assert judge_of(crossfit, TrainConfig(one_epoch=True)) is mean_of_all
 
 
 def test_stopping_can_judge_a_fold_by_what_it_watches():

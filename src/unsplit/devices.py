@@ -178,6 +178,24 @@ def check_seed(random_state: object) -> None:
         )
 
 
+def seeded(model: Any, random_state: object) -> Any:
+    """Set a seed wherever a model of scikit-learn would use NumPy's global random state.
+
+    Examples
+    --------
+    >>> from sklearn.cluster import KMeans
+    >>> seeded(KMeans(3, random_state=7), 0).random_state, seeded(KMeans(3), 0).random_state
+    (7, 1826701614)
+    """
+    rng = generator_of(random_state)
+    unset = [
+        name
+        for name, value in sorted(model.get_params(deep=True).items())
+        if name.split("__")[-1] == "random_state" and value is None
+    ]
+    return model.set_params(**{name: int(rng.integers(2**31)) for name in unset})
+
+
 class Generators:
     """One generator for each type of device, made with the same seed when it is needed.
 

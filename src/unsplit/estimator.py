@@ -195,6 +195,9 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     tvd_ : ndarray of shape (k, k)
         Total variation distances between the initial clusters; indexed by pairs, ``tvd_[i, j]``,
         if they are sparse.
+    backbone_ : str
+        The network or classifier; with ``backbone="best"`` the one that was chosen, or several if
+        the folds chose differently.
     neighbours_ : NeighbourGraph or None
         The neighbour graph that merging used, if any.
     history_ : History
@@ -339,6 +342,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.tvd_ = self.pairwise_.tvd
         self.history_ = self.pairwise_.history
         self.n_iter_ = len(self.history_.epoch)
+        self.backbone_ = merged.fitted.trained.name
         self.neighbours_ = merged.neighbours
         self.tree_ = merged.tree
         self.linkage_ = self.tree_.linkage

@@ -37,7 +37,7 @@ from unsplit.networks.registry import (
     Backbone,
     Recipe,
     build_network,
-    draws_of,
+    is_users,
     recipe_for,
 )
 from unsplit.networks.training.group import Fold
@@ -296,8 +296,9 @@ class Accuracies:
         fold = Fold(train, test, test)
         of_rows = np.full(len(self.rows), -1)
         of_rows[self.order] = own
-        draws = draws_of(self.settings.backbone, self.settings.augment)
-        with private_randomness(int(self.rng.integers(2**63)), draws):
+        lent = is_users(self.settings.backbone, self.settings.augment)
+        where = self.rows.device if lent else None
+        with private_randomness(int(self.rng.integers(2**63)), where):
             network = self._network(fold, np.bincount(own[~held_out]))
             self._train(network, fold, of_rows)
             rates = hit_rates(network, self.rows, test, of_rows[test])

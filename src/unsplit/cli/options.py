@@ -269,7 +269,9 @@ estimation = packed(
         type=click.Choice(["auto", *RECIPES]),
         default=Settings.backbone,
         show_default=True,
-        help="The neural network; auto chooses one for the kind of data.",
+        help="The neural network, or for vectors a classifier: trees, lda, logistic-regression. "
+        "auto chooses a network for the kind of data; best compares several by their mean held-out "
+        "accuracy (vectors only).",
     ),
     click.option(
         "--select",

@@ -1,11 +1,15 @@
 """Networks by name: for which data they are, and how they are built and trained."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from sklearn.base import is_classifier
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from unsplit._typing import Index
@@ -27,6 +31,7 @@ from unsplit.networks.backbones import (
     Shrink,
     SingleLayer,
 )
+from unsplit.networks.backbones.classifiers import Classifier, ClassifierNetwork
 from unsplit.networks.backbones.foreign import without_classifier
 from unsplit.networks.network import (
     LARGE_HEAD,
@@ -39,7 +44,15 @@ from unsplit.networks.network import (
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import TrainConfig
 
-Backbone = str | nn.Module | Callable[[], nn.Module]
+
+class Estimator(Protocol):
+    """A classifier of scikit-learn; it also has predict_proba or decision_function."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Learn the labels y of the rows of X."""
+
+
+Backbone = str | nn.Module | Estimator | Callable[[], nn.Module]
 
 # Convolutions with batch normalisation need less weight decay than small networks.
 DEEP = TrainConfig(learning_rate=1e-3, weight_decay=0.1, batch_size=256)
@@ -145,6 +158,20 @@ def _bag(rows: Rows, train: Index) -> nn.Module:
     return BagOfWords(rows.n_features, scaling=CountScaling.of(rows.values[train]))
 
 
+def _of_classifier(name: str, model: Any) -> Recipe:
+    return Recipe(name, "vectors", lambda rows, train: Classifier(model))
+
+
+# Chooses among several, for which its recipe stands.
+BEST = "best"
+# Ready-made classifiers of scikit-learn.
+CLASSIFIERS = {
+    "trees": HistGradientBoostingClassifier(early_stopping=False),
+    "lda": LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"),
+    "logistic-regression": LogisticRegression(max_iter=1000),
+}
+
+
 RECIPES = {
     recipe.name: recipe
     for recipe in (
@@ -156,8 +183,18 @@ RECIPES = {
         Recipe("resnet1d", "sequences", _resnet1d, DEEP),
         Recipe("logmel", "sequences", _logmel, DEEP),
         Recipe("single-layer", None, _single_layer),
+        *(_of_classifier(name, model) for name, model in CLASSIFIERS.items()),
+        Recipe(BEST, "vectors", _mlp),
     )
 }
+
+# What it chooses from.  Integer columns need less weight decay than many noisy ones.
+CANDIDATES = (
+    RECIPES["mlp"],
+    Recipe("mlp with less weight decay", "vectors", _mlp, TrainConfig(weight_decay=0.1)),
+    RECIPES["trees"],
+    RECIPES["lda"],
+)
 
 
 def wanted_kind(backbone: Backbone) -> str | None:
@@ -168,26 +205,76 @@ def wanted_kind(backbone: Backbone) -> str | None:
     >>> wanted_kind("resnet18"), wanted_kind("auto")
     ('images', None)
     """
+    if _is_classifier(backbone):
+        return "vectors"
     if callable(backbone) or (isinstance(backbone, str) and backbone == "auto"):
         return None
     if not isinstance(backbone, str) or backbone not in RECIPES:
         raise InputError(
             f'backbone must be "auto", {", ".join(repr(name) for name in RECIPES)}, a '
-            f"torch.nn.Module or a function that returns one, got {shown(backbone)}."
+            "torch.nn.Module or a function that returns one, or a scikit-learn classifier with "
+            f"predict_proba or decision_function, got {shown(backbone)}."
         )
     return RECIPES[backbone].kind
+
+
+def _is_classifier(backbone: Any) -> bool:
+    """Whether this is a classifier of scikit-learn that scores clusters."""
+    able = hasattr(backbone, "predict_proba") or hasattr(backbone, "decision_function")
+    return able and not isinstance(backbone, (type, nn.Module)) and bool(is_classifier(backbone))
+
+
+def is_fitted_once(backbone: Backbone) -> bool:
+    """Whether this is a classifier that is fitted, and no network that is trained in epochs.
+
+    Examples
+    --------
+    >>> is_fitted_once("mlp"), is_fitted_once("lda")
+    (False, True)
+    """
+    named = isinstance(backbone, str) and backbone in CLASSIFIERS
+    return named or _is_classifier(backbone)
+
+
+def refuse_for_classifiers(backbone: Backbone, **options: object) -> None:
+    """Raise an error if an option of networks is given for what is no network.
+
+    Examples
+    --------
+    >>> refuse_for_classifiers("mlp", training=TrainConfig())
+    >>> refuse_for_classifiers("lda", training=None)
+    """
+    for name in [name for name, value in options.items() if value is not None]:
+        if backbone == BEST or is_fitted_once(backbone):
+            raise InputError(
+                f"{name} is for networks, and backbone {shown(backbone)} is none, or chooses "
+                f'among several; leave {name} out, or name a network such as "mlp".'
+            )
+
+
+def candidates_for(backbone: Backbone, rows: Rows) -> Sequence[Recipe]:
+    """Return the recipe for a backbone; for "best", those to choose from."""
+    recipe = recipe_for(backbone, rows)
+    return CANDIDATES if recipe.name == BEST else [recipe]
 
 
 def recipe_for(backbone: Backbone, rows: Rows) -> Recipe:
     """Return the recipe for a backbone; for "auto", the one that suits the data."""
     if isinstance(backbone, str):
         recipe = RECIPES[default_name(rows) if backbone == "auto" else backbone]
-        if recipe.kind not in (None, rows.kind):
-            raise InputError(
-                f'backbone "{recipe.name}" is for {recipe.kind}, but X holds {rows.kind}; use '
-                f'"{default_name(rows)}".'
-            )
-        return recipe
+    elif _is_classifier(backbone):
+        recipe = _of_classifier(_name_of(backbone), backbone)
+    else:
+        recipe = _of_network(backbone, rows)
+    if recipe.kind not in (None, rows.kind):
+        raise InputError(
+            f'backbone "{recipe.name}" is for {recipe.kind}, but X holds {rows.kind}; use '
+            f'"{default_name(rows)}".'
+        )
+    return recipe
+
+
+def _of_network(backbone: Any, rows: Rows) -> Recipe:
     training = TrainConfig() if rows.kind == "vectors" else DEEP
 
     def build(rows: Rows, train: Index) -> nn.Module:
@@ -197,7 +284,7 @@ def recipe_for(backbone: Backbone, rows: Rows) -> Recipe:
     return Recipe(_name_of(backbone), None, build, training)
 
 
-def _network_of(backbone: nn.Module | Callable[[], nn.Module]) -> nn.Module:
+def _network_of(backbone: Any) -> nn.Module:
     if isinstance(backbone, nn.Module):
         return backbone
     advice = "pass a torch.nn.Module, or a function without parameters that returns one"
@@ -215,7 +302,7 @@ def _network_of(backbone: nn.Module | Callable[[], nn.Module]) -> nn.Module:
     return made
 
 
-def _name_of(backbone: nn.Module | Callable[[], nn.Module]) -> str:
+def _name_of(backbone: object) -> str:
     return str(getattr(backbone, "__name__", type(backbone).__name__))
 
 
@@ -260,7 +347,7 @@ def is_users(backbone: object, augment: object) -> bool:
     """
     if isinstance(augment, nn.Module) and type(augment) not in OUR_AUGMENTATIONS:
         return True
-    return not isinstance(backbone, str)
+    return not isinstance(backbone, str) and not _is_classifier(backbone)
 
 
 def augmentation_for(augment: Augment, rows: Rows, more: bool = False) -> nn.Module | None:
@@ -329,7 +416,11 @@ def _built(
     augmentation = augmentation_for(augment, rows, recipe.more_augmentation)
     if augmentation is not None:
         parts.append(augmentation)
-    parts.append(recipe.build(rows, fold.train))
+    backbone = recipe.build(rows, fold.train)
+    if isinstance(backbone, Classifier):
+        scale = nn.Sequential(*parts)
+        return ClassifierNetwork(scale, backbone, n_clusters, BIG_BATCH).to(rows.device)
+    parts.append(backbone)
     body = nn.Sequential(*parts).to(rows.device)
     head = _head(n_features_out(body, rows), n_clusters, loss, rows.device)
     most = BIG_BATCH if rows.kind in SMALL_NETWORKS else 2 * recipe.training.batch_size

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 
 from unsplit.data.annotated import refuse_annotated
-from unsplit.devices import check_seed, generator_of
+from unsplit.devices import check_seed, seeded
 from unsplit.errors import InputError, check_whole, numeric_array, shown
 
 
@@ -49,7 +49,7 @@ def overcluster(X: Any, clusterer: Any = None, random_state: object = None) -> N
         clusterer = default_clusterer(X.shape[0])
     check_clusterer("clusterer", clusterer)
     check_seed(random_state)
-    labels = np.asarray(_seeded(clone(clusterer), random_state).fit_predict(X), np.int64)
+    labels = np.asarray(seeded(clone(clusterer), random_state).fit_predict(X), np.int64)
     n_found = len(np.unique(labels[labels >= 0]))
     if n_found < 2:
         raise InputError(
@@ -105,14 +105,3 @@ def default_clusterer(n_observations: int, at_least: int = 2) -> KMeans:
     check_whole("at_least", at_least, 1)
     n_clusters = min(round(math.sqrt(n_observations)), n_observations // 10)
     return KMeans(min(max(2, at_least, n_clusters), n_observations))
-
-
-def _seeded(clusterer: Any, random_state: object) -> Any:
-    """Set a seed wherever scikit-learn would use NumPy's global random state."""
-    rng = generator_of(random_state)
-    unset = [
-        name
-        for name, value in sorted(clusterer.get_params(deep=True).items())
-        if name.split("__")[-1] == "random_state" and value is None
-    ]
-    return clusterer.set_params(**{name: int(rng.integers(2**31)) for name in unset})

@@ -45,13 +45,16 @@ from unsplit.errors import (
 )
 from unsplit.networks.network import LOSSES, Network
 from unsplit.networks.registry import (
+    BEST,
     SMALL_NETWORKS,
     Augment,
     Backbone,
     build_network,
+    candidates_for,
     check_augment,
+    is_fitted_once,
     is_users,
-    recipe_for,
+    refuse_for_classifiers,
     wanted_kind,
 )
 from unsplit.networks.training.checkpoint import Checkpoint, TrainingFile
@@ -69,6 +72,8 @@ from unsplit.pairwise.batch_effects import check_overlap
 from unsplit.pairwise.heldout_scores import (
     USUAL_FOLDS,
     Fitted,
+    Trained,
+    best_of,
     crossfit_folds,
     folds_by_need,
     heldout_scores,
@@ -134,7 +139,7 @@ def pairwise_tvd(
     batch : array-like of shape (n,), optional
         Donor, run, camera or any other batch of each observation, if there are batch effects.
         Clusters are then compared within each batch, and the comparisons are averaged.
-    backbone : str, torch.nn.Module or callable
+    backbone : str, torch.nn.Module, callable or scikit-learn classifier
         The network that turns a batch of observations into features (b, h).  "auto" chooses it by
         the kind of data: "mlp" for vectors, "bag-of-words" for sparse matrices, "resnet18" for
         images ("convnet", a small one, on a CPU), "pointnet++" for point clouds, "resnet1d" for
@@ -142,6 +147,10 @@ def pairwise_tvd(
         "single-layer" works for all of them.  Your own module is copied for each fold; a function
         that returns a module is called once for each fold.  Networks of torchvision and timm are
         used without their classifier.  Inputs are standardised.
+        For vectors, "trees" (gradient boosting), "lda" (with shrinkage), "logistic-regression" or
+        any classifier of scikit-learn with ``predict_proba`` or ``decision_function``: a copy is
+        fitted in each fold.  "best" takes the one with the highest A among the network, the network
+        with less weight decay, trees and lda; this costs several times as much.
     augment : "auto", False or torch.nn.Module
         Random changes to the observations during training.  "auto": small shifts of images, and
         flips and changes of colour for photographs, with zooms for "resnet18"; jitter and dropout
@@ -237,6 +246,8 @@ class Settings:
                 f"training must be an unsplit.TrainConfig or None, got {shown(self.training)}; the "
                 "number of epochs is set by epochs."
             )
+        own = self.augment if isinstance(self.augment, nn.Module) else None
+        refuse_for_classifiers(self.backbone, training=self.training, loss=self.loss, augment=own)
 
     @property
     def loss_name(self) -> str:
@@ -313,13 +324,14 @@ def fit(
         encoded = encode_labels(labels, len(rows))
         if settings.holdout is None and not settings.folds_by_need:
             require_folds(settings.n_folds, encoded.clusters)
-        recipe = recipe_for(settings.backbone, rows)
+        recipes = candidates_for(settings.backbone, rows)
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
         # By the free memory of rank 0, if there are several processes.
         is_sparse = current().agree(
             settings.is_sparse(len(encoded.cluster_ids), subclusters.n_batches)
         )
-        log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, recipe.name)
+        named = " or ".join(recipe.name for recipe in recipes)
+        log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, named)
         if is_sparse:
             many = f"{len(encoded.cluster_ids):,}"
             log.info("%s clusters: only pairs that are ever confused are kept", many)
@@ -329,46 +341,56 @@ def fit(
             Fold(order[f.train], order[f.watch], order[f.test])
             for f in settings.folds(clusters[order], rng)
         ]
+        own_scores = settings.backbone == BEST
+        if is_fitted_once(settings.backbone):  # so no rows choose an epoch
+            folds, own_scores = [fold.without_watched() for fold in folds], True
         k, n_clusters = len(subclusters.cluster), len(encoded.cluster_ids)
         watched, tested = sum(len(f.watch) for f in folds), sum(len(f.test) for f in folds)
-        layer, may_be_sparse = first_layer(rows, recipe), subclusters.n_batches == 1
-        size = EstimateSize(n_clusters, k, len(folds), watched, tested, is_sparse, layer)
+        layer, may_be_sparse = first_layer(rows, recipes[0]), subclusters.n_batches == 1
+        size = EstimateSize(
+            n_clusters, k, len(folds), watched, tested, is_sparse, layer, own_scores=own_scores
+        )
         require_memory_of_estimate(size, rows, may_be_sparse)
         _warn_of_single(encoded, subclusters)
         rows.hold(*(part for fold in folds for part in (fold.train, fold.watch, fold.test)))
         n_draws = draws_in_epoch(max(len(fold.train) for fold in folds), k)
-        config = settings.config(recipe.training_for(n_draws))
         names = np.zeros(k, np.int64)
         names[clusters[order]] = subclusters.of_rows[order]
         seed = int(rng.integers(2**63))
         lent_on = where if is_users(settings.backbone, settings.augment) else None
-        with (
-            private_randomness(seed, lent_on),
-            reporting(progress, "training") as reporter,
-        ):
-            networks = [
-                build_network(rows, fold, recipe, k, settings.loss_name, settings.augment)
-                for fold in folds
-            ]
-            if recipe.kind not in SMALL_NETWORKS:
-                size = with_networks(size, networks, rows, folds, config, lent_on)
-                require_memory_of_estimate(size, rows, may_be_sparse)
-            if checkpoint is not None:
-                about = {
-                    "data": digest(np.sort(rows.keys)),
-                    "labels": [digest(rows.keys[order]), digest(clusters[order])],
-                    "settings": _described(networks, config, settings),
-                    "seed": [seed, str(rng.bit_generator.state)],
-                }
-                checkpoint.begin(about | {"device": where.type})
-            scores, history = heldout_scores(
-                networks, rows, clusters, folds, config, rng, reporter, names, settings.epochs,
-                checkpoint,
-            )  # fmt: skip
-        result = summarize(scores, subclusters, history, encoded, is_sparse)
-        return Fitted(
-            rows, clusters, folds, networks, names, subclusters, result, config, recipe.name
-        )
+        found: list[Trained] = []
+        with reporting(progress, "training") as reporter:
+            for recipe in recipes:
+                config = settings.config(recipe.training_for(n_draws))
+                with private_randomness(seed, lent_on):
+                    networks = [
+                        build_network(rows, fold, recipe, k, settings.loss_name, settings.augment)
+                        for fold in folds
+                    ]
+                    if recipe.kind not in SMALL_NETWORKS:
+                        size = with_networks(size, networks, rows, folds, config, lent_on)
+                        require_memory_of_estimate(size, rows, may_be_sparse)
+                    if checkpoint is not None and not found:
+                        about = {
+                            "data": digest(np.sort(rows.keys)),
+                            "labels": [digest(rows.keys[order]), digest(clusters[order])],
+                            "settings": _described(networks, config, settings),
+                            "seed": [seed, str(rng.bit_generator.state)],
+                        }
+                        checkpoint.begin(about | {"device": where.type})
+                    # The file has room for the networks of one training.
+                    scores, history = heldout_scores(
+                        networks, rows, clusters, folds, config, rng, reporter, names,
+                        settings.epochs, checkpoint if len(recipes) == 1 else None,
+                    )  # fmt: skip
+                found.append(Trained(recipe.name, config, networks, scores, history))
+        best = found[0]
+        if len(found) > 1:
+            with private_randomness(seed):
+                best = best_of(found, rows, clusters, folds, names, subclusters)
+            log.info("the highest A: %s", best.name)
+        result = summarize(best.scores, subclusters, best.history, encoded, is_sparse)
+        return Fitted(rows, clusters, folds, names, subclusters, result, best)
 
 
 def _described(
@@ -379,6 +401,7 @@ def _described(
     return {
         "training": asdict(config),
         "network": f"{networks[0]} {settings.loss_name}",
+        **({"backbone": BEST} if settings.backbone == BEST else {}),
         "weights": checksum({}, {name: value.cpu().numpy() for name, value in own.items()}),
         "folds": [settings.n_folds, settings.holdout],
         "epochs": settings.epochs,

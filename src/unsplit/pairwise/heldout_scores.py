@@ -23,11 +23,12 @@ from unsplit.data.labels import EncodedLabels, Subclusters
 from unsplit.data.rows.base import Rows
 from unsplit.devices import ALONE, Ranks, current, device_for_sums
 from unsplit.errors import InputError
+from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.history import History
-from unsplit.networks.training.loop import MAX_EPOCHS, Reporter, TrainConfig, train
+from unsplit.networks.training.loop import MAX_EPOCHS, Reporter, TrainConfig, judge_of, train
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.batch_effects import comparable_pairs
 from unsplit.pairwise.divergences import directed_means, hit
@@ -36,6 +37,17 @@ from unsplit.pairwise.scorer import Scorer
 from unsplit.pairwise.scores import HeldoutScores
 from unsplit.pairwise.sparse.estimate import sparse_estimate
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """The networks of all folds, and what they found."""
+
+    name: str
+    config: TrainConfig
+    networks: list[Network]
+    scores: HeldoutScores
+    history: History
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +62,15 @@ class Fitted:
     rows: Rows
     clusters: Index
     folds: list[Fold]
-    networks: list[Network]
     names: Index
     subclusters: Subclusters
     result: Any  # PairwiseTVD, or SparsePairwiseTVD of very many clusters
-    config: TrainConfig
-    recipe_name: str
+    trained: Trained
+
+    @property
+    def networks(self) -> list[Network]:
+        """One for each fold."""
+        return self.trained.networks
 
     @property
     def scorer(self) -> Scorer:
@@ -396,14 +411,60 @@ def accuracy_within_batches(
     weights.  Their outputs are numbered as ``subclusters``.
     """
     names = np.arange(len(subclusters.cluster))
+    clusters = subclusters.of_rows
+    return _watched_accuracy(group.averaged(), group.folds, rows, clusters, names, subclusters)
+
+
+def _watched_accuracy(
+    networks: Sequence[Network],
+    folds: Sequence[Fold],
+    rows: Rows,
+    clusters: Index,
+    names: Index,
+    subclusters: Subclusters,
+) -> NDArray[np.float64]:
+    """A of each network on its ``watch`` rows; clusters and names are those of the networks."""
     found = []
-    for network, fold in zip(group.averaged(), group.folds, strict=True):
-        scores = scores_of([network], rows, subclusters.of_rows, [fold.watch], names)
+    for network, fold in zip(networks, folds, strict=True):
+        scores = scores_of([network], rows, clusters, [fold.watch], names)
         scores = within_batches(scores, subclusters)
         hit_rate = directed_means(scores, hit, device_for_sums())
         comparable = comparable_pairs(scores.batch_counts)
         found.append(stats.mean_accuracy(stats.balanced_accuracy(hit_rate), comparable))
     return np.array(found)
+
+
+def best_of(
+    candidates: Sequence[Trained],
+    rows: Rows,
+    clusters: Index,
+    folds: Sequence[Fold],
+    names: Index,
+    subclusters: Subclusters,
+) -> Trained:
+    """Choose among candidates by A, as training chooses the epoch.
+
+    What scores the test rows of a fold is chosen by the A of the other folds, or on rows set aside.
+    Of equally good candidates the first is chosen.
+    """
+    judge = judge_of(folds, candidates[0].config)
+    accuracy = [
+        judge(_watched_accuracy(one.networks, folds, rows, clusters, names, subclusters))
+        for one in candidates
+    ]
+    chosen = np.nan_to_num(accuracy, nan=-1.0).argmax(axis=0)
+    most = candidates[int(np.bincount(chosen).argmax())]
+    if (chosen == chosen[0]).all():
+        return most
+    # Calibrated each by itself, because scores of one kind are compared with those of another.
+    factors = [best_factor(one.scores) for one in candidates]
+    networks = [
+        Network(one.networks[fold], handed_on(names.size, factor).to(rows.device))
+        for fold, (one, factor) in enumerate((candidates[c], factors[c]) for c in chosen)
+    ]
+    scores = scores_of(networks, rows, clusters, [f.test for f in folds], names, current())
+    name = " and ".join(candidates[c].name for c in np.unique(chosen))
+    return replace(most, name=name, networks=networks, scores=scores)
 
 
 def summarize(

@@ -57,6 +57,8 @@ class EstimateSize:
         Whether only confused pairs are kept.
     backbone, batch : int
         Bytes of the weights of a backbone, and of what a batch needs in training.
+    own_scores : bool
+        Whether classifiers give scores for all clusters, and not features.
     """
 
     n_clusters: int
@@ -67,18 +69,24 @@ class EstimateSize:
     is_sparse: bool = False
     backbone: int = 0
     batch: int = 0
+    own_scores: bool = False
+
+    @property
+    def width(self) -> int:
+        """Number of features that are scored."""
+        return max(WIDTH, self.n_outputs) if self.own_scores else WIDTH
 
     @property
     def head(self) -> int:
         """Bytes of the weights of an output layer."""
-        return 4 * self.n_outputs * WIDTH
+        return 4 * self.n_outputs * self.width
 
     @property
     def training(self) -> int:
         """Bytes that training takes."""
         # Networks of several folds are tried on a block of scores, others on a batch.
         block = BLOCK_ELEMENTS // self.n_outputs if self.n_folds > 1 else BIG_BATCH
-        tried = 4 * min(self.n_watched, block) * (4 * WIDTH + 3 * self.n_outputs)
+        tried = 4 * min(self.n_watched, block) * (4 * self.width + 3 * self.n_outputs)
         # Each of several processes trains a part of every head.
         weights = self.backbone + self.head // current().size
         return COPIES * self.n_folds * weights + tried + self.batch
@@ -90,7 +98,7 @@ class EstimateSize:
         pairs = 8 * MATRICES * self.n_clusters**2
         if self.is_sparse:
             pairs = BYTES_OF_CONFUSIONS * self.n_tested
-        features = 4 * self.n_tested * WIDTH
+        features = 4 * self.n_tested * self.width
         return features + 3 * self.n_folds * self.head + 4 * SCORE_BLOCKS * scores + pairs
 
 

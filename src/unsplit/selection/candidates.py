@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from unsplit.errors import InputError
-from unsplit.networks.registry import Augment, Backbone, check_augment, wanted_kind
+from unsplit.networks.registry import (
+    BEST,
+    Augment,
+    Backbone,
+    check_augment,
+    is_fitted_once,
+    refuse_for_classifiers,
+    wanted_kind,
+)
 from unsplit.networks.training.loop import TrainConfig
 
 
@@ -37,7 +45,10 @@ class Candidate:
 
     def __post_init__(self) -> None:
         wanted_kind(self.backbone)
+        if self.backbone == BEST:
+            raise InputError('backbone "best" is itself a choice; name what to choose from.')
         check_augment(self.augment)
+        refuse_for_classifiers(self.backbone, **self.varied)
         self.training(TrainConfig())
 
     @property
@@ -94,6 +105,8 @@ def usual_candidates(backbone: str = "auto") -> list[Candidate]:
     >>> [str(candidate) for candidate in usual_candidates("resnet18")][:2]
     ['resnet18', 'resnet18, learning_rate 0.0003']
     """
+    if is_fitted_once(backbone):
+        return [Candidate(backbone), Candidate("mlp"), Candidate("single-layer")]
     return [
         Candidate(backbone),
         Candidate(backbone, learning_rate=3e-4),

@@ -39,6 +39,12 @@ class Fold:
         """Whether the epoch is chosen on the test rows."""
         return np.array_equal(self.watch, self.test)
 
+    def without_watched(self) -> "Fold":
+        """The same for what needs no rows to choose an epoch: all but the test rows train."""
+        if self.watches_test:
+            return self
+        return Fold(np.concatenate([self.train, self.watch]), self.test, self.test)
+
 
 class Group(ABC):
     """One or more networks that are trained in the same steps, each on its own rows.

@@ -27,6 +27,7 @@ from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
 from unsplit.devices import ALONE, Ranks, current, own_generators, undisturbed
 from unsplit.errors import InputError, check_flag, check_whole, is_number, shown
+from unsplit.networks.backbones.classifiers import ClassifierNetwork, Fitting
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
@@ -233,8 +234,8 @@ def train(
         record = training.epoch()
         with undisturbed():
             reporter.on_epoch(record)
-    if checkpoint is not None:
-        checkpoint.save_last(training.state)
+    if training.checkpoint is not None:
+        training.checkpoint.save_last(training.state)
     return training.restore()
 
 
@@ -281,11 +282,14 @@ class Training:
         ranks: Ranks = ALONE,
         draw: Draw | None = None,
     ) -> None:
+        if isinstance(networks[0], ClassifierNetwork):
+            # Fitted once, and not by weights that a checkpoint could keep.
+            epochs, checkpoint = 1, None
         self.on_step, self.checkpoint = on_step, checkpoint
         self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
         self.draw = balanced_draws if draw is None else draw
         self.groups = _groups(networks, folds, rows, config, ranks)
-        self.stopping = Stopping(len(folds), config.patience, _judge(folds, config))
+        self.stopping = Stopping(len(folds), config.patience, judge_of(folds, config))
         self.max_epochs = epochs
         self.records: list[EpochRecord] = []
         self.seconds = 0.0
@@ -424,7 +428,7 @@ def history_of(records: Sequence[EpochRecord], kept: NDArray[np.int64]) -> Histo
     return History(columns[0].astype(np.int64), columns[1], columns[2], columns[3], kept)
 
 
-def _judge(folds: Sequence[Fold], config: TrainConfig) -> Judge:
+def judge_of(folds: Sequence[Fold], config: TrainConfig) -> Judge:
     """Choose how folds are judged; by others if what a fold watches is also tested."""
     if config.one_epoch:
         return mean_of_all
@@ -459,6 +463,9 @@ def _groups(
     ranks: Ranks,
 ) -> list[Group]:
     """Put all folds into one stacked group, or each into its own group."""
+    classifiers = [network for network in networks if isinstance(network, ClassifierNetwork)]
+    if classifiers:
+        return [Fitting([c], [fold]) for c, fold in zip(classifiers, folds, strict=True)]
     stack = config.batch_folds
     if stack is None:
         stack = can_be_stacked(networks, rows)
