@@ -105,10 +105,11 @@ def margins(scores: Tensor, clusters: Tensor) -> Tensor:
     return scores.gather(-1, clusters.unsqueeze(-1)) - scores
 
 
-def pairwise_logistic_loss(scores: Tensor, clusters: Tensor) -> Tensor:
-    r"""The paper's pairwise logistic loss, for observations drawn evenly from the clusters.
+def pairwise_logistic_loss(scores: Tensor, clusters: Tensor, sizes: Tensor | None = None) -> Tensor:
+    r"""The paper's balanced pairwise logistic loss, computed from k scores.
 
-    .. math:: L = \frac{1}{n(k-1)} \sum_x \sum_{j \ne i(x)} \log(1 + e^{z_j(x) - z_i(x)})
+    .. math:: L = \frac{1}{k(k-1)} \sum_i \frac{1}{|S_i|}
+              \sum_{x \in S_i} \sum_{j \ne i} \log(1 + e^{z_j(x) - z_i(x)})
 
     The row term and the column term of the paper's formula are the same number with the same
     weight (docs/method.md), so k scores do the work of k² outputs.
@@ -117,6 +118,8 @@ def pairwise_logistic_loss(scores: Tensor, clusters: Tensor) -> Tensor:
     ----------
     scores : Tensor of shape (..., n, k)
     clusters : integer Tensor of shape (..., n)
+    sizes : Tensor of shape (k,), optional
+        Number of observations of each cluster.
 
     Returns
     -------
@@ -128,17 +131,17 @@ def pairwise_logistic_loss(scores: Tensor, clusters: Tensor) -> Tensor:
     >>> pairwise_logistic_loss(scores, torch.tensor([0, 1])).item()  # log(1 + e**-2)
     0.126928...
     """
+    k = scores.shape[-1]
     per_pair = -F.logsigmoid(margins(scores, clusters))
-    of_others = per_pair.scatter(-1, clusters.unsqueeze(-1), 0.0).sum(-1)
-    return (of_others / (scores.shape[-1] - 1)).mean(-1)
+    return _balanced(_sum_of_others(per_pair, clusters) / (k - 1), clusters, sizes, k)
 
 
-def softmax_loss(scores: Tensor, clusters: Tensor) -> Tensor:
-    """Softmax cross-entropy, which has the same minimiser as the pairwise loss.
+def softmax_loss(scores: Tensor, clusters: Tensor, sizes: Tensor | None = None) -> Tensor:
+    """Class-balanced softmax cross-entropy, which has the same minimiser as the pairwise loss.
 
     Parameters
     ----------
-    scores, clusters
+    scores, clusters, sizes
         As for :func:`pairwise_logistic_loss`.
 
     Returns
@@ -152,11 +155,22 @@ def softmax_loss(scores: Tensor, clusters: Tensor) -> Tensor:
     1.386294...
     """
     log_softmax = F.log_softmax(_at_least_float32(scores), dim=-1)
-    return -log_softmax.gather(-1, clusters.unsqueeze(-1)).squeeze(-1).mean(-1)
+    per_observation = -log_softmax.gather(-1, clusters.unsqueeze(-1)).squeeze(-1)
+    return _balanced(per_observation, clusters, sizes, scores.shape[-1])
 
 
 def _at_least_float32(scores: Tensor) -> Tensor:
     return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
+
+
+def _sum_of_others(per_pair: Tensor, clusters: Tensor) -> Tensor:
+    return per_pair.scatter(-1, clusters.unsqueeze(-1), 0.0).sum(-1)
+
+
+def _balanced(per_observation: Tensor, clusters: Tensor, sizes: Tensor | None, k: int) -> Tensor:
+    if sizes is None:
+        return per_observation.mean(-1)
+    return (per_observation / sizes.to(per_observation)[clusters]).sum(-1) / k
 
 
 LOSSES = {"pairwise": pairwise_logistic_loss, "softmax": softmax_loss}
