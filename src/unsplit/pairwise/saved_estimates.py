@@ -20,6 +20,7 @@ SCORES_FORMAT = "unsplit.HeldoutScores/1"
 
 OWN = ("cluster_ids", "sizes", "n_heldout", "hit_rate")
 PLAIN = ("n_noise", "temperature")
+OF_GROUPS = ("n_groups", "n_effective")
 HISTORY = ("epoch", "loss", "accuracy", "seconds", "kept_epoch")
 SCORES = ("features", "weights", "bias", "clusters", "folds", "rows")
 
@@ -43,6 +44,8 @@ def scores_path(path: str | os.PathLike[str]) -> Path:
 def write_estimate(path: str | os.PathLike[str], result: Any, with_scores: bool) -> None:
     """Write a PairwiseTVD and, on demand, its scores."""
     own = {name: getattr(result, name) for name in OWN}
+    if result.n_groups is not None:
+        own |= {name: getattr(result, name) for name in OF_GROUPS}
     write_arrays(path, FORMAT, result, own, result.p_value, with_scores)
 
 
@@ -86,7 +89,7 @@ def _write_scores(
     arrays: dict[str, Any],
 ) -> None:
     """Write the scores that belong to a file with this content."""
-    parts = {name: getattr(scores, name) for name in (*SCORES, "batches")}
+    parts = {name: getattr(scores, name) for name in (*SCORES, "batches", "groups")}
     parts = {name: array for name, array in parts.items() if array is not None}
     about = {"distances": _fingerprint(meta, arrays)}
     save_arrays(scores_path(path), SCORES_FORMAT, about, parts)
@@ -99,7 +102,8 @@ def read_estimate(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]
     """
     meta, arrays = load_arrays(path, FORMAT)
     _check_result(ContentCheck(path, "PairwiseTVD", "make it again"), meta, arrays)
-    fields = {name: arrays[name] for name in OWN} | read_shared(path, meta, arrays)
+    own = {name: arrays[name] for name in (*OWN, *OF_GROUPS) if name in arrays}
+    fields = own | read_shared(path, meta, arrays)
     return fields, arrays["p_value"]
 
 
@@ -137,7 +141,16 @@ def _fingerprint(meta: dict[str, Any], arrays: dict[str, Any]) -> str:
 
 def _check_result(check: ContentCheck, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Refuse saved content that cannot be an estimate."""
-    k = len(check_shared(check, meta, arrays, {*OWN}, {"subclusters"}))
+    n_heldout = check_shared(check, meta, arrays, {*OWN}, {"subclusters", *OF_GROUPS})
+    k = len(n_heldout)
+    if any(name in arrays for name in OF_GROUPS):
+        check.names({n: a for n, a in arrays.items() if n in OF_GROUPS}, {*OF_GROUPS}, set())
+        n_groups = check.array(arrays, "n_groups", np.int64, k)
+        check.within("n_groups", n_groups, 0, LARGEST)
+        check.require((n_groups <= n_heldout).all(), "n_groups must not be larger than n_heldout")
+        check.within(
+            "n_effective", check.array(arrays, "n_effective", np.float64, k, k), 0, LARGEST
+        )
     hit_rate = check.array(arrays, "hit_rate", np.float64, k, k)
     check.within("hit_rate", hit_rate, 0, 1, ROUNDING)
     check.within("p_value", check.array(arrays, "p_value", np.float64, k, k), 0, 1, ROUNDING)
@@ -219,7 +232,8 @@ def _check_scores(
     counts, subclusters = expected["counts"], expected.get("subclusters")
     n_strata, k = counts.shape
     n_batches = n_strata // n_folds
-    check.names(arrays, {*SCORES, *(() if subclusters is None else ("batches",))}, set())
+    also = {"batches": subclusters is not None, "groups": "n_groups" in expected}
+    check.names(arrays, {*SCORES, *(name for name, there in also.items() if there)}, set())
     features = check.array(arrays, "features", np.float32, None, None)
     m, h = features.shape
     bias = check.array(arrays, "bias", np.float32, n_strata, k)
@@ -231,7 +245,8 @@ def _check_scores(
     if subclusters is not None:
         absent = np.tile(subclusters == 0, (n_folds, 1)) & (bias == -np.inf)
     check.within("bias", bias[~absent], -_LARGEST_SCORE, _LARGEST_SCORE)
-    highest = {"clusters": k - 1, "folds": n_folds - 1, "rows": LARGEST, "batches": n_batches - 1}
+    highest = {"clusters": k - 1, "folds": n_folds - 1, "rows": LARGEST}
+    highest |= {"batches": n_batches - 1, "groups": LARGEST}
     for name, high in highest.items():
         if name in arrays:
             check.within(name, check.array(arrays, name, np.int64, m), 0, high)

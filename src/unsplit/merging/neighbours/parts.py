@@ -136,16 +136,7 @@ def n_left_apart(graph: NeighbourGraph, clusters: Index) -> int:
 
 def _regrouped(graph: NeighbourGraph, rows: Index, clusters: Index) -> NeighbourGraph:
     """Some observations of a graph in other clusters, numbered from 0."""
-    return replace(
-        graph,
-        adjacency=graph.adjacency[rows][:, rows],
-        inverse_dimension=graph.inverse_dimension[rows],
-        clusters=clusters,
-        batches=graph.batches[rows],
-        features=graph.features[rows],
-        n_clusters=int(clusters.max()) + 1,
-        rows=graph.rows[rows],
-    )
+    return replace(graph.some(rows), clusters=clusters, n_clusters=int(clusters.max()) + 1)
 
 
 def _state(graph: NeighbourGraph) -> MergeState:
