@@ -1,11 +1,12 @@
 """Are the p-values uniform, the intervals honest, and is choosing the epoch harmless?
 
-    python -m benchmarks.statistics [--scale 1.0]
+    python -m benchmarks.statistics [--scale 1.0] [--only dependence]
 
 Every experiment draws fresh data, so runs are independent.
 """
 
 import argparse
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.common import CPU, Run, print_table, run
+from unsplit import DependenceWarning, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.networks.training.group import Fold
 from unsplit.pairwise import statistics as stats
@@ -192,14 +194,79 @@ def coverage(scale: float) -> None:
     )
 
 
+def tracks(
+    n_tracks: int, length: int, n_features: int, rho: float, seed: int
+) -> NDArray[np.float64]:
+    """Tracks of one stationary process (AR(1), variance 1), one after another."""
+    x = np.random.default_rng(seed).standard_normal((n_tracks, length, n_features))
+    for t in range(1, length):
+        x[:, t] = rho * x[:, t - 1] + np.sqrt(1 - rho**2) * x[:, t]
+    return x.reshape(-1, n_features)
+
+
+# Tracks of a cluster, their length, and what is held out together: nothing, blocks, or tracks.
+LAYOUTS = ((1, 200, None), (1, 200, 20), (1, 200, 50), (10, 20, None), (10, 20, 20), (40, 5, 5))
+
+
+def dependence(scale: float, k: int = 6, n_features: int = 5, step: float = 1.5) -> None:
+    """Clusters of tracks, with and without groups; every second cluster is shifted in one half."""
+    rows = []
+    for rho in (0.0, 0.5, 0.9):
+        for per_cluster, length, together in LAYOUTS:
+            p: dict[bool, list[float]] = {True: [], False: []}
+            tvd, above = [], []
+            for seed in range(max(2, int(6 * scale))):
+                X = tracks(k * per_cluster, length, n_features, rho, seed)
+                labels = np.repeat(np.arange(k), per_cluster * length)
+                X[labels % 2 == 1, 0] += step
+                groups = None if together is None else np.arange(len(X)) // together
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DependenceWarning)
+                    result = pairwise_tvd(X, labels, groups=groups, device="cpu", random_state=seed)
+                low, _ = result.confidence_interval()
+                for i, j in zip(*np.triu_indices(k, 1), strict=True):
+                    same = bool((i - j) % 2 == 0)
+                    p[same].append(float(result.p_value[i, j]))
+                    if same:
+                        tvd.append(result.tvd[i, j])
+                        above.append(low[i, j] > 0)
+            rows.append(
+                (
+                    f"{rho:g}",
+                    f"{per_cluster} of {length}",
+                    "nothing" if together is None else f"{together} frames",
+                    f"{np.mean(tvd):.2f}",
+                    f"{np.mean(np.array(p[True]) < 0.05):.2f}",
+                    f"{np.mean(above):.2f}",
+                    f"{np.mean(np.array(p[False]) < 0.05):.2f}",
+                )
+            )
+    print_table(
+        f"Clusters of tracks of one process (true TVD 0, {len(tvd)} pairs), and {step} apart",
+        (
+            "serial correlation",
+            "tracks of a cluster",
+            "held out together",
+            "mean TVD",
+            "p < 0.05",
+            "intervals above 0",
+            f"p < 0.05, {step} apart",
+        ),
+        rows,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the repeats to run")
-    scale = parser.parse_args().scale
+    parser.add_argument("--only", choices=["dependence"], help="run only this")
+    args = parser.parse_args()
     torch.set_num_threads(1)
-    uniformity(scale)
-    coverage(scale)
-    stopping_bias(max(4, int(40 * scale)))
+    if args.only is None:
+        uniformity(args.scale)
+        coverage(args.scale)
+        stopping_bias(max(4, int(40 * args.scale)))
+    dependence(args.scale)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from unsplit.errors import (
         BatchWarning,
         ConfusionWarning,
+        DependenceWarning,
         FeatureWarning,
         InputError,
         KeptWarning,
@@ -49,6 +50,7 @@ __all__ = [
     "Candidate",
     "ClusterMerger",
     "ConfusionWarning",
+    "DependenceWarning",
     "EpochRecord",
     "FeatureWarning",
     "History",
@@ -91,6 +93,7 @@ _DEFINED_IN = {
     "Candidate": "unsplit.selection.candidates",
     "ClusterMerger": "unsplit.estimator",
     "ConfusionWarning": "unsplit.errors",
+    "DependenceWarning": "unsplit.errors",
     "EpochRecord": "unsplit.networks.training.history",
     "FeatureWarning": "unsplit.errors",
     "History": "unsplit.networks.training.history",

@@ -16,7 +16,7 @@ from unsplit.merging import limits
 from unsplit.merging.decision import BY_RULE, NEIGHBOURS, Pair, Reason, Rule
 from unsplit.merging.loop import GreedyMerge, MergeState, join_assigned, join_linked
 from unsplit.merging.neighbours.evidence import Neighbourhoods
-from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.merging.neighbours.graph import NeighbourGraph, graph_of_some
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import Merge
 from unsplit.pairwise.result import PairwiseTVD, estimate_of_some
@@ -127,4 +127,4 @@ def _drawn(
 
 def _some_of(graph: NeighbourGraph, rng: np.random.Generator) -> NeighbourGraph:
     """The graph between some of its observations."""
-    return graph.some(_drawn(graph.clusters, len(graph.clusters), rng, graph.groups))
+    return graph_of_some(graph, _drawn(graph.clusters, len(graph.clusters), rng, graph.groups))

@@ -15,6 +15,7 @@ from torch import nn
 
 from unsplit._typing import Index
 from unsplit.data.array_files import checksum, digest
+from unsplit.data.feature_checks import warn_of_order
 from unsplit.data.labels import (
     EncodedLabels,
     Subclusters,
@@ -23,7 +24,7 @@ from unsplit.data.labels import (
     refuse_other_order,
 )
 from unsplit.data.memory import available_memory, memory_errors
-from unsplit.data.rows.base import Rows, canonical_order
+from unsplit.data.rows.base import Rows, canonical_order, is_mapped
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import (
     check_seed,
@@ -330,6 +331,9 @@ def fit(
         encoded = encode_labels(labels, len(rows))
         if settings.holdout is None and not settings.folds_by_need:
             require_folds(settings.n_folds, encoded.clusters)
+        given = getattr(rows, "values", None)
+        if shared and groups is None and isinstance(given, np.ndarray) and not is_mapped(given):
+            warn_of_order(given, encoded.clusters)
         recipe = recipe_for(settings.backbone, rows)
         require_room(rows, recipe.name, settings.n_folds)
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)

@@ -193,7 +193,7 @@ def group_folds(
     --------
     >>> folds = group_folds(np.repeat([0, 1], 4), np.repeat([0, 1, 2, 3], 2), 2)
     >>> [fold.test.tolist() for fold in folds]
-    [[0, 1, 6, 7], [2, 3, 4, 5]]
+    [[0, 1, 4, 5], [2, 3, 6, 7]]
     """
     if holdout is not None:
         train, test = _split_by_group(clusters, groups, holdout)
@@ -203,8 +203,6 @@ def group_folds(
     tests = [np.flatnonzero(fold_of == fold) for fold in range(n_folds)]
     everything = np.arange(len(clusters))
     folds = [Fold(np.setdiff1d(everything, test), test, test) for test in tests if len(test)]
-    if not folds:  # every cluster is a single group
-        return [Fold(everything, everything, everything[:0])]
     fewest = np.bincount(np.unique(np.stack([clusters, groups]), axis=1)[0]).min()
     if int(clusters.max()) + 1 < FEW_CLUSTERS and fewest >= 2 * n_folds:
         for place, fold in enumerate(folds):

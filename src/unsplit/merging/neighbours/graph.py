@@ -204,19 +204,6 @@ class NeighbourGraph:
         parts.clear()
         return whole[place].astype(np.float64)
 
-    def some(self, rows: Index) -> "NeighbourGraph":
-        """The graph between some of its observations."""
-        return replace(
-            self,
-            adjacency=self.adjacency[rows][:, rows],
-            inverse_dimension=self.inverse_dimension[rows],
-            clusters=self.clusters[rows],
-            batches=self.batches[rows],
-            features=self.features[rows],
-            rows=self.rows[rows],
-            groups=None if self.groups is None else self.groups[rows],
-        )
-
     def edges_between(self) -> sparse.csr_array:
         """Number of edges between clusters.
 
@@ -263,6 +250,20 @@ class NeighbourGraph:
             )
         clusters = np.where(self.clusters < 0, -1, index[self.clusters])
         return replace(self, clusters=clusters)
+
+
+def graph_of_some(graph: NeighbourGraph, rows: Index) -> NeighbourGraph:
+    """The graph between some of its observations."""
+    return replace(
+        graph,
+        adjacency=graph.adjacency[rows][:, rows],
+        inverse_dimension=graph.inverse_dimension[rows],
+        clusters=graph.clusters[rows],
+        batches=graph.batches[rows],
+        features=graph.features[rows],
+        rows=graph.rows[rows],
+        groups=None if graph.groups is None else graph.groups[rows],
+    )
 
 
 def _summed(graph: NeighbourGraph, edges: sparse.csr_array) -> sparse.csr_array:
