@@ -209,7 +209,7 @@ LAYOUTS = ((1, 200, None), (1, 200, 20), (1, 200, 50), (10, 20, None), (10, 20, 
 
 
 def dependence(scale: float, k: int = 6, n_features: int = 5, step: float = 1.5) -> None:
-    """Clusters of tracks, with and without groups; every second cluster is shifted in one half."""
+    """Clusters of tracks, with and without groups; odd clusters are shifted."""
     rows = []
     for rho in (0.0, 0.5, 0.9):
         for per_cluster, length, together in LAYOUTS:

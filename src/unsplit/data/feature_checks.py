@@ -194,10 +194,10 @@ def warn_of_order(X: NDArray[Any], clusters: Index) -> None:
     if share < NEARER or (share - 0.5) * 2 * np.sqrt(n) < STANDARD_ERRORS:
         return
     warn(
-        f"observations that follow each other in a cluster resemble each other: {100 * share:.0f} % are "
-        f"nearer to the next one than to the one {LATER} later, where chance is 50 %, so p-values "
-        "and intervals are too sure of themselves; name the track, session or donor of each with "
-        f"{option('groups')}.",
+        "observations that follow each other in a cluster resemble each other: "
+        f"{100 * share:.0f} % are nearer to the next one than to the one {LATER} later, where "
+        "chance is 50 %, so p-values and intervals are too sure of themselves; name the track, "
+        f"session or donor of each with {option('groups')}.",
         DependenceWarning,
     )
 
