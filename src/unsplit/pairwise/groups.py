@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.special import gammaln, ndtr
-from scipy.stats import rankdata
 
 from unsplit._typing import Index, Matrix
 from unsplit.errors import InputError, SmallClusterWarning, warn
@@ -228,49 +227,17 @@ def effective_numbers(
 
 
 def group_p_values(scores: HeldoutScores) -> Matrix:
-    """One-sided p-values of all pairs: the rank-sum test with groups instead of observations.
-
-    Scores are linear in the features, so the mean score of a group is the score of its mean
-    features.
-    """
-    from unsplit.pairwise.divergences import rank_sums
-
+    """One-sided p-values of all pairs, by :func:`group_p_value`; shape (k, k)."""
     assert scores.groups is not None
-    means = _mean_of_groups(scores, scores.groups)
-    p = rank_sum_p_value(rank_sums(means), means.counts, means.n_folds)
-    assert means.groups is not None
-    k, group = means.n_clusters, means.groups
-    member = sparse.csr_array((np.ones(len(group)), (means.clusters, group)))
-    pairs = np.argwhere(np.triu((member @ member.T).toarray() > 0, 1))
-    z = means.dense() if len(pairs) else np.zeros((0, k))
-    parts = [np.flatnonzero(means.clusters == cluster) for cluster in range(k)]
-    for i, j in pairs:
-        rows = np.concatenate([parts[i], parts[j]])
-        of_i = np.arange(len(rows)) < len(parts[i])
-        values = (z[rows, i] - z[rows, j]).astype(float)
-        p[i, j] = p[j, i] = group_p_value(
-            values, of_i, means.folds[rows], group[rows], means.n_folds
-        )
+    k, z = scores.n_clusters, scores.dense().astype(np.float64)
+    members = [np.flatnonzero(scores.clusters == cluster) for cluster in range(k)]
+    p = np.ones((k, k))
+    for i, j in zip(*np.triu_indices(k, 1), strict=True):
+        rows = np.concatenate([members[i], members[j]])
+        of_i = np.arange(len(rows)) < len(members[i])
+        parts = of_i, scores.folds[rows], scores.groups[rows], scores.n_folds
+        p[i, j] = p[j, i] = group_p_value(z[rows, i] - z[rows, j], *parts)
     return p
-
-
-def _mean_of_groups(scores: HeldoutScores, groups: Index) -> HeldoutScores:
-    """The same scores with one observation for each part of a cluster in a group: their mean."""
-    of_rows, cluster, group, sizes = _cells(scores.clusters, groups)
-    m, c = len(of_rows), len(sizes)
-    averages = sparse.csr_array((1 / sizes[of_rows], (of_rows, np.arange(m))), (c, m))
-    first = np.unique(of_rows, return_index=True)[1]
-    folds = scores.folds[first]
-    order = np.lexsort((scores.rows[first], cluster, folds))
-    return HeldoutScores(
-        (averages @ scores.features).astype(np.float32)[order],
-        scores.weights,
-        scores.bias,
-        cluster[order],
-        folds[order],
-        scores.rows[first][order],
-        groups=group[order],
-    )
 
 
 def group_p_value(
@@ -282,11 +249,12 @@ def group_p_value(
 ) -> float:
     """One-sided p-value of one pair from score differences, small if a and b differ.
 
-    Each group has one mean in each of the two clusters.  Means are ranked within each fold.  If
-    both clusters come from one distribution, the labels of groups that occur in one of them are
-    exchangeable, and so are the two means of a group that occurs in both; moments of the rank sum
-    under such permutations give its normal approximation, which is no smaller than one over the
-    number of permutations.  Where no group occurs in both this is the rank-sum test.
+    Observations are ranked within each fold, each group has one mean of ranks in each of the two
+    clusters, and these are ranked again.  If both clusters come from one distribution, the labels
+    of groups that occur in one of them are exchangeable, and so are the two means of a group that
+    occurs in both.  Mean and variance of the rank sum under such permutations give its normal
+    approximation, which is no smaller than one over the number of permutations.  Where no group
+    occurs in both this is the rank-sum test.
 
     Parameters
     ----------
@@ -309,31 +277,37 @@ def group_p_value(
     if of_a.all() or not of_a.any():
         return 1.0
     part, side, group, sizes = _cells((~of_a).astype(np.int64), groups)
-    mean = np.bincount(part, values) / sizes
     fold = folds[np.unique(part, return_index=True)[1]]
-    both = np.bincount(group)[group] > 1
-    excess, variance, logarithm = 0.0, 0.0, 0.0
-    for f in np.unique(fold):
-        rank = rankdata(mean[fold == f])
-        first, paired = side[fold == f] == 0, both[fold == f]
-        # Parts are ordered by group and then by cluster, so both lists have the same groups.
-        halves = (rank[paired & first] - rank[paired & ~first]) / 2
-        single = rank[~paired]
-        n, n_first = len(single), int((first & ~paired).sum())
-        excess += float(halves.sum() + rank[first & ~paired].sum())
-        logarithm += len(halves) * np.log(2)
-        variance += float((halves**2).sum())
-        if n:
-            excess -= n_first * float(single.mean())
-            logarithm += gammaln(n + 1) - gammaln(n_first + 1) - gammaln(n - n_first + 1)
-        if n > 1:
-            variance += n_first * (n - n_first) / n * float(single.var(ddof=1))
-    if not both.any():
-        counts = np.zeros((n_folds, 2), np.int64)
-        np.add.at(counts, (fold, side), 1)
+    # Not means of scores: those of small groups would differ in skewness from those of large ones.
+    rank = _ranks(np.bincount(part, _ranks(values, folds)) / sizes, fold)
+    first, single = side == 0, np.bincount(group)[group] == 1
+    n, n_first = (
+        np.bincount(fold[some], minlength=n_folds).astype(float)
+        for some in (single, single & first)
+    )
+    middle = np.bincount(fold[single], rank[single], n_folds) / np.maximum(n, 1)
+    apart = rank - middle[fold]
+    # Parts are ordered by group, so both sides have the same groups in the same order.
+    halves = (rank[~single & first] - rank[~single & ~first]) / 2
+    excess = float(apart[single & first].sum() + halves.sum())
+    if not len(halves):
+        counts = np.stack([n_first, n - n_first], axis=1).astype(np.int64)
         U = excess + counts.prod(axis=1).sum() / 2
-        p = rank_sum_p_value(np.array([[0.0, U], [U, 0.0]]), counts, n_folds)
-        return float(p[0, 1])
+        return float(rank_sum_p_value(np.array([[0.0, U], [U, 0.0]]), counts, n_folds)[0, 1])
+    squares = np.bincount(fold[single], apart[single] ** 2, n_folds)
+    of_single = n_first * (n - n_first) / np.maximum(n * (n - 1), 1) * squares
+    variance = float((halves**2).sum() + of_single.sum())
     variance *= CROSSFIT_VARIANCE if n_folds > 1 else 1.0
-    normal = ndtr(-(excess - 0.5) / np.sqrt(max(variance, 1 / 12)))
-    return float(max(normal, np.exp(-logarithm)))
+    permutations = gammaln(n + 1) - gammaln(n_first + 1) - gammaln(n - n_first + 1)
+    fewest = np.exp(-len(halves) * np.log(2) - permutations.sum())
+    return float(max(fewest, ndtr(-(excess - 0.5) / np.sqrt(max(variance, 1 / 12)))))
+
+
+def _ranks(values: NDArray[np.float64], folds: Index) -> NDArray[np.float64]:
+    """Ranks by fold and then by value; equal values of a fold share their mean rank."""
+    order = np.lexsort((values, folds))
+    new = (np.diff(values[order]) != 0) | (np.diff(folds[order]) != 0)
+    starts = np.concatenate([[0], np.flatnonzero(new) + 1, [len(values)]])
+    ranks = np.empty(len(values))
+    ranks[order] = np.repeat((starts[:-1] + starts[1:] - 1) / 2, np.diff(starts))
+    return ranks
