@@ -6,6 +6,7 @@ Every experiment draws fresh data, so runs are independent.
 """
 
 import argparse
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.common import CPU, Run, print_table, run
+from unsplit import DependenceWarning, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.networks.training.group import Fold
 from unsplit.pairwise import statistics as stats
@@ -368,6 +370,68 @@ def lower_ends(scale: float) -> None:
     )
 
 
+def tracks(
+    n_tracks: int, length: int, n_features: int, rho: float, seed: int
+) -> NDArray[np.float64]:
+    """Tracks of one stationary process (AR(1), variance 1), one after another."""
+    x = np.random.default_rng(seed).standard_normal((n_tracks, length, n_features))
+    for t in range(1, length):
+        x[:, t] = rho * x[:, t - 1] + np.sqrt(1 - rho**2) * x[:, t]
+    return x.reshape(-1, n_features)
+
+
+# Tracks of a cluster, their length, and what is held out together: nothing, blocks, or tracks.
+LAYOUTS = ((1, 200, None), (1, 200, 20), (1, 200, 50), (10, 20, None), (10, 20, 20))
+
+
+def dependence(scale: float, k: int = 6, n_features: int = 5, step: float = 1.5) -> None:
+    """Clusters of tracks, with and without groups; the last cluster is shifted."""
+    rows = []
+    for rho in (0.0, 0.5, 0.9):
+        for per_cluster, length, together in LAYOUTS:
+            p: dict[bool, list[float]] = {True: [], False: []}
+            tvd, above = [], []
+            for seed in range(max(2, int(4 * scale))):
+                X = tracks(k * per_cluster, length, n_features, rho, seed)
+                labels = np.repeat(np.arange(k), per_cluster * length)
+                X[labels == k - 1, 0] += step
+                groups = None if together is None else np.arange(len(X)) // together
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DependenceWarning)
+                    result = pairwise_tvd(X, labels, groups=groups, device="cpu", random_state=seed)
+                low, _ = result.confidence_interval()
+                for i, j in zip(*np.triu_indices(k, 1), strict=True):
+                    same = bool(j < k - 1)
+                    p[same].append(float(result.p_value[i, j]))
+                    if same:
+                        tvd.append(result.tvd[i, j])
+                        above.append(low[i, j] > 0)
+            rows.append(
+                (
+                    f"{rho:g}",
+                    f"{per_cluster} of {length}",
+                    "nothing" if together is None else f"{together} frames",
+                    f"{np.mean(tvd):.2f}",
+                    f"{np.mean(np.array(p[True]) < 0.05):.2f}",
+                    f"{np.mean(above):.2f}",
+                    f"{np.mean(np.array(p[False]) < 0.05):.2f}",
+                )
+            )
+    print_table(
+        f"Clusters of tracks of one process (true TVD 0, {len(tvd)} pairs), and {step} apart",
+        (
+            "serial correlation",
+            "tracks of a cluster",
+            "held out together",
+            "mean TVD",
+            "p < 0.05",
+            "intervals above 0",
+            f"p < 0.05, {step} apart",
+        ),
+        rows,
+    )
+
+
 def stopping(scale: float) -> None:
     stopping_bias(max(4, int(40 * scale)))
 
@@ -380,6 +444,7 @@ TABLES = {
     "small": small_clusters,
     "families": families,
     "ends": lower_ends,
+    "dependence": dependence,
 }
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from unsplit.errors import (
         BatchWarning,
         ConfusionWarning,
+        DependenceWarning,
         FeatureWarning,
         InputError,
         KeptWarning,
@@ -50,6 +51,7 @@ __all__ = [
     "Candidate",
     "ClusterMerger",
     "ConfusionWarning",
+    "DependenceWarning",
     "EpochRecord",
     "FeatureWarning",
     "History",
@@ -93,6 +95,7 @@ _DEFINED_IN = {
     "Candidate": "unsplit.selection.candidates",
     "ClusterMerger": "unsplit.estimator",
     "ConfusionWarning": "unsplit.errors",
+    "DependenceWarning": "unsplit.errors",
     "EpochRecord": "unsplit.networks.training.history",
     "FeatureWarning": "unsplit.errors",
     "History": "unsplit.networks.training.history",

@@ -55,6 +55,7 @@ def merge(
     layer: str | None = None,
     use_raw: bool = False,
     random_state: Any = 0,
+    groups_key: str | None = None,
     **options: Any,
 ) -> Any:
     """Merge the clusters of cells that a classifier cannot tell apart.
@@ -81,6 +82,9 @@ def merge(
         Compare the cells by the raw counts in ``adata.raw``, instead of ``use_rep``.
     random_state : int, Generator, RandomState or None
         The same seed gives the same result.
+    groups_key : str, optional
+        A column of ``adata.obs``, such as the donor, whose cells resemble each other: whole groups
+        are held out, and errors and tests count groups.  Not together with ``batch_key``.
     **options
         Options of :class:`unsplit.ClusterMerger`, such as ``n_clusters``, ``must_link`` or
         ``device``.
@@ -129,14 +133,17 @@ def merge(
     if groupby == DEFAULT_COLUMN and groupby not in adata.obs:
         raise InputError(_which_column(adata.obs))
     groups = groups_in(_column(adata, groupby), f"adata.obs[{groupby!r}]")
-    batch = None if batch_key is None else batches_in(_column(adata, batch_key))
+    batch, of_cells = (
+        None if key is None else batches_in(_column(adata, key)) for key in (batch_key, groups_key)
+    )
     counts = layer is not None or use_raw
     # Raw counts take the place of the default representation, not of one that was chosen.
     matrix = Matrix(None if counts and use_rep == USUAL else use_rep, layer, use_raw)
     X, used = matrix.of(adata, "adata")
     merger = ClusterMerger(random_state=random_state, **options)
-    merger.fit(X, initial_labels=groups.labels, batch=batch)
+    merger.fit(X, initial_labels=groups.labels, batch=batch, groups=of_cells)
     params = {"groupby": groupby, "representation": used, "batch_key": batch_key}
+    params |= {"groups_key": groups_key}
     params |= {"random_state": random_state} | options
     graph = merger.neighbours_
     sampled = graph is not None and graph.sampled_from is not None

@@ -23,6 +23,10 @@ class BatchWarning(UserWarning):
     """Some pairs of clusters share no batch, so they cannot be compared."""
 
 
+class DependenceWarning(UserWarning):
+    """Observations that follow each other resemble each other, so they are not independent."""
+
+
 class PartitionWarning(UserWarning):
     """Every pair of clusters is separable by construction; distances say little about merging."""
 

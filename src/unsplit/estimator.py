@@ -282,6 +282,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         *,
         initial_labels: ArrayLike | None = None,
         batch: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
         features: ArrayLike | None = None,
     ) -> Self:
         """Merge an over-clustering of X.
@@ -297,6 +298,10 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             it, ``overclusterer`` makes one.
         batch : array-like of shape (n,), optional
             Compare clusters within each of these batches, as :func:`unsplit.pairwise_tvd` does.
+        groups : array-like of shape (n,), optional
+            Track, session, donor or document of each observation.  Whole groups are held out, and
+            the neighbours of an observation are in other groups.  See
+            :func:`unsplit.pairwise_tvd`.
         features : array-like of shape (n, d), optional
             Vectors in which to look for neighbours, such as an embedding of images.  By default X,
             if X holds vectors or counts.  See :func:`unsplit.neighbour_graph`.
@@ -313,7 +318,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         >>> unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=labels).tree_.mapping
         {0: 0, 1: 0, 2: 1}
         """
-        refuse_other_order(X, initial_labels=initial_labels, batch=batch, features=features)
+        of_rows = {"batch": batch, "groups": groups, "features": features}
+        refuse_other_order(X, initial_labels=initial_labels, **of_rows)
         if y is not None and initial_labels is None and self.overclusterer is None:
             warn(
                 "y is never used, so clusters are made by k-means; pass your own clusters as "
@@ -336,7 +342,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         given = X, initial_labels, options, settings, rng, self.progress
         check_progress(self.progress)
         with memory_errors("merging the clusters", LESS_DATA):
-            merged = merge_overclustering(*given, batch, features, kept)
+            merged = merge_overclustering(*given, batch, features, kept, groups)
         self.initial_labels_ = label_array(initial_labels)
         self.pairwise_ = merged.fitted.result
         self.tvd_ = self.pairwise_.tvd
@@ -361,13 +367,14 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         *,
         initial_labels: ArrayLike | None = None,
         batch: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
         features: ArrayLike | None = None,
     ) -> Index:
         """Merge an over-clustering of X and return the merged labels.
 
         Parameters
         ----------
-        X, y, initial_labels, batch, features
+        X, y, initial_labels, batch, groups, features
             As for :meth:`fit`.
 
         Returns
@@ -383,8 +390,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         >>> merged[[0, 150, 250]]
         array([0, 0, 1])
         """
-        merger = self.fit(X, initial_labels=initial_labels, batch=batch, features=features)
-        return merger.labels_
+        of_rows = {"batch": batch, "groups": groups, "features": features}
+        return self.fit(X, initial_labels=initial_labels, **of_rows).labels_
 
     def predict(self, X: Any) -> Index:
         """Assign new observations to the merged clusters.
@@ -562,12 +569,13 @@ def merge_overclustering(
     batch: ArrayLike | None = None,
     features: Any = None,
     checkpoint: Checkpoint | None = None,
+    groups: ArrayLike | None = None,
 ) -> Merged:
     """Estimate all distances, find neighbours, and merge.
 
     Parameters
     ----------
-    X, labels, random_state, batch
+    X, labels, random_state, batch, groups
         As for :func:`unsplit.pairwise_tvd`.
     merge_options : MergeOptions
     settings : Settings
@@ -587,7 +595,7 @@ def merge_overclustering(
     if features is not None:
         features = feature_matrix(features, len(encoded.clusters))
     k = len(encoded.cluster_ids)
-    if batch is None and settings.is_sparse(k):
+    if batch is None and settings.is_sparse(k, in_groups=groups is not None):
         merge_options.check_sparse()
     else:
         check_memory(k, MATRICES_OF_SCORES)
@@ -596,12 +604,14 @@ def merge_overclustering(
         reporter.on_phase(TRAINING)
         retrain = merge_options.strategy == "retrain"
         file = None if checkpoint is None else checkpoint.training("training", always=retrain)
-        fitted = fit(X, encoded, settings, seeds[0], reporter, batch, checkpoint=file)
+        given = X, encoded, settings, seeds[0], reporter, batch
+        fitted = fit(*given, checkpoint=file, groups=groups)
         reporter.on_phase(NEIGHBOURS)
-        graph = _neighbours(features, encoded, fitted, settings, batch)
+        graph = _neighbours(features, encoded, fitted, settings, batch, groups)
         retraining, merges = None, None
         if retrain:
-            retraining = Retraining(X, encoded.clusters, settings, int(seeds[1]), batch, checkpoint)
+            again = X, encoded.clusters, settings, int(seeds[1])
+            retraining = Retraining(*again, batch, checkpoint, groups)
         if retrain and checkpoint is not None and file is not None:
             names = [digest(encoded.clusters), digest(encoded.cluster_ids.astype(str))]
             run = file.identity | {"labels": names, "options": merge_options.described()}
@@ -645,16 +655,18 @@ def help_to_merge(
     random_state: object,
     batch: ArrayLike | None,
     checkpoint: Checkpoint,
+    groups: ArrayLike | None = None,
 ) -> None:
     """Do the part of another process in :func:`merge_overclustering`: train whenever it trains."""
     encoded = encode_labels(labels)
     seeds = _seeds(random_state)
     retrain = merge_options.strategy == "retrain"
     file = checkpoint.training("training", always=retrain)
-    fit(X, encoded, settings, seeds[0], batch=batch, checkpoint=file)
-    retraining = Retraining(X, encoded.clusters, settings, int(seeds[1]), batch, checkpoint)
-    while (groups := current().share(None)) is not None:
-        retraining(groups)
+    fit(X, encoded, settings, seeds[0], batch=batch, checkpoint=file, groups=groups)
+    again = X, encoded.clusters, settings, int(seeds[1])
+    retraining = Retraining(*again, batch, checkpoint, groups)
+    while (merged := current().share(None)) is not None:
+        retraining(merged)
 
 
 def _neighbours(
@@ -663,6 +675,7 @@ def _neighbours(
     fitted: Fitted,
     settings: Settings,
     batch: ArrayLike | None,
+    groups: ArrayLike | None,
 ) -> NeighbourGraph | None:
     """The neighbour graph of the features if there are any, otherwise of the networks' scores."""
     if features is None:
@@ -670,6 +683,6 @@ def _neighbours(
             return graph_of_scores(fitted.result)
         features = fitted.rows
     with_batches = None if fitted.subclusters.n_batches == 1 else batch
-    graph = graph_of_vectors(features, labels, with_batches, settings.device)
+    graph = graph_of_vectors(features, labels, with_batches, settings.device, groups=groups)
     same = fitted.rows.kind in ("vectors", "counts")
     return graph if same else replace(graph, source=OTHER_FEATURES)

@@ -77,6 +77,7 @@ MERGE = dict.fromkeys(
 )
 TRAIN = {
     "batch": "None",
+    "groups": "None",
     "augment": "bool",
     "training": "None",
     "holdout": "None",
@@ -85,7 +86,7 @@ TRAIN = {
     "progress": "bool",
     "checkpoint": "None str",
 }
-DATA = {"y": ANYTHING, "initial_labels": "None", "batch": "None", "features": "None"}
+DATA = {"y": ANYTHING, **dict.fromkeys(("initial_labels", "batch", "groups", "features"), "None")}
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     "pairwise_tvd": (unsplit.pairwise_tvd, {**ESTIMATE, "cv": 2}, TRAIN),
     "pairwise_wasserstein": (
@@ -118,7 +119,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     "neighbour_graph": (
         unsplit.neighbour_graph,
         {"X": X, "labels": Y},
-        {"batch": "None", "everything": "bool"},
+        {"batch": "None", "groups": "None", "everything": "bool"},
     ),
     "select": (
         unsplit.select,
@@ -135,7 +136,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         unsplit.read,
         {"path": "x.csv"},
         {
-            **dict.fromkeys(("labels", "batch", "cache"), "str None"),
+            **dict.fromkeys(("labels", "batch", "groups", "cache"), "str None"),
             **dict.fromkeys(("id", "features", "progress", "use_rep", "layer"), "None"),
             "scale": "bool",
         },
@@ -355,7 +356,7 @@ def test_the_table_has_every_public_function() -> None:
     assert len(found) > 40
     assert found <= set(CALLS), "add what is new to CALLS"
     for name, (_, base, right) in CALLS.items():
-        extra = {"batch"} if name == "ClusterMerger" else set()
+        extra = {"batch", "groups"} if name == "ClusterMerger" else set()
         assert {*base, *right} <= {*parameters(name), *extra}, name
 
 

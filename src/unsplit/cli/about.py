@@ -39,7 +39,10 @@ def about_run(result: Mapping[str, Any]) -> dict[str, Any]:
         "n_observations", "n_features", "n_noise", "n_connected", "mean_accuracy", "n_unclear",
         "device",
     )  # fmt: skip
-    files = ("data", "labels", "batch", "vectors", "representation", "picture", "constraints")
+    files = (
+        *("data", "labels", "batch", "groups", "vectors"),
+        *("representation", "picture", "constraints"),
+    )
     tables = [
         ("Data", {name: result.get(name) for name in files}),
         ("Numbers", {name: result.get(name) for name in numbers}),
@@ -68,7 +71,7 @@ def command_of(result: Mapping[str, Any]) -> str:
     words = ["unsplit", "merge", str(result["data"])]
     if result.get("labels") not in (None, "subfolders"):
         words += ["--labels", str(result["labels"])]
-    for name in ("batch", "vectors"):
+    for name in ("batch", "groups", "vectors"):
         if result.get(name) is not None:
             words += [typed(name), str(result[name])]
     words += _columns_and_cells(result)

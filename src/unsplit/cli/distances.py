@@ -102,8 +102,8 @@ def distances(
 def _fit(
     read: Observations, settings: Settings, seed: int, console: Console, checkpoint: Checkpoint
 ) -> Fitted:
-    labels, file = np.asarray(read.labels), checkpoint.training("training")
-    return fit(read.X, labels, settings, seed, console, read.batch, checkpoint=file)
+    given = read.X, np.asarray(read.labels), settings, seed, console, read.batch
+    return fit(*given, checkpoint=checkpoint.training("training"), groups=read.groups)
 
 
 def _help(

@@ -99,6 +99,13 @@ batch = click.option(
     "each batch only.",
 )
 
+groups = click.option(
+    "--groups",
+    metavar="FILE|COLUMN",
+    help="Track, session, donor or document, if the rows of one resemble each other: whole groups "
+    "are held out, and errors and tests count groups.",
+)
+
 vectors = click.option(
     "--vectors",
     type=click.Path(),
@@ -193,7 +200,7 @@ cache = click.option(
     "[default: the folder for temporary files]",
 )
 
-source = packed("source", Input, data, labels, batch, vectors, columns, cells, cache)
+source = packed("source", Input, data, labels, batch, groups, vectors, columns, cells, cache)
 
 folder = click.option("--out", required=True, type=click.Path(), help="Folder for the results.")
 

@@ -13,6 +13,7 @@ from unsplit.cli.events import Events
 from unsplit.errors import (
     BatchWarning,
     CheckpointWarning,
+    DependenceWarning,
     FeatureWarning,
     KeptWarning,
     OutOfMemoryWarning,
@@ -26,7 +27,8 @@ from unsplit.networks.training.progress import Bars, TimeLeft, spoken_range
 
 # Every new estimate raises these warnings again.
 REPEATED = (SmallClusterWarning, BatchWarning, PartitionWarning, CheckpointWarning)
-OURS = (*REPEATED, SkippedWarning, FeatureWarning, KeptWarning, OutOfMemoryWarning)
+OTHERS = (SkippedWarning, FeatureWarning, DependenceWarning, KeptWarning, OutOfMemoryWarning)
+OURS = (*REPEATED, *OTHERS)
 
 
 class Console(Reporter):

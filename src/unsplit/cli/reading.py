@@ -43,11 +43,12 @@ class Input:
     layer: str | None = None
     use_raw: bool = False
     cache: str | None = None
+    groups: str | None = None
 
     @property
     def named(self) -> list[str | None]:
         """Files, or columns of the data, that are read as well."""
-        return [self.labels, self.batch, self.vectors]
+        return [self.labels, self.batch, self.groups, self.vectors]
 
     @property
     def clusters(self) -> str:
@@ -65,12 +66,13 @@ class Input:
         lists = {"features": list(columns.features or ()), "drop": list(columns.drop)}
         reading = {"id": columns.id} | lists | {"scale": columns.scale} | self.of_cells
         typed = {name: value for name, value in reading.items() if value}
-        more = {"batch": self.batch, "vectors": self.vectors, "reading": typed}
+        names = "batch", "groups", "vectors"
+        more = {name: getattr(self, name) for name in names} | {"reading": typed}
         return {"data": self.data, "labels": self.clusters} | {n: v for n, v in more.items() if v}
 
 
 def read_clustered(source: Input, console: Console) -> Observations:
-    """Read observations with the cluster of each, and the batch and vectors if they are named."""
+    """Read observations with the cluster of each, and more of each if it is named."""
     data = source.data
     with console.stage("reading"):
         columns, progress = vars(source.columns), console.on_progress
@@ -81,6 +83,7 @@ def read_clustered(source: Input, console: Console) -> Observations:
             **columns,
             progress=progress,
             cache=source.cache,
+            groups=source.groups,
             **source.of_cells,
         )
         if observations.labels is None:

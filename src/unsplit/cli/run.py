@@ -116,11 +116,12 @@ def merge_into(
     picture = None if extra.picture is None else read_picture(extra.picture, encoded.clusters)
     info = outputs.describe_run(task.settings, task.merge_options, task.seed)
     inputs = (read.X, encoded, merge_options, task.settings, checkpoint.seeded(task.seed))
-    merged = merge_overclustering(*inputs, console, read.batch, None, checkpoint)
+    merged = merge_overclustering(*inputs, console, read.batch, None, checkpoint, read.groups)
     with console.stage("writing"):
         outputs.write_merge(folder, read, merged, extra.figures, extra.keep_scores, console)
         if extra.h5ad:
-            params = {"batch_key": source.batch, "random_state": task.seed}
+            keys = {"batch_key": source.batch, "groups_key": source.groups}
+            params = {**keys, "random_state": task.seed}
             params |= cells.chosen(task.merge_options)
             path = folder / cells.MERGED
             cells.write_merged(path, source.data, source.clusters, read, merged, params)
@@ -151,7 +152,8 @@ def help_to_merge_into(task: Task, select: bool, checkpoint: Checkpoint) -> None
         options = task.merge_options.with_answers(task.constraints, encoded.cluster_ids)
         settings = current().share(None) if select else task.settings
         seed = checkpoint.seeded(task.seed)
-        help_to_merge(read.X, encoded, options, settings, seed, read.batch, checkpoint)
+        given = read.X, encoded, options, settings, seed
+        help_to_merge(*given, read.batch, checkpoint, read.groups)
 
 
 class Interrupted(click.ClickException):

@@ -8,7 +8,7 @@ from typing import Any
 from unsplit.cli.progress import Console
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.text_files import write_csv
-from unsplit.errors import BatchWarning
+from unsplit.errors import BatchWarning, InputError
 from unsplit.pairwise.api import Settings
 from unsplit.selection import select
 from unsplit.selection.candidates import usual_candidates
@@ -20,6 +20,11 @@ def selected(
     folder: Path, read: Observations, settings: Settings, seed: int, console: Console
 ) -> Settings:
     """Return the settings with the best network; write the scores of all to candidates.csv."""
+    if read.groups is not None:
+        raise InputError(
+            "--select cannot hold out whole groups; leave it out, and name a network with "
+            "--backbone."
+        )
     assert read.labels is not None
     assert isinstance(settings.backbone, str)
     with console.stage("selecting"), warnings.catch_warnings():

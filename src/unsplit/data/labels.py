@@ -1,4 +1,4 @@
-"""Cluster labels and batches: integers or strings, with noise and missing values."""
+"""Cluster labels, batches and groups: integers or strings, with noise and missing values."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -322,13 +322,15 @@ class Subclusters:
         return table
 
 
-def encode_batches(batch: ArrayLike, labels: EncodedLabels) -> Index:
-    """Number the batches from 0; noise gets −1.
+def encode_batches(batch: ArrayLike, labels: EncodedLabels, name: str = "batch") -> Index:
+    """Number the batches, or the groups, from 0; noise gets −1.
 
     Parameters
     ----------
     batch : array-like of shape (n,)
     labels : EncodedLabels
+    name : str
+        The parameter's name, for error messages: "batch" or "groups".
 
     Examples
     --------
@@ -336,17 +338,17 @@ def encode_batches(batch: ArrayLike, labels: EncodedLabels) -> Index:
     >>> encode_batches(["run 2", "run 1", "run 3"], labels)
     array([ 1,  0, -1])
     """
-    values, inside = label_array(batch, "batch"), labels.clusters >= 0
+    values, inside = label_array(batch, name), labels.clusters >= 0
     if values.ndim != 1 or len(values) != len(inside):
         got = len(values) if values.ndim == 1 else f"shape {values.shape}"
         raise InputError(
-            f"X has {len(inside)} observations but batch has {got}; "
-            "pass one batch for each row of X."
+            f"X has {len(inside)} observations but {name} has {got}; "
+            f"pass one {name.removesuffix('s')} for each row of X."
         )
     missing = is_missing(values) & inside
     if missing.any():
         raise InputError(
-            f"batch is missing (-1, NaN or empty) for {int(missing.sum())} of {len(values)} "
+            f"{name} is missing (-1, NaN or empty) for {int(missing.sum())} of {len(values)} "
             f"observations, the first in row {int(missing.argmax())}; fill it in, or set their "
             "labels to -1 (noise)."
         )

@@ -15,7 +15,13 @@ from unsplit.data.annotated import refuse_annotated
 from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import check_seed, generator_of
 from unsplit.errors import InputError, option
-from unsplit.merging.decision import Rule, SameGroup, WithinBatches
+from unsplit.merging.decision import (
+    NO_SHARED_BATCH,
+    ONE_GROUP,
+    Rule,
+    SameGroup,
+    WithinBatches,
+)
 from unsplit.merging.evidence import Evidence, evidence_of
 from unsplit.merging.loop import MergeRecord, MergeState, agglomerate, assigned_slots
 from unsplit.merging.neighbours.evidence import Neighbourhoods
@@ -230,8 +236,9 @@ def merge_with(
 
     def rule_of(options: MergeOptions) -> Rule:
         rule = stopping_rule(result, options, by)
-        batches = result is not None and not result.comparable.all()
-        return WithinBatches(rule) if batches else rule
+        if result is None or result.comparable.all():
+            return rule
+        return WithinBatches(rule, NO_SHARED_BATCH if result.n_groups is None else ONE_GROUP)
 
     def state_of(
         kind: Callable[..., State],

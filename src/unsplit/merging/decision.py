@@ -166,15 +166,17 @@ OVERRULED = "overruled"  # the TVD is large, and one has too few neighbours to s
 UNDECIDED = "undecided"  # the TVD is large, but of too few observations to be significant
 BOTH_SMALL, ONE_SMALL, ASSIGNED = "both small", "one small", "assigned"  # to hold out observations
 NO_SHARED_BATCH = "no shared batch"
+ONE_GROUP = "one group"  # of observations that are not independent
 SAME_GROUP, OTHER_GROUP = "same group", "other group"  # of a spectral clustering
 CLOSEST = "closest"  # every pair may be merged, and this one was next
 UNCONNECTED = "unconnected"  # nothing is known, and something must be joined
 NOT_ASKED = "not asked"  # no rule has looked at the pair
-TOO_FEW = frozenset((OVERRULED, UNDECIDED, BOTH_SMALL, ONE_SMALL))  # observations to decide
+# Too few observations to decide, or too few groups of them.
+TOO_FEW = frozenset((OVERRULED, UNDECIDED, BOTH_SMALL, ONE_SMALL, ONE_GROUP))
 USERS_RULE = "rule"  # what a rule of the user says, in its own words
 REASONS = (
     *(ALIKE, SIGNIFICANCE, MAX_TVD, GRAPH, OVERRULED, UNDECIDED, BOTH_SMALL, ONE_SMALL, ASSIGNED),
-    NO_SHARED_BATCH,
+    *(NO_SHARED_BATCH, ONE_GROUP),
     *(SAME_GROUP, OTHER_GROUP, CLOSEST, UNCONNECTED, NOT_ASKED, USERS_RULE),
 )
 
@@ -421,13 +423,15 @@ class Auto:
 
 @dataclass(frozen=True)
 class WithinBatches:
-    """Apply a rule to pairs that share a batch, and keep all other pairs apart.
+    """Apply a rule to pairs that can be compared, and keep all other pairs apart.
 
     Clusters without a common batch cannot be compared until one of them is merged with a cluster
-    that occurs in a batch of the other.
+    that occurs in a batch of the other, and a cluster that is a single group until it is merged
+    with another one.
     """
 
     rule: Rule
+    otherwise: str = NO_SHARED_BATCH  # why a pair cannot be compared
 
     @property
     def reach(self) -> int | None:
@@ -437,12 +441,12 @@ class WithinBatches:
     @property
     def ending(self) -> Ending:
         """Why merging ended."""
-        return self.rule.ending._replace(batches=True)
+        return self.rule.ending._replace(batches=self.otherwise == NO_SHARED_BATCH)
 
     def judge(self, pair: Pair) -> Decision:
-        """Ask the rule if the two clusters share a batch."""
+        """Ask the rule if the two clusters can be compared."""
         if pair.contrast is not None and not pair.contrast.comparable:
-            return Decision(False, Reason(NO_SHARED_BATCH), objection=math.inf)
+            return Decision(False, Reason(self.otherwise), objection=math.inf)
         return self.rule.judge(pair)
 
 

@@ -12,6 +12,7 @@ from unsplit._typing import Index
 from unsplit.data.memory import available_memory, require_memory
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.batch_effects import effective_counts, pair_weights
+from unsplit.pairwise.groups import counts_of_pair, group_p_value
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores, log_of_shares
 
@@ -35,6 +36,8 @@ class Contrast:
         Number of folds or strata.
     n_batches : int
         Number of batches, B; each holds observations of both clusters or of neither.
+    groups : ndarray of shape (m,), optional
+        Group of each observation.
     """
 
     values: NDArray[np.float64]
@@ -42,6 +45,7 @@ class Contrast:
     folds: Index
     n_folds: int
     n_batches: int = 1
+    groups: Index | None = None
 
     @classmethod
     def within_batches(
@@ -72,7 +76,9 @@ class Contrast:
 
     @property
     def comparable(self) -> bool:
-        """Whether the two can be compared; not if there are batches and they share none."""
+        """Whether the two can be compared, by a batch that they share or by groups of both."""
+        if self.groups is not None:
+            return bool(self.of_a.any() and not self.of_a.all())
         return self.n_batches == 1 or len(self.values) > 0
 
     @cached_property
@@ -84,10 +90,10 @@ class Contrast:
     @cached_property
     def hit_rate(self) -> NDArray[np.float64]:
         """Directed hit rates as in :class:`unsplit.PairwiseTVD`, shape (2, 2)."""
-        if self.n_batches == 1:
-            return _hit_rate(self.values, self.of_a)
         if not self.comparable:
             return np.array([[0.5, 1.0], [1.0, 0.5]])
+        if self.n_batches == 1:
+            return _hit_rate(self.values, self.of_a)
         weights = [pair_weights(counts)[0, 1] for counts in self._batch_counts]
         batches = [self.folds % self.n_batches == batch for batch in range(self.n_batches)]
         rates = [_hit_rate(self.values[inside], self.of_a[inside]) for inside in batches]
@@ -103,6 +109,8 @@ class Contrast:
         """95 % confidence interval of the TVD."""
         counts, n_networks = self._batch_counts, self.n_folds // self.n_batches
         n = counts[0] if self.n_batches == 1 else effective_counts(counts)
+        if self.groups is not None:
+            n = counts_of_pair(self.values, self.of_a, self.groups, self.hit_rate)
         ends = stats.accuracy_interval(
             stats.at_least_chance(self.hit_rate), n, CONFIDENCE, n_networks
         )
@@ -112,6 +120,8 @@ class Contrast:
     @cached_property
     def p_value(self) -> float:
         """One-sided rank-sum p-value of "same distribution"."""
+        if self.groups is not None:
+            return group_p_value(self.values, self.of_a, self.folds, self.groups, self.n_folds)
         # The diagonal must be zero, because the test reads all four entries.
         U = self._rank_sum() * (1 - np.eye(2))
         n_networks = self.n_folds // self.n_batches
@@ -198,7 +208,8 @@ class Mixtures:
         index = np.flatnonzero((self.slot == a) | (self.slot == b))
         z_a, z_b = (scores.composed(index, self.members[slot], sizes) for slot in (a, b))
         difference = (z_a - z_b).astype(np.float64)
-        return _contrast(scores, difference, self.slot[index] == a, scores.strata[index])
+        groups = None if scores.groups is None else scores.groups[index]
+        return _contrast(scores, difference, self.slot[index] == a, scores.strata[index], groups)
 
     def known_p_value(self, a: int, b: int) -> float | None:
         """From the result, if ``lookup`` is set and neither cluster has changed."""
@@ -240,6 +251,7 @@ class Columns:
         self.slot = scores.clusters[order].copy()
         self.strata = scores.strata[order]
         self.batch = self.strata % scores.n_batches
+        self.groups = None if scores.groups is None else scores.groups[order]
         # By batch; a single row if there are no batches.
         self.sizes = scores.subcluster_sizes(result.sizes).astype(float)
 
@@ -257,7 +269,8 @@ class Columns:
         index = np.flatnonzero((self.slot == a) | (self.slot == b))
         difference = (self.z[index, a] - self.z[index, b]).astype(np.float64)
         of_a, strata = self.slot[index] == a, self.strata[index]
-        return _contrast(self.result.scores, difference, of_a, strata)
+        groups = None if self.groups is None else self.groups[index]
+        return _contrast(self.result.scores, difference, of_a, strata, groups)
 
     def known_p_value(self, a: int, b: int) -> float | None:
         """From the result, if ``lookup`` is set and neither cluster has changed."""
@@ -282,6 +295,9 @@ def _contrast(
     difference: NDArray[np.float64],
     of_a: NDArray[np.bool_],
     strata: Index,
+    groups: Index | None,
 ) -> Contrast:
     n_strata, n_batches = len(scores.bias), scores.n_batches
+    if groups is not None:
+        return Contrast(difference, of_a, strata, n_strata, groups=groups)
     return Contrast.within_batches(difference, of_a, strata, n_strata, n_batches)

@@ -16,7 +16,7 @@ from unsplit.merging import limits
 from unsplit.merging.decision import BY_RULE, NEIGHBOURS, Pair, Reason, Rule
 from unsplit.merging.loop import GreedyMerge, MergeState, join_assigned, join_linked
 from unsplit.merging.neighbours.evidence import Neighbourhoods
-from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.merging.neighbours.graph import NeighbourGraph, graph_of_some
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import Merge
 from unsplit.pairwise.result import PairwiseTVD, estimate_of_some
@@ -84,11 +84,12 @@ def remerged(
     # By content, so that what is drawn does not depend on the order of the data.
     by_content = np.argsort(result.scores.features.sum(axis=1), kind="stable")
     clusters = result.scores.clusters[by_content]
+    groups = None if result.scores.groups is None else result.scores.groups[by_content]
     n_edges = None if graph is None else graph.edges_between().toarray()
     most = MOST_HELD_OUT if by == NEIGHBOURS else len(clusters)
     found = []
     for _ in range(N_REMERGES):
-        part = estimate_of_some(result, np.sort(by_content[_drawn(clusters, most, rng)]))
+        part = estimate_of_some(result, np.sort(by_content[_drawn(clusters, most, rng, groups)]))
         drawn, evidence = None, None
         if graph is not None and judged is not None and n_edges is not None:
             drawn = _some_of(judged.sample, rng)
@@ -104,23 +105,26 @@ def remerged(
     return np.stack(found)
 
 
-def _drawn(clusters: Index, most: int, rng: np.random.Generator) -> Index:
-    """Positions of a random part in which every cluster keeps one observation at least."""
+def _drawn(
+    clusters: Index, most: int, rng: np.random.Generator, groups: Index | None = None
+) -> Index:
+    """Positions of a random part in which every cluster keeps one observation at least.
+
+    It consists of whole groups, if there are any.
+    """
     n = len(clusters)
-    positions = rng.choice(n, min(most, round(DRAWN * n)), replace=False)
+    if groups is not None:
+        units = np.unique(groups)
+        drawn = rng.choice(units, max(1, round(DRAWN * len(units))), replace=False)
+        positions = np.flatnonzero(np.isin(groups, drawn) | (groups < 0))
+        if len(positions) > most:
+            positions = rng.choice(positions, most, replace=False)
+    else:
+        positions = rng.choice(n, min(most, round(DRAWN * n)), replace=False)
     first = np.unique(clusters, return_index=True)[1]
     return np.union1d(positions, first[clusters[first] >= 0])
 
 
 def _some_of(graph: NeighbourGraph, rng: np.random.Generator) -> NeighbourGraph:
     """The graph between some of its observations."""
-    rows = _drawn(graph.clusters, len(graph.clusters), rng)
-    return replace(
-        graph,
-        adjacency=graph.adjacency[rows][:, rows],
-        inverse_dimension=graph.inverse_dimension[rows],
-        clusters=graph.clusters[rows],
-        batches=graph.batches[rows],
-        features=graph.features[rows],
-        rows=graph.rows[rows],
-    )
+    return graph_of_some(graph, _drawn(graph.clusters, len(graph.clusters), rng, graph.groups))

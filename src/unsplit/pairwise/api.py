@@ -15,6 +15,7 @@ from torch import nn
 
 from unsplit._typing import Index
 from unsplit.data.array_files import checksum, digest
+from unsplit.data.feature_checks import warn_of_order
 from unsplit.data.labels import (
     EncodedLabels,
     Subclusters,
@@ -23,7 +24,7 @@ from unsplit.data.labels import (
     refuse_other_order,
 )
 from unsplit.data.memory import available_memory, memory_errors
-from unsplit.data.rows.base import Rows, canonical_order
+from unsplit.data.rows.base import Rows, canonical_order, is_mapped
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import (
     check_seed,
@@ -69,6 +70,7 @@ from unsplit.networks.training.loop import (
 )
 from unsplit.networks.training.progress import Bars
 from unsplit.pairwise.batch_effects import check_overlap
+from unsplit.pairwise.groups import check_groups
 from unsplit.pairwise.heldout_scores import (
     USUAL_FOLDS,
     Fitted,
@@ -76,6 +78,7 @@ from unsplit.pairwise.heldout_scores import (
     best_of,
     crossfit_folds,
     folds_by_need,
+    group_folds,
     heldout_scores,
     holdout_fold,
     require_folds,
@@ -111,6 +114,7 @@ def pairwise_tvd(
     labels: ArrayLike,
     *,
     batch: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     backbone: Backbone = "auto",
     augment: Augment = "auto",
     training: TrainConfig | None = None,
@@ -139,6 +143,11 @@ def pairwise_tvd(
     batch : array-like of shape (n,), optional
         Donor, run, camera or any other batch of each observation, if there are batch effects.
         Clusters are then compared within each batch, and the comparisons are averaged.
+    groups : array-like of shape (n,), optional
+        Track, session, donor or document of each observation, if those of one group resemble each
+        other.  Whole groups are held out, and errors and tests count groups.  Nothing is known
+        about a cluster that is a single group: its TVDs and p-values are 1, its intervals [0, 1].
+        Not together with ``batch``.
     backbone : str, torch.nn.Module, callable or scikit-learn classifier
         The network that turns a batch of observations into features (b, h).  "auto" chooses it by
         the kind of data: "mlp" for vectors, "bag-of-words" for sparse matrices, "resnet18" for
@@ -202,13 +211,14 @@ def pairwise_tvd(
     True
     """
     settings = Settings(backbone, cv, holdout, loss, epochs, device, augment, training, form)
-    refuse_other_order(X, labels=labels, batch=batch)
+    refuse_other_order(X, labels=labels, batch=batch, groups=groups)
     if checkpoint is None:
-        return fit(X, labels, settings, random_state, progress, batch).result
+        return fit(X, labels, settings, random_state, progress, batch, groups=groups).result
     check_seed(random_state)
     kept = Checkpoint(checkpoint)
     seed, file = kept.seeded(random_state), kept.training(TRAINING)
-    result = fit(X, labels, settings, seed, progress, batch, checkpoint=file).result
+    given = X, labels, settings, seed, progress, batch
+    result = fit(*given, checkpoint=file, groups=groups).result
     kept.remove()
     return result
 
@@ -266,8 +276,14 @@ class Settings:
             return 1
         return USUAL_FOLDS if self.folds_by_need else int(self.cv)
 
-    def is_sparse(self, n_clusters: int, n_batches: int = 1) -> bool:
+    def is_sparse(self, n_clusters: int, n_batches: int = 1, in_groups: bool = False) -> bool:
         """Whether only confused pairs of so many clusters are kept."""
+        if in_groups:
+            if self.form == "sparse":
+                raise InputError(
+                    'form="sparse" cannot count groups; leave groups out, or use form="dense".'
+                )
+            return False
         if n_batches > 1:
             if self.form == "sparse":
                 raise InputError(
@@ -280,8 +296,12 @@ class Settings:
         too_large = BYTES_A_PAIR * n_clusters**2 > available_memory()
         return n_clusters > MANY_CLUSTERS or too_large
 
-    def folds(self, clusters: Index, rng: np.random.Generator) -> list[Fold]:
-        """Split the observations of these clusters."""
+    def folds(
+        self, clusters: Index, rng: np.random.Generator, groups: Index | None = None
+    ) -> list[Fold]:
+        """Split the observations of these clusters, or whole groups of them."""
+        if groups is not None:
+            return group_folds(clusters, groups, self.n_folds, self.holdout)
         if self.holdout is not None:
             return [holdout_fold(clusters, self.holdout, rng)]
         make = folds_by_need if self.folds_by_need else crossfit_folds
@@ -302,17 +322,18 @@ def fit(
     batch: ArrayLike | None = None,
     shared: bool = True,
     checkpoint: TrainingFile | None = None,
+    groups: ArrayLike | None = None,
 ) -> Fitted:
     """Do what :func:`pairwise_tvd` does, and keep the trained networks.
 
     Parameters
     ----------
-    X, labels, random_state, progress, batch
+    X, labels, random_state, progress, batch, groups
         As for :func:`pairwise_tvd`.
     settings : Settings
         All other choices.
     shared : bool
-        Whether it is an error that no two clusters share a batch.
+        Whether it is an error that no two clusters can be compared.
     checkpoint : TrainingFile, optional
         Keeps the training from time to time; if it has one, training continues from there.
     """
@@ -325,10 +346,14 @@ def fit(
         if settings.holdout is None and not settings.folds_by_need:
             require_folds(settings.n_folds, encoded.clusters)
         recipes = candidates_for(settings.backbone, rows)
+        given = getattr(rows, "values", None)
+        if shared and groups is None and isinstance(given, np.ndarray) and not is_mapped(given):
+            warn_of_order(given, encoded.clusters)
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
+        of_rows = groups_of(encoded, groups, batch, rows, shared)
         # By the free memory of rank 0, if there are several processes.
         is_sparse = current().agree(
-            settings.is_sparse(len(encoded.cluster_ids), subclusters.n_batches)
+            settings.is_sparse(len(encoded.cluster_ids), subclusters.n_batches, of_rows is not None)
         )
         named = " or ".join(recipe.name for recipe in recipes)
         log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, named)
@@ -339,7 +364,9 @@ def fit(
         rng = generator_of(random_state)
         folds = [
             Fold(order[f.train], order[f.watch], order[f.test])
-            for f in settings.folds(clusters[order], rng)
+            for f in settings.folds(
+                clusters[order], rng, None if of_rows is None else of_rows[order]
+            )
         ]
         own_scores = settings.backbone == BEST
         if is_fitted_once(settings.backbone):  # so no rows choose an epoch
@@ -377,6 +404,8 @@ def fit(
                             "settings": _described(networks, config, settings),
                             "seed": [seed, str(rng.bit_generator.state)],
                         }
+                        if of_rows is not None:
+                            about["groups"] = digest(of_rows[order])
                         checkpoint.begin(about | {"device": where.type})
                     # The file has room for the networks of one training.
                     scores, history = heldout_scores(
@@ -389,7 +418,7 @@ def fit(
             with private_randomness(seed):
                 best = best_of(found, rows, clusters, folds, names, subclusters)
             log.info("the highest A: %s", best.name)
-        result = summarize(best.scores, subclusters, best.history, encoded, is_sparse)
+        result = summarize(best.scores, subclusters, best.history, encoded, is_sparse, of_rows)
         return Fitted(rows, clusters, folds, names, subclusters, result, best)
 
 
@@ -437,6 +466,26 @@ def subclusters_of(
     subclusters = Subclusters.cut(encoded.clusters, canonical_order(rows.keys, batches)[1])
     check_overlap(subclusters, encoded.cluster_ids, consequence, shared)
     return subclusters
+
+
+def groups_of(
+    encoded: EncodedLabels,
+    groups: ArrayLike | None,
+    batch: ArrayLike | None,
+    rows: Rows,
+    required: bool = True,
+) -> Index | None:
+    """Return the group of every row, numbered by content; −1 for noise, None without groups."""
+    if groups is None:
+        return None
+    if batch is not None:
+        raise InputError(
+            "groups cannot be held out where clusters are compared within batches; pass groups or "
+            "batch, not both."
+        )
+    numbers = canonical_order(rows.keys, encode_batches(groups, encoded, "groups"))[1]
+    check_groups(encoded.clusters, numbers, encoded.cluster_ids, required)
+    return numbers
 
 
 def kind_for(X: Any, backbone: Backbone) -> str | None:

@@ -42,8 +42,9 @@ def write_tvd(path: str | os.PathLike[str], result: Any) -> None:
     k = result.n_clusters
     with replacing(path) as new:
         out = np.lib.format.open_memmap(new, "w+", np.float32, (k, k))
-        # With batches, pairs are averaged over those they share, which is done in memory.
-        if result.has_scores and result.scores.subclusters is None:
+        # With batches, pairs are averaged over those they share, which is done in memory; with
+        # groups, some pairs cannot be compared.
+        if result.has_scores and result.scores.subclusters is None and result.n_groups is None:
             _add_hits(out, result.scores)
             _symmetrize(out, result.scores.counts.sum(axis=0))
         else:

@@ -32,7 +32,8 @@ from unsplit.networks.training.loop import MAX_EPOCHS, Reporter, TrainConfig, ju
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.batch_effects import comparable_pairs
 from unsplit.pairwise.divergences import directed_means, hit
-from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.groups import deal_groups
+from unsplit.pairwise.result import PairwiseTVD, by_groups
 from unsplit.pairwise.scorer import Scorer
 from unsplit.pairwise.scores import HeldoutScores
 from unsplit.pairwise.sparse.estimate import sparse_estimate
@@ -90,7 +91,7 @@ class Fitted:
         result = self.result
         assigned = np.full(result.n_clusters, -1, np.int64)
         small = np.flatnonzero(result.too_small)
-        if len(small) == 0 or self.subclusters.n_batches > 1:
+        if len(small) == 0 or self.subclusters.n_batches > 1 or result.scores.groups is not None:
             return assigned
         index = np.flatnonzero(np.isin(self.subclusters.of_rows, small))
         known = torch.from_numpy(~result.too_small)
@@ -194,6 +195,41 @@ def folds_by_need(clusters: Index, n_folds: int, rng: np.random.Generator) -> li
     ]
     first = np.concatenate([folds[0].test, test])
     return [Fold(folds[0].train, first, first), *folds[1:]]
+
+
+def group_folds(
+    clusters: Index, groups: Index, n_folds: int, holdout: float | None = None
+) -> list[Fold]:
+    """Make folds in which whole groups are held out, or one of them with a share of all groups.
+
+    A cluster that is a single group is always in the training rows.
+
+    Examples
+    --------
+    >>> folds = group_folds(np.repeat([0, 1], 4), np.repeat([0, 1, 2, 3], 2), 2)
+    >>> [fold.test.tolist() for fold in folds]
+    [[0, 1, 4, 5], [2, 3, 6, 7]]
+    """
+    if holdout is not None:
+        train, test = _split_by_group(clusters, groups, holdout)
+        inner, watch = _split_by_group(clusters[train], groups[train], holdout)
+        return [Fold(train[inner], train[watch], test)]
+    fold_of = deal_groups(clusters, groups, np.full(n_folds, 1 / n_folds))
+    tests = [np.flatnonzero(fold_of == fold) for fold in range(n_folds)]
+    everything = np.arange(len(clusters))
+    folds = [Fold(np.setdiff1d(everything, test), test, test) for test in tests if len(test)]
+    fewest = np.bincount(np.unique(np.stack([clusters, groups]), axis=1)[0]).min()
+    if int(clusters.max()) + 1 < FEW_CLUSTERS and fewest >= 2 * n_folds:
+        for place, fold in enumerate(folds):
+            inner, watch = _split_by_group(clusters[fold.train], groups[fold.train], 0.2)
+            folds[place] = Fold(fold.train[inner], fold.train[watch], fold.test)
+    return folds
+
+
+def _split_by_group(clusters: Index, groups: Index, share: float) -> tuple[Index, Index]:
+    """Positions to train on, and a share of whole groups to hold out."""
+    held_out = deal_groups(clusters, groups, [1 - share, share]) == 1
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
 def _parts(order: Index, sizes: Index) -> list[Index]:
@@ -473,6 +509,7 @@ def summarize(
     history: History,
     labels: EncodedLabels,
     is_sparse: bool = False,
+    groups: Index | None = None,
 ) -> PairwiseTVD | SparsePairwiseTVD:
     """Calibrate the scores and compute the hit rates of all pairs, or of confused ones only.
 
@@ -487,12 +524,14 @@ def summarize(
         The over-clustering, with the names of the clusters.
     is_sparse : bool
         Whether only confused pairs are kept.
+    groups : ndarray of shape (n,), optional
+        Group of every row of the data.
     """
     factor = best_factor(scores)
     scores = within_batches(scaled(scores, factor), subclusters)
     if is_sparse:
         return sparse_estimate(scores, labels, history, 1 / factor)
-    return PairwiseTVD(
+    result = PairwiseTVD(
         cluster_ids=labels.cluster_ids,
         sizes=np.bincount(labels.clusters[labels.clusters >= 0]),
         n_heldout=scores.counts.sum(axis=0),
@@ -502,6 +541,7 @@ def summarize(
         n_noise=labels.n_noise,
         temperature=1 / factor,
     )
+    return result if groups is None else by_groups(result, groups[scores.rows])
 
 
 # This many observations are enough to find the factor.

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from unsplit._typing import Index, Matrix
 from unsplit.networks.training.history import History
 from unsplit.pairwise import batch_effects as batches
+from unsplit.pairwise import groups as of_groups
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.estimate import PairwiseEstimate
 from unsplit.pairwise.saved_estimates import read_estimate, write_estimate
@@ -50,6 +51,11 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         Number of observations that were left out because their label was −1 or missing.
     temperature : float
         The networks' scores were divided by this to calibrate them.
+    n_groups : ndarray of shape (k,), optional
+        Number of groups of each cluster that were held out, if observations are in groups.
+    n_effective : ndarray of shape (k, k), optional
+        With groups, at [i, j] the number of independent observations of cluster i that would give
+        the same standard error.
 
     Examples
     --------
@@ -68,6 +74,8 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
     history: History
     n_noise: int = 0
     temperature: float = 1.0
+    n_groups: Index | None = None
+    n_effective: Matrix | None = None
 
     @cached_property
     def n_batches(self) -> Index:
@@ -84,6 +92,9 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
     @property
     def comparable(self) -> NDArray[np.bool_]:
         """Whether the two clusters of a pair could be compared, shape (k, k)."""
+        if self.n_groups is not None:
+            known = (self.n_groups > 0) & (self.n_groups > 0)[:, None]
+            return known | np.eye(self.n_clusters, dtype=bool)
         if self.scores.subclusters is None:
             return np.ones(self.hit_rate.shape, bool)
         return self.n_batches > 0
@@ -110,8 +121,11 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         """One-sided p-values, small where two clusters differ; shape (k, k).
 
         The hypothesis is that both clusters come from the same distribution; the test is the
-        rank-sum test on the difference of the two scores, exact if both are small.
+        rank-sum test on the difference of the two scores, exact if both are small; with groups, on
+        their means.
         """
+        if self.scores.groups is not None:
+            return _frozen(of_groups.group_p_values(self.scores))
         return _frozen(_divergences().p_values(self.scores))
 
     @cached_property
@@ -130,7 +144,8 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
 
         It needs no ground truth.
         """
-        comparable = None if self.scores.subclusters is None else self.comparable
+        all_pairs = self.scores.subclusters is None and self.n_groups is None
+        comparable = None if all_pairs else self.comparable
         return stats.mean_accuracy(self.balanced_accuracy, comparable)
 
     @classmethod
@@ -168,12 +183,15 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
     @cached_property
     def _counted(self) -> Index | Matrix:
         """Numbers of held-out observations for errors and intervals: per cluster or per pair."""
+        if self.n_effective is not None:
+            return self.n_effective
         if self.scores.subclusters is None:
             return self.n_heldout
         return batches.effective_counts(self.scores.batch_counts)
 
     def _divergence(self, name: str) -> Matrix:
-        return _frozen(_divergences().divergence(self.scores, name))
+        found = _divergences().divergence(self.scores, name)
+        return _frozen(found if self.n_groups is None else np.where(self.comparable, found, 1.0))
 
     def _interval(self, level: float) -> tuple[Matrix, Matrix]:
         n_folds = self.scores.n_folds
@@ -185,7 +203,11 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         return ends[0], ends[1]
 
     def _in_order(self, order: Index) -> dict[str, Any]:
-        return {"hit_rate": self.hit_rate[np.ix_(order, order)]}
+        found: dict[str, Any] = {"hit_rate": self.hit_rate[np.ix_(order, order)]}
+        if self.n_groups is not None and self.n_effective is not None:
+            found["n_groups"] = self.n_groups[order]
+            found["n_effective"] = self.n_effective[np.ix_(order, order)]
+        return found
 
     def _closest_first(self) -> tuple[Index, Index, Callable[[Matrix], Matrix]]:
         i, j = np.triu_indices(self.n_clusters, 1)
@@ -194,7 +216,9 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         return i, j, lambda matrix: matrix[i, j]
 
     def _of_batches(self, i: Index, j: Index) -> dict[str, NDArray[Any]]:
-        """Columns that differ with batches: held-out observations in the batches of both."""
+        """Columns of held-out observations in the batches of both, or of held-out groups."""
+        if self.n_groups is not None:
+            return {"groups_a": self.n_groups[i], "groups_b": self.n_groups[j]}
         if self.scores.subclusters is None:
             return {}
         counts = self.scores.batch_counts
@@ -210,6 +234,8 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
     def _remarks(self) -> str:
         n = self.scores.n_batches
         within = "" if self.scores.subclusters is None else f" within {n} batches"
+        if self.n_groups is not None:
+            within = f" in {int(self.n_groups.sum()):,} whole groups"
         return within + super()._remarks()
 
     def _closest(self, n: int) -> Iterator[tuple[int, int, float]]:
@@ -232,7 +258,28 @@ def estimate_of_some(result: PairwiseTVD, index: Index) -> PairwiseTVD:
     """
     scores, functions = result.scores.some(index), _divergences()
     hit_rate = functions.directed_means(scores, functions.hit, functions.device_for_sums())
-    return replace(result, scores=scores, n_heldout=scores.counts.sum(axis=0), hit_rate=hit_rate)
+    n_heldout = scores.counts.sum(axis=0)
+    found = replace(result, scores=scores, n_heldout=n_heldout, hit_rate=hit_rate)
+    return found if scores.groups is None else by_groups(found, scores.groups)
+
+
+def by_groups(result: PairwiseTVD, groups: Index) -> PairwiseTVD:
+    """The same estimate with errors and tests that count groups instead of observations.
+
+    Clusters of which no group was held out cannot be compared: their TVD is 1.
+
+    Parameters
+    ----------
+    result : PairwiseTVD
+    groups : ndarray of shape (m,)
+        Group of each held-out observation; every group is in one fold.
+    """
+    scores = replace(result.scores, groups=groups)
+    n_effective = of_groups.effective_counts(scores, result.hit_rate)
+    found = replace(
+        result, scores=scores, n_groups=of_groups.held_out_groups(scores), n_effective=n_effective
+    )
+    return replace(found, hit_rate=np.where(found.comparable, found.hit_rate, 1.0))
 
 
 def _divergences() -> ModuleType:

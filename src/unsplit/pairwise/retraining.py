@@ -30,7 +30,7 @@ class Retraining:
         Initial cluster of each observation; −1 is noise.
     settings : Settings
     seed : int
-    batch : array-like of shape (n,), optional
+    batch, groups : array-like of shape (n,), optional
     checkpoint : Checkpoint, optional
         Keeps each training from time to time.
     """
@@ -41,6 +41,7 @@ class Retraining:
     seed: int
     batch: ArrayLike | None = None
     checkpoint: Checkpoint | None = None
+    groups: ArrayLike | None = None
 
     def __call__(self, groups: Index) -> PairwiseTVD:
         """The estimate for groups of the initial clusters, numbered from 0."""
@@ -52,7 +53,8 @@ class Retraining:
         file = None
         if self.checkpoint is not None:
             file = self.checkpoint.training(f"{RETRAINING}{len(labels.cluster_ids)}")
-        # What is left may share no batch: such groups are only joined to complete the tree.
-        found = fit(self.X, labels, self.settings, rng, False, self.batch, False, file)
+        # What is left may share no batch: such clusters are only joined to complete the tree.
+        given = self.X, labels, self.settings, rng, False, self.batch
+        found = fit(*given, shared=False, checkpoint=file, groups=self.groups)
         assert isinstance(found.result, PairwiseTVD)
         return found.result

@@ -23,6 +23,7 @@ _META = {
     "temperature": Array("f8", (1,), 0, FINITE),
     "n_folds": Array("i8", (1,), 1, LARGEST),
 }
+OF_GROUPS = ("n_groups", "n_effective")
 HISTORY = ("epoch", "loss", "accuracy", "seconds", "kept_epoch")
 SCORES = ("features", "weights", "bias", "clusters", "folds", "rows")
 
@@ -44,6 +45,8 @@ def scores_path(path: str | os.PathLike[str]) -> Path:
 def write_estimate(path: str | os.PathLike[str], result: Any, with_scores: bool) -> None:
     """Write a PairwiseTVD and, on demand, its scores."""
     own = {name: getattr(result, name) for name in OWN}
+    if result.n_groups is not None:
+        own |= {name: getattr(result, name) for name in OF_GROUPS}
     write_arrays(path, FORMAT, result, own, result.p_value, with_scores)
 
 
@@ -87,7 +90,7 @@ def _write_scores(
     arrays: dict[str, Any],
 ) -> None:
     """Write the scores that belong to a file with this content."""
-    parts = {name: getattr(scores, name) for name in (*SCORES, "batches")}
+    parts = {name: getattr(scores, name) for name in (*SCORES, "batches", "groups")}
     parts = {name: array for name, array in parts.items() if array is not None}
     about = {"distances": _fingerprint(meta, arrays)}
     save_arrays(scores_path(path), SCORES_FORMAT, about, parts)
@@ -100,8 +103,15 @@ def read_estimate(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]
     """
     share = Array("f8", ("k", "k"), 0, 1, ROUNDING)
     own = {"cluster_ids": Array(""), "hit_rate": share, "p_value": share}
-    fields, arrays, _ = read_arrays(path, FORMAT, own, ("subclusters",))
-    return fields | {name: arrays[name] for name in OWN}, arrays["p_value"]
+    own |= {"n_groups": Array("i8", ("k",), 0, LARGEST)}
+    own |= {"n_effective": Array("f8", ("k", "k"), 0, LARGEST)}
+    fields, arrays, check = read_arrays(path, FORMAT, own, ("subclusters", *OF_GROUPS))
+    found = [name for name in OF_GROUPS if name in arrays]
+    check.require(len(found) != 1, f"{' and '.join(OF_GROUPS)} belong together")
+    if found:
+        fits = arrays["n_groups"] <= arrays["n_heldout"]
+        check.require(fits.all(), "n_groups must not be larger than n_heldout")
+    return fields | {name: arrays[name] for name in (*OWN, *found)}, arrays["p_value"]
 
 
 def read_arrays(
@@ -181,7 +191,7 @@ def _read_scores(
     # Scores of other distances, saved to the same place earlier, are as good as none.
     if about["distances"] != _fingerprint(meta, arrays):
         return ScoreCounts(counts, n_folds, subclusters)
-    _check_scores(check, parts, n_folds, counts, subclusters)
+    _check_scores(check, parts, n_folds, counts, subclusters, "n_groups" in arrays)
     return HeldoutScores(**parts, subclusters=subclusters)
 
 
@@ -195,6 +205,7 @@ def _check_scores(
     n_folds: int,
     counts: NDArray[np.int64],
     subclusters: NDArray[np.int64] | None,
+    of_groups: bool,
 ) -> None:
     """Refuse scores that do not fit together, are not finite or are not those of the counts."""
     n_strata, k = counts.shape
@@ -210,6 +221,8 @@ def _check_scores(
     }
     if subclusters is not None:
         needed["batches"] = Array("i8", ("m",), 0, n_batches - 1)
+    if of_groups:
+        needed["groups"] = Array("i8", ("m",), 0, LARGEST)
     check.arrays(arrays, needed)
     # A cluster that does not occur in a batch has the bias −∞ there.
     absent = False if subclusters is None else np.tile(subclusters == 0, (n_folds, 1))

@@ -94,6 +94,8 @@ class HeldoutScores:
         Batch of each held-out observation.
     subclusters : ndarray of shape (B, k), optional
         Number of observations of each cluster in each batch, held out or not.
+    groups : ndarray of shape (m,), optional
+        Group of each held-out observation; every group is in one fold.
     """
 
     features: Floats
@@ -104,6 +106,7 @@ class HeldoutScores:
     rows: Index
     batches: Index | None = None
     subclusters: Index | None = None
+    groups: Index | None = None
 
     @property
     def n_batches(self) -> int:
@@ -221,6 +224,7 @@ class HeldoutScores:
             self.rows[index],
             None if self.batches is None else self.batches[index],
             self.subclusters,
+            None if self.groups is None else self.groups[index],
         )
 
     def subcluster_sizes(self, sizes: Index) -> Index:
@@ -251,6 +255,7 @@ class HeldoutScores:
             rows=self.rows[order],
             batches=None if self.batches is None else self.batches[order],
             subclusters=None if self.subclusters is None else self.subclusters[:, old_index],
+            groups=None if self.groups is None else self.groups[order],
         )
 
 

@@ -53,6 +53,7 @@ def read(
     layer: str | None = None,
     use_raw: bool = False,
     cache: str | os.PathLike[str] | None = None,
+    groups: str | os.PathLike[str] | None = None,
 ) -> Observations:
     """Read observations of any kind, and the cluster of each.
 
@@ -93,12 +94,15 @@ def read(
     cache : str or path, optional
         For ``.parquet`` and Arrow: the folder for a temporary file, used for features that take
         more than a quarter of the free memory; by default that for all temporary files.
+    groups : str or path, optional
+        A file with the groups, or the name of a column or array in ``path``; not together with
+        ``batch``.
 
     Returns
     -------
     Observations
-        ``X``, ``labels``, ``batch``, ``row_ids`` and ``feature_names``; what the file does not have
-        is None.
+        ``X``, ``labels``, ``batch``, ``groups``, ``row_ids`` and ``feature_names``; what the file
+        does not have is None.
 
     Examples
     --------
@@ -110,13 +114,22 @@ def read(
     ((4, 100, 3), [0, 0, 1, 1])
     """
     check_path("path", path)
-    for name, value in (("labels", labels), ("batch", batch), ("cache", cache)):
+    given = {"labels": labels, "batch": batch, "cache": cache, "groups": groups}
+    for name, value in given.items():
         if value is not None:
             check_path(name, value)
+    if batch is not None and groups is not None:
+        raise InputError(
+            f"{option('groups')} and {option('batch')} cannot be used together, because whole "
+            "groups cannot be held out within batches; leave one of them out."
+        )
     path = Path(path)
     if "\0" in str(path):
         refuse_unreadable(path)
-    wanted, within = (None if name is None else os.fspath(name) for name in (labels, batch))
+    wanted, within = (
+        None if name is None else os.fspath(name)
+        for name in (labels, batch if groups is None else groups)
+    )
     lists = {"features": () if features is None else features, "drop": drop}
     _check_options({"id": id, "use_rep": use_rep, "layer": layer}, lists, progress)
     check_flag("use_raw", use_raw)
@@ -124,6 +137,20 @@ def read(
     only = None if features is None else tuple(features)
     choice = ColumnChoice(id, only, tuple(drop), scale)
     matrix = Matrix(use_rep, layer, use_raw)
+    found = _read(path, wanted, within, choice, matrix, progress, cache)
+    return found if groups is None else replace(found, batch=None, groups=found.batch)
+
+
+def _read(
+    path: Path,
+    wanted: str | None,
+    within: str | None,
+    choice: ColumnChoice,
+    matrix: Matrix,
+    progress: Progress | None,
+    cache: str | os.PathLike[str] | None,
+) -> Observations:
+    """What :func:`read` does, with the batches or the groups as the batches."""
     if path.suffix.lower() == ".h5ad":
         refuse_choice(path, choice.given)
         return read_cells(path, wanted, within, matrix)

@@ -56,6 +56,8 @@ class Observations:
         which labels mean noise.
     batch : ndarray of shape (n,), or None
         Batch of each row; clusters are compared within batches.
+    groups : ndarray of shape (n,), or None
+        Group of each row, such as its track; whole groups are held out.
     left_out : list of str
         Columns of the table that are not used because they do not hold numbers.
     id_name : str or None
@@ -80,6 +82,7 @@ class Observations:
     id_name: str | None = None
     representation: str | None = None
     shown: Any = None
+    groups: NDArray[Any] | None = None
 
 
 NO_CHOICE = ColumnChoice()

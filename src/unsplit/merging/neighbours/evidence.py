@@ -301,4 +301,5 @@ def thinned(graph: NeighbourGraph, rng: np.random.Generator) -> NeighbourGraph:
     rows = np.union1d(rows, first[graph.clusters[first] >= 0])
     rows = rows[graph.clusters[rows] >= 0]
     parts = graph.features[rows], graph.clusters[rows], graph.batches[rows]
-    return replace(connect(*parts, n_clusters=k), source=graph.source)
+    groups = None if graph.groups is None else graph.groups[rows]
+    return replace(connect(*parts, n_clusters=k, groups=groups), source=graph.source)

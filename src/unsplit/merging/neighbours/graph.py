@@ -30,6 +30,7 @@ from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import choose_device, n_cores
 from unsplit.errors import InputError, check_flag, numeric_array, shown
 from unsplit.merging.neighbours import sample
+from unsplit.pairwise.groups import separate_groups
 from unsplit.pairwise.result import PairwiseTVD
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ ROWS_AT_ONCE, FEWEST_ROWS = 10_000, 500
 DIMENSIONS_FOR_TREES = 8
 MOST_FOR_EXACT = 30_000
 
+
+# Neighbours in other groups are looked for among so many times as many; exact search goes on until
+# there are enough, for so many pairs at a time.
+TIMES_AS_MANY, MOST_SEARCHED = 16, 2**24
 
 # Distances of equal rows, divided by the rows' length; 1e-8 is the square root of double precision.
 ROUNDING = 1e-7
@@ -120,6 +125,8 @@ class NeighbourGraph:
         as an embedding of images, or the network's own scores.
     sampled_from : int, optional
         The number of observations that these are a sample of; None if all are here.
+    groups : ndarray of shape (n,), optional
+        Group of each observation, within which there are no edges; −1 where there may be.
 
     Examples
     --------
@@ -138,6 +145,7 @@ class NeighbourGraph:
     rows: Index
     source: str = OBSERVATIONS
     sampled_from: int | None = None
+    groups: Index | None = None
 
     def __repr__(self) -> str:
         n_edges = int(self.adjacency.sum()) // 2
@@ -244,6 +252,20 @@ class NeighbourGraph:
         return replace(self, clusters=clusters)
 
 
+def graph_of_some(graph: NeighbourGraph, rows: Index) -> NeighbourGraph:
+    """The graph between some of its observations."""
+    return replace(
+        graph,
+        adjacency=graph.adjacency[rows][:, rows],
+        inverse_dimension=graph.inverse_dimension[rows],
+        clusters=graph.clusters[rows],
+        batches=graph.batches[rows],
+        features=graph.features[rows],
+        rows=graph.rows[rows],
+        groups=None if graph.groups is None else graph.groups[rows],
+    )
+
+
 def _summed(graph: NeighbourGraph, edges: sparse.csr_array) -> sparse.csr_array:
     """Sums of values of edges, shape (n, n), between clusters, shape (k, k)."""
     k = graph.n_clusters
@@ -261,6 +283,7 @@ def neighbour_graph(
     labels: ArrayLike,
     *,
     batch: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     device: "str | torch.device" = "auto",
     everything: bool = False,
 ) -> NeighbourGraph:
@@ -280,6 +303,9 @@ def neighbour_graph(
     batch : array-like of shape (n,), optional
         Only observations of the same batch are connected: with the share of fifteen neighbours
         that is the batch's share of the observations, but with five at least.
+    groups : array-like of shape (n,), optional
+        Track, session, donor or document of each observation: its neighbours are in other groups,
+        unless its cluster is a single group.
     device : str or torch.device
         Where to search if there are many observations.
     everything : bool
@@ -297,9 +323,9 @@ def neighbour_graph(
     3
     """
     check_flag("everything", everything)
-    refuse_other_order(X, labels=labels, batch=batch)
+    refuse_other_order(X, labels=labels, batch=batch, groups=groups)
     with memory_errors("finding neighbours", "use fewer features, such as principal components"):
-        return graph_of_vectors(X, labels, batch, device, everything)
+        return graph_of_vectors(X, labels, batch, device, everything, groups)
 
 
 def graph_of_vectors(
@@ -308,6 +334,7 @@ def graph_of_vectors(
     batch: ArrayLike | None = None,
     device: "str | torch.device" = "auto",
     everything: bool = False,
+    groups: ArrayLike | None = None,
 ) -> NeighbourGraph:
     """The graph of :func:`neighbour_graph`, also of VectorRows and for labels that are encoded."""
     from unsplit.data.rows.kinds import (
@@ -321,6 +348,9 @@ def graph_of_vectors(
     rows = X if isinstance(X, VectorRows) else VectorRows(numeric_matrix(X), choose_device("cpu"))
     encoded = encode_labels(labels, len(rows))
     batches = None if batch is None else _batches(batch, encoded)
+    separate = None
+    if groups is not None:
+        separate = separate_groups(encoded.clusters, _batches(groups, encoded, "groups"))
     order = _order_by_content(rows.keys, encoded.clusters, batches)
     k, n_used = len(encoded.cluster_ids), None
     if not everything and len(rows) > sample.MOST_CONNECTED:
@@ -331,7 +361,9 @@ def graph_of_vectors(
     _require_memory(len(order), COMPONENTS if rows.sparse else rows.n_features)
     values = rows.values[order] if rows.on_disk is None else gathered(rows.values, order)
     features = components_of_counts(values) if rows.sparse else values
-    found = connect(features, encoded.clusters[order], batches, choose_device(device), k)
+    separate = None if separate is None else separate[order]
+    given = features, encoded.clusters[order], batches, choose_device(device), k
+    found = connect(*given, separate)
     return replace(found, rows=order[found.rows], sampled_from=n_used)
 
 
@@ -374,14 +406,15 @@ def graph_of_scores(result: PairwiseTVD) -> NeighbourGraph | None:
     share = softmax(scores.dense()[order].astype(np.float64), axis=1)
     batches = None if scores.batches is None else scores.batches[order]
     clusters = scores.clusters[order]
-    found = connect(np.sqrt(share), clusters, batches, n_clusters=result.n_clusters)
+    groups = None if scores.groups is None else separate_groups(clusters, scores.groups[order])
+    found = connect(np.sqrt(share), clusters, batches, None, result.n_clusters, groups)
     return replace(found, rows=scores.rows[order][found.rows], source=SCORES)
 
 
-def _batches(batch: ArrayLike, encoded: EncodedLabels) -> NDArray[np.int64]:
-    """The batch of every observation, noise included, numbered from 0."""
-    encode_batches(batch, encoded)  # raises an error if they cannot be used
-    named = label_array(batch, "batch").astype(str)
+def _batches(batch: ArrayLike, encoded: EncodedLabels, name: str = "batch") -> NDArray[np.int64]:
+    """The batch or the group of every observation, noise included, numbered from 0."""
+    encode_batches(batch, encoded, name)  # raises an error if they cannot be used
+    named = label_array(batch, name).astype(str)
     return np.unique(named, return_inverse=True)[1].astype(np.int64)
 
 
@@ -391,6 +424,7 @@ def connect(
     batches: Index | None = None,
     device: "torch.device | None" = None,
     n_clusters: int | None = None,
+    groups: Index | None = None,
 ) -> NeighbourGraph:
     """Connect every observation to its fifteen nearest neighbours, or fewer in the same batch.
 
@@ -407,6 +441,8 @@ def connect(
         Where to search, if there are many observations.
     n_clusters : int, optional
         Required if the last clusters have no observation.
+    groups : ndarray of shape (n,), optional
+        No two observations of the same group are connected; −1 is no group.
 
     Examples
     --------
@@ -423,6 +459,7 @@ def connect(
     n = len(used)
     if n < len(clusters):
         features, clusters, batches = features[used], clusters[used], batches[used]
+        groups = None if groups is None else groups[used]
     lists: list[tuple[Index, Index, Index]] = []
     inverse_dimension = np.zeros(n)
     for batch in np.unique(batches):
@@ -432,27 +469,34 @@ def connect(
         share = round(N_NEIGHBOURS * len(rows) / n)
         width = min(max(share, FEWEST_NEIGHBOURS), len(rows) - 1)
         of_batch = features if len(rows) == n else features[rows]
-        found, distances = nearest(of_batch, width, device)
+        apart = None if groups is None else groups[rows]
+        found, distances = nearest(of_batch, width, device, apart)
         if (distances == 0).mean() > TIED:
             of_batch = dithered(of_batch)
             features = of_batch if len(rows) == n else features.copy()
             features[rows] = of_batch
-            found, distances = nearest(of_batch, width, device)
-        widths = _widths(clusters[rows], width)
+            found, distances = nearest(of_batch, width, device, apart)
+        widths = _widths(clusters[rows], width, apart)
+        if apart is not None:
+            widths = np.minimum(widths, np.isfinite(distances).sum(axis=1))
         lists.append((rows, rows[found], widths))
         inverse_dimension[rows] = _inverse_dimension(distances, widths)
     adjacency = _either_way(n, lists)
     if spread:
         clusters = _spread(adjacency, clusters)
     clusters = _outvoted(adjacency, clusters, n_clusters)
-    return NeighbourGraph(
-        adjacency, inverse_dimension, clusters, batches, features, n_clusters, used
-    )
+    made = adjacency, inverse_dimension, clusters, batches, features, n_clusters, used
+    return NeighbourGraph(*made, groups=groups)
 
 
-def _widths(clusters: Index, most: int) -> Index:
+def _widths(clusters: Index, most: int, groups: Index | None = None) -> Index:
     """Number of neighbours of each observation: fewer in a small cluster."""
     n_others = np.bincount(clusters + 1)[clusters + 1] - 1
+    if groups is not None:
+        _, part, sizes = np.unique(
+            np.stack([clusters, groups]), axis=1, return_inverse=True, return_counts=True
+        )
+        n_others -= np.where(groups < 0, 0, sizes[part.ravel()] - 1)
     widths = np.clip(n_others, min(FEWEST_IN_SMALL, most), most)
     return np.where(clusters < 0, most, widths)
 
@@ -511,7 +555,10 @@ def _spreads(clusters: Index) -> bool:
 
 
 def nearest(
-    X: Matrix, n_neighbours: int, device: "torch.device | None" = None
+    X: Matrix,
+    n_neighbours: int,
+    device: "torch.device | None" = None,
+    groups: Index | None = None,
 ) -> tuple[Index, Matrix]:
     """The nearest neighbours of every observation, without itself, and their distances.
 
@@ -522,11 +569,14 @@ def nearest(
         Fewer than n.
     device : torch.device, optional
         Where to search in regions, if comparing all with all would take too long.
+    groups : ndarray of shape (n,), optional
+        Neighbours are in other groups; −1 is no group.
 
     Returns
     -------
     ndarrays of shape (n, n_neighbours)
-        Rows, and Euclidean distances; nearest first.
+        Rows, and Euclidean distances; nearest first.  Neighbours that are missing, because there
+        are not so many in other groups, are at an infinite distance.
 
     Examples
     --------
@@ -539,13 +589,51 @@ def nearest(
         if method == "brute":  # from squared lengths, whose digits a common offset would use up
             X = X - X.mean(axis=0)
         model = NearestNeighbors(n_neighbors=n_neighbours, algorithm=method).fit(X)
-        distances, rows = model.kneighbors()
+        if groups is None:
+            distances, rows = model.kneighbors()
+        else:
+            distances, rows = _in_other_groups(model, X, n_neighbours, groups)
         if method == "brute":  # equal rows may not be quite at 0
             distances[distances < ROUNDING * np.linalg.norm(X, axis=1, keepdims=True)] = 0.0
         return rows.astype(np.int64), distances
     from unsplit.merging.neighbours.search import by_regions
 
-    return by_regions(X, n_neighbours, device)
+    if groups is None:
+        return by_regions(X, n_neighbours, device)
+    searched = min(TIMES_AS_MANY * n_neighbours, len(X) - 1)
+    rows, distances = by_regions(X, searched, device)
+    return _first_outside(rows, distances, np.arange(len(X)), n_neighbours, groups)
+
+
+def _in_other_groups(
+    model: NearestNeighbors, X: Matrix, n_neighbours: int, groups: Index
+) -> tuple[Matrix, Index]:
+    """Distances and rows as of the model, but of the nearest neighbours in other groups.
+
+    More and more neighbours are searched for, until each observation has enough in other groups.
+    """
+    n = len(X)
+    rows, distances = np.zeros((n, n_neighbours), np.int64), np.full((n, n_neighbours), np.inf)
+    left, searched = np.arange(n), n_neighbours
+    while len(left) and searched < n:
+        searched = min(2 * searched, n)
+        step = max(1, MOST_SEARCHED // searched)
+        for some in np.split(left, range(step, len(left), step)):
+            apart, near = model.kneighbors(X[some], searched)
+            rows[some], distances[some] = _first_outside(near, apart, some, n_neighbours, groups)
+        left = left[np.isinf(distances[left, -1])]
+    return distances, rows
+
+
+def _first_outside(
+    rows: Index, distances: Matrix, of: Index, n_neighbours: int, groups: Index
+) -> tuple[Index, Matrix]:
+    """The first so many of the rows near some observations that are in other groups than these."""
+    own = groups[of][:, None]
+    inside = (rows == of[:, None]) | ((groups[rows] == own) & (own >= 0))
+    first = np.argsort(inside, axis=1, kind="stable")[:, :n_neighbours]
+    distances = np.where(inside, np.inf, distances)
+    return np.take_along_axis(rows, first, axis=1), np.take_along_axis(distances, first, axis=1)
 
 
 def _inverse_dimension(distances: Matrix, widths: Index) -> NDArray[np.float64]:

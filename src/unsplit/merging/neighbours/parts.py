@@ -17,7 +17,12 @@ from unsplit._typing import Index
 from unsplit.merging.decision import NEIGHBOURS, Auto
 from unsplit.merging.loop import GreedyMerge, MergeState
 from unsplit.merging.neighbours.evidence import MOST_JUDGED, Neighbourhoods
-from unsplit.merging.neighbours.graph import SCORES, Connected, NeighbourGraph
+from unsplit.merging.neighbours.graph import (
+    SCORES,
+    Connected,
+    NeighbourGraph,
+    graph_of_some,
+)
 from unsplit.merging.options import Constraints
 
 # With more initial clusters, merging again would take minutes; pieces so small rarely cross a gap.
@@ -136,16 +141,8 @@ def n_left_apart(graph: NeighbourGraph, clusters: Index) -> int:
 
 def _regrouped(graph: NeighbourGraph, rows: Index, clusters: Index) -> NeighbourGraph:
     """Some observations of a graph in other clusters, numbered from 0."""
-    return replace(
-        graph,
-        adjacency=graph.adjacency[rows][:, rows],
-        inverse_dimension=graph.inverse_dimension[rows],
-        clusters=clusters,
-        batches=graph.batches[rows],
-        features=graph.features[rows],
-        n_clusters=int(clusters.max()) + 1,
-        rows=graph.rows[rows],
-    )
+    n_clusters = int(clusters.max()) + 1
+    return replace(graph_of_some(graph, rows), clusters=clusters, n_clusters=n_clusters)
 
 
 def _state(graph: NeighbourGraph) -> MergeState:
