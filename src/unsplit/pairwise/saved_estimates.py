@@ -79,21 +79,11 @@ def write_arrays(
         arrays["subclusters"] = scores.subclusters
     meta = {name: getattr(result, name) for name in PLAIN} | {"n_folds": scores.n_folds}
     if with_scores:
-        _write_scores(path, scores, meta, arrays)
+        parts = {name: getattr(scores, name) for name in (*SCORES, "batches", "groups")}
+        parts = {name: array for name, array in parts.items() if array is not None}
+        about = {"distances": checksum(meta, arrays)}
+        save_arrays(scores_path(path), SCORES_FORMAT, about, parts)
     save_arrays(path, format, meta, arrays)
-
-
-def _write_scores(
-    path: str | os.PathLike[str],
-    scores: HeldoutScores,
-    meta: dict[str, Any],
-    arrays: dict[str, Any],
-) -> None:
-    """Write the scores that belong to a file with this content."""
-    parts = {name: getattr(scores, name) for name in (*SCORES, "batches", "groups")}
-    parts = {name: array for name, array in parts.items() if array is not None}
-    about = {"distances": _fingerprint(meta, arrays)}
-    save_arrays(scores_path(path), SCORES_FORMAT, about, parts)
 
 
 def read_estimate(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]:
@@ -189,14 +179,10 @@ def _read_scores(
     check = ContentCheck(beside, "HeldoutScores", "make it again or remove it")
     check.names(about, {"distances": str})
     # Scores of other distances, saved to the same place earlier, are as good as none.
-    if about["distances"] != _fingerprint(meta, arrays):
+    if about["distances"] != checksum(meta, arrays):
         return ScoreCounts(counts, n_folds, subclusters)
     _check_scores(check, parts, n_folds, counts, subclusters, "n_groups" in arrays)
     return HeldoutScores(**parts, subclusters=subclusters)
-
-
-def _fingerprint(meta: dict[str, Any], arrays: dict[str, Any]) -> str:
-    return checksum(meta, {name: np.asarray(array, order="C") for name, array in arrays.items()})
 
 
 def _check_scores(
