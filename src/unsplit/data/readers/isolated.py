@@ -212,7 +212,7 @@ class _Worker:
             self.process.stdin.flush()
             return pickle.load(self.process.stdout)
         except Exception:  # half an answer can raise anything
-            if self.end() == -getattr(signal, "SIGALRM", 0):
+            if self.end() == -getattr(signal, "SIGALRM", sys.maxsize):
                 return Broken(f"its decoder did not finish within {self.seconds:.0f} seconds")
             return Broken("its decoder crashed")
 
