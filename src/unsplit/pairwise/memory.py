@@ -35,7 +35,7 @@ BYTES_OF_CONFUSIONS = 2 * 24 * 16
 # The allocator of a processor keeps what layers give back, and often cannot use it for the next: so
 # many bytes are taken for each that is kept for the gradients, and for each of the largest layer
 # (benchmarks/memory_guard.py).
-CPU_TAKEN = 2.2, 2.5
+CPU_TAKEN = 2, 3
 
 FEWER_CLUSTERS = "merge the smallest first, or check that labels are clusters and not row ids"
 LESS_OF_ALL = "use fewer features or clusters, a smaller batch_size or a smaller backbone"
