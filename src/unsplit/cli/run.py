@@ -24,7 +24,8 @@ from unsplit.errors import InputError
 from unsplit.estimator import Merged, help_to_merge, merge_overclustering
 from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.pairwise.api import LESS_DATA, Settings
+from unsplit.pairwise.api import Settings
+from unsplit.pairwise.memory import LESS_DATA
 from unsplit.report.collect import Source
 from unsplit.report.folder import PAGE
 from unsplit.report.kept import NAME as KEPT

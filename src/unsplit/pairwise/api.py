@@ -85,6 +85,7 @@ from unsplit.pairwise.heldout_scores import (
     summarize,
 )
 from unsplit.pairwise.memory import (
+    LESS_DATA,
     EstimateSize,
     first_layer,
     require_memory_of_estimate,
@@ -101,8 +102,6 @@ FORMS = ("auto", "dense", "sparse")
 MANY_CLUSTERS = 10_000
 # Bytes that estimate and merge need for each pair of clusters if all are kept: twenty matrices.
 BYTES_A_PAIR = 8 * 20
-
-LESS_DATA = "use fewer features, fewer clusters, a smaller backbone or a smaller batch_size"
 
 NOTHING_KNOWN = (
     "they cannot be compared: their TVD and p-value are set to 1, and their n_batches to 0"

@@ -35,10 +35,10 @@ BYTES_OF_CONFUSIONS = 2 * 24 * 16
 # The allocator of a processor keeps what layers give back, and often cannot use it for the next: so
 # many bytes are taken for each that is kept for the gradients, and for each of the largest layer
 # (benchmarks/memory_guard.py).
-CPU_TAKEN = 2.2, 2.5
+CPU_TAKEN = 2, 3
 
 FEWER_CLUSTERS = "merge the smallest first, or check that labels are clusters and not row ids"
-LESS_OF_ALL = "use fewer features or clusters, a smaller batch_size or a smaller backbone"
+LESS_DATA = "use fewer features, fewer clusters, a smaller backbone or a smaller batch_size"
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def require_memory_of_estimate(size: EstimateSize, rows: Rows, may_be_sparse: bo
     what = f"training {networks} for {clusters} of {_numbers(rows):,} numbers each"
     one = f"pass holdout=0.2, which trains 1 network instead of {size.n_folds}"
     free = free_memory(rows.device)
-    advice = partial(_advice, replace(size, n_folds=1).training <= free, one, LESS_OF_ALL)
+    advice = partial(_advice, replace(size, n_folds=1).training <= free, one, LESS_DATA)
     require_memory(size.training, free, what, advice)
 
     sparse = 'pass form="sparse", which keeps only pairs that are ever confused'

@@ -26,13 +26,13 @@ from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS
 from unsplit.pairwise.api import (
-    LESS_DATA,
     Settings,
     check_progress,
     kind_for,
     subclusters_of,
 )
 from unsplit.pairwise.heldout_scores import holdout_fold
+from unsplit.pairwise.memory import LESS_DATA
 from unsplit.selection.candidates import Candidate, Candidates, named, usual_candidates, word
 from unsplit.selection.halving import Problem, Run, Tell, Trial, halve
 

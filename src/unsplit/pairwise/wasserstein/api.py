@@ -48,8 +48,8 @@ from unsplit.devices import (
 from unsplit.errors import check_flag, check_whole
 from unsplit.networks.network import OwnNumbers
 from unsplit.networks.training.group import Fold
-from unsplit.pairwise.api import LESS_DATA
 from unsplit.pairwise.heldout_scores import crossfit_folds, require_folds
+from unsplit.pairwise.memory import LESS_DATA
 from unsplit.pairwise.wasserstein.heldout import choose_maps, combine_folds, heldout_sums
 from unsplit.pairwise.wasserstein.maps import LipschitzMaps
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
