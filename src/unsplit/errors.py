@@ -1,5 +1,6 @@
 """Errors and warnings of Unsplit, and the checks of arguments that raise them."""
 
+import contextlib
 import os
 import sys
 import warnings
@@ -121,7 +122,9 @@ def warn(message: str, category: type[Warning]) -> None:
     'look at this.'
     """
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    # A function whose decorator is a context manager is called by contextlib.
+    ours = (_PACKAGE, contextlib.__file__)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(ours):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 

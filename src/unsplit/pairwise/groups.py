@@ -13,7 +13,7 @@ from scipy.special import gammaln, ndtr
 from unsplit._typing import Index, Matrix
 from unsplit.errors import InputError, SmallClusterWarning, warn
 from unsplit.pairwise.scores import HeldoutScores
-from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, rank_sum_p_value
+from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, across_folds, rank_sum_p_value
 
 
 def check_groups(
@@ -249,8 +249,9 @@ def group_p_value(
 ) -> float:
     """One-sided p-value of one pair from score differences, small if a and b differ.
 
-    Observations are ranked within each fold, each group has one mean of ranks in each of the two
-    clusters, and these are ranked again.  If both clusters come from one distribution, the labels
+    Observations are ranked within each fold, or all together if there are few groups and none
+    occurs in both clusters; each group has one mean of ranks in each of the two clusters, and these
+    are ranked again.  If both clusters come from one distribution, the labels
     of groups that occur in one of them are exchangeable, and so are the two means of a group that
     occurs in both.  Mean and variance of the rank sum under such permutations give its normal
     approximation, which is no smaller than one over the number of permutations.  Where no group
@@ -278,9 +279,12 @@ def group_p_value(
         return 1.0
     part, side, group, sizes = _cells((~of_a).astype(np.int64), groups)
     fold = folds[np.unique(part, return_index=True)[1]]
+    first, single = side == 0, np.bincount(group)[group] == 1
+    counts = np.stack([np.bincount(fold[some], minlength=n_folds) for some in (first, ~first)], 1)
+    if single.all() and across_folds(counts.sum(axis=0).max(), n_folds, n_folds):
+        folds, fold = np.zeros_like(folds), np.zeros_like(fold)
     # Not means of scores: those of small groups would differ in skewness from those of large ones.
     rank = _ranks(np.bincount(part, _ranks(values, folds)) / sizes, fold)
-    first, single = side == 0, np.bincount(group)[group] == 1
     n, n_first = (
         np.bincount(fold[some], minlength=n_folds).astype(float)
         for some in (single, single & first)
@@ -291,8 +295,7 @@ def group_p_value(
     halves = (rank[~single & first] - rank[~single & ~first]) / 2
     excess = float(apart[single & first].sum() + halves.sum())
     if not len(halves):
-        counts = np.stack([n_first, n - n_first], axis=1).astype(np.int64)
-        U = excess + counts.prod(axis=1).sum() / 2
+        U = excess + float((n_first * (n - n_first)).sum()) / 2
         return float(rank_sum_p_value(np.array([[0.0, U], [U, 0.0]]), counts, n_folds)[0, 1])
     squares = np.bincount(fold[single], apart[single] ** 2, n_folds)
     of_single = n_first * (n - n_first) / np.maximum(n * (n - 1), 1) * squares
