@@ -6,7 +6,9 @@ python -m benchmarks.classifiers figure       error against n in 2, 10 and 50 di
 """
 
 import argparse
+import json
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -31,6 +33,8 @@ Floats = NDArray[np.float64]
 K = 5
 SIZES = (30, 100, 500)
 PICTURE = "docs/images/error_against_n.png"
+DIMENSIONS = (2, 10, 50)
+RESULTS = Path(__file__).parent / "results" / "error_against_n.jsonl"
 PICTURE_SIZES = (10, 30, 100, 300)
 # Data are drawn anew until there were so many observations of each cluster.
 ENOUGH = 60
@@ -40,7 +44,7 @@ SHOWN = {"network": "mlp", "trees": "trees", "logistic regression": "logistic-re
 def families(size: int, seed: int) -> Iterator[tuple[str, datasets.Data, Floats]]:
     """Name, data and exact TVD of distributions of which none was used to choose a setting."""
     rng = np.random.default_rng(1000 + seed)
-    for d in (2, 10, 50):
+    for d in DIMENSIONS:
         means = spread_means(d, seed)[:K]
         yield f"Gaussians, {d} d", datasets.gaussians(means, size, seed), gaussian(means)
     few = np.zeros((K, 50))
@@ -146,7 +150,7 @@ def null(repeats: int, fast: bool) -> None:
 
 def _null(repeats: int) -> None:
     rows = []
-    for k, size, d in ((2, 30, 5), (2, 100, 5), (4, 30, 5), (8, 30, 5)):
+    for k, size, d in ((2, 30, 5), (4, 30, 5), (8, 30, 5)):
         p_values, bias = [], []
         for seed in range(max(1, 2 * repeats // k)):
             X, y = datasets.gaussians(np.zeros((k, d)), size, random_state=5000 + seed)
@@ -164,6 +168,37 @@ def _null(repeats: int) -> None:
     print_table(f'"Same distribution", {d} features, backbone="best"', header, rows)
 
 
+def errors_against_n(d: int, backbone: str) -> list[float]:
+    """Mean error of TVD for each of the sizes of the figure."""
+    means = spread_means(d)[:K]
+    exact, upper = gaussian(means), np.triu_indices(K, 1)
+    errors = []
+    for size in PICTURE_SIZES:
+        found = []
+        for seed in range(max(1, ENOUGH // size)):
+            X, y = datasets.gaussians(means, size, random_state=seed)
+            result = pairwise_tvd(X, y, backbone=backbone, random_state=seed, device="cpu")
+            found.append(np.abs(result.tvd - exact)[upper].mean())
+        errors.append(float(np.mean(found)))
+    return errors
+
+
+def measure(dimensions: Sequence[int]) -> None:
+    """Add to the results what they lack: a line for each number of dimensions and classifier."""
+    for d in dimensions:
+        for name, backbone in SHOWN.items():
+            if (d, name) not in results():
+                line = {"d": d, "classifier": name, "errors": errors_against_n(d, backbone)}
+                with RESULTS.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+
+
+def results() -> dict[tuple[int, str], list[float]]:
+    """The lines of the file of results."""
+    lines = RESULTS.read_text("utf-8").splitlines() if RESULTS.exists() else []
+    return {(x["d"], x["classifier"]): x["errors"] for x in map(json.loads, lines)}
+
+
 def figure(path: str) -> None:
     """Draw the error against n, and print its table."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -171,30 +206,20 @@ def figure(path: str) -> None:
 
     canvas = Figure(figsize=(9, 3), layout="constrained")
     FigureCanvasAgg(canvas)
-    rows: list[tuple[Any, ...]] = []
-    for d, ax in zip((2, 10, 50), canvas.subplots(1, 3, sharey=True), strict=True):
-        means = spread_means(d)[:K]
-        exact, upper = gaussian(means), np.triu_indices(K, 1)
-        for (name, backbone), colour in zip(SHOWN.items(), COLOURS, strict=False):
-            errors = []
-            for size in PICTURE_SIZES:
-                found = []
-                for seed in range(max(1, ENOUGH // size)):
-                    X, y = datasets.gaussians(means, size, random_state=seed)
-                    result = pairwise_tvd(X, y, backbone=backbone, random_state=seed, device="cpu")
-                    found.append(np.abs(result.tvd - exact)[upper].mean())
-                errors.append(float(np.mean(found)))
-            rows.append((d, name, *(f"{e:.3f}" for e in errors)))
-            print(rows[-1], flush=True)
-            ax.plot(PICTURE_SIZES, errors, "o-", color=colour, markersize=3.5, label=name)
+    found = results()
+    for d, ax in zip(DIMENSIONS, canvas.subplots(1, 3, sharey=True), strict=True):
+        for name, colour in zip(SHOWN, COLOURS, strict=False):
+            ax.plot(PICTURE_SIZES, found[d, name], "o-", color=colour, markersize=3.5, label=name)
         ax.set(xscale="log", xlabel="observations a cluster", title=f"{d} dimensions")
-        ax.set_xticks(PICTURE_SIZES, [str(n) for n in PICTURE_SIZES])
-        ax.set_ylim(0)
-        clean(ax)
-    canvas.axes[0].set_ylabel("mean error of TVD")
-    canvas.axes[-1].legend(frameon=False)
+        ax.set_xticks(PICTURE_SIZES, [str(n) for n in PICTURE_SIZES], minor=False)
+        clean(ax, "left", "bottom")
+    left = canvas.axes[0]
+    left.set_ylim(0, 1.05 * max(map(max, found.values())))
+    left.set_ylabel("mean error of TVD")
+    left.legend(frameon=False)
     canvas.savefig(path, dpi=110)
     header = ("dimensions", "classifier", *(f"n = {n}" for n in PICTURE_SIZES))
+    rows = [(*key, *(f"{e:.3f}" for e in errors)) for key, errors in sorted(found.items())]
     print_table("Mean error of TVD: Gaussians", header, rows)
 
 
@@ -205,6 +230,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--only", default="", help="families whose name has this in it")
     parser.add_argument("--fast", action="store_true", help="null without networks and trees")
+    parser.add_argument("--dimensions", type=int, nargs="+", default=DIMENSIONS)
     parser.add_argument("--out", default=PICTURE, help="the figure")
     args = parser.parse_args()
     if args.part == "families":
@@ -212,6 +238,7 @@ def main() -> None:
     elif args.part == "null":
         null(40 * args.repeats, args.fast)
     else:
+        measure(args.dimensions)
         figure(args.out)
 
 
