@@ -501,7 +501,7 @@ def test_arrays_and_folders_have_batches_too(tmp_path):
     )
     found = read(tmp_path / "clouds.npz", "cluster", "run")
     assert (found.labels.tolist(), found.batch.tolist()) == ([0, 0, 1, 1], [5, 6, 5, 6])
-    with pytest.raises(InputError, match=r"there is no array .day. in .*clouds\.npz .*no file"):
+    with pytest.raises(InputError, match=r"there is no column .day. in .*clouds\.npz .*no file"):
         read(tmp_path / "clouds.npz", "cluster", "day")
     for name in ("cats/1.png", "cats/2.png", "dogs/1.png"):
         (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
