@@ -1,5 +1,6 @@
 """Errors and warnings of Unsplit, and the checks of arguments that raise them."""
 
+import contextlib
 import os
 import sys
 import warnings
@@ -87,7 +88,8 @@ def option(name: str, *values: str) -> str:
     return f"{name}={list(values)!r}" if values else name
 
 
-_PACKAGE = os.path.dirname(__file__) + os.sep
+# Where calls pass through: contextlib wraps our functions.
+_OURS = os.path.dirname(__file__) + os.sep, contextlib.__file__
 
 
 def warn(message: str, category: type[Warning]) -> None:
@@ -102,7 +104,7 @@ def warn(message: str, category: type[Warning]) -> None:
     'look at this.'
     """
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 
