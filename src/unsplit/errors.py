@@ -24,6 +24,10 @@ class BatchWarning(UserWarning):
     """Some pairs of clusters share no batch, so they cannot be compared."""
 
 
+class DependenceWarning(UserWarning):
+    """Observations that follow each other resemble each other, so they are not independent."""
+
+
 class PartitionWarning(UserWarning):
     """Every pair of clusters is separable by construction; distances say little about merging."""
 
@@ -72,24 +76,38 @@ def on_the_command_line() -> Iterator[None]:
         _Typed.as_options = before
 
 
-def option(name: str, *values: str) -> str:
+def typed(name: str) -> str:
+    """The option of a command for a parameter.
+
+    Examples
+    --------
+    >>> typed("max_tvd")
+    '--max-tvd'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
+def option(name: str, value: object = None) -> str:
     """A parameter as the user wrote it, in Python or on the command line.
 
     Examples
     --------
-    >>> option("use_rep"), option("drop", "age")
-    ('use_rep', "drop=['age']")
+    >>> option("use_rep"), option("drop", ["age"]), option("linkage", "single")
+    ('use_rep', "drop=['age']", 'linkage="single"')
     >>> with on_the_command_line():
-    ...     option("use_rep"), option("drop", "age")
-    ('--use-rep', '--drop age')
+    ...     option("use_rep"), option("drop", ["age"]), option("linkage", "single")
+    ('--use-rep', '--drop age', '--linkage single')
     """
+    if value is None:
+        return typed(name) if _Typed.as_options else name
     if _Typed.as_options:
-        return " ".join([f"--{name.replace('_', '-')}", *values])
-    return f"{name}={list(values)!r}" if values else name
+        return f"{typed(name)} {','.join(value) if isinstance(value, list) else value}"
+    if isinstance(value, str):
+        return f'{name}="{value}"'
+    return f"{name}={value if is_number(value) else shown(value)}"
 
 
-# Where calls pass through: contextlib wraps our functions.
-_OURS = os.path.dirname(__file__) + os.sep, contextlib.__file__
+_PACKAGE = os.path.dirname(__file__) + os.sep
 
 
 def warn(message: str, category: type[Warning]) -> None:
@@ -104,7 +122,9 @@ def warn(message: str, category: type[Warning]) -> None:
     'look at this.'
     """
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+    # A function whose decorator is a context manager is called by contextlib.
+    ours = (_PACKAGE, contextlib.__file__)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(ours):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 
@@ -170,7 +190,7 @@ def check_whole(name: str, value: object, least: int, advice: str = "") -> None:
     if not is_whole(value) or value < least:  # type: ignore[operator]
         end = f"; {advice}." if advice else "."
         raise InputError(
-            f"{name} must be a whole number of at least {least}, got {shown(value)}{end}"
+            f"{option(name)} must be a whole number of at least {least}, got {shown(value)}{end}"
         )
 
 
@@ -206,7 +226,8 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     unsplit.errors.InputError: loss must be one of softmax, pairwise, got 'hinge'.
     """
     if not isinstance(value, str) or value not in choices:
-        raise InputError(f"{name} must be one of {', '.join(choices)}, got {shown(value)}.")
+        known = ", ".join(choices)
+        raise InputError(f"{option(name)} must be one of {known}, got {shown(value)}.")
 
 
 def check_path(name: str, value: object) -> None:
