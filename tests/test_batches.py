@@ -513,7 +513,9 @@ def test_arrays_and_folders_have_batches_too(tmp_path):
         ["cats", "cats", "dogs"],
         ["a", "b", "a"],
     )
-    with pytest.raises(InputError, match=r"there is no file of batches nowhere\.csv; check"):
+    with pytest.raises(
+        InputError, match=r"there is no column .nowhere\.csv. in .* and no file of that name"
+    ):
         read(tmp_path / "photos", batch="nowhere.csv")
 
 
