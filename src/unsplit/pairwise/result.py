@@ -132,6 +132,30 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         comparable = None if self.scores.subclusters is None else self.comparable
         return stats.mean_accuracy(self.balanced_accuracy, comparable)
 
+    def nearest(self, among: NDArray[np.bool_]) -> tuple[Index, Matrix]:
+        """The nearest of some clusters to each of them, and its TVD; infinite if there is none.
+
+        Parameters
+        ----------
+        among : ndarray of shape (k,)
+            Which clusters count.
+
+        Returns
+        -------
+        nearest, distances : ndarrays of shape (k,)
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result.nearest(np.ones(3, bool))[0][:2]
+        array([1, 0])
+        """
+        others = self.comparable & among & among[:, None] & ~np.eye(self.n_clusters, dtype=bool)
+        distances = np.where(others, self.tvd, np.inf)
+        return distances.argmin(axis=1), distances.min(axis=1)
+
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PairwiseTVD":
         """Read a file that :meth:`save` wrote, and the scores beside it if they are there.
