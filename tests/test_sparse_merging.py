@@ -18,7 +18,7 @@ from unsplit.merging.decision import UNCONNECTED, Always
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.sparse.closest import ClosestStoredPairs
-from unsplit.merging.sparse.neighbourhoods import SparseNeighbourhoods
+from unsplit.merging.sparse.evidence import SparseNeighbourhoods
 from unsplit.merging.sparse.rankings import LinkedPairs
 from unsplit.merging.sparse.state import SparseMergeState
 from unsplit.pairwise import api

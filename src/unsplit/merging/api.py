@@ -51,8 +51,12 @@ from unsplit.merging.ranking import (
     mean_rank,
 )
 from unsplit.merging.remerge import Remerge, can_be_repeated, remerged, sure_merges
-from unsplit.merging.sparse.evidence import ComposedPairs, GroupScores, ranking_of_pairs
-from unsplit.merging.sparse.neighbourhoods import SparseNeighbourhoods
+from unsplit.merging.sparse.evidence import (
+    ComposedPairs,
+    GroupScores,
+    SparseNeighbourhoods,
+    ranking_of_pairs,
+)
 from unsplit.merging.sparse.rankings import MergedRows
 from unsplit.merging.sparse.state import SparseMergeState, agglomerate_sparse
 from unsplit.merging.stability import Stability
@@ -210,8 +214,7 @@ def merge_with(
         For strategy "retrain": takes the group of every cluster, shape (k,), and returns a
         PairwiseTVD of the groups.
     on_merge : callable, optional
-        Called after every merge with the record of all merges so far, and with their number.  Of
-        very many clusters many are merged at a time, and the record gets them later.
+        Called after every merge with the record of all merges so far, and with their number.
     done : MergeRecord, optional
         The last record that an interrupted run passed to ``on_merge``; merging goes on from there.
     """

@@ -5,6 +5,7 @@ that were cut out of the features that are now compared all differ, so neighbour
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,12 +110,31 @@ def split_at_random(result: Estimated, level: float = limits.LEVEL) -> NDArray[n
     pairs = np.unique(np.sort(np.stack([near, nearest[near]], axis=1), axis=1), axis=0)
     found = np.zeros(result.n_clusters, bool)
     found[pairs[_are_alike(result, pairs, level)]] = True
+    return at_random_like_most(found, large, result.sizes, lambda: not looks_like_partition(result))
+
+
+def at_random_like_most(
+    found: NDArray[np.bool_],
+    large: NDArray[np.bool_],
+    sizes: Index,
+    otherwise: Callable[[], bool],
+) -> NDArray[np.bool_]:
+    """Which clusters were split at random, given those that have a twin.
+
+    Parameters
+    ----------
+    found, large : ndarrays of shape (k,)
+        Whether a cluster has a twin, and whether it is large enough to tell.
+    sizes : ndarray of shape (k,)
+    otherwise : callable
+        Says what the other clusters are if most are too small to tell.
+    """
     if 2 * large.sum() >= len(large):
         usual = bool(2 * found[large].sum() >= large.sum())
     else:
-        usual = not looks_like_partition(result)
+        usual = otherwise()
     found = np.where(large, found, usual)
-    almost_all = result.sizes[found].sum() >= limits.ALMOST_ALL * result.sizes.sum()
+    almost_all = sizes[found].sum() >= limits.ALMOST_ALL * sizes.sum()
     return found | almost_all
 
 

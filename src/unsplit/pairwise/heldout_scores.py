@@ -34,7 +34,7 @@ from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scorer import Scorer
 from unsplit.pairwise.scores import HeldoutScores
-from unsplit.pairwise.sparse.estimate import sparse_estimate
+from unsplit.pairwise.sparse.confusions import sparse_estimate
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from unsplit._typing import Index, Matrix
 from unsplit.networks.training.history import History
 from unsplit.pairwise import batch_effects as batches
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.estimate import PairwiseEstimate
+from unsplit.pairwise.estimate import PairwiseEstimate, Statistic, divergences, intervals
 from unsplit.pairwise.saved_estimates import read_estimate, write_estimate
 from unsplit.pairwise.scores import HeldoutScores
 
@@ -87,30 +86,13 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         return self.n_batches > 0
 
     @cached_property
-    def balanced_accuracy(self) -> Matrix:
-        """Held-out balanced accuracy of the classifier of each pair, 1/2 on the diagonal."""
-        return _frozen(stats.balanced_accuracy(self.hit_rate))
-
-    @cached_property
-    def tvd(self) -> Matrix:
-        """Total variation distance, 2·BA − 1 for the balanced accuracy BA; never below zero."""
-        return _frozen(np.clip(2 * self.balanced_accuracy - 1, 0.0, 1.0))
-
-    @cached_property
-    def stderr(self) -> Matrix:
-        """Standard error of ``tvd``, zero on the diagonal."""
-        stderr = stats.tvd_stderr(self.hit_rate, self._counted, self.scores.n_folds)
-        np.fill_diagonal(stderr, 0.0)
-        return _frozen(stderr)
-
-    @cached_property
     def p_value(self) -> Matrix:
         """One-sided p-values, small where two clusters differ; shape (k, k).
 
         The hypothesis is that both clusters come from the same distribution; the test is the
         rank-sum test on the difference of the two scores.
         """
-        U = _divergences().rank_sums(self.scores)
+        U = divergences().rank_sums(self.scores)
         return _frozen(stats.rank_sum_p_value(U, self.scores.counts, self.scores.n_folds))
 
     @cached_property
@@ -196,16 +178,18 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         return batches.effective_counts(self.scores.batch_counts)
 
     def _divergence(self, name: str) -> Matrix:
-        return _frozen(_divergences().divergence(self.scores, name))
+        return _frozen(divergences().divergence(self.scores, name))
+
+    def _matrix(self, statistic: Statistic, diagonal: float) -> Matrix:
+        found = statistic(self.hit_rate, self._counted)
+        np.fill_diagonal(found, diagonal)
+        return _frozen(found)
 
     def _interval(self, level: float) -> tuple[Matrix, Matrix]:
-        n_folds = self.scores.n_folds
-        hit_rate = stats.at_least_chance(self.hit_rate)
-        low, high = stats.accuracy_interval(hit_rate, self._counted, level, n_folds)
-        ends = [np.clip(2 * end - 1, 0.0, 1.0) for end in (low, high)]
-        for end in ends:
+        low, high = intervals(self.hit_rate, self._counted, level, self.scores.n_folds)
+        for end in (low, high):
             np.fill_diagonal(end, 0.0)
-        return ends[0], ends[1]
+        return low, high
 
     def _in_order(self, order: Index) -> dict[str, Any]:
         return {"hit_rate": self.hit_rate[np.ix_(order, order)]}
@@ -253,20 +237,9 @@ def estimate_of_some(result: PairwiseTVD, index: Index) -> PairwiseTVD:
     index : ndarray
         Positions of the observations among the held-out ones, ascending.
     """
-    scores, functions = result.scores.some(index), _divergences()
+    scores, functions = result.scores.some(index), divergences()
     hit_rate = functions.directed_means(scores, functions.hit, functions.device_for_sums())
     return replace(result, scores=scores, n_heldout=scores.counts.sum(axis=0), hit_rate=hit_rate)
-
-
-def _divergences() -> ModuleType:
-    """The module that computes from the scores.
-
-    It is the only thing here that needs torch, so it is imported when first used: results can be
-    loaded, printed and plotted without torch.
-    """
-    from unsplit.pairwise import divergences
-
-    return divergences
 
 
 def _frozen(array: Matrix) -> Matrix:

@@ -29,12 +29,13 @@ class ClosestStoredPairs:
     ) -> None:
         self.near, self.reach, self.limit = rows, reach, limit
         # Also holds pairs that have changed, which are skipped later.
-        self.heap = [
-            (distance, a, b)
-            for a, row in enumerate(rows)
-            for b, distance in row.items()
-            if a < b and distance < limit
-        ]
+        self.heap: list[tuple[float, int, int]] = []
+        for a, row in enumerate(rows):
+            for b, distance in row.items():
+                if a < b:
+                    rows[b][a] = distance  # to the bit, whichever way it was rounded
+                    if distance < limit:
+                        self.heap.append((distance, a, b))
         heapify(self.heap)
         self.n_pushed = 0
         self.refused: set[tuple[int, int]] = set()

@@ -65,7 +65,6 @@ class SparseMergeState(MergeState):
         super()._prepare()
         # Whether any initial cluster of a slot is too small to know its distances.
         self.unknown = self.small.copy()
-        self.completing = False
         self.search: ClosestStoredPairs | None = None
         self.scores.ahead = self._ahead
         self.foreseen = self._foreseen()
@@ -100,8 +99,10 @@ class SparseMergeState(MergeState):
         return row
 
     def _unite_pairs(self, a: int, b: int) -> Sequence[int]:
-        # At the end nothing is judged any more, so what is known of pairs need not be merged.
-        return () if self.completing else super()._unite_pairs(a, b)
+        # After the cut nothing is judged any more, and the tree is completed by what was known there.
+        taken = self.record.n_taken
+        is_after = taken is not None and len(self.sizes) - self.n_left > taken
+        return () if is_after else super()._unite_pairs(a, b)
 
     def _unite_tvd(self, a: int, b: int) -> None:
         self.unknown[a] |= self.unknown[b]
@@ -213,7 +214,6 @@ def agglomerate_sparse(state: SparseMergeState, rule: Rule) -> MergeRecord:
                 raise cannot_reach(state.n_left, limits.most)
             record.ending = Ending(REQUESTED, limits.most)
         end_of_result(state, rule)
-    state.completing = True
     if record.n_allowed is None:
         _complete(state)
         record.n_allowed = len(record.merges)
