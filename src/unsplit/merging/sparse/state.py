@@ -99,7 +99,7 @@ class SparseMergeState(MergeState):
         return row
 
     def _unite_pairs(self, a: int, b: int) -> Sequence[int]:
-        # After the cut nothing is judged any more, and the tree is completed by what was known there.
+        # After the cut nothing is judged, and the tree is completed by what was known there.
         taken = self.record.n_taken
         is_after = taken is not None and len(self.sizes) - self.n_left > taken
         return () if is_after else super()._unite_pairs(a, b)
