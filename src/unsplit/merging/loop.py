@@ -323,8 +323,9 @@ class MergeState:
         self.members[a], self.members[b] = longer, []
         for other in self.forbidden.pop(b, ()):
             self.forbidden[other].discard(b)
-            self.forbidden[other].add(a)
-            self.forbidden.setdefault(a, set()).add(other)
+            if other != a:
+                self.forbidden[other].add(a)
+                self.forbidden.setdefault(a, set()).add(other)
         return self._unite_pairs(a, b)
 
     def _unite_pairs(self, a: int, b: int) -> Sequence[int]:

@@ -23,8 +23,6 @@ from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores, ScoreCounts
 
 # What holds one value for each pair: an array (k, k), or a PairMatrix.
 Values = TypeVar("Values")
-# Takes hit rates (..., 2, 2) and numbers, or those of all pairs, (k, k).
-Statistic = Callable[[Matrix, Any], Matrix]
 
 
 class PairwiseEstimate(ABC, Generic[Values]):
@@ -74,18 +72,17 @@ class PairwiseEstimate(ABC, Generic[Values]):
     @cached_property
     def balanced_accuracy(self) -> Values:
         """Held-out balanced accuracy of the classifier of each pair, 1/2 on the diagonal."""
-        return self._matrix(lambda hits, n: _accuracy(hits), 0.5)
+        return self._of_hits(_accuracy, 0.5)
 
     @cached_property
     def tvd(self) -> Values:
         """Total variation distance, 2·BA − 1 for the balanced accuracy BA; never below zero."""
-        return self._matrix(lambda hits, n: np.clip(2 * _accuracy(hits) - 1, 0.0, 1.0), 0.0)
+        return self._of_hits(lambda hits: np.clip(2 * _accuracy(hits) - 1, 0.0, 1.0), 0.0)
 
-    @cached_property
+    @property
+    @abstractmethod
     def stderr(self) -> Values:
         """Standard error of ``tvd``, zero on the diagonal."""
-        n_folds = self.scores.n_folds
-        return self._matrix(lambda hits, n: stats.tvd_stderr(hits, n, n_folds), 0.0)
 
     @property
     @abstractmethod
@@ -108,8 +105,8 @@ class PairwiseEstimate(ABC, Generic[Values]):
         """Balanced accuracy averaged over all pairs: the paper's A(D)."""
 
     @abstractmethod
-    def _matrix(self, statistic: Statistic, diagonal: float) -> Values:
-        """A statistic of the hit rates of a pair and its numbers of held-out observations."""
+    def _of_hits(self, statistic: Callable[[Matrix], Matrix], diagonal: float) -> Values:
+        """A statistic of hit rates (..., 2, 2), or of those of all pairs, (k, k)."""
 
     @abstractmethod
     def _divergence(self, name: str) -> Values:

@@ -17,7 +17,7 @@ from unsplit._typing import Index, Matrix
 from unsplit.networks.training.history import History
 from unsplit.pairwise import batch_effects as batches
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.estimate import PairwiseEstimate, Statistic, divergences, intervals
+from unsplit.pairwise.estimate import PairwiseEstimate, divergences, intervals
 from unsplit.pairwise.saved_estimates import read_estimate, write_estimate
 from unsplit.pairwise.scores import HeldoutScores
 
@@ -84,6 +84,13 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         if self.scores.subclusters is None:
             return np.ones(self.hit_rate.shape, bool)
         return self.n_batches > 0
+
+    @cached_property
+    def stderr(self) -> Matrix:
+        """Standard error of ``tvd``, zero on the diagonal."""
+        stderr = stats.tvd_stderr(self.hit_rate, self._counted, self.scores.n_folds)
+        np.fill_diagonal(stderr, 0.0)
+        return _frozen(stderr)
 
     @cached_property
     def p_value(self) -> Matrix:
@@ -180,8 +187,8 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
     def _divergence(self, name: str) -> Matrix:
         return _frozen(divergences().divergence(self.scores, name))
 
-    def _matrix(self, statistic: Statistic, diagonal: float) -> Matrix:
-        found = statistic(self.hit_rate, self._counted)
+    def _of_hits(self, statistic: Callable[[Matrix], Matrix], diagonal: float) -> Matrix:
+        found = statistic(self.hit_rate)
         np.fill_diagonal(found, diagonal)
         return _frozen(found)
 

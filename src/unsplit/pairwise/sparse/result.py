@@ -18,7 +18,7 @@ from unsplit._typing import Index, Matrix
 from unsplit.errors import InputError, check_choice, shown
 from unsplit.networks.training.history import History
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.estimate import PairwiseEstimate, Statistic, divergences, intervals
+from unsplit.pairwise.estimate import PairwiseEstimate, divergences, intervals
 from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores
 from unsplit.pairwise.sparse.pair_scores import PairScores
 from unsplit.pairwise.sparse.pairs import PairMatrix, StoredPairs
@@ -26,6 +26,8 @@ from unsplit.pairwise.sparse.saved import read_sparse, write_sparse
 
 # Statistics of so many pairs are computed at a time.
 PAIRS_AT_ONCE = 2**20
+# Takes hit rates (p, 2, 2) and numbers (p, 2, 1).
+Statistic = Callable[[Matrix, Matrix], Matrix]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,6 +89,12 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
     def pair_scores(self) -> PairScores:
         """The scores of single pairs."""
         return PairScores(self.scores)
+
+    @cached_property
+    def stderr(self) -> PairMatrix:
+        """Standard error of ``tvd``, zero on the diagonal."""
+        n_folds = self.scores.n_folds
+        return self._matrix(lambda hits, n: stats.tvd_stderr(hits, n, n_folds), 0.0)
 
     @cached_property
     def tvd_error(self) -> PairMatrix:
@@ -319,6 +327,9 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
         hits = np.full((len(n), 2, 2), 0.5)
         hits[:, 0, 1], hits[:, 1, 0] = rate.T
         return hits, n[:, :, None].astype(np.float64)
+
+    def _of_hits(self, statistic: Callable[[Matrix], Matrix], diagonal: float) -> PairMatrix:
+        return self._matrix(lambda hits, n: statistic(hits), diagonal)
 
     def _matrix(self, statistic: Statistic, diagonal: float) -> PairMatrix:
         left, right = self.pairs.left, self.pairs.right
