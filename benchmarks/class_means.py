@@ -13,7 +13,7 @@ from unsplit.merging.neighbours.graph import nearest
 from unsplit.networks.training.history import History
 from unsplit.pairwise.heldout_scores import crossfit_folds, holdout_fold
 from unsplit.pairwise.scores import HeldoutScores
-from unsplit.pairwise.sparse.estimate import sparse_estimate
+from unsplit.pairwise.sparse.confusions import sparse_estimate
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 Floats = NDArray[np.float32]

@@ -24,7 +24,7 @@ from unsplit.overclustering import artificial
 from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.heldout_scores import crossfit_folds
 from unsplit.pairwise.scores import HeldoutScores
-from unsplit.pairwise.sparse.estimate import sparse_estimate
+from unsplit.pairwise.sparse.confusions import sparse_estimate
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 Matrix = NDArray[np.float64]

@@ -8,7 +8,7 @@ from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.heldout_scores import crossfit_folds, holdout_fold
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores
-from unsplit.pairwise.sparse.estimate import sparse_estimate
+from unsplit.pairwise.sparse.confusions import sparse_estimate
 
 NO_HISTORY = History(*(np.zeros(0, kind) for kind in (int, float, float, float, int)))
 

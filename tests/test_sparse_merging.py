@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import linkage
-from scipy.spatial.distance import squareform
 from sklearn.cluster import KMeans
 
 import unsplit
@@ -19,11 +18,9 @@ from unsplit.merging.decision import UNCONNECTED, Always
 from unsplit.merging.loop import MergeRecord
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.sparse.closest import ClosestStoredPairs
-from unsplit.merging.sparse.evidence import GroupScores
-from unsplit.merging.sparse.foresight import foreseen_merges
-from unsplit.merging.sparse.neighbourhoods import NeighbourhoodsWhenAsked, SparseNeighbourhoods
-from unsplit.merging.sparse.rankings import SparseConnections
-from unsplit.merging.sparse.rounds import pair_table
+from unsplit.merging.sparse.evidence import SparseNeighbourhoods
+from unsplit.merging.sparse.rankings import LinkedPairs
+from unsplit.merging.sparse.state import SparseMergeState
 from unsplit.pairwise import api
 
 N_GROUPS, PER_GROUP = 12, 120
@@ -216,42 +213,31 @@ def test_a_user_can_bring_a_rule():
     assert tree.stopped == "no pair is left to merge"
 
 
-def test_pairs_that_are_asked_for_soon_may_share_a_cluster():
-    pairs = np.array([0, 0, 2]), np.array([1, 2, 3]), np.array([0.1, 0.2, 0.3])
-    heap = ClosestStoredPairs(4, *pairs)
-    assert heap.soon(3, lambda a, b: True) == [(0, 1), (2, 3)]
-    assert heap.soon(3, lambda a, b: True, twice=True) == [(0, 1), (0, 2), (2, 3)]
-    assert heap.closest() == (0, 1)
+def test_what_comes_soon_is_nearest_to_a_slot_that_has_changed():
+    search = ClosestStoredPairs([{1: 0.1, 2: 0.2}, {0: 0.1}, {0: 0.2, 3: 0.3}, {2: 0.3}])
+    assert search.soon() == [(0.1, 0, 1), (0.2, 0, 2), (0.3, 2, 3)]
+    assert search.soon() == []
+    search.forbid(0, 1)
+    assert search.soon() == [(0.2, 0, 2)]
+    assert search.closest() == (0, 2)
 
 
-def test_evidence_that_was_forgotten_is_computed_again():
-    _, sparse, *_ = estimates(0, "random")
-    scores = GroupScores(sparse, np.arange(sparse.n_clusters))
-    scores.merge(0, 1)
-    first = scores.contrast(0, 2)
-    second = scores.contrast(3, 4)
-    assert (0, 2) not in scores.known
-    np.testing.assert_array_equal(scores.contrast(0, 2).values, first.values)
-    assert scores.contrast(3, 4).p_value == second.p_value
-
-
-def test_neighbours_are_counted_only_if_a_pair_is_asked_about():
+def test_neighbours_are_counted_only_if_a_pair_is_asked_about(monkeypatch):
     *_, graph, _, _ = estimates(0, "kmeans")
     counted = []
-
-    def make():
-        counted.append(graph)
-        rng, connections = np.random.default_rng(0), SparseConnections(graph)
-        return SparseNeighbourhoods(graph, rng, connections, shared=False)
-
-    later, now = NeighbourhoodsWhenAsked(make), make()
+    count = SparseNeighbourhoods._count
+    monkeypatch.setattr(
+        SparseNeighbourhoods, "_count", lambda judged: counted.append(judged) or count(judged)
+    )
+    later, now = (SparseNeighbourhoods(graph, np.random.default_rng(0)) for _ in range(2))
+    now.connection(7, 8)
     for a, b in ((0, 1), (5, 6), (0, 5)):
         later.merge(a, b)
         now.merge(a, b)
-    assert len(counted) == 1
+    assert counted == [now]
     for a, b in ((0, 2), (3, 4)):
         assert later.connection(a, b) == now.connection(a, b)
-    assert len(counted) == 2
+    assert counted == [now, later]
 
 
 @settings(max_examples=40, deadline=None)
@@ -262,8 +248,8 @@ def test_the_heap_finds_what_looking_at_all_pairs_finds(seed, k, reach):
     stored = np.triu(rng.random((k, k)) < 0.6, 1)
     matrix = np.where(stored, matrix, np.inf)
     matrix = np.minimum(matrix, matrix.T)
-    left, right = np.nonzero(stored)
-    heap = ClosestStoredPairs(k, left, right, matrix[left, right], reach)
+    near = [{int(b): float(row[b]) for b in np.flatnonzero(row < np.inf)} for row in matrix]
+    heap = ClosestStoredPairs(near, reach)
     every = EveryPair(matrix, reach)
     alive = set(range(k))
     for _ in range(4 * k):
@@ -288,26 +274,18 @@ def test_the_heap_finds_what_looking_at_all_pairs_finds(seed, k, reach):
 
 
 @pytest.mark.parametrize("method", ["average", "single", "complete"])
-def test_foreseen_merges_are_those_of_scipy(method):
-    rng = np.random.default_rng(0)
-    k = 40
-    matrix = rng.random((k, k))
-    matrix = np.triu(matrix, 1) + np.triu(matrix, 1).T
-    left, right = np.triu_indices(k, 1)
-    table = pair_table(k, left, right, matrix[left, right], method)
-    found = foreseen_merges(table, 2.0)
-    expected = linkage(squareform(matrix), method)
-    sides = np.sort(np.stack([found.left, found.right], axis=1), axis=1)
-    np.testing.assert_array_equal(sides, np.sort(expected[:, :2].astype(int), axis=1))
-
-
-def test_evidence_does_not_depend_on_what_is_foreseen(monkeypatch):
-    _, sparse, graph, *_ = estimates(1, "random")
-    ready = merge(sparse, neighbours=graph)
-    monkeypatch.setattr("unsplit.merging.sparse.head_start.NEAR", 0.0)
-    asked = merge(sparse, neighbours=graph)
-    assert [m.why for m in ready.merges] == [m.why for m in asked.merges]
-    np.testing.assert_array_equal(ready.groups, asked.groups)
+def test_merges_of_stored_pairs_are_those_of_scipy(method):
+    rng, k = np.random.default_rng(0), 40
+    distances = rng.random(k * (k - 1) // 2)
+    ranking = LinkedPairs(k, *np.triu_indices(k, 1), distances, method, "tv")
+    search = ClosestStoredPairs([ranking.row(a) for a in range(k)])
+    heights = []
+    while (pair := search.closest()) is not None:
+        heights.append(search.distance(*pair))
+        ranking.merge(*pair)
+        search.remove(pair[1])
+        search.set_row(pair[0], ranking.row(pair[0]))
+    np.testing.assert_allclose(heights, linkage(distances, method)[:, 2])
 
 
 @pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
@@ -317,50 +295,32 @@ def test_evidence_does_not_depend_on_what_is_foreseen(monkeypatch):
     "options",
     [{}, {"n_clusters": 5}, {"max_tvd": 0.4}, {"linkage": "complete"}, {"max_clusters": 3}],
 )
-def test_a_head_start_changes_nothing(monkeypatch, split, options, has_graph):
+def test_comparing_pairs_ahead_changes_nothing(monkeypatch, split, options, has_graph):
     _, sparse, graph, *_ = estimates(1, split)
     neighbours = graph if has_graph else None
     ahead = merge(sparse, neighbours=neighbours, **options)
-    monkeypatch.setattr("unsplit.merging.sparse.head_start.RARELY_EQUAL", ())
+    monkeypatch.setattr(SparseMergeState, "_ahead", lambda state: [])
     one_by_one = merge(sparse, neighbours=neighbours, **options)
-    assert [m.why for m in ahead.merges] == [m.why for m in one_by_one.merges]
-    assert [m.why for m in ahead.apart] == [m.why for m in one_by_one.apart]
+    assert repr(ahead.merges) == repr(one_by_one.merges)
+    assert repr(ahead.apart) == repr(one_by_one.apart)
     assert ahead.stopped == one_by_one.stopped
     np.testing.assert_array_equal(ahead.taken, one_by_one.taken)
-    np.testing.assert_allclose(ahead.linkage, one_by_one.linkage, rtol=0, atol=1e-14)
-
-
-def test_progress_counts_merges_that_are_not_recorded_yet():
-    _, sparse, *_ = estimates(1, "random")
-    told = []
-    merge_with(
-        sparse, MergeOptions(), on_merge=lambda record, n: told.append((len(record.merges), n))
-    )
-    recorded, made = np.array(told).T
-    assert (recorded[0], recorded[-1]) == (0, sparse.n_clusters - 1)
-    assert made[0] > 1  # many at a time
-    assert made[-1] == sparse.n_clusters - 1
-    assert (np.diff(made) >= 0).all()
 
 
 @pytest.mark.parametrize("options", [{}, {"max_tvd": 0.9}, {"n_clusters": 1}])
-def test_a_head_start_that_merges_everything_says_so(options):
+def test_a_merge_of_everything_says_so(options):
     rng = np.random.default_rng(0)
     X, clusters = rng.normal(size=(400, 6)), rng.permutation(np.arange(400) % 8)
     _, sparse = both_forms(scores_of_means(X, clusters))
     assert merge(sparse, **options).stopped == "only one cluster is left"
 
 
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("number", [3, 9])
-def test_clusters_too_small_to_compare_keep_their_place(monkeypatch, seed, number):
-    _, sparse = both_forms(whole_scores(20, 4, 2, seed))
+@pytest.mark.parametrize("seed", range(3))
+def test_clusters_too_small_to_compare_are_merged_as_in_the_dense_form(seed):
+    dense, sparse = both_forms(whole_scores(20, 4, 2, seed), most=20)
     assert sparse.too_small.any()
-    ahead = merge(sparse, n_clusters=number)
-    monkeypatch.setattr("unsplit.merging.sparse.head_start.RARELY_EQUAL", ())
-    one_by_one = merge(sparse, n_clusters=number)
-    np.testing.assert_allclose(ahead.linkage, one_by_one.linkage, rtol=0, atol=1e-14)
-    np.testing.assert_array_equal(ahead.groups, one_by_one.groups)
+    trees = [merge(form, must_link=[(0, 10)], max_tvd=0.3) for form in (dense, sparse)]
+    np.testing.assert_array_equal(trees[0].groups, trees[1].groups)
 
 
 def test_matrix_products_give_the_same_evidence(monkeypatch):

@@ -16,8 +16,11 @@ from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import check_seed, generator_of
 from unsplit.errors import InputError, option
 from unsplit.merging.decision import (
+    NEIGHBOURS,
     NO_SHARED_BATCH,
     ONE_GROUP,
+    Always,
+    Auto,
     Rule,
     SameGroup,
     WithinBatches,
@@ -46,12 +49,18 @@ from unsplit.merging.ranking import (
     Composed,
     Estimate,
     Linked,
-    Ranking,
     Reestimated,
     mean_rank,
 )
 from unsplit.merging.remerge import Remerge, can_be_repeated, remerged, sure_merges
-from unsplit.merging.sparse.api import merge_sparse
+from unsplit.merging.sparse.evidence import (
+    ComposedPairs,
+    GroupScores,
+    SparseNeighbourhoods,
+    ranking_of_pairs,
+)
+from unsplit.merging.sparse.rankings import MergedRows
+from unsplit.merging.sparse.state import SparseMergeState, agglomerate_sparse
 from unsplit.merging.stability import Stability
 from unsplit.merging.tree import MergeTree, with_stability
 from unsplit.pairwise.result import PairwiseTVD
@@ -207,24 +216,16 @@ def merge_with(
         For strategy "retrain": takes the group of every cluster, shape (k,), and returns a
         PairwiseTVD of the groups.
     on_merge : callable, optional
-        Called after every merge with the record of all merges so far, and with their number.  Of
-        very many clusters many are merged at a time, and the record gets them later.
+        Called after every merge with the record of all merges so far, and with their number.
     done : MergeRecord, optional
         The last record that an interrupted run passed to ``on_merge``; merging goes on from there.
     """
-    if isinstance(distances, SparsePairwiseTVD):
-        return merge_sparse(
-            distances,
-            options,
-            neighbours,
-            random_state,
-            assigned=assigned,
-            on_merge=on_merge,
-            done=done,
-        )
     inputs = merge_inputs(distances, neighbours)
     result, k = inputs.result, len(inputs.ids)
-    check_memory(k, MATRICES if result is None else MATRICES_OF_SCORES)
+    if isinstance(result, SparsePairwiseTVD):
+        options.check_sparse()
+    else:
+        check_memory(k, MATRICES if result is None else MATRICES_OF_SCORES)
     options.check_input(result is not None, inputs.graph is not None, estimate is not None)
     constraints = options.constraints(inputs.ids[inputs.order])
     at_random, by, statistic = np.zeros(k, bool), "", "distance"
@@ -236,18 +237,18 @@ def merge_with(
 
     def rule_of(options: MergeOptions) -> Rule:
         rule = stopping_rule(result, options, by)
-        if result is None or result.comparable.all():
+        if not isinstance(result, PairwiseTVD) or result.comparable.all():
             return rule
         return WithinBatches(rule, NO_SHARED_BATCH if result.n_groups is None else ONE_GROUP)
 
     def state_of(
         kind: Callable[..., State],
         inputs: MergeInputs,
+        ranking: Any,
         constraints: Constraints,
         neighbourhoods: Neighbourhoods | None,
         **more: Any,
     ) -> State:
-        ranking = _ranking(inputs, options, statistic, estimate)
         result = inputs.result
         return kind(
             ranking,
@@ -257,25 +258,32 @@ def merge_with(
             needs_both_at_random(by, inputs.graph),
             np.zeros(k, bool) if result is None else result.too_small,
             assigned_slots(assigned, inputs.order),
-            np.ones((k, k)) if result is None else result.tvd,
+            np.ones((k, k)) if result is None else _initial_tvd(result),
             1 if result is None else result.n_possibly_equal,
             constraints,
             inputs.sizes,
             **more,
         )
 
+    def tree_of(record: MergeRecord) -> MergeTree:
+        sizes = inputs.sizes[np.argsort(inputs.order)]
+        return record.tree(inputs.ids, sizes, inputs.order, ranking.statistic, options)
+
     before = MergeRecord() if done is None else replace(done, merges=list(done.merges))
-    neighbourhoods = _neighbourhoods(inputs, random_state)
     rule = rule_of(options)
-    state = state_of(
-        MergeState, inputs, constraints, neighbourhoods, on_merge=on_merge, record=before
-    )
+    ranking = _ranking(inputs, options, statistic, estimate)
+    neighbourhoods = _neighbourhoods(inputs, ranking, random_state)
+    parts = inputs, ranking, constraints, neighbourhoods
+    told: dict[str, Any] = {"on_merge": on_merge, "record": before}
+    if isinstance(result, SparsePairwiseTVD):
+        compare_all = rule not in (Always(), Auto(NEIGHBOURS))
+        sparse = state_of(SparseMergeState, *parts, **told, compare_all=compare_all)
+        return tree_of(agglomerate_sparse(sparse, rule))
+    state = state_of(MergeState, *parts, **told)
     if options.strategy == "spectral":
-        distances = state.ranking.distances()
-        rule = SameGroup(_spectral_groups(distances, options.n_clusters, random_state))
+        rule = SameGroup(_spectral_groups(ranking.distances(), options.n_clusters, random_state))
     record = agglomerate(state, rule)
-    sizes = inputs.sizes[np.argsort(inputs.order)]
-    tree = record.tree(inputs.ids, sizes, inputs.order, state.ranking.statistic, options)
+    tree = tree_of(record)
     if result is None or not can_be_repeated(result, options):
         return tree
 
@@ -288,7 +296,8 @@ def merge_with(
         part: PairwiseTVD, graph: NeighbourGraph | None, judged: Neighbourhoods | None
     ) -> Remerge:
         parts = replace(inputs, result=part, graph=graph)
-        return state_of(Remerge, parts, unbounded, judged, record=MergeRecord(sure))
+        ranking = _ranking(parts, options, statistic, estimate)
+        return state_of(Remerge, parts, ranking, unbounded, judged, record=MergeRecord(sure))
 
     groups = remerged(result, inputs.graph, neighbourhoods, again, rule_of(free), by)
     return with_stability(tree, Stability(groups[:, np.argsort(inputs.order)]))
@@ -327,16 +336,16 @@ class MergeInputs:
     order: Index
     sizes: Index
     matrix: NDArray[np.float64] | None = None
-    result: PairwiseTVD | None = None
+    result: PairwiseTVD | SparsePairwiseTVD | None = None
     graph: NeighbourGraph | None = None
 
 
 def merge_inputs(
-    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
+    distances: PairwiseTVD | SparsePairwiseTVD | PairwiseWasserstein | ArrayLike,
     graph: NeighbourGraph | None = None,
 ) -> MergeInputs:
     """Check the input and put its clusters in order."""
-    if not isinstance(distances, PairwiseTVD) and graph is not None:
+    if not isinstance(distances, (PairwiseTVD, SparsePairwiseTVD)) and graph is not None:
         raise InputError(
             "neighbours has no effect without scores; pass a PairwiseTVD as distances, or leave "
             "neighbours out."
@@ -345,7 +354,7 @@ def merge_inputs(
         k = distances.n_clusters
         matrix = _known(distances)
         return MergeInputs(distances.cluster_ids, np.arange(k), distances.sizes, matrix)
-    if not isinstance(distances, PairwiseTVD):
+    if not isinstance(distances, (PairwiseTVD, SparsePairwiseTVD)):
         matrix = _square(distances)
         k = len(matrix)
         return MergeInputs(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
@@ -409,9 +418,12 @@ def _square(distances: ArrayLike) -> NDArray[np.float64]:
 
 def _ranking(
     inputs: MergeInputs, options: MergeOptions, statistic: str, estimate: Estimate | None
-) -> Ranking:
+) -> Any:
+    """The Ranking of all pairs, or a SparseRanking."""
     if inputs.matrix is not None:
         return Linked(inputs.matrix, options.linkage, statistic)
+    if isinstance(inputs.result, SparsePairwiseTVD):
+        return ranking_of_pairs(inputs.result, inputs.graph, options, statistic)
     assert inputs.result is not None
     if options.strategy == "compose":
         return Composed(inputs.result, lookup=options.alpha is not None)
@@ -432,21 +444,35 @@ def _ranking(
     return Linked(matrix, options.linkage, statistic, inputs.result.comparable)
 
 
-def _evidence(inputs: MergeInputs, ranking: Ranking, all_pairs: bool) -> Evidence | None:
+def _initial_tvd(result: PairwiseTVD | SparsePairwiseTVD) -> Any:
+    """The TVDs of all or of the stored pairs, in a form that can be merged."""
+    if isinstance(result, PairwiseTVD):
+        return result.tvd.copy()
+    pairs = result.pairs
+    return MergedRows(result.n_clusters, pairs.left, pairs.right, result.tvd.values, min)
+
+
+def _evidence(inputs: MergeInputs, ranking: Any, all_pairs: bool) -> Evidence | None:
     """The held-out scores of the clusters, if there are any."""
     if inputs.result is None:
         return None
-    if isinstance(ranking, (Reestimated, Composed)):
+    if isinstance(ranking, (Reestimated, Composed, ComposedPairs)):
         return ranking
+    if isinstance(inputs.result, SparsePairwiseTVD):
+        return GroupScores(inputs.result)
     return evidence_of(inputs.result, all_pairs)
 
 
-def _neighbourhoods(inputs: MergeInputs, random_state: object) -> Neighbourhoods | None:
+def _neighbourhoods(
+    inputs: MergeInputs, ranking: Any, random_state: object
+) -> Neighbourhoods | None:
     if inputs.graph is None:
         return None
     # Without a seed the same graph still gives the same result.
-    seed = 0 if random_state is None else random_state
-    return Neighbourhoods(inputs.graph, generator_of(seed))
+    rng = generator_of(0 if random_state is None else random_state)
+    if isinstance(inputs.result, SparsePairwiseTVD):
+        return SparseNeighbourhoods(inputs.graph, rng, ranking)
+    return Neighbourhoods(inputs.graph, rng)
 
 
 def _spectral_groups(

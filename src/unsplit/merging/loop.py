@@ -180,30 +180,28 @@ class MergeState:
             self._unite(a, b, k + step)
 
     def _prepare(self) -> None:
-        """Make what is known of all pairs."""
+        """Make what is known of slots."""
         k = len(self.sizes)
-        self.slot = np.arange(k)
         self.alive = np.ones(k, bool)
-        self.cannot = np.zeros((k, k), bool)
+        self.members = [[leaf] for leaf in range(k)]
+        # With path halving: the slot of a leaf is where these numbers lead.
+        self.parent = list(range(k))
+        self.forbidden: dict[int, set[int]] = {}
         for a, b in self.constraints.cannot:
-            self.cannot[a, b] = self.cannot[b, a] = True
-        self.tvd = self.tvd.copy()
+            self.forbidden.setdefault(a, set()).add(b)
+            self.forbidden.setdefault(b, set()).add(a)
 
     def pairs(
         self, respect_links: bool = True, reach: int | None = None, limit: float = math.inf
     ) -> ClosestPairs:
         """The remaining pairs, within reach and below the limit; none is refused yet."""
         if self.n_left == 1:  # no pair, so no new estimate is needed
-            return ClosestPairs(np.full(self.cannot.shape, np.inf))
+            return ClosestPairs(np.full((len(self.sizes), len(self.sizes)), np.inf))
         matrix = self.ranking.distances().copy()
         matrix[~self.alive] = matrix[:, ~self.alive] = np.inf
-        if respect_links:
-            matrix[self.cannot] = np.inf
+        for slot, others in self.forbidden.items() if respect_links else ():
+            matrix[slot, list(others)] = np.inf
         return ClosestPairs(matrix, reach, limit)
-
-    def closest(self, pairs: ClosestPairs) -> tuple[int, int] | None:
-        """The pair that is judged next; None if there is none."""
-        return pairs.closest()
 
     @property
     def limits_fall(self) -> bool:
@@ -244,19 +242,24 @@ class MergeState:
 
     def is_forbidden(self, a: int, b: int) -> bool:
         """Whether ``cannot_link`` keeps two slots apart."""
-        return bool(self.cannot[a, b])
+        return b in self.forbidden.get(a, ())
 
     def any_forbidden(self) -> bool:
         """Whether ``cannot_link`` keeps any of the remaining clusters apart."""
-        return bool((self.cannot & self.alive & self.alive[:, None]).any())
+        return any(self.forbidden.values())
 
     def slot_of(self, leaf: int) -> int:
         """The slot in which an initial cluster is now."""
-        return int(self.slot[leaf])
+        parent = self.parent
+        while parent[leaf] != leaf:
+            parent[leaf] = parent[parent[leaf]]
+            leaf = parent[leaf]
+        return leaf
 
-    def leaves(self, slot: int) -> Index:
-        """The initial clusters in a slot."""
-        return np.flatnonzero(self.slot == slot)
+    @property
+    def slot(self) -> Index:
+        """The slot in which each initial cluster is now."""
+        return np.array([self.slot_of(leaf) for leaf in range(len(self.sizes))])
 
     def _size(self, a: int, b: int) -> str | None:
         if not self.small[a] and not self.small[b]:
@@ -264,7 +267,7 @@ class MergeState:
         if self.small[a] and self.small[b]:
             return BOTH_SMALL
         small, other = (a, b) if self.small[a] else (b, a)
-        larger = self.assigned[self.leaves(small)].tolist()
+        larger = self.assigned[self.members[small]].tolist()
         assigned = all(leaf >= 0 and self.slot_of(leaf) == other for leaf in larger)
         return ASSIGNED if assigned else ONE_SMALL
 
@@ -276,18 +279,9 @@ class MergeState:
         merge = self.described(pair, stage, reason)
         changed = self._unite(a, b, len(self.sizes) + len(self.record.merges))
         self.record.merges.append(merge)
-        self.tell()
-        return changed
-
-    @property
-    def n_made(self) -> int:
-        """Number of merges so far."""
-        return len(self.record.merges)
-
-    def tell(self) -> None:
-        """Tell the caller how far merging is."""
         if self.on_merge is not None:
-            self.on_merge(self.record, self.n_made)
+            self.on_merge(self.record, len(self.record.merges))
+        return changed
 
     def described(self, pair: Pair, stage: str, reason: Reason) -> Merge:
         """A record of the pair, with the cluster numbers of the tree."""
@@ -322,7 +316,21 @@ class MergeState:
         self.size[a] += self.size[b]
         self.at_random[a] = self.split_at_random(a, b)
         self.small[a] &= self.small[b]
-        self._unite_pairs(a, b)
+        self.alive[b] = False
+        self.parent[b] = a
+        shorter, longer = sorted((self.members[a], self.members[b]), key=len)
+        longer += shorter
+        self.members[a], self.members[b] = longer, []
+        for other in self.forbidden.pop(b, ()):
+            self.forbidden[other].discard(b)
+            if other != a:
+                self.forbidden[other].add(a)
+                self.forbidden.setdefault(a, set()).add(other)
+        return self._unite_pairs(a, b)
+
+    def _unite_pairs(self, a: int, b: int) -> Sequence[int]:
+        """Update what is known of pairs and return the slots whose distances have changed."""
+        self._unite_tvd(a, b)
         if self.neighbourhoods is not None:
             self.neighbourhoods.merge(a, b)
         changed = self.ranking.merge(a, b)
@@ -330,13 +338,7 @@ class MergeState:
             self.evidence.merge(a, b)
         return changed
 
-    def _unite_pairs(self, a: int, b: int) -> None:
-        """Update what is known of all pairs."""
-        self.slot[self.slot == b] = a
-        self.alive[b] = False
-        if self.cannot[b].any():
-            self.cannot[a] |= self.cannot[b]
-            self.cannot[:, a] |= self.cannot[:, b]
+    def _unite_tvd(self, a: int, b: int) -> None:
         self.tvd[a] = self.tvd[:, a] = np.minimum(self.tvd[a], self.tvd[b])
 
     def nearby(self) -> list[tuple[int, int, float]]:
@@ -357,8 +359,9 @@ class MergeState:
         pairs.remove(gone)
         if self.n_left > 1:
             for slot in changed:
-                allowed = self.alive & ~self.cannot[slot] if respect_links else self.alive
-                pairs.set_row(slot, np.where(allowed, self.ranking.row(slot), np.inf))
+                row = np.where(self.alive, self.ranking.row(slot), np.inf)
+                row[list(self.forbidden.get(slot, ()) if respect_links else ())] = np.inf
+                pairs.set_row(slot, row)
 
 
 def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
@@ -479,9 +482,7 @@ class GreedyMerge:
         """
         state = self.state
         while state.n_left > fewest:
-            closest = state.closest(self.pairs)
-            if state.n_left <= fewest:  # merges that were made early have had their turn
-                break
+            closest = self.pairs.closest()
             if closest is not None:
                 self._judge(*closest, stage)
             elif state.limits_fall and state.n_left < self.looked_at:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from unsplit._typing import Index, Matrix
+from unsplit._typing import Index
 from unsplit.errors import PartitionWarning, warn
 from unsplit.merging import limits
 from unsplit.merging.decision import (
@@ -25,11 +25,12 @@ from unsplit.merging.decision import (
     Rule,
     UsersRule,
 )
-from unsplit.merging.evidence import Mixtures
+from unsplit.merging.evidence import CONFIDENCE, Mixtures
 from unsplit.merging.neighbours.graph import OBSERVATIONS, OTHER_FEATURES, SCORES, NeighbourGraph
 from unsplit.merging.options import CLUSTERING, ELSEWHERE, OVERLAP_AND_EDGES, MergeOptions
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD, interval_of_pairs
+from unsplit.pairwise.statistics import adjust_for_pairs
 
 Estimated = PairwiseTVD | SparsePairwiseTVD
 
@@ -95,7 +96,7 @@ BY_SOURCE_OF_CORES = {
 }
 
 
-def split_at_random(result: PairwiseTVD, level: float = limits.LEVEL) -> NDArray[np.bool_]:
+def split_at_random(result: Estimated, level: float = limits.LEVEL) -> NDArray[np.bool_]:
     """Which clusters have a twin that they cannot be told apart from, shape (k,).
 
     Such a cluster is one of several random parts of a larger group: tests find no difference
@@ -103,38 +104,13 @@ def split_at_random(result: PairwiseTVD, level: float = limits.LEVEL) -> NDArray
     treated like the majority.  If almost all observations are in clusters with a twin, a cluster
     without one is a group that was not split, and is treated like the others.
     """
-    k = result.n_clusters
     large = result.n_heldout >= limits.FEWEST_TO_BE_ALIKE
-    known = result.comparable & large & large[:, None] & ~np.eye(k, dtype=bool)
-    distances = np.where(known, result.tvd, np.inf)
-    nearest = distances.argmin(axis=1)
-    evidence = Mixtures(result, lookup=False)
-
-    pairs = close_pairs(nearest, distances[np.arange(k), nearest])
-    found = np.zeros(k, bool)
-    for a, b in pairs.tolist():
-        if Pair(a, b, 0.0, math.comb(k, 2), evidence).alike(level):
-            found[[a, b]] = True
-    return at_random_like_most(found, large, result.sizes, lambda: not looks_like_partition(result))
-
-
-def close_pairs(nearest: Index, distances: Matrix) -> Index:
-    """Pairs of clusters that may be alike, each once, shape (p, 2).
-
-    Parameters
-    ----------
-    nearest : ndarray of shape (k,)
-        The nearest cluster of each.
-    distances : ndarray of shape (k,)
-        The TVD to it.
-
-    Examples
-    --------
-    >>> close_pairs(np.array([1, 0, 1]), np.array([0.1, 0.1, 0.9]))
-    array([[0, 1]])
-    """
+    nearest, distances = result.nearest(large)
     near = np.flatnonzero(distances <= limits.LARGE_TVD)
-    return np.unique(np.sort(np.stack([near, nearest[near]], axis=1), axis=1), axis=0)
+    pairs = np.unique(np.sort(np.stack([near, nearest[near]], axis=1), axis=1), axis=0)
+    found = np.zeros(result.n_clusters, bool)
+    found[pairs[_are_alike(result, pairs, level)]] = True
+    return at_random_like_most(found, large, result.sizes, lambda: not looks_like_partition(result))
 
 
 def at_random_like_most(
@@ -160,6 +136,20 @@ def at_random_like_most(
     found = np.where(large, found, usual)
     almost_all = sizes[found].sum() >= limits.ALMOST_ALL * sizes.sum()
     return found | almost_all
+
+
+def _are_alike(result: Estimated, pairs: Index, level: float) -> NDArray[np.bool_]:
+    """Whether no difference is significant and the TVD cannot be large, for each pair."""
+    n_pairs = math.comb(result.n_clusters, 2)
+    if isinstance(result, PairwiseTVD):
+        evidence = Mixtures(result, lookup=False)
+        alike = [Pair(a, b, 0.0, n_pairs, evidence).alike(level) for a, b in pairs.tolist()]
+        return np.array(alike, bool)
+    if len(pairs) == 0:
+        return np.zeros(0, bool)
+    p = adjust_for_pairs(result.p_value_of(*pairs.T), n_pairs)
+    high = interval_of_pairs(*result.hits_of(*pairs.T), CONFIDENCE, result.scores.n_folds)[1]
+    return (p > level) & (high <= limits.LARGE_TVD)
 
 
 def origin(
@@ -247,11 +237,7 @@ def looks_like_partition(result: Estimated) -> bool:
 def _median_nearest(result: Estimated) -> float:
     # A tiny cluster looks close to all others, because a few held-out observations say little.
     large = result.n_heldout >= min(limits.FEW, np.sort(result.n_heldout)[-2])
-    if isinstance(result, SparsePairwiseTVD):
-        nearest = result.nearest(large)[1]
-    else:
-        others = result.comparable & large & large[:, None] & ~np.eye(result.n_clusters, dtype=bool)
-        nearest = np.where(others, result.tvd, np.inf).min(axis=1)
+    nearest = result.nearest(large)[1]
     nearest = nearest[np.isfinite(nearest)]
     return float(np.median(nearest)) if len(nearest) else 0.0
 

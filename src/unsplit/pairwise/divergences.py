@@ -47,7 +47,7 @@ def _sech_of_half(margin: Tensor) -> Tensor:
 
 
 # name: (function of the margin, how the divergence follows from its balanced mean)
-_OF_MARGINS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Matrix], Any]]] = {
+OF_MARGINS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Matrix], Any]]] = {
     # Total variation: sup |P(Z) − Q(Z)|.
     "tv": (hit, lambda mean: 2 * mean - 1),
     # Le Cam / triangular: ½∫(p − q)²/(p + q), from soft accuracy.
@@ -78,8 +78,8 @@ def divergence(scores: HeldoutScores, name: str, device: torch.device | None = N
         None: CUDA if there is one, otherwise the CPU.
     """
     device = device_for_sums() if device is None else device
-    if name in _OF_MARGINS:
-        function, transform = _OF_MARGINS[name]
+    if name in OF_MARGINS:
+        function, transform = OF_MARGINS[name]
         directed = directed_means(scores, function, device)
         return _as_distance(transform((directed + directed.T) / 2))
     if name == "overlap":

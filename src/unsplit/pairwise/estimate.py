@@ -7,6 +7,8 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cached_property
+from types import ModuleType
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -16,6 +18,7 @@ from unsplit._typing import Index, Matrix
 from unsplit.data.frames import data_frame
 from unsplit.errors import InputError, check_choice, check_flag, is_number, numeric_array, shown
 from unsplit.networks.training.history import History
+from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores, ScoreCounts
 
 # What holds one value for each pair: an array (k, k), or a PairMatrix.
@@ -66,15 +69,15 @@ class PairwiseEstimate(ABC, Generic[Values]):
         """
         return self.n_heldout == 0
 
-    @property
-    @abstractmethod
+    @cached_property
     def balanced_accuracy(self) -> Values:
         """Held-out balanced accuracy of the classifier of each pair, 1/2 on the diagonal."""
+        return self._of_hits(_accuracy, 0.5)
 
-    @property
-    @abstractmethod
+    @cached_property
     def tvd(self) -> Values:
         """Total variation distance, 2·BA − 1 for the balanced accuracy BA; never below zero."""
+        return self._of_hits(lambda hits: np.clip(2 * _accuracy(hits) - 1, 0.0, 1.0), 0.0)
 
     @property
     @abstractmethod
@@ -100,6 +103,10 @@ class PairwiseEstimate(ABC, Generic[Values]):
     @abstractmethod
     def mean_accuracy(self) -> float:
         """Balanced accuracy averaged over all pairs: the paper's A(D)."""
+
+    @abstractmethod
+    def _of_hits(self, statistic: Callable[[Matrix], Matrix], diagonal: float) -> Values:
+        """A statistic of hit rates (..., 2, 2), or of those of all pairs, (k, k)."""
 
     @abstractmethod
     def _divergence(self, name: str) -> Values:
@@ -153,7 +160,7 @@ class PairwiseEstimate(ABC, Generic[Values]):
         >>> bool(result.divergence("auc")[0, 1] > 0.9)
         True
         """
-        check_choice("name", name, DIVERGENCES)
+        check_choice("name", name, tuple(DIVERGENCES))
         if name == "tv":
             return self.tvd
         computed: dict[str, Values] = self.__dict__.setdefault("_divergences", {})
@@ -331,6 +338,29 @@ class PairwiseEstimate(ABC, Generic[Values]):
         noise = f", {self.n_noise:,} noise observations left out" if self.n_noise else ""
         n = int(self.too_small.sum())
         return noise + (f", {n} clusters too small to hold one out" if n else "")
+
+
+def _accuracy(hits: Matrix) -> Matrix:
+    accuracy: Matrix = (hits + np.swapaxes(hits, -1, -2)) / 2
+    return accuracy
+
+
+def intervals(hits: Matrix, n: Any, level: float, n_folds: int) -> tuple[Matrix, Matrix]:
+    """Lower and upper ends of the confidence intervals of the TVD."""
+    ends = stats.accuracy_interval(stats.at_least_chance(hits), n, level, n_folds)
+    low, high = (np.clip(2 * end - 1, 0.0, 1.0) for end in ends)
+    return low, high
+
+
+def divergences() -> ModuleType:
+    """The module that computes from the scores.
+
+    It is the only thing here that needs torch, so it is imported when first used: results can be
+    loaded, printed and plotted without torch.
+    """
+    from unsplit.pairwise import divergences
+
+    return divergences
 
 
 def permutation(order: Any, k: int) -> Index:

@@ -36,7 +36,7 @@ from unsplit.pairwise.groups import deal_groups
 from unsplit.pairwise.result import PairwiseTVD, by_groups
 from unsplit.pairwise.scorer import Scorer
 from unsplit.pairwise.scores import HeldoutScores
-from unsplit.pairwise.sparse.estimate import sparse_estimate
+from unsplit.pairwise.sparse.confusions import sparse_estimate
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from unsplit.networks.training.history import History
 from unsplit.pairwise import batch_effects as batches
 from unsplit.pairwise import groups as of_groups
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.estimate import PairwiseEstimate
+from unsplit.pairwise.estimate import PairwiseEstimate, divergences, intervals
 from unsplit.pairwise.saved_estimates import read_estimate, write_estimate
 from unsplit.pairwise.scores import HeldoutScores
 
@@ -100,16 +99,6 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         return self.n_batches > 0
 
     @cached_property
-    def balanced_accuracy(self) -> Matrix:
-        """Held-out balanced accuracy of the classifier of each pair, 1/2 on the diagonal."""
-        return _frozen(stats.balanced_accuracy(self.hit_rate))
-
-    @cached_property
-    def tvd(self) -> Matrix:
-        """Total variation distance, 2·BA − 1 for the balanced accuracy BA; never below zero."""
-        return _frozen(np.clip(2 * self.balanced_accuracy - 1, 0.0, 1.0))
-
-    @cached_property
     def stderr(self) -> Matrix:
         """Standard error of ``tvd``, zero on the diagonal."""
         stderr = stats.tvd_stderr(self.hit_rate, self._counted, self.scores.n_folds)
@@ -126,7 +115,7 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         """
         if self.scores.groups is not None:
             return _frozen(of_groups.group_p_values(self.scores))
-        return _frozen(_divergences().p_values(self.scores))
+        return _frozen(divergences().p_values(self.scores))
 
     @cached_property
     def p_adjusted(self) -> Matrix:
@@ -147,6 +136,30 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         all_pairs = self.scores.subclusters is None and self.n_groups is None
         comparable = None if all_pairs else self.comparable
         return stats.mean_accuracy(self.balanced_accuracy, comparable)
+
+    def nearest(self, among: NDArray[np.bool_]) -> tuple[Index, Matrix]:
+        """The nearest of some clusters to each of them, and its TVD; infinite if there is none.
+
+        Parameters
+        ----------
+        among : ndarray of shape (k,)
+            Which clusters count.
+
+        Returns
+        -------
+        nearest, distances : ndarrays of shape (k,)
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result.nearest(np.ones(3, bool))[0][:2]
+        array([1, 0])
+        """
+        others = self.comparable & among & among[:, None] & ~np.eye(self.n_clusters, dtype=bool)
+        distances = np.where(others, self.tvd, np.inf)
+        return distances.argmin(axis=1), distances.min(axis=1)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PairwiseTVD":
@@ -190,17 +203,19 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         return batches.effective_counts(self.scores.batch_counts)
 
     def _divergence(self, name: str) -> Matrix:
-        found = _divergences().divergence(self.scores, name)
+        found = divergences().divergence(self.scores, name)
         return _frozen(found if self.n_groups is None else np.where(self.comparable, found, 1.0))
 
+    def _of_hits(self, statistic: Callable[[Matrix], Matrix], diagonal: float) -> Matrix:
+        found = statistic(self.hit_rate)
+        np.fill_diagonal(found, diagonal)
+        return _frozen(found)
+
     def _interval(self, level: float) -> tuple[Matrix, Matrix]:
-        n_folds = self.scores.n_folds
-        hit_rate = stats.at_least_chance(self.hit_rate)
-        low, high = stats.accuracy_interval(hit_rate, self._counted, level, n_folds)
-        ends = [np.clip(2 * end - 1, 0.0, 1.0) for end in (low, high)]
-        for end in ends:
+        low, high = intervals(self.hit_rate, self._counted, level, self.scores.n_folds)
+        for end in (low, high):
             np.fill_diagonal(end, 0.0)
-        return ends[0], ends[1]
+        return low, high
 
     def _in_order(self, order: Index) -> dict[str, Any]:
         found: dict[str, Any] = {"hit_rate": self.hit_rate[np.ix_(order, order)]}
@@ -256,7 +271,7 @@ def estimate_of_some(result: PairwiseTVD, index: Index) -> PairwiseTVD:
     index : ndarray
         Positions of the observations among the held-out ones, ascending.
     """
-    scores, functions = result.scores.some(index), _divergences()
+    scores, functions = result.scores.some(index), divergences()
     hit_rate = functions.directed_means(scores, functions.hit, functions.device_for_sums())
     n_heldout = scores.counts.sum(axis=0)
     found = replace(result, scores=scores, n_heldout=n_heldout, hit_rate=hit_rate)
@@ -280,17 +295,6 @@ def by_groups(result: PairwiseTVD, groups: Index) -> PairwiseTVD:
         result, scores=scores, n_groups=of_groups.held_out_groups(scores), n_effective=n_effective
     )
     return replace(found, hit_rate=np.where(found.comparable, found.hit_rate, 1.0))
-
-
-def _divergences() -> ModuleType:
-    """The module that computes from the scores.
-
-    It is the only thing here that needs torch, so it is imported when first used: results can be
-    loaded, printed and plotted without torch.
-    """
-    from unsplit.pairwise import divergences
-
-    return divergences
 
 
 def _frozen(array: Matrix) -> Matrix:

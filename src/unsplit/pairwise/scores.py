@@ -21,8 +21,16 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float32]
 
 
-# Here and not where they are computed, so that asking for a name loads no torch.
-DIVERGENCES = ("tv", "lecam", "js", "hellinger", "overlap", "auc")
+# Their names, and what they are called.  Here and not where they are computed, so that asking for a
+# name loads no torch.
+DIVERGENCES = {
+    "tv": "total variation distance",
+    "lecam": "Le Cam distance",
+    "js": "Jensen–Shannon divergence",
+    "hellinger": "Hellinger distance",
+    "overlap": "overlap",
+    "auc": "how well the network tells them apart",
+}
 
 
 def nothing_held_out() -> InputError:
@@ -179,7 +187,7 @@ class HeldoutScores:
         """All scores as one array, shape (m, k)."""
         return np.concatenate([scores.numpy() for scores, _ in self.blocks()])
 
-    def composed(self, index: Index, members: Sequence[int], sizes: Index) -> Floats:
+    def composed(self, index: Index, members: Sequence[int] | Index, sizes: Index) -> Floats:
         """Compute the scores of some held-out observations for a union of clusters.
 
         The density of a union is the mixture of its members' densities, so its score follows from

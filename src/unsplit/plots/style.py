@@ -6,6 +6,7 @@ from typing import Any
 
 from unsplit.errors import InputError, check_type, shown
 from unsplit.merging.tree import MergeTree
+from unsplit.pairwise.scores import DIVERGENCES
 
 # Paul Tol's ten qualitative colours, safe for the colour-blind, mixed so that neighbours differ.
 COLOURS = (
@@ -19,11 +20,9 @@ INK = "#333333"
 ENDS = "0 = same, 1 = never confused"
 
 # Axis labels of the statistics that rank pairs.
-AXIS_LABELS = {
+AXIS_LABELS = {name: f"{words}: {ENDS}" for name, words in DIVERGENCES.items()} | {
     "tv": f"total variation distance (TVD): {ENDS}",
     "lecam": f"Le Cam distance (soft accuracy): {ENDS}",
-    "js": f"Jensen–Shannon divergence: {ENDS}",
-    "hellinger": f"Hellinger distance: {ENDS}",
     "auc": f"2 · AUC − 1: {ENDS}",
     "overlap": "1 − overlap of the densities: 0 = same, 1 = no overlap",
     "overlap and edges": "mean rank by overlap and edges: 0 = same, 1 = the most different pair",

@@ -8,21 +8,14 @@ from typing import Any
 from unsplit.merging.decision import UNCLEAR
 from unsplit.merging.review import Row
 from unsplit.merging.tree import MergeTree
+from unsplit.pairwise.scores import DIVERGENCES
 
 LONGEST_NAME = 28
 MOST_NAMES = 3
 # How many unclear pairs the first paragraph names.
 N_FIRST = 3
 
-RANKED_BY = {
-    "tv": "total variation distance",
-    "lecam": "Le Cam distance",
-    "js": "Jensen–Shannon divergence",
-    "hellinger": "Hellinger distance",
-    "overlap": "overlap",
-    "auc": "how well the network tells them apart",
-    "distance": "the distances that were passed",
-}
+RANKED_BY = DIVERGENCES | {"distance": "the distances that were passed"}
 
 
 def counted(n: int, thing: str) -> str:

@@ -109,7 +109,8 @@ def _joined_within(graph: NeighbourGraph, pieces: Index, mixed: NDArray[np.bool_
     initial = np.zeros(some.n_clusters, np.int64)
     initial[some.clusters] = graph.clusters[mixed]
     state = _state(some)
-    state.cannot = initial[:, None] != initial[None, :]
+    apart = initial[:, None] != initial
+    state.forbidden = {a: set(np.flatnonzero(row).tolist()) for a, row in enumerate(apart)}
     GreedyMerge(state, Auto(NEIGHBOURS)).go(1, some.n_clusters)
     return state.slot[some.clusters]
 

@@ -1,11 +1,7 @@
 """The closest pair among some pairs of clusters, by a heap."""
 
 import math
-from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-
-from unsplit._typing import Index, Matrix
-from unsplit.merging.sparse.rows import MergedRows
 
 # So many of the nearest clusters of one are looked at for one that was not refused.
 NEAREST = 10
@@ -19,9 +15,8 @@ class ClosestStoredPairs:
 
     Parameters
     ----------
-    n_clusters : int
-    left, right, distances : ndarrays of shape (p,)
-        The pairs that may be merged, with left < right.
+    rows : list of dict
+        By slot, the distances to others with which it may be merged; they are changed.
     reach : int, optional
         Only pairs are considered in which one is among the ``reach`` nearest clusters of the other,
         including those that were refused.  None for all stored pairs.
@@ -30,19 +25,17 @@ class ClosestStoredPairs:
     """
 
     def __init__(
-        self,
-        n_clusters: int,
-        left: Index,
-        right: Index,
-        distances: Matrix,
-        reach: int | None = None,
-        limit: float = math.inf,
+        self, rows: list[dict[int, float]], reach: int | None = None, limit: float = math.inf
     ) -> None:
-        self.reach, self.limit = reach, limit
-        self.near = MergedRows(n_clusters, left, right, distances, min).rows
-        pairs = zip(distances.tolist(), left.tolist(), right.tolist(), strict=True)
+        self.near, self.reach, self.limit = rows, reach, limit
         # Also holds pairs that have changed, which are skipped later.
-        self.heap = [pair for pair in pairs if pair[0] < limit]
+        self.heap: list[tuple[float, int, int]] = []
+        for a, row in enumerate(rows):
+            for b, distance in row.items():
+                if a < b:
+                    rows[b][a] = distance  # to the bit, whichever way it was rounded
+                    if distance < limit:
+                        self.heap.append((distance, a, b))
         heapify(self.heap)
         self.n_pushed = 0
         self.refused: set[tuple[int, int]] = set()
@@ -50,12 +43,14 @@ class ClosestStoredPairs:
         self.waiting: dict[int, set[int]] = {}
         # By slot, the distance of the last cluster in reach, until a distance up to it changes.
         self.horizon: dict[int, float] = {}
+        # Slots whose nearest pair may be another one than when it was last asked for.
+        self.changed = {slot for slot, row in enumerate(rows) if row}
 
     def closest(self) -> tuple[int, int] | None:
         """The closest pair (a, b) with a < b, the first if several are; None if there is none."""
         while self.heap:
             distance, a, b = self.heap[0]
-            if self._is_current(distance, a, b):
+            if self.near[a].get(b) == distance and (a, b) not in self.refused:
                 if self._in_reach(distance, a, b):
                     return a, b
                 self.waiting.setdefault(a, set()).add(b)
@@ -70,79 +65,47 @@ class ClosestStoredPairs:
     def forbid(self, a: int, b: int) -> None:
         """Exclude the pair until one of the two gets new distances."""
         self.refused.add((a, b))
+        self.changed |= {a, b}
 
     def remove(self, a: int) -> None:
         """Remove cluster a."""
-        for other in self.near[a]:
-            self._put(other, a, None)
-            self.refused.discard((a, other) if a < other else (other, a))
-            if other in self.waiting:
-                self._look_again(other)
-        self.near[a] = {}
-        self.horizon.pop(a, None)
-        self.waiting.pop(a, None)
+        self.set_row(a, {})
+        self.changed.discard(a)
 
     def set_row(self, a: int, row: dict[int, float]) -> None:
         """Set the distances from a to other clusters; pairs not in the row may not be merged."""
         for other in self.near[a].keys() - row.keys():
             self._put(other, a, None)
-            if other in self.waiting:
-                self._look_again(other)
+            self.refused.discard((a, other) if a < other else (other, a))
+            self._look_again(other)
         for other, distance in row.items():
             pair = (a, other) if a < other else (other, a)
             self._put(other, a, distance)
             self.refused.discard(pair)
             if distance < self.limit:
                 heappush(self.heap, (distance, *pair))
-            if other in self.waiting:
-                self._look_again(other)
+            self._look_again(other)
         self.near[a] = row
         self.horizon.pop(a, None)
         self.waiting.pop(a, None)
+        self.changed.add(a)
         self.n_pushed += len(row)
         if self.n_pushed > len(self.heap):
             self._tidy_up()
 
-    def soon(
-        self, most: int, wanted: Callable[[int, int], bool], twice: bool = False
-    ) -> list[tuple[int, int]]:
-        """The next pairs that would be merged if all were allowed.
+    def soon(self) -> list[tuple[float, int, int]]:
+        """The nearest pair of each slot that has changed, closest first: they come soon."""
+        found = {self._nearest(slot) for slot in self.changed}
+        self.changed = set()
+        return sorted(entry for entry in found if entry is not None)
 
-        Parameters
-        ----------
-        most : int
-            How many of the closest pairs are looked at.
-        wanted : callable
-            Takes a and b; says whether the pair is of interest.
-        twice : bool
-            Whether a cluster may be in several pairs, which would not be merged after the first.
-        """
-        used: set[int] = set()
-        found: list[tuple[int, int]] = []
-        seen: list[tuple[float, int, int]] = []
-        while self.heap and len(seen) < most:
-            entry = heappop(self.heap)
-            distance, a, b = entry
-            if not self._is_current(distance, a, b):
-                continue
-            seen.append(entry)
-            if a in used or b in used or not self._in_reach(*entry):
-                continue
-            if wanted(a, b):
-                found.append((a, b))
-                if not twice:
-                    used |= {a, b}
-        for entry in seen:
-            heappush(self.heap, entry)
-        return found
-
-    def nearest(self, a: int) -> tuple[int, int] | None:
-        """The closest pair of a slot that was not refused; None if there is none."""
+    def _nearest(self, a: int) -> tuple[float, int, int] | None:
+        """The distance and slots of the closest pair of a slot that was not refused."""
         row = self.near[a]
         for other in sorted(row, key=row.__getitem__)[:NEAREST]:
             pair = (a, other) if a < other else (other, a)
             if pair not in self.refused:
-                return pair
+                return row[other], *pair
         return None
 
     def _tidy_up(self) -> None:
@@ -152,9 +115,6 @@ class ClosestStoredPairs:
         self.heap = [entry for entry in current if entry[1:] not in refused]
         heapify(self.heap)
         self.n_pushed = 0
-
-    def _is_current(self, distance: float, a: int, b: int) -> bool:
-        return self.near[a].get(b) == distance and (a, b) not in self.refused
 
     def _in_reach(self, distance: float, a: int, b: int) -> bool:
         return self.reach is None or any(self._is_near(distance, slot) for slot in (a, b))
@@ -180,7 +140,7 @@ class ClosestStoredPairs:
 
     def _look_again(self, slot: int) -> None:
         """Pairs of a slot that were out of reach may be in reach now."""
-        for other in self.waiting.pop(slot):
+        for other in self.waiting.pop(slot, ()):
             distance = self.near[slot].get(other)
             if distance is not None and distance < self.limit:
                 pair = (slot, other) if slot < other else (other, slot)

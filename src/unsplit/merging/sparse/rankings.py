@@ -5,101 +5,151 @@ They are the counterparts of :mod:`unsplit.merging.ranking` and of
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from copy import copy
+from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
 
 from unsplit._typing import Index, Matrix
 from unsplit.merging.neighbours.graph import UNLINKED, Connections, NeighbourGraph
-from unsplit.merging.sparse.rounds import PairTable, pair_table
-from unsplit.merging.sparse.rows import MergedRows
+
+Combine = Callable[[float, float], float]
 
 
-class Ranked(NamedTuple):
-    """Pairs of slots with left < right and their distances, each of shape (p,)."""
+class MergedRows:
+    """For each slot, its values with other slots; two values become one when slots are merged.
 
-    left: Index
-    right: Index
-    distances: Matrix
+    Parameters
+    ----------
+    n_clusters : int
+    left, right, values : ndarrays of shape (p,)
+        The values of pairs, each pair once.
+    combine : callable
+        Makes one value of two, such as their sum.
+
+    Examples
+    --------
+    >>> rows = MergedRows(3, np.array([0, 1]), np.array([2, 2]), np.array([5.0, 1.0]), min)
+    >>> rows.merge(0, 1)
+    >>> rows.rows
+    [{2: 1.0}, {}, {0: 1.0}]
+    """
+
+    def __init__(
+        self,
+        n_clusters: int,
+        left: Index,
+        right: Index,
+        values: Matrix,
+        combine: Combine = float.__add__,
+    ) -> None:
+        self.combine = combine
+        # Both directions of each pair, ordered by slot.
+        ends = np.concatenate([left, right]), np.concatenate([right, left])
+        order = np.argsort(ends[0], kind="stable")
+        others, data = ends[1][order].tolist(), np.tile(values, 2)[order].tolist()
+        starts = np.searchsorted(ends[0][order], np.arange(n_clusters + 1)).tolist()
+        parts = pairwise(starts)
+        self.rows = [dict(zip(others[i:j], data[i:j], strict=True)) for i, j in parts]
+
+    @classmethod
+    def sums(cls, matrix: sparse.csr_array) -> "MergedRows":
+        """The values above the diagonal of a symmetric matrix, which add up."""
+        half = sparse.triu(matrix, 1, format="coo")
+        left, right = (side.astype(np.int64) for side in half.coords)
+        return cls(matrix.shape[0], left, right, half.data)
+
+    def copy(self) -> "MergedRows":
+        """Rows that can be merged without changing these."""
+        other = copy(self)
+        other.rows = [row.copy() for row in self.rows]
+        return other
+
+    def get(self, a: int, b: int, absent: float) -> float:
+        """The value of a pair."""
+        return self.rows[a].get(b, absent)
+
+    def merge(self, a: int, b: int) -> None:
+        """Merge slot b into slot a."""
+        rows, combine = self.rows, self.combine
+        mine, theirs = rows[a], rows[b]
+        mine.pop(b, None)
+        theirs.pop(a, None)
+        for other, value in theirs.items():
+            row = rows[other]
+            del row[b]
+            if other in mine:
+                value = combine(mine[other], value)
+            mine[other] = row[a] = value
+        rows[b] = {}
 
 
-class SparseRanking(Protocol):
+class SparseRanking(ABC):
     """How close some pairs of clusters are; all other pairs are farther apart."""
 
     statistic: str
-    unlinked: float
+    unlinked = math.inf
     """Clusters at this distance or beyond have no connection."""
 
-    def pairs(self) -> Ranked:
-        """The pairs that are stored now."""
-
+    @abstractmethod
     def merge(self, a: int, b: int) -> Sequence[int]:
         """Merge b into a and return the slots whose distances have changed."""
 
+    @abstractmethod
     def row(self, a: int) -> dict[int, float]:
         """Distances between a and the slots with which it has a stored pair."""
 
 
-COMBINE: dict[str, Callable[[float, float], float]] = {
-    "average": float.__add__,
-    "single": min,
-    "complete": max,
-}
+COMBINE: dict[str, Combine] = {"average": float.__add__, "single": min, "complete": max}
 
 
-class LinkedPairs:
+class LinkedPairs(SparseRanking):
     """Average, single or complete linkage; pairs that are not stored have the distance 1.
 
     Parameters
     ----------
     n_clusters : int
-    pairs : Ranked
+    left, right, distances : ndarrays of shape (p,)
         Distances of pairs of initial clusters.
     method : {"average", "single", "complete"}
     statistic : str
         Name of the distance.
     """
 
-    unlinked = math.inf
-
-    def __init__(self, n_clusters: int, pairs: Ranked, method: str, statistic: str) -> None:
+    def __init__(
+        self,
+        n_clusters: int,
+        left: Index,
+        right: Index,
+        distances: Matrix,
+        method: str,
+        statistic: str,
+    ) -> None:
         self.method, self.statistic = method, statistic
-        self.restore(pair_table(n_clusters, *pairs, method))
+        # For average linkage how much nearer than 1 the pairs of initial clusters are, added up.
+        values = 1 - distances if method == "average" else distances
+        combine = COMBINE[method]
+        self.values = MergedRows(n_clusters, left, right, values, combine)
+        # How many pairs of initial clusters are stored.
+        self.counts = MergedRows(n_clusters, left, right, np.ones(len(left)))
+        self.n_members = [1] * n_clusters
 
-    def restore(self, table: PairTable) -> None:
-        """Go on from these pairs, of which many were merged at once."""
-        k, sides = len(table.n_members), (table.left, table.right)
-        self.values = MergedRows(k, *sides, table.values, COMBINE[self.method])
-        self.counts = MergedRows(k, *sides, table.counts, float.__add__)
-        self.n_members: list[int] = table.n_members.tolist()
-        # The pairs in columns, until the next merge.
-        self.stored: PairTable | None = table
-
-    def table(self) -> PairTable:
-        """All stored pairs in columns."""
-        if self.stored is None:
-            left, right, values = self.values.columns()
-            ones = np.ones(len(left))
-            counts = self.counts.columns()[2] if self.method == "complete" else ones
-            members = np.array(self.n_members)
-            self.stored = PairTable(left, right, values, counts, ones, members, self.method)
-        return self.stored
-
-    def pairs(self) -> Ranked:
-        """All stored pairs."""
-        table = self.table()
-        return Ranked(table.left, table.right, table.distances)
+    def copy(self) -> "LinkedPairs":
+        """A ranking that can be merged without changing this one."""
+        other = copy(self)
+        other.values, other.counts = self.values.copy(), self.counts.copy()
+        other.n_members = self.n_members.copy()
+        return other
 
     def merge(self, a: int, b: int) -> Sequence[int]:
         """Every pair of initial clusters counts once, as in SciPy."""
-        self.stored = None
         self.values.merge(a, b)
         if self.method == "complete":
             self.counts.merge(a, b)
         self.n_members[a] += self.n_members[b]
-        self.n_members[b] = 0
         return (a,)
 
     def row(self, a: int) -> dict[int, float]:
@@ -124,29 +174,17 @@ class SparseConnections(Connections):
     """
 
     def _store(self, edges: sparse.csr_array) -> None:
-        half = sparse.triu(edges, 1, format="coo")
-        left, right = (side.astype(np.int64) for side in half.coords)
-        self.rows = MergedRows(edges.shape[0], left, right, half.data, float.__add__)
+        self.stored = MergedRows.sums(edges)
 
     def weight(self, a: int, b: int) -> float:
         """Summed weight of the edges between two clusters."""
-        return self.rows.get(a, b, 0.0)
+        return self.stored.get(a, b, 0.0)
 
     def _add_up(self, a: int, b: int) -> None:
-        self.rows.merge(a, b)
-
-    def row(self, a: int) -> dict[int, float]:
-        """Distances between a and the clusters that have edges with it."""
-        row = self.rows.rows[a]
-        if not row:
-            return {}
-        others = np.fromiter(row.keys(), np.int64, len(row))
-        found = np.fromiter(row.values(), np.float64, len(row))
-        chance = (self.degrees[:, a] / self.totals) @ self.degrees[:, others]
-        return dict(zip(row, self.linked_distances(found, chance).tolist(), strict=True))
+        self.stored.merge(a, b)
 
 
-class ConnectedPairs:
+class ConnectedPairs(SparseRanking):
     """Ranks pairs by their edges; the pair with the clearest connection comes first.
 
     Parameters
@@ -160,10 +198,6 @@ class ConnectedPairs:
     def __init__(self, graph: NeighbourGraph) -> None:
         self.connections = SparseConnections(graph)
 
-    def pairs(self) -> Ranked:
-        """All pairs with edges."""
-        return ranked(self.row(a) for a in range(len(self.connections.sizes)))
-
     def merge(self, a: int, b: int) -> Sequence[int]:
         """Add up the edges of the two."""
         self.connections.merge(a, b)
@@ -171,23 +205,8 @@ class ConnectedPairs:
 
     def row(self, a: int) -> dict[int, float]:
         """Distances between a and the slots that have edges with it."""
-        return self.connections.row(a)
-
-
-def ranked(rows: Iterable[dict[int, float]]) -> Ranked:
-    """The pairs in rows of distances, each once.
-
-    Examples
-    --------
-    >>> ranked([{1: 0.5}, {0: 0.5}])
-    Ranked(left=array([0]), right=array([1]), distances=array([0.5]))
-    """
-    left: list[int] = []
-    right: list[int] = []
-    distances: list[float] = []
-    for a, row in enumerate(rows):
-        later = [(b, distance) for b, distance in row.items() if a < b]
-        left += [a] * len(later)
-        right += [b for b, _ in later]
-        distances += [distance for _, distance in later]
-    return Ranked(np.array(left, np.int64), np.array(right, np.int64), np.array(distances))
+        edges, row = self.connections, self.connections.stored.rows[a]
+        others = np.fromiter(row.keys(), np.int64, len(row))
+        found = np.fromiter(row.values(), np.float64, len(row))
+        chance = (edges.degrees[:, a] / edges.totals) @ edges.degrees[:, others]
+        return dict(zip(row, edges.linked_distances(found, chance).tolist(), strict=True))

@@ -7,11 +7,10 @@ grows with the list and not with k².
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from unsplit._typing import Index, Matrix
 from unsplit.pairwise.scores import HeldoutScores
@@ -26,58 +25,6 @@ Floats = NDArray[np.float32]
 MOST_FEATURES, MOST_ON_GPU = 2**18, 2**24
 # Pairs of an observation and a cluster that are listed at a time.
 MOST_ENTRIES = 2**22
-
-
-def _log2_sigmoid(margin: Matrix) -> Matrix:
-    return -np.logaddexp(0.0, -margin) / np.log(2)
-
-
-def _sech_of_half(margin: Matrix) -> Matrix:
-    # For large margins cosh would overflow: sech(x) = 2e^−x / (1 + e^−2x).
-    small = np.exp(-np.abs(margin) / 2)
-    result: Matrix = 2 * small / (1 + small**2)
-    return result
-
-
-# name: (function of the margin, how the divergence follows from its balanced mean), as for all
-# pairs in unsplit.pairwise.divergences, which needs torch
-OF_MARGINS: dict[str, tuple[Callable[[Matrix], Matrix], Callable[[Matrix], Matrix]]] = {
-    "lecam": (expit, lambda mean: 2 * mean - 1),
-    "js": (_log2_sigmoid, lambda mean: 1 + mean),
-    "hellinger": (_sech_of_half, lambda mean: np.sqrt(np.clip(1 - mean, 0, 1))),
-}
-
-
-class Margins(NamedTuple):
-    """Margins of the held-out observations of some pairs.
-
-    Parameters
-    ----------
-    pair : ndarray of shape (e,)
-        Number of the pair, within the list.
-    of_left : ndarray of shape (e,)
-        Whether the observation belongs to the left cluster of the pair.
-    strata : ndarray of shape (e,)
-        Its fold.
-    own, other : ndarrays of shape (e,)
-        Its score for its own cluster and for the other one.
-    """
-
-    pair: Index
-    of_left: NDArray[np.bool_]
-    strata: Index
-    own: Floats
-    other: Floats
-
-    @property
-    def margin(self) -> Matrix:
-        """Own score minus the other one."""
-        return (self.own - self.other).astype(np.float64)
-
-    @property
-    def difference(self) -> Matrix:
-        """Score for the left cluster minus score for the right one."""
-        return np.where(self.of_left, self.margin, -self.margin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,23 +86,18 @@ class PairScores:
                 tensors = [tensor.cuda() for tensor in tensors]
         return tensors[0], tensors[1], tensors[2]
 
-    def margins(self, left: Index, right: Index) -> Iterator[tuple[slice, Margins]]:
-        """Yield the margins of the pairs (left, right), some pairs at a time."""
+    def _margins(
+        self, left: Index, right: Index
+    ) -> Iterator[tuple[slice, Index, NDArray[np.bool_], Index, Matrix]]:
+        """Yield some pairs, and of each of their observations the pair, side, fold and margin."""
         n_heldout = np.diff(self.starts)
         for some in parts(n_heldout[left] + n_heldout[right], MOST_ENTRIES):
-            yield some, self._margins(left[some], right[some])
-
-    def _margins(self, left: Index, right: Index) -> Margins:
-        own, other = np.concatenate([left, right]), np.concatenate([right, left])
-        side, place = ragged(self.starts[own], np.diff(self.starts)[own])
-        rows = self.rows[place]
-        return Margins(
-            side % len(left),
-            side < len(left),
-            self.scores.strata[rows],
-            self.own[rows],
-            self.of(rows, other[side]),
-        )
+            sides, n = (left[some], right[some]), some.stop - some.start
+            own, other = np.concatenate(sides), np.concatenate(sides[::-1])
+            side, place = ragged(self.starts[own], n_heldout[own])
+            rows = self.rows[place]
+            margin = (self.own[rows] - self.of(rows, other[side])).astype(np.float64)
+            yield some, side % n, side < n, self.scores.strata[rows], margin
 
     def rank_sums(
         self, left: Index, right: Index, across: NDArray[np.bool_] | None = None
@@ -166,21 +108,23 @@ class PairScores:
         """
         found, n_strata = np.zeros(len(left)), len(self.scores.bias)
         across = np.zeros(len(left), bool) if across is None else across
-        for some, margins in self.margins(left, right):
-            strata = np.where(across[some][margins.pair], 0, margins.strata)
-            group = margins.pair * n_strata + strata
-            n = some.stop - some.start
-            found[some] = rank_sums(margins.pair, group, margins.difference, margins.of_left, n)
+        for some, pair, of_left, strata, margin in self._margins(left, right):
+            group = pair * n_strata + np.where(across[some][pair], 0, strata)
+            values, n = np.where(of_left, margin, -margin), some.stop - some.start
+            found[some] = rank_sums(pair, group, values, of_left, n)
         return found
 
-    def mean_of(self, function: Callable[[Matrix], Matrix], left: Index, right: Index) -> Matrix:
+    def mean_of(self, function: "Callable[[Tensor], Tensor]", left: Index, right: Index) -> Matrix:
         """Mean of a function of the margins, both clusters of a pair with the same weight."""
+        import torch
+
         found = np.empty(len(left))
-        nothing = float(function(np.zeros(1))[0])  # as if every margin were zero
-        for some, margins in self.margins(left, right):
+        nothing = float(function(torch.zeros(())))  # as if every margin were zero
+        for some, pair, of_left, _, margin in self._margins(left, right):
             n = some.stop - some.start
-            place = margins.pair + np.where(margins.of_left, 0, n)
-            sums = np.bincount(place, function(margins.margin), minlength=2 * n)
+            place = pair + np.where(of_left, 0, n)
+            values = function(torch.from_numpy(margin)).numpy()
+            sums = np.bincount(place, values, minlength=2 * n)
             counts = np.bincount(place, minlength=2 * n)
             means = np.where(counts > 0, sums / np.maximum(counts, 1), nothing)
             found[some] = (means[:n] + means[n:]) / 2

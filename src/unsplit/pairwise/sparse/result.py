@@ -18,14 +18,16 @@ from unsplit._typing import Index, Matrix
 from unsplit.errors import InputError, check_choice, shown
 from unsplit.networks.training.history import History
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.estimate import PairwiseEstimate
-from unsplit.pairwise.scores import HeldoutScores
-from unsplit.pairwise.sparse.pair_scores import OF_MARGINS, PairScores
+from unsplit.pairwise.estimate import PairwiseEstimate, divergences, intervals
+from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores
+from unsplit.pairwise.sparse.pair_scores import PairScores
 from unsplit.pairwise.sparse.pairs import PairMatrix, StoredPairs
 from unsplit.pairwise.sparse.saved import read_sparse, write_sparse
 
 # Statistics of so many pairs are computed at a time.
 PAIRS_AT_ONCE = 2**20
+# Takes hit rates (p, 2, 2) and numbers (p, 2, 1).
+Statistic = Callable[[Matrix, Matrix], Matrix]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,20 +91,10 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
         return PairScores(self.scores)
 
     @cached_property
-    def balanced_accuracy(self) -> PairMatrix:
-        """Held-out balanced accuracy of the classifier of each pair, 1/2 on the diagonal."""
-        return self._matrix(_accuracy, 0.5)
-
-    @cached_property
-    def tvd(self) -> PairMatrix:
-        """Total variation distance, 2·BA − 1 for the balanced accuracy BA; never below zero."""
-        return self._matrix(lambda hits, n: np.clip(2 * _accuracy(hits, n) - 1, 0.0, 1.0), 0.0)
-
-    @cached_property
     def stderr(self) -> PairMatrix:
         """Standard error of ``tvd``, zero on the diagonal."""
         n_folds = self.scores.n_folds
-        return self._matrix(lambda hits, n: stats.tvd_stderr(hits, n, n_folds)[:, 0, 1], 0.0)
+        return self._matrix(lambda hits, n: stats.tvd_stderr(hits, n, n_folds), 0.0)
 
     @cached_property
     def tvd_error(self) -> PairMatrix:
@@ -233,7 +225,7 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
 
         Parameters
         ----------
-        name : {"lecam", "js", "hellinger", "auc"}
+        name : {"tv", "lecam", "js", "hellinger", "auc"}
         left, right : array-likes of shape (p,)
             Positions of the clusters of each pair in ``cluster_ids``.
 
@@ -249,14 +241,16 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
         >>> bool(result.divergence_of("js", np.array([0]), np.array([1]))[0] > 0.5)
         True
         """
-        check_choice("name", name, (*OF_MARGINS, "auc"))
+        check_choice("name", name, [known for known in DIVERGENCES if known != "overlap"])
         left, right = self._positions(left, right)
-        if name == "auc":
+        if name == "tv":
+            distance = np.asarray(self.tvd[left, right])
+        elif name == "auc":
             n = self._compared(left, right)
             U = self.pair_scores.rank_sums(left, right)
             distance = np.where(n > 0, 2 * U / np.maximum(n, 1) - 1, 0.0)
         else:
-            function, transform = OF_MARGINS[name]
+            function, transform = divergences().OF_MARGINS[name]
             distance = transform(self.pair_scores.mean_of(function, left, right))
         return np.clip(distance, 0.0, 1.0)
 
@@ -266,9 +260,12 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
         def absent(i: Index, j: Index) -> Matrix:
             if name == "auc":
                 return (self._compared(i, j) > 0).astype(float)
-            function, transform = OF_MARGINS[name]
+            import torch
+
+            function, transform = divergences().OF_MARGINS[name]
             sides = np.where(np.stack([self.too_small[i], self.too_small[j]]), 0.0, np.inf)
-            return np.clip(transform(function(sides).mean(axis=0)), 0.0, 1.0)
+            means = function(torch.from_numpy(sides)).numpy().mean(axis=0)
+            return np.clip(transform(means), 0.0, 1.0)
 
         return absent
 
@@ -340,17 +337,19 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
         hits[:, 0, 1], hits[:, 1, 0] = rate.T
         return hits, n[:, :, None].astype(np.float64)
 
-    def _matrix(self, statistic: Callable[[Matrix, Matrix], Matrix], diagonal: float) -> PairMatrix:
-        """A statistic of hit rates and numbers, of the stored pairs and of all others."""
+    def _of_hits(self, statistic: Callable[[Matrix], Matrix], diagonal: float) -> PairMatrix:
+        return self._matrix(lambda hits, n: statistic(hits), diagonal)
+
+    def _matrix(self, statistic: Statistic, diagonal: float) -> PairMatrix:
         left, right = self.pairs.left, self.pairs.right
         values = np.empty(len(left))
         for start in range(0, len(left), PAIRS_AT_ONCE):
             some = slice(start, start + PAIRS_AT_ONCE)
-            values[some] = statistic(*self.hits_of(left[some], right[some]))
+            values[some] = statistic(*self.hits_of(left[some], right[some]))[:, 0, 1]
 
         def absent(i: Index, j: Index) -> Matrix:
             hits, n = self.hits_of(i.ravel(), j.ravel(), np.zeros((2, i.size)))
-            return statistic(hits, n).reshape(i.shape)
+            return statistic(hits, n)[:, 0, 1].reshape(i.shape)
 
         return PairMatrix(self.pairs, values, absent, diagonal)
 
@@ -387,8 +386,8 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
     def _interval(self, level: float) -> tuple[PairMatrix, PairMatrix]:
         n_folds = self.scores.n_folds
 
-        def end(which: int) -> Callable[[Matrix, Matrix], Matrix]:
-            return lambda hits, n: interval_of_pairs(hits, n, level, n_folds)[which]
+        def end(which: int) -> Statistic:
+            return lambda hits, n: intervals(hits, n, level, n_folds)[which]
 
         return self._matrix(end(0), 0.0), self._matrix(end(1), 0.0)
 
@@ -425,14 +424,8 @@ def interval_of_pairs(hits: Matrix, n: Matrix, level: float, n_folds: int) -> tu
     >>> low.round(3), high.round(3)
     (array([0.331]), array([0.752]))
     """
-    ends = stats.accuracy_interval(stats.at_least_chance(hits), n, level, n_folds)
-    low, high = (np.clip(2 * end[:, 0, 1] - 1, 0.0, 1.0) for end in ends)
-    return low, high
-
-
-def _accuracy(hits: Matrix, n: Matrix) -> Matrix:
-    accuracy: Matrix = (hits[:, 0, 1] + hits[:, 1, 0]) / 2
-    return accuracy
+    low, high = intervals(hits, n, level, n_folds)
+    return low[:, 0, 1], high[:, 0, 1]
 
 
 def _looked_up(matrix: sparse.csr_array, i: Index, j: Index) -> Matrix:
