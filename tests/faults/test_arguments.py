@@ -310,6 +310,7 @@ MADE = {
 # Called by the library alone.
 WITHIN = {
     "SparsePairwiseTVD.hits_of",
+    "PairwiseTVD.nearest",
     "SparsePairwiseTVD.nearest",
     "Candidate.training",
     "History.of",
