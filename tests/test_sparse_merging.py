@@ -62,7 +62,8 @@ def test_labels_are_those_of_the_dense_form(options, kind, seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_three_hundred_clusters_without_a_graph(seed):
     rng = np.random.default_rng(seed)
-    truth = rng.permutation(np.repeat(np.arange(30), 80))
+    # Large enough for the test, with which the graph of scores of the dense form then agrees.
+    truth = rng.permutation(np.repeat(np.arange(30), 240))
     X = 2 * rng.normal(size=(30, 8))[truth] + rng.normal(size=(len(truth), 8))
     dense, sparse = both_forms(scores_of_means(X, truth * 10 + rng.integers(10, size=len(X))))
     for options in ({}, {"n_clusters": 30}):
