@@ -185,7 +185,7 @@ def seeded(model: Any, random_state: object) -> Any:
     --------
     >>> from sklearn.cluster import KMeans
     >>> seeded(KMeans(3, random_state=7), 0).random_state, seeded(KMeans(3), 0).random_state
-    (7, 1826701614)
+    (7, 1826701615)
     """
     rng = generator_of(random_state)
     unset = [

@@ -162,7 +162,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "undo 1.5": (lambda: tree().undo(1.5), "step must be .* got 1.5; choose one of 0, 1"),
     "undo 'a'": (lambda: tree().undo("a"), "step must be .* got 'a'; choose one of 0, 1"),
     "undo True": (lambda: tree().undo(True), "step must be .* got True; choose one of 0, 1"),
-    "cut at 'a' clusters": (lambda: tree().cut(n_clusters="a"), "n_clusters='a' is not possible"),
+    "cut at 'a' clusters": (lambda: tree().cut(n_clusters="a"), 'n_clusters="a" is not possible'),
     "cut at height 'a'": (lambda: tree().cut(height="a"), "height must be a number, got 'a'"),
 }
 

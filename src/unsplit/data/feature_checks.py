@@ -215,17 +215,21 @@ def nearer_than_later(X: NDArray[Any], clusters: Index) -> tuple[float, int]:
     >>> nearer_than_later(np.arange(40.0)[:, None], np.zeros(40, np.int64))
     (1.0, 16)
     """
+    if X.ndim > 2 and not X.flags.c_contiguous:  # would be copied
+        return 0.5, 0
     order = np.argsort(clusters, kind="stable")
     order = order[np.count_nonzero(clusters < 0) :]
-    n_values = max(1, int(np.prod(X.shape[1:])))
-    most = min(MOST_COMPARED, max(FIRST_ROWS, MOST_NUMBERS // n_values))
+    # Of images and other large observations, a part of the numbers is enough.
+    n_values = int(np.prod(X.shape[1:]))
+    some = X.reshape(len(X), n_values)[:, :: max(1, n_values * FIRST_ROWS // MOST_NUMBERS)]
+    most = min(MOST_COMPARED, MOST_NUMBERS // max(1, some.shape[1]))
     # Every second one at most, so that hardly any distance counts twice.
     first = np.arange(0, max(0, len(order) - LATER), max(2, len(order) // most))
     first = first[clusters[order[first]] == clusters[order[first + LATER]]]
     if not len(first):
         return 0.5, 0
     rows = np.stack([order[first], order[first + 1], order[first + LATER]])
-    values = np.asarray(X[rows.ravel()], np.float64).reshape(*rows.shape, n_values)
+    values = np.asarray(some[rows.ravel()], np.float64).reshape(*rows.shape, some.shape[1])
     spread = values.std(axis=(0, 1))
     values /= np.where(spread > 0, spread, 1.0)
     near, far = (((values[0] - other) ** 2).sum(axis=1) for other in values[1:])

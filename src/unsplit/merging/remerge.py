@@ -81,8 +81,7 @@ def remerged(
     """
     # Always the same draws, and from no generator that anything else draws from.
     rng = np.random.default_rng(0)
-    # By content, so that what is drawn does not depend on the order of the data.
-    by_content = np.argsort(result.scores.features.sum(axis=1), kind="stable")
+    by_content = result.scores.by_content
     clusters = result.scores.clusters[by_content]
     groups = None if result.scores.groups is None else result.scores.groups[by_content]
     n_edges = None if graph is None else graph.edges_between().toarray()

@@ -239,6 +239,11 @@ class HeldoutScores:
         """Sizes of the clusters in each batch, shape (B, k); without batches, ``sizes`` itself."""
         return sizes[None] if self.subclusters is None else self.subclusters
 
+    @property
+    def by_content(self) -> Index:
+        """The observations in an order that neither the order of rows nor names change."""
+        return np.argsort(self.features.sum(axis=1), kind="stable")
+
     def order_of_appearance(self) -> Index:
         """The clusters in the order in which they first appear in the data, shape (k,)."""
         if len(self.rows) == 0:

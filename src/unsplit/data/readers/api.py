@@ -107,6 +107,7 @@ def read(
     Examples
     --------
     >>> import tempfile
+    >>> import numpy as np
     >>> path = Path(tempfile.mkdtemp()) / "clouds.npz"
     >>> np.savez(path, points=np.zeros((4, 100, 3)), cluster=[0, 0, 1, 1])
     >>> found = read(path, "cluster")

@@ -402,7 +402,7 @@ def graph_of_scores(result: PairwiseTVD) -> NeighbourGraph | None:
     scores = result.scores
     if len(scores.rows) * result.n_clusters > MOST_PROBABILITIES or not len(scores.rows):
         return None
-    order = np.argsort(scores.features[:, 0], kind="stable")  # by content, not by row or name
+    order = scores.by_content
     share = softmax(scores.dense()[order].astype(np.float64), axis=1)
     batches = None if scores.batches is None else scores.batches[order]
     clusters = scores.clusters[order]
