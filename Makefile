@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RUNS := $(VENV)/.runs
 
 # Tests compute with one thread: their arrays are small, and threads that wait cost more.  Instead
 # as many test files run side by side as there are cores, up to four.
@@ -13,7 +14,7 @@ TESTS := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=auto --maxprocesses=4 --
 
 .PHONY: demo test chromium quick lint format docs bench clean
 
-demo: $(READY)
+demo: $(RUNS)
 	$(BIN)/unsplit demo --out demo-output --report
 
 test: lint chromium
@@ -40,13 +41,22 @@ docs: $(READY)
 bench: $(READY)
 	for name in known_truth digits speed heads scale statistics strategies confusion_loop one_and_ten batches tiny_clusters neighbour_search scaling; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
+define environment
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "Unsplit needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
+$(PYTHON) -m venv $(VENV)
+$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
+endef
+
+# What the demo needs.
+$(RUNS): pyproject.toml constraints.txt Makefile
+	$(environment) ".[tables,figures]"
+	@touch $@
+
 # With the methods that Unsplit is compared with ("peers"), so that no test of them is skipped.
 $(READY): pyproject.toml constraints.txt Makefile
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Unsplit needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,peers]"
-	@touch $@
+	$(environment) ".[dev,peers]"
+	@touch $(RUNS) $@
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis site
