@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from unsplit._typing import Index
-from unsplit.errors import PartitionWarning, warn
+from unsplit.errors import PartitionWarning, option, warn
 from unsplit.merging import limits
 from unsplit.merging.decision import (
     NEIGHBOURS,
@@ -184,7 +184,8 @@ def origin(
         warn(
             "the clusters do not follow the features they are compared by, so they seem to come "
             "from elsewhere, and tests decide; if they were computed from these features, pass "
-            'labels_from="clustering", and if not, labels_from="elsewhere".',
+            f"{option('labels_from', 'clustering')}, and if not, "
+            f"{option('labels_from', 'elsewhere')}.",
             PartitionWarning,
         )
         return np.ones_like(at_random), TESTS
