@@ -643,8 +643,9 @@ def test_neither_random_order_nor_sorted_clusters_are_taken_for_dependence(sort,
 def test_rows_sorted_by_larger_categories_are_not_taken_for_dependence():
     rng = np.random.default_rng(0)
     category = np.repeat(np.arange(4), 500)
-    X = rng.standard_normal((2000, 3)) + 9 * category[:, None]
-    warn_of_order(X, rng.integers(0, 2, 2000))
+    X, labels = rng.standard_normal((2000, 3)) + 9 * category[:, None], rng.integers(0, 2, 2000)
+    warn_of_order(X, labels)  # a warning would be an error
+    assert abs(nearer_than_later(X, labels)[0] - 0.5) < 0.05
 
 
 def test_clusters_too_small_to_have_an_order_say_nothing():
