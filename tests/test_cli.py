@@ -239,7 +239,7 @@ def test_links_bounds_and_rules_reach_the_library():
     succeeds(merge("--alpha", 1, "--strategy", "linkage", "--linkage", "single"))
     assert library.MergeTree.load("out/tree.npz").strategy == "single linkage"
     assert read_json("out/result.json")["n_clusters"] == 4
-    succeeds(merge("--auto", "--strategy", "linkage", "--statistic", "tv"))
+    succeeds(merge("--strategy", "linkage", "--statistic", "tv"))
     assert library.MergeTree.load("out/tree.npz").statistic == "tv"
     succeeds(merge("--n-clusters", 2, "--strategy", "spectral"))
     assert read_json("out/result.json")["n_clusters"] == 2

@@ -223,9 +223,12 @@ def no_training(monkeypatch):
         ),
         (
             "--n-clusters 2 --max-tvd 0.5",
-            "--n-clusters and --max-tvd are different stopping rules; choose one.",
+            "--n-clusters and --max-tvd are two stopping rules; choose one.",
         ),
-        ("--alpha 0 --auto", "--alpha and --auto are different stopping rules; choose one."),
+        (
+            "--alpha 0 --n-clusters 2",
+            "--n-clusters and --alpha are two stopping rules; choose one.",
+        ),
         (
             "--statistic tv --strategy compose",
             "--statistic tv has no effect with --strategy compose, only with linkage and retrain; "

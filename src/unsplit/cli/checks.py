@@ -5,10 +5,7 @@ from typing import Any
 
 import click
 
-from unsplit.errors import typed
 from unsplit.merging.options import MergeOptions
-
-RULES = ("n_clusters", "max_tvd", "alpha", "auto")
 
 
 def pairs(context: Any, parameter: Any, given: tuple[str, ...]) -> list[list[str]]:
@@ -30,18 +27,12 @@ def pairs(context: Any, parameter: Any, given: tuple[str, ...]) -> list[list[str
 
 
 def merge_options_from(given: dict[str, Any]) -> MergeOptions:
-    """Collect the options of the ``merge`` command; None and False mean "not given".
+    """Collect the options of the ``merge`` command; None means "not given".
 
     Examples
     --------
-    >>> merge_options_from({"n_clusters": 3, "alpha": None, "auto": False}).n_clusters
+    >>> merge_options_from({"n_clusters": 3, "alpha": None}).n_clusters
     3
     """
-    # Compare by identity, because 0 equals False and is a valid value.
-    chosen = {n: v for n, v in given.items() if v is not None and v is not False}
-    rules = [typed(name) for name in RULES if name in chosen]
-    if len(rules) > 1:
-        raise click.UsageError(f"{' and '.join(rules)} are different stopping rules; choose one.")
-    return MergeOptions(
-        **{f.name: chosen[f.name] for f in fields(MergeOptions) if f.name in chosen}
-    )
+    names = [field.name for field in fields(MergeOptions) if given.get(field.name) is not None]
+    return MergeOptions(**{name: given[name] for name in names})

@@ -62,9 +62,6 @@ when_to_stop = options.together(
         metavar="A",
         help="Merge pairs that do not differ significantly at level A, 0 to 1.",
     ),
-    click.option(
-        "--auto", is_flag=True, help="Find the number of clusters automatically (the default)."
-    ),
     click.option("--min-clusters", type=number, metavar="N", help="Keep at least N clusters."),
     click.option("--max-clusters", type=number, metavar="N", help="Keep at most N clusters."),
     click.option(

@@ -158,7 +158,8 @@ def _hit_rate(values: NDArray[np.float64], of_a: NDArray[np.bool_]) -> NDArray[n
     return rates
 
 
-# Of four bytes each.  Fixed, so that results do not depend on the memory of the machine.
+# float32 scores (1 GiB) that are held at once.  Fixed, so that results do not depend on the memory
+# of the machine.
 MOST_SCORES = 2**28
 
 

@@ -55,7 +55,7 @@ FEWEST_VALUES = 5
 # Number of steps along edges in which labels spread to observations outside all clusters.
 SPREADING_STEPS = 60
 
-# Shares of walks that are kept at a time, of four bytes each, whatever the number of clusters.
+# float32 shares of walks that are held at a time (64 MiB), whatever the number of clusters.
 MOST_SHARES = 2**24
 
 # Sums between clusters that are counted in one array; of more clusters most sums are zero.
