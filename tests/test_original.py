@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
+from sklearn.naive_bayes import GaussianNB
 from torch import nn
 
 import unsplit
@@ -211,6 +212,8 @@ def test_the_tree_is_completed_without_training(monkeypatch):
     [
         ({"n_clusters": 9}, "n_clusters must be a whole number from 1 to 2"),
         ({"n_clusters": 1, "distance": "cosine"}, "distance must be"),
+        ({"n_clusters": 1, "backbone": "best"}, "backbone 'best' is no network"),
+        ({"n_clusters": 1, "backbone": GaussianNB()}, r"backbone GaussianNB\(\) is no network"),
     ],
 )
 def test_bad_choices_are_refused(wrong, says):

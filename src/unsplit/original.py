@@ -24,7 +24,7 @@ from unsplit.devices import (
     generator_of,
     private_randomness,
 )
-from unsplit.errors import check_choice, check_whole
+from unsplit.errors import InputError, check_choice, check_whole, shown
 from unsplit.merging.decision import Always
 from unsplit.merging.loop import MergeRecord, MergeState, agglomerate
 from unsplit.merging.options import Constraints, MergeOptions
@@ -33,10 +33,12 @@ from unsplit.merging.tree import MergeTree
 from unsplit.networks.network import Network, ScoreHead, pairwise_logistic_loss
 from unsplit.networks.pair_matrix import PairMatrixHead, pair_matrix_loss
 from unsplit.networks.registry import (
+    BEST,
     Augment,
     Backbone,
     Recipe,
     build_network,
+    is_fitted_once,
     is_users,
     recipe_for,
 )
@@ -98,7 +100,7 @@ def paper(
         Euclidean distance between the vectors of two clusters; it takes no network, and the
         parameters below have no effect.
     backbone : str, torch.nn.Module or callable
-        As for :func:`unsplit.pairwise_tvd`.
+        A network, as for :func:`unsplit.pairwise_tvd`.
     augment : "auto", False or torch.nn.Module
         As for :func:`unsplit.pairwise_tvd`; the paper names no changes to the observations.
     training : TrainConfig, optional
@@ -127,6 +129,11 @@ def paper(
     check_choice("distance", distance, (*HEADS, "euclidean"))
     check_whole("n_clusters", n_clusters, 1)
     check_seed(random_state)
+    if backbone == BEST or is_fitted_once(backbone):
+        raise InputError(
+            f"backbone {shown(backbone)} is no network, and the paper trains one; pass a network "
+            'such as "mlp", or use pairwise_tvd, which takes classifiers.'
+        )
     settings = Settings(
         backbone=backbone, epochs=epochs, device=device, augment=augment, training=training
     )
