@@ -129,7 +129,8 @@ def paper(
     check_choice("distance", distance, (*HEADS, "euclidean"))
     check_whole("n_clusters", n_clusters, 1)
     check_seed(random_state)
-    if backbone == BEST or is_fitted_once(backbone):
+    chooses = isinstance(backbone, str) and backbone == BEST
+    if chooses or is_fitted_once(backbone):
         raise InputError(
             f"backbone {shown(backbone)} is no network, and the paper trains one; pass a network "
             'such as "mlp", or use pairwise_tvd, which takes classifiers.'
