@@ -33,11 +33,11 @@ from unsplit.merging.tree import MergeTree
 from unsplit.networks.network import Network, ScoreHead, pairwise_logistic_loss
 from unsplit.networks.pair_matrix import PairMatrixHead, pair_matrix_loss
 from unsplit.networks.registry import (
-    BEST,
     Augment,
     Backbone,
     Recipe,
     build_network,
+    chooses,
     is_fitted_once,
     is_users,
     recipe_for,
@@ -129,8 +129,7 @@ def paper(
     check_choice("distance", distance, (*HEADS, "euclidean"))
     check_whole("n_clusters", n_clusters, 1)
     check_seed(random_state)
-    chooses = isinstance(backbone, str) and backbone == BEST
-    if chooses or is_fitted_once(backbone):
+    if chooses(backbone) or is_fitted_once(backbone):
         raise InputError(
             f"backbone {shown(backbone)} is no network, and the paper trains one; pass a network "
             'such as "mlp", or use pairwise_tvd, which takes classifiers.'

@@ -224,6 +224,11 @@ def _is_classifier(backbone: Any) -> bool:
     return able and not isinstance(backbone, (type, nn.Module)) and bool(is_classifier(backbone))
 
 
+def chooses(backbone: object) -> bool:
+    """Whether this is "best", which chooses among several."""
+    return isinstance(backbone, str) and backbone == BEST
+
+
 def is_fitted_once(backbone: Backbone) -> bool:
     """Whether this is a classifier that is fitted, and no network that is trained in epochs.
 
@@ -245,7 +250,7 @@ def refuse_for_classifiers(backbone: Backbone, **options: object) -> None:
     >>> refuse_for_classifiers("lda", training=None)
     """
     for name in [name for name, value in options.items() if value is not None]:
-        if backbone == BEST or is_fitted_once(backbone):
+        if chooses(backbone) or is_fitted_once(backbone):
             raise InputError(
                 f"{name} is for networks, and backbone {shown(backbone)} is none, or chooses "
                 f'among several; leave {name} out, or name a network such as "mlp".'

@@ -7,10 +7,10 @@ from typing import Any
 
 from unsplit.errors import InputError
 from unsplit.networks.registry import (
-    BEST,
     Augment,
     Backbone,
     check_augment,
+    chooses,
     is_fitted_once,
     refuse_for_classifiers,
     wanted_kind,
@@ -45,7 +45,7 @@ class Candidate:
 
     def __post_init__(self) -> None:
         wanted_kind(self.backbone)
-        if self.backbone == BEST:
+        if chooses(self.backbone):
             raise InputError('backbone "best" is itself a choice; name what to choose from.')
         check_augment(self.augment)
         refuse_for_classifiers(self.backbone, **self.varied)
