@@ -11,7 +11,7 @@ import pytest
 
 import unsplit
 import unsplit.data
-from benchmarks.files_of_a_fit import PAGE, files_of_a_fit, list_of
+from benchmarks.files_of_a_fit import files_of_a_fit
 from tests.checks import run_without_torch
 
 ROOT = Path(unsplit.__file__).parent
@@ -89,10 +89,8 @@ def room_of(module):
 
 
 @pytest.mark.slow
-def test_a_fit_passes_through_few_files_which_the_page_lists():
-    files = files_of_a_fit()
-    assert len(files) <= 37
-    assert list_of(files) in PAGE.read_text("utf-8"), "python -m benchmarks.files_of_a_fit --write"
+def test_a_fit_passes_through_few_files():
+    assert len(files_of_a_fit()) <= 37
 
 
 def test_there_are_at_most_twenty_rooms_and_each_has_its_layer():
