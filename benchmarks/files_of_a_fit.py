@@ -37,7 +37,8 @@ def files_of_a_fit() -> list[str]:
 def main() -> None:
     files = files_of_a_fit()
     for file in files:
-        print(f"{file}: {(PACKAGE / file).read_text('utf-8').split(chr(34) * 3)[1].splitlines()[0]}")
+        first = (PACKAGE / file).read_text("utf-8").split('"""')[1].splitlines()[0]
+        print(f"{file}: {first}")
     print(f"{len(files)} files")
 
 
