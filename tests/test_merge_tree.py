@@ -370,9 +370,9 @@ def test_to_frame_without_pandas_says_what_to_install(monkeypatch):
 
 
 def test_repr():
-    tree = random_tree(5, n_clusters=2, linkage="single")
+    tree = random_tree(5, n_clusters=2)
     assert repr(tree) == (
-        "MergeTree: 5 clusters merged into 2 (single linkage, distance)\n"
+        "MergeTree: 5 clusters merged into 2 (average linkage, distance)\n"
         "  stopped: 2 clusters were requested"
     )
 
