@@ -51,8 +51,8 @@ class MergeRecord:
     ----------
     merges : list of Merge
         Clusters are numbered in the order of the loop.
-    n_taken : int
-        How many of the merges are part of the result.
+    n_taken : int, optional
+        How many of the merges are part of the result; None until merging has stopped.
     n_allowed : int
         How many of the merges break no ``cannot_link``.
     ending : Ending
@@ -62,7 +62,7 @@ class MergeRecord:
     """
 
     merges: list[Merge] = field(default_factory=list)
-    n_taken: int = 0
+    n_taken: int | None = None
     n_allowed: int = 0
     ending: Ending = field(default_factory=lambda: Ending(ONE_LEFT))
     apart: list[Merge] = field(default_factory=list)
@@ -92,7 +92,7 @@ class MergeRecord:
             cluster_ids=cluster_ids,
             sizes=sizes,
             merges=tuple(renumbered(merge, order) for merge in self.merges),
-            taken=np.arange(len(cluster_ids) - 1) < self.n_taken,
+            taken=np.arange(len(cluster_ids) - 1) < (self.n_taken or 0),
             statistic=statistic,
             strategy=linked if options.strategy == "linkage" else options.strategy,
             ending=self.ending,

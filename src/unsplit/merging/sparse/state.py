@@ -100,9 +100,7 @@ class SparseMergeState(MergeState):
 
     def _unite_pairs(self, a: int, b: int) -> Sequence[int]:
         # After the cut nothing is judged, and the tree is completed by what was known there.
-        taken = self.record.n_taken
-        is_after = taken is not None and len(self.sizes) - self.n_left > taken
-        return () if is_after else super()._unite_pairs(a, b)
+        return super()._unite_pairs(a, b) if self.record.n_taken is None else ()
 
     def _unite_tvd(self, a: int, b: int) -> None:
         self.unknown[a] |= self.unknown[b]
