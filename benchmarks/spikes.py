@@ -4,8 +4,8 @@ OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python -m benchmarks.spikes [--seeds 10] [
 
 Each line of benchmarks/results/spikes.jsonl.gz is one recording, split in one way; lines that
 are there are not computed again, and those that are computed again are the same but for the
-seconds.  --write puts the tables into docs/spikes.md.  What was chosen (components, spikes of a unit,
-the weakest unit, the test for coincidences) was chosen on seeds from 100 on.
+seconds.  --write puts the tables into docs/spikes.md.  What was chosen (components, spikes of a
+unit, the weakest unit, the test for coincidences) was chosen on seeds from 100 on.
 """
 
 import argparse
