@@ -6,7 +6,6 @@ they save.
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 import torch
@@ -36,17 +35,3 @@ def pytest_runtest_setup() -> None:
 def same_weights() -> None:
     """Seed what torch draws weights from."""
     torch.manual_seed(0)
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not read the examples in docstrings at all if no slow test is asked for."""
-    examples = Path(__file__).parent / "src"
-    unasked = config.option.markexpr == "not slow"
-    return True if unasked and collection_path.is_relative_to(examples) else None
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the examples in docstrings as slow, because many of them train networks."""
-    for item in items:
-        if item.nodeid.startswith("src/"):
-            item.add_marker(pytest.mark.slow)

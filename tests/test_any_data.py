@@ -118,7 +118,6 @@ def of_some(X, index):
     return [X[i] for i in index] if isinstance(X, list) else X[index]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_data_gives_distances_and_takes_new_observations(kind):
     X, backbone = KINDS[kind]
@@ -140,7 +139,6 @@ def test_every_kind_of_data_gives_distances_and_takes_new_observations(kind):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["images", "ragged", "counts", "Dataset"])
 def test_what_differs_is_told_from_what_does_not(kind):
     X, backbone = KINDS[kind]
@@ -153,7 +151,6 @@ def test_what_differs_is_told_from_what_does_not(kind):
 ORDERED = ("vectors", "counts", "images", "points", "pointnet++", "sequences", "ragged", "resnet1d")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ORDERED)
 def test_neither_the_order_of_rows_nor_names_of_clusters_matter(kind):
     X, backbone = KINDS[kind]
@@ -171,7 +168,6 @@ def test_neither_the_order_of_rows_nor_names_of_clusters_matter(kind):
     assert np.array_equal(dense, result.scores.dense()[ours])
 
 
-@pytest.mark.slow
 def test_a_dataset_with_keys_can_be_in_any_order():
     order = np.random.default_rng(5).permutation(3 * N)
     network, results = SmallConvolution(3), []
@@ -209,7 +205,6 @@ def test_layouts_and_arrays_and_datasets_give_the_same():
 AUTO = {"images": 256, "points": 512, "sequences": 256, "ragged": 256, "sound": 256}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", AUTO)
 def test_auto_finds_a_network(kind):
     X, labels = of_some(KINDS[kind][0], np.arange(12)), np.repeat([0, 1], 6)

@@ -218,7 +218,6 @@ class Now:
     assert names_imported_at_once(source) == ["os", "json", "csv"]
 
 
-@pytest.mark.slow
 def test_those_modules_can_be_imported_where_torch_cannot():
     modules = ["unsplit" if m == "unsplit" else f"unsplit.{m}" for m in sorted(NEVER_TORCH)]
     program = f"""
@@ -234,7 +233,6 @@ def test_optional_packages_are_imported_only_inside_functions(module):
     assert not {name.split(".")[0] for name in AT_ONCE[module]} & OPTIONAL
 
 
-@pytest.mark.slow
 def test_import_works_without_the_optional_packages():
     # Asking whether pandas was loaded would say nothing: scikit-learn loads it where it can.
     program = f"""

@@ -127,7 +127,6 @@ def test_large_common_offset_keeps_precision(offset):
     np.testing.assert_allclose(scale.numpy(), small.std(axis=0), rtol=1e-5)
 
 
-@pytest.mark.slow
 @quick
 @given(small_tables)
 def test_keys_of_dense_and_sparse_rows_agree(X):

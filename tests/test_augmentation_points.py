@@ -46,7 +46,6 @@ def naive_thinned(cloud, keep):
     return [point if stays else first for point, stays in zip(cloud, keep, strict=True)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("up", AXES)
 def test_turning_against_rotation_matrices(up):
     points, angles = torch.randn(4, 10, 3), torch.tensor([0.0, 0.3, -2.0, 5.0])

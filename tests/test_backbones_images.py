@@ -349,7 +349,6 @@ def test_weights_start_as_wide_as_the_fan_out_asks():
             assert (module.bias == 0).all()
 
 
-@pytest.mark.slow
 def test_three_digits_are_learned_in_eight_steps():
     X, y = load_digits(n_class=3, return_X_y=True)
     x, target = torch.tensor(X, dtype=torch.float32).view(-1, 1, 8, 8), torch.tensor(y)

@@ -344,7 +344,6 @@ def accuracy_after(backbone, epochs):
         return (network(x_new).argmax(dim=1) == y_new).float().mean().item()
 
 
-@pytest.mark.slow
 def test_shapes_are_learned_where_a_single_layer_cannot():
     backbone = PointNet2(n_centroids=(24, 8), radii=(0.8, 1.6), n_neighbors=8, out_features=64)
     assert accuracy_after(backbone, epochs=20) > 0.85
@@ -393,7 +392,6 @@ def test_levels_that_do_not_fit_are_refused(n_centroids, radii):
     assert f"got {n_centroids} and {radii}" in str(caught.value)
 
 
-@pytest.mark.slow
 def test_noise_does_not_switch_the_features_off():
     """The first steps of many clusters are noise; without the last normalisation they kill."""
     x = torch.rand(128, 24, 3)

@@ -58,7 +58,6 @@ def small_audionet():
     return seeded(lambda: AudioNet(1000, bands=8, width=8))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("length", [100, 4000], ids=["stride 1", "stride 4"])
 def test_features_do_not_depend_on_padding_nor_on_the_rest_of_the_batch(length):
     network, parts = small_resnet(length), sequences([1, 2, 7, 40, 64], channels=2)
@@ -99,7 +98,6 @@ def test_moving_a_sequence_by_a_whole_number_of_steps_keeps_its_features():
     torch.testing.assert_close(later, here, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
 @quick
 @given(st.integers(1, 40), st.integers(1, 70), st.sampled_from([1, 600, 3000]))
 def test_any_length_gives_finite_features_and_gradients(length, padding, usual):

@@ -79,7 +79,6 @@ def ragged():
 # --- what it is for ----------
 
 
-@pytest.mark.slow
 def test_a_batch_effect_is_not_taken_for_a_difference(estimates):
     plain, within = estimates
     assert plain.tvd[0, 1] > 0.5
@@ -96,7 +95,6 @@ def test_a_true_difference_is_still_found(estimates):
     assert (within.p_adjusted[2, :2] < 1e-6).all()
 
 
-@pytest.mark.slow
 def test_auto_merges_within_batches_what_a_test_keeps_apart_without():
     X, labels, batch = confounded()
     settings = {"epochs": 12, "random_state": 0, "device": "cpu"}
@@ -122,7 +120,6 @@ def test_neighbours_are_looked_for_within_batches():
     assert set(whole.batches) == {0}
 
 
-@pytest.mark.slow
 def test_merging_knows_batches():
     X, labels, batch = confounded(n=60, gaps=[0, 0, 6])
     merger = ClusterMerger(cv=2, epochs=10, random_state=0, device="cpu")
@@ -233,7 +230,6 @@ def test_variance_grows_with_networks_not_with_batches(n_folds):
     assert p == pytest.approx(torch.special.ndtr(torch.tensor(-z, dtype=torch.float64)).item())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("holdout", [None, 0.4])
 def test_under_one_distribution_p_values_are_not_small(holdout):
     # Clusters and batches that have nothing to do with the features: 84 pairs that are the same.
@@ -318,7 +314,6 @@ def test_strangers_are_not_merged_unless_they_must_be(strangers, merge_options):
     assert [step.why.startswith("no batch") for step in forced.merges] == [False, False, True]
 
 
-@pytest.mark.slow
 def test_one_that_meets_both_brings_strangers_together():
     X, labels, batch = strange()
     X[labels == 3] -= [0, 6]  # as 0 and 1 are, and in the batches of both
@@ -518,7 +513,6 @@ def test_arrays_and_folders_have_batches_too(tmp_path):
         read(tmp_path / "photos", batch="nowhere.csv")
 
 
-@pytest.mark.slow
 def test_merge_takes_batches(table):
     where = ("data.csv", "--labels", "cluster", "--batch", "donor", "--out", "out", "--seed", 3)
     succeeds(unsplit("merge", *where, "--device", "cpu"))

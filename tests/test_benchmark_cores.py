@@ -1,11 +1,8 @@
 """The benchmark of statistics for cores runs, and prints a row for each data set."""
 
-import pytest
-
 from benchmarks import cores
 
 
-@pytest.mark.slow
 def test_every_statistic_has_its_numbers(capsys):
     cores.main(["--only", "moons", "--factors", "2", "--epochs", "2"])
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]

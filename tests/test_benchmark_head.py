@@ -42,7 +42,6 @@ def test_a_way_that_fails_is_reported_and_the_rest_goes_on(monkeypatch, capsys):
     assert "no such kernel" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_large_heads_are_compared_with_usual_ones(tmp_path, capsys):
     path = tmp_path / "large.json"
     usual, large = large_head.main(["--clusters", "20", "--seeds", "1", "--write", str(path)])

@@ -10,8 +10,6 @@ import unsplit
 from benchmarks import calibration, one_and_ten, results_file, small_groups
 from benchmarks.one_and_ten import DIMENSIONS, KINDS, TEN, Run, draw, exists
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize("kind", [*KINDS, TEN])
 def test_data_have_their_shape_and_follow_the_seed(kind):

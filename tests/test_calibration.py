@@ -74,7 +74,6 @@ def test_a_part_of_many_observations_says_as_much(monkeypatch):
     assert best_factor(scores) == pytest.approx(whole, rel=0.15)
 
 
-@pytest.mark.slow
 def test_estimates_are_calibrated_and_say_by_how_much():
     X, labels = datasets.gaussians([[0, 0], [1, 0], [0, 1]], 80)
     result = pairwise_tvd(X, labels, random_state=0, epochs=5, device="cpu")

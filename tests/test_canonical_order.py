@@ -20,7 +20,6 @@ def partition_by_number(keys, clusters):
     return members, np.array(keys)[order].tolist()
 
 
-@pytest.mark.slow
 @quick
 @given(st.data())
 def test_rows_and_names_do_not_matter_even_if_clusters_share_rows(data):
@@ -63,7 +62,6 @@ def test_how_often_a_row_of_zeros_occurs_decides_too(rest):
     assert other == first
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("names", [[1, 0, 2, 3], [3, 2, 1, 0]])
 def test_distances_do_not_depend_on_names_where_clusters_share_their_smallest_row(names):
     rng = np.random.default_rng(0)

@@ -226,7 +226,6 @@ def test_whole_numbers_and_text_are_clusters_too():
     assert counts(adata) == {"0 + 1": 80, "2": 40}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "name"),
     [
@@ -273,7 +272,6 @@ def test_batches_are_those_of_the_estimator():
     assert adata.uns["unsplit"]["params"]["batch_key"] == "donor"
 
 
-@pytest.mark.slow
 def test_a_backed_file_is_read_as_needed(tmp_path):
     small().write_h5ad(tmp_path / "cells.h5ad")
     backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")

@@ -361,9 +361,8 @@ def killed(at, n, *typed):
 SAME = ("labels.csv", "merges.csv", "review.csv", "linkage.npy", "tree.npz")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("folder_with_data")
-@pytest.mark.parametrize("at", ["before", "after"])
+@pytest.mark.parametrize("at", [pytest.param("before", marks=pytest.mark.slow), "after"])
 def test_a_killed_command_continues_when_it_is_typed_again(at):
     succeeds(merge(out="whole"))
     killed(at, 17, *arguments())

@@ -277,7 +277,6 @@ def untrained(rows, fold):
         return build_network(rows, fold, recipe_for("lda", rows), 4, "softmax")
 
 
-@pytest.mark.slow
 def test_best_is_closer_than_the_network_where_few_features_differ():
     name = "Gaussians, 2 of 50 features"
     (X, y), exact = next(family[1:] for family in families(30, 0) if family[0] == name)

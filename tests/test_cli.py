@@ -201,7 +201,6 @@ def test_nothing_but_results_is_printed_when_nobody_looks_on():
     assert result.stderr == ""
 
 
-@pytest.mark.slow
 def test_the_drawn_seed_is_recorded_and_repeats_the_run():
     where = ("data.csv", "--labels", "cluster", *QUICK)
     succeeds(unsplit("merge", *where, "--out", "first"))
@@ -229,7 +228,6 @@ def test_noise_is_written_as_given_and_stays_noise():
     assert "2 observations labelled as noise" in out
 
 
-@pytest.mark.slow
 def test_links_bounds_and_rules_reach_the_library():
     succeeds(merge("--must-link", "0,2", "--cannot-link", "0, 1", "--max-clusters", 2))
     mapping = read_json("out/result.json")["mapping"]
@@ -266,7 +264,6 @@ def test_every_kind_of_file_gives_the_same(kind, expected):
     assert read_csv("out/labels.csv")["id"] == [str(i) for i in range(160)]
 
 
-@pytest.mark.slow
 def test_warnings_are_one_line_each_and_recorded():
     labels = LABELS.copy()
     labels[0] = 7  # a cluster of one, which the estimate warns of
@@ -298,7 +295,6 @@ def test_other_files_stay_and_old_results_are_replaced():
     assert all(new[name] != old.get(name) for name in FILES)
 
 
-@pytest.mark.slow
 def test_figures_are_drawn_when_asked_for():
     succeeds(merge("--figures"))
     drawn = {"dendrogram.png", "distances.png", "merge_curve.png"}

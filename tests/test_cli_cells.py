@@ -32,7 +32,6 @@ def merge_cells(*arguments, labels="leiden", **others):
     return merge(*arguments, data="cells.h5ad", labels=labels, **others)
 
 
-@pytest.mark.slow
 def test_the_command_gives_what_two_lines_of_python_give():
     adata = write(donor=np.array(["a", "b"], object)[np.arange(160) % 2])
     shown = succeeds(merge_cells("--h5ad", "--batch", "donor"))
@@ -62,7 +61,6 @@ def test_the_usual_files_are_written_and_named_by_cell():
     assert "merged.h5ad" not in result["files"]
 
 
-@pytest.mark.slow
 def test_the_copy_has_everything_that_the_file_had():
     adata = write(types=pd.Categorical(np.where(LABELS < 2, "T", "B")))
     before = h5py.File("cells.h5ad", "r")

@@ -26,7 +26,6 @@ pytestmark = pytest.mark.usefixtures("folder_with_data")
 # distances
 
 
-@pytest.mark.slow
 def test_scores_are_kept_on_demand():
     where = ("data.csv", "--labels", "cluster", "--out", "out", "--seed", 3, *QUICK)
     for command in ("distances", "merge"):
@@ -39,7 +38,6 @@ def test_scores_are_kept_on_demand():
         assert not Path("out/distances.scores.npz").exists()
 
 
-@pytest.mark.slow
 def test_distances_are_those_of_the_library():
     where = ("data.csv", "--labels", "cluster", "--out", "out", "--seed", 3, *QUICK)
     out = succeeds(unsplit("distances", *where))

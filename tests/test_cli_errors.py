@@ -145,7 +145,6 @@ def test_folder_is_tried_before_anything_is_read(refuses):
     )
 
 
-@pytest.mark.slow
 def test_full_disk(refuses, monkeypatch):
     def full(path, *_):
         raise OSError(28, "No space left on device", str(path))

@@ -41,7 +41,6 @@ def refused(result, part):
     assert part in line
 
 
-@pytest.mark.slow
 def test_a_folder_of_images_needs_no_settings(folder):
     write_photos(folder / "photos")
     succeeds(merge("photos"))
@@ -129,7 +128,6 @@ def test_labels_of_another_file_go_to_images_by_name(folder):
     assert dict(zip(found["id"], found["old"], strict=True))["a/1.png"] == "1"
 
 
-@pytest.mark.slow
 def test_folders_of_clouds_and_of_sounds(folder):
     rng = np.random.default_rng(0)
     for i, cluster in enumerate(["flat", "round"]):
@@ -188,7 +186,6 @@ def test_an_array_without_labels_asks_for_them():
     refused(merge("images.npy"), "--labels")
 
 
-@pytest.mark.slow
 def test_select_tries_several_networks_and_says_which(folder):
     write_photos(folder / "photos")
     out = unsplit("distances", "photos", "--out", "out", *QUICK, "--select")

@@ -100,7 +100,6 @@ def start(out):
     )
 
 
-@pytest.mark.slow
 def test_signals_leave_older_results_as_they_were():
     signals = {"interrupted": signal.SIGINT, "killed": signal.SIGKILL}
     before = {out: old_results(out) for out in signals}

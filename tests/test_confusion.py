@@ -112,7 +112,6 @@ def test_noise_stays_noise_and_changes_nothing():
         np.testing.assert_array_equal(noisy.cut(n_clusters), np.append(-1, clean.cut(n_clusters)))
 
 
-@pytest.mark.slow
 def test_same_seed_same_result_and_global_randomness_untouched():
     X, labels = overlapping(8, (20, 20, 20, 20))
     before = np.random.get_state()[1].copy()  # noqa: NPY002
@@ -131,7 +130,6 @@ def test_input_is_left_alone():
     np.testing.assert_array_equal(labels, labels_before)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_sparse_gives_the_dense_merges(index):
     X, labels = split_blobs()

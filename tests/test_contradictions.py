@@ -17,7 +17,7 @@ from benchmarks.small_groups import far_apart, forty_pairs, rare_groups, twelve_
 from unsplit import ClusterMerger, neighbour_graph
 from unsplit.merging.neighbours.parts import merge_units
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 def fitted(X, labels, **options):
@@ -35,6 +35,7 @@ def test_twelve_far_groups_of_a_few_stay_apart(n):
     assert (merger.refined_labels_ == merger.labels_).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [6, 10])
 def test_rare_groups_stay_beside_large_ones_that_merge(n):
     case = rare_groups(n, np.random.default_rng(0))
@@ -43,6 +44,7 @@ def test_rare_groups_stay_beside_large_ones_that_merge(n):
     assert adjusted_rand_score(case.y, merger.refined_labels_) > 0.99
 
 
+@pytest.mark.slow
 def test_forty_far_groups_in_pairs_of_five_are_found():
     case = forty_pairs(np.random.default_rng(0))
     assert adjusted_rand_score(case.y, fitted(case.X, case.clusters).labels_) == 1
@@ -66,6 +68,7 @@ def few_images(n_groups, n, per_group):
     return X[:, None].astype(np.float32), y, per_group * y + np.arange(len(y)) % per_group
 
 
+@pytest.mark.slow
 def test_a_few_images_of_each_group_stay_apart():
     X, _, clusters = few_images(12, 6, 1)
     merger = fitted(X, clusters)
@@ -77,6 +80,7 @@ def test_a_few_images_of_each_group_stay_apart():
     assert set(merger.review_["verdict"]) == {"unclear"}
 
 
+@pytest.mark.slow
 def test_pairs_of_a_few_images_are_put_together():
     X, y, clusters = few_images(20, 10, 2)
     merger = fitted(X, clusters)

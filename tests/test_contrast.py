@@ -62,7 +62,6 @@ def test_unmerged_clusters_are_as_in_the_estimate(case):
         np.testing.assert_array_equal(contrast.counts, result.scores.counts[:, [a, b]])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("holdout", [None, 0.3])
 def test_unmerged_clusters_are_as_in_a_trained_estimate(holdout):
     X, labels = gaussians([[0, 0], [0.5, 0], [3, 0]], 40)
@@ -176,7 +175,6 @@ def rank_sums_up_to_rounding(scores, z, i, j):
     return low, high
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @quick
 @given(st.integers(0, 10**6), st.integers(1, 4))

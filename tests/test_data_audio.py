@@ -63,7 +63,6 @@ def test_subfolders_are_clusters_and_paths_are_ids():
     assert audio.sounds.flat[-5:, 0].tolist() == [0, 16384, -32768, 8192, -4096]
 
 
-@pytest.mark.slow
 def test_a_folder_called_like_a_file_is_no_sound():
     folder = two_clusters()
     expected = read_audio(folder).row_ids.tolist()
@@ -188,7 +187,6 @@ def test_broken_files_are_left_out_and_named_with_the_reason(damage, why):
     assert audio.sounds.lengths.tolist() == expected
 
 
-@pytest.mark.slow
 def test_too_many_broken_files_are_an_error_that_names_three(monkeypatch):
     folder = two_clusters(n=5)
     for i in range(4):

@@ -238,7 +238,6 @@ def pids():
     return {process.pid for process in multiprocessing.active_children()}
 
 
-@pytest.mark.slow
 def test_workers_give_what_a_loop_gives_stream_after_stream(decoder):
     expected = [NUMBERS[batch] for batch in BATCHES]
     assert same(decoder.stream(BATCHES), expected)
@@ -250,7 +249,6 @@ def test_workers_give_what_a_loop_gives_stream_after_stream(decoder):
     assert pids() == before
 
 
-@pytest.mark.slow
 def test_a_stream_left_early_does_not_leak_into_the_next(decoder):
     left = decoder.stream(itertools.repeat(np.array([5])))
     assert same([next(left)], [NUMBERS[[5]]])
@@ -258,7 +256,6 @@ def test_a_stream_left_early_does_not_leak_into_the_next(decoder):
     assert same(decoder.stream(BATCHES), [NUMBERS[batch] for batch in BATCHES])
 
 
-@pytest.mark.slow
 def test_the_next_stream_ends_the_one_before_it_and_single_batches_do_not(decoder):
     first = decoder.stream(BATCHES * 9)
     next(first)

@@ -205,7 +205,6 @@ def truncate(name):
         file.truncate(os.path.getsize(name) - 30)
 
 
-@pytest.mark.slow
 def test_size_is_the_median_short_side_but_not_above_224():
     found = some_images(5)
     assert inspected(found).size == 12
@@ -225,7 +224,6 @@ def test_there_is_one_channel_if_all_are_grey():
     assert inspected(find_images(".")).channels == 3
 
 
-@pytest.mark.slow
 def test_depth_is_that_of_the_brightest_pixel():
     save(Image.new("L", (8, 8), 3), "a/1.png")
     save(Image.fromarray(np.full((8, 8), 3, np.uint16)), "b/1.png")
@@ -235,7 +233,6 @@ def test_depth_is_that_of_the_brightest_pixel():
         assert inspected(find_images(".")).depth == bits
 
 
-@pytest.mark.slow
 def test_keys_are_hashes_of_content_and_of_nothing_else():
     found = some_images()
     keys = inspected(found).keys

@@ -56,7 +56,6 @@ def test_labels_stay_as_they_are_written(case):
     assert read_observations("d.npy", "labels.txt").labels.tolist() == expected
 
 
-@pytest.mark.slow
 @quick
 @given(st.lists(st.one_of(st.text(max_size=4), st.integers(-99, 99).map(str)), min_size=1))
 def test_labels_differ_as_their_texts_do(texts):
@@ -174,7 +173,6 @@ def test_labels_find_their_rows_by_the_index_of_parquet():
     assert read_observations("d.parquet", "l.parquet").labels.tolist() == [1, 2, 3]
 
 
-@pytest.mark.slow
 @quick
 @given(st.permutations(range(5)), st.booleans())
 def test_order_of_the_labels_does_not_matter_where_ids_do(order, spelled):

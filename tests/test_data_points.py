@@ -95,7 +95,6 @@ def test_a_folder_has_a_subfolder_for_each_cluster():
         assert is_drawn_from(read.X[3 + i], POINTS[i] + 5)
 
 
-@pytest.mark.slow
 def test_files_lie_at_any_depth_as_in_modelnet():
     ball, box = trimesh.creation.icosphere(2), trimesh.creation.box()
     for part in ("train", "test"):
@@ -110,7 +109,6 @@ def test_files_lie_at_any_depth_as_in_modelnet():
     assert not np.array_equal(read.X[0], read.X[1])
 
 
-@pytest.mark.slow
 def test_every_ending_is_found_and_nothing_else():
     two_clusters("f", 1)
     export(trimesh.creation.box(), "f/a/m.off")
@@ -137,7 +135,6 @@ def test_what_is_drawn_from_a_file_depends_on_its_name_alone():
     np.testing.assert_array_equal(more.X[kept], read.X)
 
 
-@pytest.mark.slow
 def test_the_callers_random_numbers_are_left_alone():
     np.random.seed(3)  # noqa: NPY002
     expected = np.random.get_state()[1].copy()  # noqa: NPY002
@@ -147,7 +144,6 @@ def test_the_callers_random_numbers_are_left_alone():
     np.testing.assert_array_equal(np.random.get_state()[1], expected)  # noqa: NPY002
 
 
-@pytest.mark.slow
 def test_a_broken_file_is_named_and_left_out(monkeypatch):
     monkeypatch.setattr("unsplit.data.readers.broken.MOST_BROKEN", 0.2)
     two_clusters(n=6)

@@ -116,7 +116,6 @@ def test_a_constant_channel_has_scale_one():
     assert scale.tolist() == [1.0]
 
 
-@pytest.mark.slow
 @quick
 @given(lengths_lists, st.integers(1, 12))
 def test_moments_and_keys_do_not_depend_on_the_chunks(lengths, elements):

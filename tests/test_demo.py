@@ -11,8 +11,6 @@ from tests.cli_cases import read_csv, read_json, snapshot, succeeds, unsplit
 from unsplit.cli.digits import overclustered_digits, scores
 from unsplit.pairwise.api import Settings
 
-pytestmark = pytest.mark.slow
-
 SAME = ("labels.csv", "merges.csv", "review.csv", "linkage.npy", "tree.npz")
 
 

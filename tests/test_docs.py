@@ -46,7 +46,6 @@ def few_epochs(monkeypatch):
     monkeypatch.setattr(Training, "__init__", shortened)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("path", PAGES_WITH_CODE, ids=lambda path: path.name)
 def test_every_block_of_code_runs(path, workplace, few_epochs):
@@ -115,7 +114,6 @@ def site(tmp_path_factory):
     return built_site(tmp_path_factory.mktemp("site") / "site")
 
 
-@pytest.mark.slow
 def test_the_site_is_built_without_warnings_and_loads_nothing(site):
     pages = list(site.rglob("*.html"))
     assert len(pages) > 30
@@ -127,7 +125,6 @@ def test_the_site_is_built_without_warnings_and_loads_nothing(site):
         assert not [url for url in loaded if url.startswith(("http:", "https:", "//"))], page
 
 
-@pytest.mark.slow
 def test_the_site_has_the_code_of_the_examples_and_links_to_the_api(site):
     for path in EXAMPLES:
         assert "import" in (site / "examples" / f"{path.stem}.html").read_text("utf-8")

@@ -67,7 +67,6 @@ def test_holdout_counts_only_its_share(three):
     assert result.stderr[0, 1] > three[2].stderr[0, 1]
 
 
-@pytest.mark.slow
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 10**6), k=st.integers(2, 5), loss=st.sampled_from(["softmax", "pairwise"])
@@ -101,7 +100,6 @@ def test_no_divergence_depends_on_the_order_of_the_rows(three):
         np.testing.assert_array_equal(other.divergence(name), one.divergence(name), name)
 
 
-@pytest.mark.slow
 def test_global_random_state_is_left_alone(three):
     X, labels, _ = three
     torch.manual_seed(7)
@@ -113,7 +111,6 @@ def test_global_random_state_is_left_alone(three):
     assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
 
 
-@pytest.mark.slow
 def test_random_state_kinds(three):
     X, labels, _ = three
     same = [quick(X, labels, random_state=np.random.default_rng(3)).hit_rate for _ in range(2)]
@@ -166,7 +163,6 @@ def test_clusters_of_two_and_three(holdout):
     assert not result.too_small.any()
 
 
-@pytest.mark.slow
 def test_sparse_input_gives_what_dense_input_gives():
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2], 60)
@@ -176,7 +172,6 @@ def test_sparse_input_gives_what_dense_input_gives():
     np.testing.assert_allclose(sparse.tvd, dense.tvd, atol=0.05)
 
 
-@pytest.mark.slow
 def test_large_common_offset_does_not_matter():
     X, labels = gaussians([[0, 0], [3, 0]], 100)
     plain = pairwise_tvd(X, labels, random_state=0)
@@ -195,7 +190,6 @@ def test_own_module_is_copied_not_trained(three):
         assert torch.equal(value, before[name])
 
 
-@pytest.mark.slow
 def test_progress_callback_and_bar(three, monkeypatch):
     X, labels, _ = three
     seen = []
@@ -255,7 +249,6 @@ def test_backbone_for_other_features_is_refused(three):
         quick(three[0], three[1], backbone=nn.Linear(5, 3))
 
 
-@pytest.mark.slow
 def test_large_clusters_held_out_once_have_the_known_distances():
     means = np.array([[0.0, 0.0], [1.0, 0.0], [2.5, 0.0], [2.5, 0.0]])
     X, labels = gaussians(means, 6000, random_state=0)

@@ -31,9 +31,8 @@ ONLY_FOR_CLASSIFIERS = dict.fromkeys(
 )
 
 
-@pytest.mark.slow
 @parametrize_with_checks(
-    [ClusterMerger(n_clusters=3, epochs=3, device="cpu")],
+    [ClusterMerger(n_clusters=3, epochs=1, cv=2, device="cpu")],
     expected_failed_checks=lambda _: ONLY_FOR_CLASSIFIERS,
 )
 @pytest.mark.filterwarnings(
@@ -96,7 +95,6 @@ def test_predict_is_the_same_for_a_sparse_matrix(merger, sparse):
     assert np.array_equal(merger.predict_proba(X), merger.predict_proba(sparse(X)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sparse", SPARSE)
 def test_fit_on_a_sparse_matrix(sparse):
     X = np.random.default_rng(0).poisson(0.5, (60, 10)).astype(float)
@@ -138,7 +136,6 @@ def test_where_scores_say_nothing_clusters_count_by_their_size(merger, monkeypat
     np.testing.assert_allclose(merger.predict_proba([[0.0, 0.0]])[0], expected)
 
 
-@pytest.mark.slow
 def test_probabilities_match_known_posteriors():
     # Two unit Gaussians two apart, one of them in two halves: P(first | x) is logistic in x.
     X, labels = datasets.gaussians([[0.0], [0.0], [2.0]], 300, random_state=0)
@@ -161,14 +158,12 @@ def test_probabilities_of_images():
     assert np.array_equal(found.argmax(axis=1), merger.predict(images[:7]))
 
 
-@pytest.mark.slow
 def test_prediction_is_not_swayed_by_a_far_origin(halves):
     X, labels = halves
     far = ClusterMerger(**QUICK | {"epochs": 30}).fit(X + 1e6, initial_labels=labels)
     assert len(set(far.predict(np.array([[0, 0], [9, 0], [0, 9]]) + 1e6))) == 3
 
 
-@pytest.mark.slow
 def test_larger_clusters_get_the_doubtful_observations():
     # One density, cut 9 to 1: everywhere the larger part is more probable.
     X = np.random.default_rng(0).standard_normal((500, 2))
@@ -178,7 +173,6 @@ def test_larger_clusters_get_the_doubtful_observations():
     assert (merger.predict(X) == larger).mean() > 0.9
 
 
-@pytest.mark.slow
 def test_noise_stays_noise_and_names_may_be_strings(halves):
     X, labels = halves
     named = np.array([f"c{label}" for label in labels], object)
@@ -189,7 +183,6 @@ def test_noise_stays_noise_and_names_may_be_strings(halves):
     assert set(merger.tree_.mapping) == {f"c{i}" for i in range(6)}
 
 
-@pytest.mark.slow
 def test_truth_passed_as_y_changes_nothing(halves):
     X, labels = halves
     with_y = ClusterMerger(3, **QUICK).fit(X, labels // 3, initial_labels=labels)
@@ -198,7 +191,6 @@ def test_truth_passed_as_y_changes_nothing(halves):
     assert np.array_equal(with_y.tvd_, without.tvd_)
 
 
-@pytest.mark.slow
 def test_without_labels_the_overclusterer_is_cloned_and_used():
     X, _ = make_moons(300, noise=0.05, random_state=0)
     clusterer = KMeans(12, n_init=1)
@@ -223,7 +215,6 @@ def test_pickled_it_predicts_the_same_and_leaves_the_data_behind(merger, halves)
     assert len(merger._scorer.like) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["linkage", "spectral"])
 def test_every_strategy_finds_the_halves(halves, strategy):
     X, labels = halves
@@ -233,7 +224,6 @@ def test_every_strategy_finds_the_halves(halves, strategy):
     assert merger.tree_.strategy in (strategy, "average linkage")
 
 
-@pytest.mark.slow
 def test_split_digits_come_back_as_ten_by_auto_and_alpha():
     X, digit = load_digits(return_X_y=True)
     labels = artificial(digit, 20, random_state=0)
@@ -245,7 +235,6 @@ def test_split_digits_come_back_as_ten_by_auto_and_alpha():
     assert np.array_equal(alpha.labels_, auto.labels_)
 
 
-@pytest.mark.slow
 def test_moons_cut_by_k_means_come_back_as_two():
     # Draw 0 has a thin spot, which is taken for a neck: its strength is 0.73.
     X, y = make_moons(1000, noise=0.06, random_state=1)

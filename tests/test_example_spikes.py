@@ -9,7 +9,6 @@ from benchmarks import markdown, results_file
 pytest.importorskip("spikeinterface")
 # Old names within SpikeInterface and what it uses; nothing that the example could change.
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore:.*:UserWarning:spikeinterface"),

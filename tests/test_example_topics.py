@@ -41,7 +41,6 @@ def test_words_that_tell_two_groups_apart():
     assert example.topic_names(counts, labels, words, n_words=1) == ["wave", "matrix"]
 
 
-@pytest.mark.slow
 def test_merged_topics_are_closer_to_the_subpackages(tmp_path, capsys):
     verdict = example.main(["--counts", "--topics", "24", "--out", str(tmp_path)])
     said = capsys.readouterr().out

@@ -5,8 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.slow
-
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -29,6 +27,7 @@ def quick(example, tmp_path_factory):
     return example[0].main(["--quick", "--out", str(out)]), out
 
 
+@pytest.mark.slow
 def test_distances_rank_pairs_of_tracks(quick):
     verdict, _ = quick
     assert verdict["Q lecam"] > 0.8  # 0.89, and 0.87 or more with other seeds; chance is 0.5

@@ -19,8 +19,6 @@ from experiments.imagenet_realistic.pseudo_labels import balanced, k_means, move
 from experiments.images import gratings
 from unsplit import InputError
 
-pytestmark = pytest.mark.slow
-
 
 def points(n, d, seed=0):
     return torch.from_numpy(np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32))

@@ -20,8 +20,6 @@ from experiments.discussion.training import NEVER, run_choosing, run_stopping
 from unsplit import InputError, TrainConfig
 from unsplit.pairwise import heldout_scores as heldout
 
-pytestmark = pytest.mark.slow
-
 TINY = Size(3, 20, 10)
 
 

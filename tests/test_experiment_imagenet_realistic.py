@@ -16,8 +16,6 @@ from experiments.imagenet_realistic.variants import AUGMENTED, training
 from experiments.texts import ELSEWHERE
 from unsplit.networks.training.loop import history_of
 
-pytestmark = pytest.mark.slow
-
 HERE = core.Setting(None, "cpu", quick=True)
 
 

@@ -19,8 +19,6 @@ from experiments.scaling.timings import Laps, at_most
 from experiments.scaling.whole import feeding, whole
 from unsplit.data.rows.base import scrambled
 
-pytestmark = pytest.mark.slow
-
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 SMALL = Pictures(clusters=6, size=4, categories=3, pixels=32)
 HEAD_OF = pytest.mark.parametrize("outputs", ["k", "k2"])

@@ -14,8 +14,6 @@ from scipy.stats import wasserstein_distance
 from experiments.wasserstein import baselines, families, parts, run, transport
 from experiments.wasserstein.config import FULL, QUICK
 
-pytestmark = pytest.mark.slow
-
 few = settings(deadline=None, max_examples=20, derandomize=True)
 TINY = replace(QUICK, size=20, epochs=1, plain_steps=2)
 

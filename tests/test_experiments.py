@@ -13,14 +13,19 @@ from experiments.artificial import some_of_each
 from experiments.images import images
 from unsplit import InputError
 
-pytestmark = pytest.mark.slow
-
 
 def experiment(*arguments):
     return CliRunner().invoke(main, list(map(str, arguments)))
 
 
-@pytest.mark.parametrize("name", core.NAMES)
+# The others take up to a minute.
+QUICKEST = ("imagenet-artificial", "modelnet40", "scaling")
+QUICK = [
+    pytest.param(name, marks=() if name in QUICKEST else pytest.mark.slow) for name in core.NAMES
+]
+
+
+@pytest.mark.parametrize("name", QUICK)
 def test_quick_form_leaves_every_trial_and_its_figures(name, tmp_path):
     done = experiment(name, "--quick", "--out", tmp_path, "--device", "cpu")
     assert done.exit_code == 0, done.output
@@ -79,6 +84,7 @@ def test_what_would_take_too_long_is_left_and_said_so(tmp_path):
     assert told[-1] == "left for another time: n=2"
 
 
+@pytest.mark.slow
 def test_several_at_a_time_do_the_same(tmp_path):
     done = experiment("modelnet40", "--quick", "--out", tmp_path, "--device", "cpu", "--jobs", "2")
     assert done.exit_code == 0, done.output

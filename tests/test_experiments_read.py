@@ -11,8 +11,6 @@ from experiments.expectations import surprises
 from experiments.story import FIGURE
 from experiments.texts import ELSEWHERE
 
-pytestmark = pytest.mark.slow
-
 NAMES = core.NAMES
 
 

@@ -66,7 +66,6 @@ def test_the_network_of_the_user_stays_as_it_is():
         torch.testing.assert_close(value, before[name])
 
 
-@pytest.mark.slow
 def test_a_folder_is_read_in_the_order_of_its_ids(tmp_path):
     write_folder(tmp_path)
     read = unsplit.read(tmp_path)

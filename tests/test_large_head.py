@@ -273,7 +273,6 @@ def test_batch_normalisation_needs_no_such_start():
     assert Single([network], folds[:1], 1e-3, 0.0).steps_of_head(1) == 0
 
 
-@pytest.mark.slow
 def test_many_more_clusters_than_a_batch_can_be_told_apart():
     X, y = gaussians(6 * np.random.default_rng(0).standard_normal((400, 8)), 6, random_state=0)
     rows = vector_rows(X, CPU)

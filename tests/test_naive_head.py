@@ -51,7 +51,6 @@ def test_heads_start_undecided_and_agree_on_margins():
     )
 
 
-@pytest.mark.slow
 def test_naive_head_can_be_trained_by_the_same_loop():
     rows, y, folds = small_problem()
     networks = [

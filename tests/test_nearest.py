@@ -71,7 +71,6 @@ def test_nearly_all_are_found_in_lumps(lumps, n_neighbours):
     assert recall(lumps, rows, n_neighbours, every=10) >= 0.95
 
 
-@pytest.mark.slow
 def test_most_are_found_where_there_is_no_structure():
     # Regions chosen for the whole cluster of an observation, as in an earlier version, had 0.63.
     X = np.random.default_rng(0).standard_normal((5000, 20))
@@ -80,7 +79,6 @@ def test_most_are_found_where_there_is_no_structure():
     assert recall(X, rows, 15, every=10) >= 0.9
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("compared", [1, 20, 100, 300])
 def test_the_more_are_compared_the_more_are_found(compared):
     X = np.random.default_rng(0).standard_normal((900, 10))
@@ -88,7 +86,6 @@ def test_the_more_are_compared_the_more_are_found(compared):
     assert few <= more
 
 
-@pytest.mark.slow
 def test_edges_between_clusters_are_those_of_the_exact_graph(monkeypatch, lumps):
     clusters = KMeans(25, n_init=1, random_state=0).fit_predict(lumps).astype(np.int64)
     exact = Connections(connect(lumps, clusters)).edges
@@ -135,7 +132,6 @@ def test_all_the_same_is_no_error():
     assert not distances.any()
 
 
-@pytest.mark.slow
 def test_small_blocks_find_the_same(monkeypatch, lumps):
     X = lumps[:1000]
     whole = by_regions(X, 15, CPU, compared=200)
@@ -174,7 +170,6 @@ def test_few_observations_are_compared_with_all(d, n):
     np.testing.assert_allclose(distances, brute_force(X, 15), atol=1e-6)
 
 
-@pytest.mark.slow
 def test_many_in_many_dimensions_are_searched_in_regions(monkeypatch, lumps):
     exact = nearest(lumps, 15)[1]
     np.testing.assert_allclose(exact[::10], brute_force(lumps, 15, every=10), atol=1e-5)

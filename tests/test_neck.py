@@ -144,7 +144,6 @@ def width_and_limit(X, clusters):
     return neck(graph.adjacency, left, right), usual
 
 
-@pytest.mark.slow
 def test_one_lump_cut_in_two_has_no_neck_and_two_lumps_have():
     wide, narrow = [], []
     for seed in range(40):

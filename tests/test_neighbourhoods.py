@@ -52,7 +52,6 @@ def found_exactly(groups, truth):
 # --- data of which the answer is known ------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 10])
 @pytest.mark.parametrize("draw", ["standard_normal", "random"])
 def test_structureless_data_come_back_as_one(d, draw):
@@ -117,7 +116,6 @@ def test_halves_of_one_are_connected_and_two_are_not(d):
     assert connection_of(apart, half).strength < 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 3, 4, 6])
 def test_the_farther_apart_the_weaker(d):
     X, half = np.random.default_rng(d).standard_normal((600, d)), np.arange(600) % 2
@@ -404,7 +402,6 @@ def test_a_graph_of_other_clusters_is_refused(cut):
         merge(result, statistic="edges")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["linkage", "compose"])
 def test_every_strategy_goes_by_neighbours(strategy):
     X, lump = lumps(240, 2, distance=12.0, n_lumps=2)
@@ -452,7 +449,6 @@ def test_vectors_may_have_other_features_too():
     assert np.array_equal(np.sort(other.features, axis=0), np.sort(shuffled, axis=0))
 
 
-@pytest.mark.slow
 def test_a_cluster_that_held_nothing_out_goes_where_the_networks_put_it():
     rng = np.random.default_rng(0)
     images = rng.normal(size=(121, 8, 8)).astype(np.float32)

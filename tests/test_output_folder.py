@@ -169,7 +169,6 @@ def killed_midway(folder, how):
     return said, p.returncode
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_process_ended_midway_leaves_the_old_files(tmp_path, how):
     old = {"out/a.txt": "old", "out/b.txt": "old", "one.txt": "old"}

@@ -57,8 +57,6 @@ from benchmarks.peers.methods.uniforce import is_unimodal, uniforce, without_sma
 from benchmarks.peers.task import Outcome, Task
 from unsplit.pairwise.api import Settings
 
-pytestmark = pytest.mark.slow
-
 leiden_one = leiden(1.0)
 PACKAGES = {
     transport_linkage: "ot",
@@ -117,6 +115,7 @@ def run(method, task):
     return method(task)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", GIVEN_NUMBER)
 def test_given_the_number_blobs_are_found(method):
     task, blob = blobs(3, 2)
@@ -166,6 +165,7 @@ def test_one_gaussian_is_left_whole(method):
     assert not method(Task(X, np.zeros(400, np.int64), 0)).automatic.any()
 
 
+@pytest.mark.slow
 def test_plscan_keeps_far_groups_apart():
     task, blob = blobs(3, 2, size=60)
     outcome = run(plscan, task)

@@ -24,8 +24,6 @@ from benchmarks.peers.problems.features import BANDS, axis_quantiles, log_mel
 from benchmarks.peers.problems.simulated import DRAWS, apart
 from benchmarks.peers.task import Problem
 
-pytestmark = pytest.mark.slow
-
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
 # Observations (None: the seed decides), features, groups.

@@ -17,8 +17,6 @@ from benchmarks.peers.read import read_scores
 from benchmarks.peers.scoring import BOUND, bound, scored
 from benchmarks.peers.task import Outcome, Task
 
-pytestmark = pytest.mark.slow
-
 Y = np.repeat([0, 1], 6)
 CLUSTERS = np.repeat([0, 1, 2, 3], 3)
 

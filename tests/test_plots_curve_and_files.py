@@ -201,7 +201,6 @@ def test_without_matplotlib_the_message_says_what_to_install(monkeypatch):
         new_axes(3, 3)
 
 
-@pytest.mark.slow
 def test_save_figures_writes_all_three(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "note.txt").write_text("mine")
@@ -219,7 +218,6 @@ def test_save_figures_without_distances_writes_two(tmp_path):
     assert set((tmp_path / "new").iterdir()) == set(paths)
 
 
-@pytest.mark.slow
 def test_save_figures_writes_the_same_bytes_again(tmp_path):
     tree, formats = random_tree(3, 1), ("png", "pdf", "svg")
     before = matplotlib.rcParams.copy()

@@ -221,7 +221,6 @@ def test_dendrogram_draws_grey_branches_first():
     assert grey[:7].all()
 
 
-@pytest.mark.slow
 def test_dendrogram_marks_the_cut_only_where_a_height_separates():
     tree = random_tree(30, 22)
     (line,) = dashed_lines(plots.dendrogram(tree))
@@ -249,14 +248,12 @@ def test_dendrogram_draws_a_wedge_for_each_folded_leaf_and_says_so():
     assert "wedges" not in plots.dendrogram(tree).get_xlabel()
 
 
-@pytest.mark.slow
 def test_dendrogram_of_very_many_clusters_has_two_hundred_leaves():
     ax = plots.dendrogram(random_tree(2000, 1850))
     assert len(branch_lines(ax).get_segments()) == 199
     assert len(ax.get_yticklabels()) == 200
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("n_taken", [0, 1])
 def test_two_clusters_can_be_drawn(n_taken):
     tree = tree_of(np.array([[0, 1, 0.0, 2]]), n_taken)

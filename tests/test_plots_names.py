@@ -35,7 +35,6 @@ def overlaps(ax, side):
 LONG = "regulatory T cells of donor {}, third replicate"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["{}", LONG])
 @pytest.mark.parametrize("k", [5, 40, 90])
 def test_names_do_not_touch(k, pattern):
@@ -66,7 +65,6 @@ DRAW = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "n_taken", "dpi"), [(20, 14, 100), (20, 14, 150), (200, 170, 150), LARGE]
 )
@@ -162,7 +160,6 @@ def test_short_names_stand_level_and_long_ones_upright():
     assert {label.get_rotation() for label in plots.distances(long, D).get_xticklabels()} == {90}
 
 
-@pytest.mark.slow
 def test_a_dollar_in_a_name_is_no_formula():
     names = [r"$\frac$", "$5", "a\nb", r"\alpha$^$", "_x_"]
     tree = random_tree(5, 2, names=names)
@@ -173,7 +170,6 @@ def test_a_dollar_in_a_name_is_no_formula():
     plots.merge_curve(tree).figure.canvas.draw()
 
 
-@pytest.mark.slow
 @given(st.text(max_size=60))
 @quick
 def test_short_name_is_one_line_and_keeps_both_ends(name):

@@ -20,7 +20,6 @@ def batches_of(n):
     return [torch.tensor([i]) for i in range(n)]
 
 
-@pytest.mark.slow
 @settings(deadline=None, max_examples=30, derandomize=True)
 @given(st.lists(st.lists(st.integers(0, 19), max_size=4), max_size=12))
 def test_gives_what_a_loop_gives(batches):

@@ -62,7 +62,6 @@ class Log(library.Reporter):
 LABELS = np.repeat([0, 1, 2, 3], 40)
 
 
-@pytest.mark.slow
 def test_a_reporter_is_told_of_phases_steps_epochs_and_merges():
     log = Log()
     quick = {"epochs": 3, "cv": 2, "device": "cpu", "random_state": 0}
@@ -86,7 +85,6 @@ def test_steps_count_the_folds_that_are_trained_one_after_the_other():
     assert log.steps[0].total >= 2 * 80 // 16
 
 
-@pytest.mark.slow
 def test_the_least_number_of_epochs_grows_while_accuracy_does():
     log = Log()
     library.pairwise_tvd(X, LABELS, progress=log, cv=2, device="cpu", random_state=0)
@@ -96,7 +94,6 @@ def test_the_least_number_of_epochs_grows_while_accuracy_does():
     assert all(s.epoch < s.least_epochs <= s.most_epochs for s in log.steps)
 
 
-@pytest.mark.slow
 def test_progress_does_not_change_the_result(capsys):
     quick = {"epochs": 3, "cv": 2, "device": "cpu", "random_state": 0}
     plain = library.pairwise_tvd(X, LABELS, **quick)
@@ -210,7 +207,6 @@ def test_epochs_without_steps_are_counted():
     bars.close()
 
 
-@pytest.mark.slow
 def test_nothing_is_shown_in_a_pipe_unless_asked_for():
     assert merge().stderr == ""
     shown = merge("--progress").stderr
@@ -240,7 +236,6 @@ def test_every_line_of_json_is_an_event():
     assert events[-1] == {"event": "result", "file": "out/result.json"}
 
 
-@pytest.mark.slow
 def test_warnings_and_errors_are_events_too():
     result = merge("--json", "--drop", "z")
     assert result.exit_code == 2
@@ -282,7 +277,6 @@ def test_events_come_once_a_second_with_what_is_known():
 # Ctrl-C
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("existed", [True, False])
 def test_ctrl_c_in_any_phase_says_what_is_kept(phase, existed, monkeypatch):
@@ -336,7 +330,6 @@ def on_a_terminal(typed, interrupt_at=None):
     return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*forkpty:DeprecationWarning")
 def test_on_a_terminal():
     shown, code = on_a_terminal(command())
@@ -362,7 +355,6 @@ def test_on_a_terminal():
     assert shown.startswith("Merged 4 clusters into 2.")
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*forkpty:DeprecationWarning")
 def test_ctrl_c_on_a_terminal():
     shown, code = on_a_terminal(command("--epochs", 100_000), interrupt_at=b"epoch 3")
@@ -373,7 +365,6 @@ def test_ctrl_c_on_a_terminal():
     assert not Path("out").exists()
 
 
-@pytest.mark.slow
 def test_in_pipes():
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     for options, quiet in (((), True), (("--progress",), False)):

@@ -10,12 +10,13 @@ from benchmarks.known_truth import spread_means
 from unsplit import ClusterMerger, datasets, pairwise_tvd
 from unsplit.metrics import majority_categories, quality
 
-pytestmark = pytest.mark.slow
-
 UPPER = np.triu_indices(8, 1)
 
 
-@pytest.mark.parametrize("n_features", [2, 10, 50])
+@pytest.mark.parametrize(
+    "n_features",
+    [pytest.param(2, marks=pytest.mark.slow), 10, pytest.param(50, marks=pytest.mark.slow)],
+)
 def test_gaussians_against_the_closed_form(n_features):
     means = spread_means(n_features)
     X, labels = datasets.gaussians(means, 2000)
@@ -29,6 +30,7 @@ def test_gaussians_against_the_closed_form(n_features):
     assert result.method == "crossfit"
 
 
+@pytest.mark.slow
 def test_boundaries_that_are_not_lines():
     scales = np.geomspace(1, 8, 8)
     X, labels = datasets.scaled_gaussians(scales, 500)
@@ -45,6 +47,7 @@ def test_discrete_distributions():
     assert error.mean() <= 0.04
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "least"), [(0.0, 0.999), (0.3, 0.99)])
 def test_digits_in_clusters_of_ten(noise, least):
     X, clusters, digit = split_digits(10, noise, seed=0)
@@ -66,6 +69,7 @@ def test_one_gaussian_comes_back_as_one(n_features, k):
     assert (merger.labels_ == 0).all()
 
 
+@pytest.mark.slow
 def test_two_gaussians_come_back_as_two():
     """So that one is not the answer to everything."""
     X, truth = datasets.gaussians([[0, 0], [7, 0]], 400)

@@ -272,7 +272,6 @@ def test_the_plan_grows_as_it_should():
 # Two and three processes
 
 
-@pytest.mark.slow
 def test_two_and_three_processes_give_the_result_of_one():
     found = run(*(case(f"plain{size}", size) for size in (1, 2, 3)))
     assert found == {"plain1": [0], "plain2": [0, 0], "plain3": [0, 0, 0]}, said("plain2")
@@ -362,7 +361,6 @@ def test_memory_that_runs_out_between_batch_normalisations(where):
         assert said(name).count("are now computed in 2 parts") == 1
 
 
-@pytest.mark.slow
 def test_memory_that_suffices_for_no_part_ends_all_with_one_sentence():
     found = run(case("none", 2, starve=[1, "forward", 0]))
     assert found == {"none": [2, 2]}
@@ -371,7 +369,6 @@ def test_memory_that_suffices_for_no_part_ends_all_with_one_sentence():
     assert "a smaller batch_size" in "".join(told)
 
 
-@pytest.mark.slow
 def test_what_is_wrong_is_said_once():
     found = run(
         case("column", 2, "--labels", "d"),

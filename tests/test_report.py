@@ -120,7 +120,6 @@ def test_a_page_of_many_clusters_stays_small():
     assert len(report.html) < 10e6
 
 
-@pytest.mark.slow
 def test_features_that_differ_most_come_first():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90, 5))
@@ -277,7 +276,6 @@ def test_a_folder_without_the_data_has_a_page_without_a_picture(tmp_path, monkey
     assert "The page has no picture of the data" in succeeds(command("report", "out"))
 
 
-@pytest.mark.slow
 def test_the_page_of_a_folder_needs_no_torch(folder):
     program = f"""
 from unsplit.report.api import make_page
@@ -293,7 +291,6 @@ def refused(*arguments):
     return result.stderr
 
 
-@pytest.mark.slow
 def test_folders_that_are_damaged_or_of_another_kind_are_refused(folder, tmp_path):
     before = snapshot(folder)
     assert refused("missing") == (

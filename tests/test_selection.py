@@ -86,7 +86,6 @@ def test_rounds_are_those_of_the_rule_and_training_goes_on_from_where_it_was(hal
         assert [record.epoch for record in halved[3][name]] == list(range(epochs))
 
 
-@pytest.mark.slow
 def test_the_first_round_has_four_epochs_and_a_hundred_steps_for_all():
     X, labels = xor(40)
     small = [Candidate(layer(4), learning_rate=r, batch_size=4) for r in (1e-2, 1e-3, 1e-5)]
@@ -97,7 +96,6 @@ def test_the_first_round_has_four_epochs_and_a_hundred_steps_for_all():
     assert [(trial.epochs, trial.round) for trial in trials] == [(5, 1)] * 4
 
 
-@pytest.mark.slow
 def test_the_last_two_train_to_their_end(halved, full):
     two = {name: CANDIDATES[name] for name in ("slow", "dropout")}
     assert all(len(full[name]) > 10 for name in two)  # longer than the first round
@@ -111,7 +109,6 @@ def test_the_winner_is_the_best_in_a_full_run(halved, full):
     assert final[halved[2].name] > final["line"] + 0.3
 
 
-@pytest.mark.slow
 def test_settings_are_those_of_an_estimate(halved):
     X, labels, chosen, _ = halved
     how = {"cv": 2, "epochs": 10, "random_state": 0, "device": "cpu"}
@@ -193,7 +190,6 @@ def without_seconds(selection):
     return pd.DataFrame(table)
 
 
-@pytest.mark.slow
 def test_same_seed_same_choice_in_any_order_of_candidates_and_rows(halved):
     X, labels, chosen, _ = halved
     backwards = dict(reversed(CANDIDATES.items()))
@@ -208,7 +204,6 @@ def test_another_seed_holds_out_others():
     assert first.trials[0].mean_accuracy != second.trials[0].mean_accuracy
 
 
-@pytest.mark.slow
 def test_of_equals_the_smaller_network_is_taken():
     X, labels = gaussians([[0, 0], [50, 0], [0, 50]], 20)
     candidates = {"a": layer(64), "b": layer(8), "c": layer(32)}
@@ -217,7 +212,6 @@ def test_of_equals_the_smaller_network_is_taken():
     assert chosen.name == "b"
 
 
-@pytest.mark.slow
 def test_one_candidate_is_trained_to_its_end():
     X, labels = xor(20)
     (trial,) = quick(["auto"], X, labels).trials
@@ -241,7 +235,6 @@ def convolution():
 KINDS = {"a": "mlp", "b": "mlp", "c": convolution, "d": Candidate(convolution, augment=False)}
 
 
-@pytest.mark.slow
 def test_kinds_of_data_are_made_once_each(monkeypatch):
     made = []
 

@@ -28,7 +28,6 @@ def without_seconds(selection):
 # --- what it is for ----------
 
 
-@pytest.mark.slow
 def test_a_network_that_only_sees_the_batch_wins_without_batches_and_loses_with_them():
     X, labels, donor = two_donors()
     plain, within = quick(SEEN, X, labels), quick(SEEN, X, labels, batch=donor)
@@ -40,7 +39,6 @@ def test_a_network_that_only_sees_the_batch_wins_without_batches_and_loses_with_
     assert best > 0.6
 
 
-@pytest.mark.slow
 def test_settings_are_those_of_an_estimate_within_batches():
     X, labels, donor = two_donors()
     chosen = quick(SEEN, X, labels, batch=donor)
@@ -154,7 +152,6 @@ def test_the_same_are_held_out_as_in_an_estimate(watched):
 # --- what must not matter ----------
 
 
-@pytest.mark.slow
 def test_order_and_names_do_not_matter():
     X, labels, donor = ragged_donors()
     order = np.random.default_rng(3).permutation(len(X))
@@ -232,7 +229,6 @@ def table(tmp_path, monkeypatch):
     return X, labels, donor
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "result"), [("distances", "distances.json"), ("merge", "result.json")]
 )

@@ -115,7 +115,6 @@ def test_data_that_cannot_be_used():
         quick(["mlp"], X, np.arange(40))
 
 
-@pytest.mark.slow
 def test_an_estimate_trains_as_told():
     X, labels = xor(20)
     slow = TrainConfig(learning_rate=1e-9)
@@ -131,7 +130,6 @@ def test_training_that_cannot_be_used():
         Settings(training=3)
 
 
-@pytest.mark.slow
 def test_epochs_are_set_in_one_place():
     with pytest.raises(TypeError, match="epochs"):
         TrainConfig(epochs=7)
@@ -143,7 +141,6 @@ def test_epochs_are_set_in_one_place():
         assert len(result.history.epoch) == 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("batch_folds", [True, False])
 def test_training_by_epochs_is_training_at_once(batch_folds):
     X, y = gaussians([[0, 0], [3, 0], [0, 3], [3, 3]], 20)

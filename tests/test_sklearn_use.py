@@ -69,7 +69,6 @@ def test_an_index_in_another_order_is_refused(call, wines):
         ClusterMerger(**QUICK).fit(X, initial_labels=labels, batch=batch)
 
 
-@pytest.mark.slow
 def test_an_index_of_its_own_is_matched_by_position(wines, fitted):
     X, labels = wines
     again = ClusterMerger(3, **QUICK).fit(X, initial_labels=labels.reset_index(drop=True))
@@ -79,7 +78,6 @@ def test_an_index_of_its_own_is_matched_by_position(wines, fitted):
 # Pipelines and searches
 
 
-@pytest.mark.slow
 def test_probabilities_are_features_for_a_next_step(wines):
     X, labels = wines
     steps = make_pipeline(StandardScaler(), ClusterMerger(3, **QUICK), LogisticRegression())
@@ -89,7 +87,6 @@ def test_probabilities_are_features_for_a_next_step(wines):
     assert names.tolist() == [f"clustermerger{c}" for c in range(3)]
 
 
-@pytest.mark.slow
 def test_a_search_needs_a_score_and_a_is_one(wines):
     X, labels = wines
     grid = {"backbone": ["mlp", "single-layer"]}
@@ -105,7 +102,6 @@ def test_a_search_needs_a_score_and_a_is_one(wines):
     assert found.best_score_ == found.cv_results_["mean_test_score"].max()
 
 
-@pytest.mark.slow
 def test_the_example_tries_the_whole_grid():
     rng = np.random.default_rng(0)
     digits = rng.normal(size=(120, 40)) + 4 * np.repeat(np.eye(3, 40), 40, axis=0)

@@ -327,7 +327,6 @@ def test_pairs_that_may_be_equal_are_estimated(n_equal):
     assert found <= 435
 
 
-@pytest.mark.slow
 def test_small_clusters_that_differ_are_not_merged_for_want_of_power():
     rng = np.random.default_rng(0)
     centres = 6 * rng.normal(size=(20, 10))

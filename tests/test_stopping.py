@@ -516,7 +516,6 @@ def test_a_linkage_makes_auto_rank_by_a_divergence():
     assert [tree.statistic for tree in found.values()] == ["edges", "lecam", "lecam"]
 
 
-@pytest.mark.slow
 def test_plain_k_means_is_merged_without_a_warning():
     # Warnings are errors here.
     X = np.random.default_rng(0).standard_normal((300, 2))
@@ -550,7 +549,6 @@ def test_more_than_the_rule_allows_is_merged_to_reach_a_number():
     assert tree.merges[-1].why == f"no edge between them in the neighbour graph{end}"
 
 
-@pytest.mark.slow
 def test_a_cluster_of_one_does_not_hide_a_partition():
     """All clusters look near to it, because nothing of it can be held out."""
     X, _ = gaussians([[0, 0]], 400)

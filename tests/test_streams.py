@@ -129,7 +129,6 @@ def test_items_that_cannot_be_of_this_kind_are_refused(items, kind, sentence):
 # Moments
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 def test_moments_are_those_of_arrays(source, monkeypatch):
     items, kind, array = SOURCES[source]

@@ -63,7 +63,6 @@ def test_a_table_with_ids_text_and_a_year(wines):
     assert "…, 'proline'; left out: 'region'.\n" in out
 
 
-@pytest.mark.slow
 def test_a_page_repeats_the_choice_of_columns():
     def repeated(*options):
         succeeds(merge_wines("--id", "bottle", *options))
@@ -73,7 +72,6 @@ def test_a_page_repeats_the_choice_of_columns():
     assert "--id bottle --features hue,alcohol --out" in repeated("--features", "hue,alcohol")
 
 
-@pytest.mark.slow
 def test_features_are_named_in_any_order(wines):
     succeeds(merge_wines("--id", "bottle", "--features", "hue, alcohol", "--features", "proline"))
     assert read_json("out/result.json")["features"] == ["alcohol", "hue", "proline"]
@@ -88,7 +86,6 @@ def test_a_year_that_nobody_mentions_is_named_among_the_features():
     assert "…, 'year'; left out" in out
 
 
-@pytest.mark.slow
 def test_text_is_used_as_a_batch(wines):
     result = merge_wines("--id", "bottle", "--batch", "region", "--drop", "year")
     succeeds(result)
@@ -300,7 +297,6 @@ def without_decimals(text):
     return re.sub(r"\d+\.\d+", "#", text)
 
 
-@pytest.mark.slow
 def test_the_page_shows_what_a_person_types_and_sees():
     text = PAGE.read_text(encoding="utf-8")
     exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], {})

@@ -140,7 +140,6 @@ def test_a_large_common_offset_uses_up_no_digits():
     np.testing.assert_allclose(middle, small.mean(axis=(0, 1)), atol=1e-5)
 
 
-@pytest.mark.slow
 def test_an_origin_is_kept_by_parts_and_asked_of_new_observations_of_any_type():
     values = images().astype(np.int64) + 10**6
     rows = rows_of(values)

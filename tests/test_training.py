@@ -85,7 +85,6 @@ def trained_with(accuracies, folds, **settings):
 ACCURACIES = [[0.6, 0.6, 0.6], [0.9, 0.5, 0.5], [0.5, 0.8, 0.8], [0.5, 0.5, 0.5]]
 
 
-@pytest.mark.slow
 def test_the_counted_observations_never_choose_their_own_epoch():
     """The bias that docs/statistics.md forbids: folds are judged by the other folds."""
     folds = small_problem(n_folds=3)[2]
@@ -94,7 +93,6 @@ def test_the_counted_observations_never_choose_their_own_epoch():
     assert trained_with(ACCURACIES, folds).kept_epoch.tolist() == [2, 1, 1]
 
 
-@pytest.mark.slow
 def test_observations_set_aside_choose_the_epoch_of_their_own_fold():
     rng = np.random.default_rng(0)
     _, y, folds = small_problem(n_folds=3)
@@ -103,7 +101,6 @@ def test_observations_set_aside_choose_the_epoch_of_their_own_fold():
     assert trained_with(ACCURACIES, folds).kept_epoch.tolist() == [1, 2, 2]
 
 
-@pytest.mark.slow
 def test_one_epoch_is_chosen_by_all_folds_together():
     folds = small_problem(n_folds=3)[2]
     history = trained_with(ACCURACIES, folds, one_epoch=True)
@@ -144,7 +141,6 @@ def test_mean_hit_counts_ties_half_and_leaves_the_own_column_out():
     assert mean_hit(margins).item() == pytest.approx(0.5)
 
 
-@pytest.mark.slow
 def test_history_has_one_entry_per_epoch_and_ends_early():
     _, history = fit(batch_folds=True)
     n = len(history.epoch)
@@ -156,7 +152,6 @@ def test_history_has_one_entry_per_epoch_and_ends_early():
     assert (history.kept_epoch < n).all()
 
 
-@pytest.mark.slow
 def test_stacked_folds_train_like_separate_ones():
     # Folds of one size draw the same batches in the first epoch.  Rounding differs, and Adam
     # magnifies it where a gradient is almost zero, so the scores are compared, not the weights.
@@ -167,14 +162,12 @@ def test_stacked_folds_train_like_separate_ones():
     assert np.abs(one - other).max() < 1e-3 * one.std()
 
 
-@pytest.mark.slow
 def test_same_seed_same_result_other_seed_other_result():
     first, again, other = fit(True, seed=1)[0], fit(True, seed=1)[0], fit(True, seed=2)[0]
     assert np.array_equal(first.features, again.features)
     assert not np.array_equal(first.features, other.features)
 
 
-@pytest.mark.slow
 def test_best_weights_are_kept_not_the_last():
     rows, y, folds = small_problem()
     networks = networks_for(rows, folds)
@@ -241,7 +234,6 @@ def test_only_networks_that_torch_can_batch_are_stacked(extra, expected):
     assert can_be_stacked(networks, rows) is expected
 
 
-@pytest.mark.slow
 def test_batch_normalisation_trains_fold_by_fold():
     rows, y, folds = small_problem()
     networks = [
@@ -274,7 +266,6 @@ def test_averaged_networks_have_the_weights_that_are_tried(batch_folds):
         assert not torch.equal(torch.stack(present).reshape(tried.shape), tried)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("batch_folds", [True, False])
 @pytest.mark.parametrize("averaging", [0.99, 0.7])
 def test_the_running_mean_of_the_weights_warms_up(batch_folds, averaging):

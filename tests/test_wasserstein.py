@@ -26,7 +26,6 @@ def check_against(result, truth, shortfall=0.0, off=3.0):
     assert (stderr < 0.25 * truth.max()).all()
 
 
-@pytest.mark.slow
 def test_translations_of_one_distribution():
     shifts = np.array([[0, 0, 0], [2, 0, 0], [0, -1, 3], [4, 4, 4]])
     X, labels = clusters_at(shifts, 250, lambda rng, shape: rng.exponential(1.0, shape), seed=1)
@@ -34,7 +33,6 @@ def test_translations_of_one_distribution():
     check_against(result, cdist(shifts, shifts))
 
 
-@pytest.mark.slow
 def test_gaussians_with_one_covariance():
     means = np.array([[0, 0], [1, 0], [3, 4]])
     mix = np.array([[2.0, 0.5], [0.0, 0.3]])
@@ -43,7 +41,6 @@ def test_gaussians_with_one_covariance():
     check_against(result, cdist(means, means))
 
 
-@pytest.mark.slow
 def test_distributions_on_a_line_against_scipy():
     rng = np.random.default_rng(0)
     shapes = [
@@ -59,7 +56,6 @@ def test_distributions_on_a_line_against_scipy():
     check_against(result, truth, shortfall=0.1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 20])
 def test_gaussians_around_one_centre(d):
     scales = np.array([0.5, 1.0, 2.5])
@@ -73,7 +69,6 @@ def test_gaussians_around_one_centre(d):
     assert result.distance[0, 2] > 3 * np.linalg.norm(means[0] - means[2])
 
 
-@pytest.mark.slow
 def test_stretched_and_shifted_at_once():
     rng = np.random.default_rng(0)
     sample = rng.standard_normal((300, 5))
@@ -85,7 +80,6 @@ def test_stretched_and_shifted_at_once():
     check_against(result, np.array([[0, truth], [truth, 0]]), shortfall=0.1)
 
 
-@pytest.mark.slow
 def test_closed_form_of_exponentials():
     # W1 of exponentials on a line is the difference of their means, and all pairs want f(x) = x.
     X = np.concatenate([expon(scale=s).rvs(300, random_state=s) for s in (1, 2, 4)])[:, None]
@@ -93,7 +87,6 @@ def test_closed_form_of_exponentials():
     check_against(result, np.array([[0, 1, 3], [1, 0, 2], [3, 2, 0.0]]))
 
 
-@pytest.mark.slow
 def test_one_distribution_cut_at_random_is_near_zero():
     rng = np.random.default_rng(0)
     result = pairwise_wasserstein(
@@ -139,7 +132,6 @@ def test_order_of_rows_and_names_do_not_matter(three):
     np.testing.assert_allclose(again.stderr, result.stderr[np.ix_(old, old)], rtol=1e-6)
 
 
-@pytest.mark.slow
 def test_unit_and_origin_of_x_carry_over(three, monkeypatch):
     X, labels, _ = three
     # Other numbers would come in another order, and so in other folds.
@@ -154,7 +146,6 @@ def test_unit_and_origin_of_x_carry_over(three, monkeypatch):
     np.testing.assert_allclose(other.history, 1024 * one.history, rtol=1e-3)
 
 
-@pytest.mark.slow
 def test_features_keep_their_own_scale():
     X, labels = clusters_at([[0, 0], [0, 4]], 60, normal)
     one, other = (
@@ -164,7 +155,6 @@ def test_features_keep_their_own_scale():
     assert other == pytest.approx(10 * one, rel=0.05)
 
 
-@pytest.mark.slow
 def test_same_seed_same_result_and_nobody_elses_randomness(three):
     X, labels, result = three
     before = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
@@ -255,7 +245,6 @@ def test_table_and_frame_list_the_closest_pairs_first(three):
     assert f"{table['cluster_a'][0]}–{table['cluster_b'][0]}" in repr(result)
 
 
-@pytest.mark.slow
 def test_merge_keeps_names_and_sizes():
     X, labels = clusters_at([[0, 0], [20, 0], [0, 0.1]], 30, normal)
     names = np.array(["b", "a", "c"])[labels]
@@ -289,7 +278,6 @@ def test_clusters_that_could_not_be_compared_are_not_merged_as_if_close():
         merge(result, n_clusters=2)
 
 
-@pytest.mark.slow
 def test_a_bar_is_shown_on_request(three, capsys):
     X, labels, result = three
     again = pairwise_wasserstein(X, labels, cv=2, epochs=3, random_state=0, progress=True)

@@ -60,7 +60,6 @@ def written_out(maps, model, b, x):
     return torch.cat([left_alone, z], dim=1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 3, 9])
 def test_maps_never_lengthen_a_distance(d):
     rng = np.random.default_rng(d)
@@ -280,7 +279,6 @@ def test_no_fold_exceeds_exact_transport_between_its_heldout_samples(overlapping
             assert side[f, i, j] + side[f, j, i] <= exact(*(x[t].numpy() for t in test)) + 1e-5
 
 
-@pytest.mark.slow
 def test_the_identity_is_taken_where_trained_maps_only_learned_their_rows():
     X, clusters = clusters_at(2 * np.eye(5, 40), 30, normal)
     maps, x, folds, means, _ = trained_maps(X / np.sqrt(40), clusters, epochs=5)

@@ -58,7 +58,6 @@ print(json.dumps(found))
     assert np.array_equal(again.divergence("lecam"), result.divergence("lecam"))
 
 
-@pytest.mark.slow
 def test_a_data_frame_is_made(saved):
     result, tree, folder = saved
     pytest.importorskip("pandas")
@@ -70,7 +69,6 @@ print(json.dumps([frame.shape for frame in frames]))
     assert run(program, folder) == [list(frame.shape) for frame in frames]
 
 
-@pytest.mark.slow
 def test_the_tree_is_cut_and_reviewed(saved):
     _, tree, folder = saved
     labels = ["left", "far", "right", "left too", "far"]
@@ -86,14 +84,12 @@ print(json.dumps(found))
     assert run(program, folder) == expected
 
 
-@pytest.mark.slow
 def test_a_matrix_is_merged(saved):
     result, _, folder = saved
     program = "print(json.dumps(unsplit.merge(distances.tvd, n_clusters=2).groups.tolist()))"
     assert run(program, folder) == unsplit.merge(result.tvd, n_clusters=2).groups.tolist()
 
 
-@pytest.mark.slow
 def test_figures_are_drawn(saved):
     _, _, folder = saved
     pytest.importorskip("matplotlib")

@@ -371,7 +371,6 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     WASSERSTEIN.save("w1.npz")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_wrong_kinds_are_refused_in_one_sentence(name: str) -> None:

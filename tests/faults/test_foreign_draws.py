@@ -211,7 +211,6 @@ def test_what_a_progress_function_draws_changes_nothing() -> None:
     np.testing.assert_array_equal(*found)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_four_threads_get_what_one_gets(name: str) -> None:
     call, (X, y) = RUNS[name], points()
@@ -222,7 +221,6 @@ def test_four_threads_get_what_one_gets(name: str) -> None:
         np.testing.assert_array_equal(found, alone)
 
 
-@pytest.mark.slow
 def test_our_own_networks_beside_a_thread_that_draws_all_the_time() -> None:
     (X, y), ended, drawn = points(), threading.Event(), []
     alone = tvd(X, y)

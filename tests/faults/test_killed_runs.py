@@ -14,8 +14,6 @@ from tests.cli_cases import QUICK
 from unsplit.data.saving import MANIFEST, output_folder, verify_folder
 from unsplit.errors import InputError
 
-pytestmark = pytest.mark.slow
-
 # In one process that has loaded all it needs, children are forked that merge cells into out/ and
 # end in os._exit.  In the folders 0, 1, 2, … each kills itself before rename 0, 1, 2, …; or eight
 # run in one folder.  The names of the renamed files are added to the file that they end with.
@@ -128,6 +126,7 @@ def hidden(*folders):
     return [path for folder in folders for path in folder.iterdir() if path.name.startswith(".")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["swap", "move"])
 def test_a_run_killed_at_any_rename_leaves_the_old_or_the_new_result(way):
     write_old_result(Path("0/out"))
@@ -151,6 +150,7 @@ def test_a_run_killed_at_any_rename_leaves_the_old_or_the_new_result(way):
     assert seen == sorted(seen, key=possible.index)
 
 
+@pytest.mark.slow
 def test_of_eight_whole_runs_at_once_one_writes_and_the_others_are_refused():
     write_old_result(Path("0/out"))
     codes = runs("eight")

@@ -188,7 +188,6 @@ def test_no_input_is_ever_an_output(case, monkeypatch):
     assert snapshot(".") == before
 
 
-@pytest.mark.slow
 def test_a_column_may_be_called_like_the_output_folder():
     write_data()
     for _ in range(2):
@@ -416,7 +415,6 @@ def test_a_signal_at_any_step_leaves_the_old_or_the_new_result(way, sent, folder
     assert seen == sorted(seen, key=possible.index)
 
 
-@pytest.mark.slow
 def test_adding_a_file_can_be_killed_and_repeated(folder):
     write_old_result(folder / "0" / "out", USERS)
     for at in range(1, 60):
@@ -517,7 +515,6 @@ def go_on(process):
     process.stdin.flush()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("exists", [True, False])
 def test_of_eight_runs_at_once_one_writes_and_seven_are_refused(exists):
     if exists:
@@ -717,7 +714,6 @@ def test_only_files_that_a_run_can_write_are_removed(swapped, monkeypatch):
     assert verify_folder("out") == ["labels"]
 
 
-@pytest.mark.slow
 def test_all_files_of_the_commands_are_known():
     write_data()
     everything = ("--select", "--keep-scores", "--figures", "--report")

@@ -178,7 +178,6 @@ def test_a_null_character_in_a_list_of_images_is_named():
         assert len(read("list.csv").row_ids) == 60
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), [("png", "e"), ("npy", "e"), ("wav", "long" * 20)])
 def test_deeply_nested_folders_are_read_or_refused(kind, name):
     good_folder(kind)
@@ -294,7 +293,6 @@ def test_a_sound_of_unknown_length_is_read_to_its_end():
 # Messages
 
 
-@pytest.mark.slow
 def test_long_names_are_shortened():
     assert len(listing(["x" * 10**6] * 100)) < 2_000
     assert shortened("y" * 201).count("y") == 199
@@ -360,7 +358,6 @@ def test_text_that_is_not_utf8_is_written_with_backslashes():
     assert Path("t.csv").read_text(encoding="utf-8") == "id\ncaf\\udce9\n"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("wait", [0.0, 0.4, 1.0])
 def test_an_interrupt_while_loading_is_one_line(wait):
     program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -405,7 +402,6 @@ MISCHIEF = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_parser_that_misbehaves_costs_only_its_file(workers):
     requests = [1, "crash", 2, "leave", "print", "error", *range(40), "bomb", 3, "hang", 4]
@@ -475,7 +471,6 @@ FAULTS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", ["wav", "png"])
 def test_a_decoder_that_misbehaves_costs_one_file(kind, fault, monkeypatch):
@@ -488,7 +483,6 @@ def test_a_decoder_that_misbehaves_costs_one_file(kind, fault, monkeypatch):
     skipped(f"a/bad.{kind}", told)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("ending", ["h5"])
 def test_a_parser_of_tables_that_misbehaves_is_told_in_one_sentence(ending, fault, monkeypatch):
@@ -502,7 +496,6 @@ def test_a_parser_of_tables_that_misbehaves_is_told_in_one_sentence(ending, faul
     refused(f"bad.{ending}", told, data=f"bad.{ending}")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["crashes", "hangs"])
 def test_cells_that_crash_or_hang_their_parser_are_told_in_one_sentence(fault, monkeypatch):
     does, told = FAULTS[fault]
@@ -610,7 +603,6 @@ UNPACKED = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ending", UNPACKED)
 def test_a_file_that_unpacks_to_more_than_memory_is_refused_before(ending, monkeypatch):
     Path(f"d.{ending}").write_bytes(UNPACKED[ending]())
@@ -679,7 +671,6 @@ class Aborts:
         return np.zeros(2)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This DataLoader", "ignore:.*fork:DeprecationWarning")
 def test_a_worker_that_dies_while_training_is_told_in_one_sentence():
     with pytest.raises(InputError, match="ended unexpectedly"):
@@ -894,14 +885,12 @@ def read_damaged_folder(ending, n, seed):
     assert 2 <= n_read < n + 2
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::unsplit.SkippedWarning")
 @pytest.mark.parametrize("ending", TABLES)
 def test_damaged_tables_and_arrays(ending):
     read_damaged_table(ending, 20, seed=0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ending", IN_FOLDERS)
 def test_damaged_files_in_folders(ending):
     read_damaged_folder(ending, 20, seed=0)

@@ -386,7 +386,6 @@ def edit(kind, saved, n_cases, signed):
             raise AssertionError(f"case {seed} raised {error!r} when it was used") from error
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("signed", [False, True])
 def test_edits_are_refused_or_harmless(kind, saved, signed):
     edit(kind, saved, QUICK, signed)
@@ -634,7 +633,6 @@ def largest_memory(anew=False):
     return int(line.split()[1]) * 1024
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
 def test_headers_that_lie_take_no_memory(written, name):
     kind, folder, _ = written[name]

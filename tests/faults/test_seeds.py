@@ -47,7 +47,6 @@ CALLS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 def test_four_threads_get_what_one_gets(name: str) -> None:
     call, (X, y) = CALLS[name], points()
@@ -58,7 +57,6 @@ def test_four_threads_get_what_one_gets(name: str) -> None:
         np.testing.assert_array_equal(found, alone)
 
 
-@pytest.mark.slow
 def test_global_generator_is_unchanged_after_threads() -> None:
     before = torch.get_rng_state()
     X, y = points()
