@@ -9,8 +9,7 @@ from torch import nn
 from tests.any_data_cases import Items, mapped
 from tests.checks import about, exactly
 from unsplit import InputError, pairwise_tvd
-from unsplit.data.rows.ragged import Ragged
-from unsplit.data.rows.sequences import Audio
+from unsplit.data.rows.sequences import Audio, Ragged
 from unsplit.networks.backbones import PointNet2, ResNet1d
 from unsplit.pairwise.api import Settings, fit
 

@@ -13,8 +13,7 @@ from torch.utils.data import Dataset
 import unsplit
 from unsplit.data import observations
 from unsplit.data.labels import encode_labels
-from unsplit.data.rows.ragged import Ragged
-from unsplit.data.rows.sequences import RaggedRows
+from unsplit.data.rows.sequences import Ragged, RaggedRows
 
 CPU = torch.device("cpu")
 RNG = np.random.default_rng(0)
