@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import rankdata
 
 import unsplit
-from experiments.core import Setting, file_of
+from experiments.core import Setting, name_of
 from experiments.discussion import run as discussion
 from experiments.discussion.claims import claims
 from experiments.discussion.config import STRATEGIES, Size
@@ -173,7 +173,7 @@ def test_networks_can_be_chosen(six_clusters):
 
 def test_trials_are_small_and_those_that_need_files_come_last():
     trials = discussion.trials(quick=False)
-    assert len({file_of(trial) for trial in trials}) == len(trials)
+    assert len({name_of(trial) for trial in trials}) == len(trials)
     needs = [trial["data"] == "imagenet" for trial in trials]
     assert needs == sorted(needs)
     assert any(needs)

@@ -19,7 +19,7 @@ LAST_RELEASE_TRIALS = 363
 
 HEAD = """# Merging over-clusterings: the benchmark
 
-Written by `python -m benchmarks.peers.page` from benchmarks/peers/results, which
+Written by `python -m benchmarks.peers.page` from benchmarks/peers/results.jsonl.gz, which
 `python -m benchmarks.peers` makes; do not edit.
 
 **Two halves.** Our rules and their limits were chosen on one half of the data sets and are reported
