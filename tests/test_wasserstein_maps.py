@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wasserstein_cases import clusters_at, exact, normal
-from unsplit.pairwise.heldout_scores import crossfit_folds
+from unsplit.pairwise.folds import crossfit_folds
 from unsplit.pairwise.wasserstein import api as heldout
 from unsplit.pairwise.wasserstein import maps as lipschitz
 from unsplit.pairwise.wasserstein.maps import (

@@ -141,7 +141,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "cv=1000": (lambda: tvd(cv=1000), "cv must be at most 12, the size of the largest cluster"),
     "cv=1000, tiny clusters": (
         lambda: tvd(X[::4], Y[::4], cv=1000),
-        "cv must be at most 10, because the largest cluster has 3 observations, got 1000",
+        "cv must be at most 10, the size of the largest cluster or 10, got 1000",
     ),
     "cv=1000, Wasserstein": (
         lambda: unsplit.pairwise_wasserstein(X, Y, cv=1000),

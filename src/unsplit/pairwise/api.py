@@ -68,19 +68,13 @@ from unsplit.networks.training.loop import (
     draws_in_epoch,
 )
 from unsplit.networks.training.progress import Bars
-from unsplit.pairwise.batch_effects import check_overlap
-from unsplit.pairwise.groups import check_groups
+from unsplit.pairwise.folds import USUAL_FOLDS, make_folds, require_folds
+from unsplit.pairwise.groups import check_groups, check_overlap
 from unsplit.pairwise.heldout_scores import (
-    USUAL_FOLDS,
     Fitted,
     Trained,
     best_of,
-    crossfit_folds,
-    folds_by_need,
-    group_folds,
     heldout_scores,
-    holdout_fold,
-    require_folds,
     summarize,
 )
 from unsplit.pairwise.memory import LESS_DATA, require_memory_of_estimate
@@ -292,12 +286,8 @@ class Settings:
         self, clusters: Index, rng: np.random.Generator, groups: Index | None = None
     ) -> list[Fold]:
         """Split the observations of these clusters, or whole groups of them."""
-        if groups is not None:
-            return group_folds(clusters, groups, self.n_folds, self.holdout)
-        if self.holdout is not None:
-            return [holdout_fold(clusters, self.holdout, rng)]
-        make = folds_by_need if self.folds_by_need else crossfit_folds
-        return make(clusters, self.n_folds, rng)
+        cv = self.cv if self.holdout is None else float(self.holdout)
+        return make_folds(clusters, cv, rng, groups)
 
     def config(self, usual: TrainConfig) -> TrainConfig:
         """How to train a network that is usually trained so."""

@@ -45,7 +45,8 @@ from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, Training, draws_in_epoch
 from unsplit.pairwise.api import Settings, check_progress, kind_for, subclusters_of
-from unsplit.pairwise.heldout_scores import accuracy_within_batches, holdout_fold
+from unsplit.pairwise.folds import holdout_fold
+from unsplit.pairwise.heldout_scores import accuracy_within_batches
 from unsplit.pairwise.memory import LESS_DATA
 from unsplit.selection.candidates import Candidate, Candidates, named, usual_candidates, word
 

@@ -49,7 +49,7 @@ from unsplit.errors import check_flag, check_whole
 from unsplit.networks.network import OwnNumbers
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import mean_of_others, own
-from unsplit.pairwise.heldout_scores import crossfit_folds, require_folds
+from unsplit.pairwise.folds import crossfit_folds, require_folds
 from unsplit.pairwise.memory import LESS_DATA
 from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, NULL_REACH
 from unsplit.pairwise.wasserstein.maps import (
