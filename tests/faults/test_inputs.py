@@ -106,8 +106,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "complex, estimator": (lambda: merger(X + 1j), "X must hold real numbers"),
     "sparse tensor": (lambda: tvd(sparse_csr()), "sparse or nested torch tensor.*SciPy"),
     "sparse tensor, estimator": (lambda: merger(sparse_csr()), "sparse or nested torch tensor"),
-    "meta tensor": (lambda: tvd(torch.empty(24, 2, device="meta")), "meta.*holds no values"),
-    "meta tensor, estimator": (lambda: merger(torch.empty(24, 2, device="meta")), "no values"),
+    "meta tensor": (lambda: tvd(torch.empty(24, 2, device="meta")), "holds no values"),
+    "meta tensor, estimator": (
+        lambda: merger(torch.empty(24, 2, device="meta")),
+        "holds no values",
+    ),
     "records": (lambda: tvd(np.zeros((24, 2), "V3")), "X must hold numbers"),
     # labels
     '1 and "1"': (lambda: tvd(labels=objects(1, "1")), r"both 1 \(int\) and '1' \(str\)"),
@@ -174,7 +177,7 @@ def test_refused_in_one_sentence_before_training(
         raise AssertionError("training has started")
 
     monkeypatch.setattr("unsplit.pairwise.api.build_network", never)
-    monkeypatch.setattr("unsplit.selection.halving.build_network", never)
+    monkeypatch.setattr("unsplit.selection.api.build_network", never)
     call, pattern = REFUSED[name]
     with pytest.raises(unsplit.InputError, match=pattern) as caught:
         call()

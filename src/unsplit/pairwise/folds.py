@@ -29,7 +29,7 @@ ALWAYS_POSSIBLE = 10
 
 
 def make_folds(
-    clusters: Index, cv: float | str, rng: np.random.Generator, groups: Index | None = None
+    clusters: Index, cv: int | float | str, rng: np.random.Generator, groups: Index | None = None
 ) -> list[Fold]:
     """Make the folds of an estimate.
 

@@ -25,7 +25,7 @@ from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, across_folds, rank_su
 def check_groups(
     clusters: Index, groups: Index, names: NDArray[np.generic], required: bool = True
 ) -> None:
-    """Warn of clusters that are one group; raise an error if nearly all are and it is ``required``."""
+    """Warn of clusters that are one group; an error, if ``required``, where nearly all are."""
     alone = names[~_has_several_groups(clusters, groups)]
     if len(names) - len(alone) < 2 and required:
         raise InputError(

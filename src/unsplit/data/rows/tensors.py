@@ -132,7 +132,9 @@ class TensorRows(Rows):
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
         """Return mean and scale of channels over some of the rows; clouds have one scale."""
         some = index if self.kind == "vectors" else evenly(index)
-        places = [torch.tensor(part) for part in parts_of(some, self._width(), CHUNK_ELEMENTS)]
+        places = [
+            torch.from_numpy(part.copy()) for part in parts_of(some, self._width(), CHUNK_ELEMENTS)
+        ]
         mean, scale = channel_moments((x.cpu().numpy() for x in self._batches(places)), self.kind)
         return mean.to(self.device), scale.to(self.device)
 
