@@ -21,9 +21,6 @@ from tests.faults import many
 from tests.merging_cases import gaussian_estimate
 from unsplit.data.array_files import checksum
 from unsplit.errors import InputError
-from unsplit.merging.api import merge_with
-from unsplit.merging.options import MergeOptions
-from unsplit.merging.resume import ResumeFile
 from unsplit.pairwise.scores import ScoreCounts
 from unsplit.report.api import Content, make_page
 from unsplit.report.collect import Source, collect
@@ -125,30 +122,6 @@ class Scores(Npz):
         loaded.divergence("js")
 
 
-@dataclass
-class Resume(Npz):
-    """The file from which an interrupted run goes on."""
-
-    name: str = "merges.npz"
-
-    def file(self, folder):
-        run = {"data": "abc", "labels": ["d", "e"], "settings": {"epochs": 3, "alpha": None}}
-        return ResumeFile(folder, run | {"seed": 7})
-
-    def write(self, folder):
-        self.file(folder).save(self.result)
-
-    def load(self, folder):
-        return self.file(folder).record(len(DISTANCES))
-
-    def content(self, loaded):
-        return repr(loaded)
-
-    def use(self, loaded):
-        """Go on from the record, as the command would."""
-        merge_with(DISTANCES, MergeOptions(n_clusters=2), done=copy.deepcopy(loaded))
-
-
 def batched_estimate():
     X, labels = unsplit.datasets.gaussians([[0, 0], [1, 0], [9, 0]], 30, random_state=0)
     batch = np.arange(len(X)) % 2 * (labels < 2)
@@ -183,19 +156,6 @@ def kept():
     return with_borders(found, view_of(unsplit.merge(result, n_clusters=2)), result)
 
 
-def half_a_run():
-    """The record of a run after three of four merges, when two are part of the result."""
-    records = []
-    merge_with(
-        DISTANCES,
-        MergeOptions(n_clusters=3),
-        on_merge=lambda record, _: records.append(copy.deepcopy(record)),
-    )
-    assert (len(records[2].merges), records[2].n_taken) == (3, 2)
-    assert records[2].apart
-    return records[2]
-
-
 MAKERS = {
     "PairwiseTVD": lambda: Npz(estimate()),
     "PairwiseTVD with batches": lambda: Npz(batched_estimate()),
@@ -205,7 +165,6 @@ MAKERS = {
     "PairwiseWasserstein": lambda: Npz(wasserstein()),
     "MergeTree": lambda: Npz(unsplit.merge(estimate(), n_clusters=2)),
     "report.npz": lambda: KeptFile(kept()),
-    "merges.npz": lambda: Resume(half_a_run()),
 }
 
 
@@ -474,10 +433,6 @@ def in_merge(step, **values):
     return lambda meta, arrays: meta.get("record", meta)["merges"][step].update(values)
 
 
-def in_record(**values):
-    return lambda meta, arrays: meta["record"].update(values)
-
-
 IMPOSSIBLE = {
     "PairwiseTVD": [
         (put("hit_rate", (0, 1), 1.01), "hit_rate must be from 0 to 1"),
@@ -567,21 +522,6 @@ IMPOSSIBLE = {
         (put("sizes", 0, 0), "sizes must be from 1"),
         (put("cluster_ids", 0, "b"), "cluster_ids must be unique"),
     ],
-    "merges.npz": [
-        (in_merge(1, left=2), "merge 1 uses cluster 2 a second time"),
-        (in_merge(0, left=9), "merge 0 uses cluster 9 before it exists"),
-        (in_merge(0, size_left=0), "size_left must be at least 1"),
-        (in_merge(0, height=None), "height must be a number"),
-        (in_record(n_taken=4), "n_taken must be from 0 to 3"),
-        (in_record(n_taken="2"), "n_taken must be a whole number"),
-        (in_record(n_allowed=1), "n_allowed must be from 2 to 3"),
-        (in_record(ending=None), "ending must be known if n_taken is"),
-        (in_record(apart=[3]), "apart must be a list of mappings"),
-        (changed(record=[]), "record must be a mapping"),
-        (changed(run=[]), "run must be a mapping"),
-        (changed(run={"data": "abd"}), "a run with different data and labels and settings"),
-        (without("record"), "record must be a mapping"),
-    ],
 }
 IMPOSSIBLE["report.npz"] = [
     (without("tiles"), "tiles is missing"),
@@ -628,10 +568,7 @@ def test_what_cannot_be_true_is_refused(written, name, change, part):
 def test_a_changed_value_does_not_match_the_checksum(written):
     for kind, folder, content in written.values():
         meta, arrays = copy.deepcopy(content)
-        if isinstance(kind, Resume):
-            meta["record"]["ending"]["number"] = 9
-        else:
-            arrays[kind.counts][0] += 1
+        arrays[kind.counts][0] += 1
         kind.replace(folder, meta, arrays, signed=False)
         with pytest.raises(InputError, match=r"has been changed since .* checksum .* again\.$"):
             kind.load(folder)
