@@ -306,7 +306,7 @@ def test_keys_of_whole_numbers_do_not_collide():
 
 
 def test_complex_and_ragged_input_are_refused():
-    with pytest.raises(InputError, match="X must hold real numbers, got values of type complex128"):
+    with pytest.raises(InputError, match="X must hold numbers, got values of type complex128"):
         vector_rows(np.ones((2, 2), complex), CPU)
     with pytest.raises(InputError, match="observations in X differ in shape"):
         vector_rows([[1.0, 2.0], [3.0]], CPU)

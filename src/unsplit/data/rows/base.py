@@ -138,6 +138,17 @@ def require_kind(kind: str, shape: tuple[int, ...]) -> None:
         raise InputError(f"{kind} must have shape {SHAPES[kind]}, got {shape}; reshape X.")
 
 
+def require_numbers(values: Any, name: str = "X") -> None:
+    """Raise an error if an array or sparse matrix is empty or holds no real numbers."""
+    if 0 in values.shape:
+        raise InputError(f"{name} is empty (shape {values.shape}); pass at least two observations.")
+    if values.dtype.kind not in "fiub":
+        raise InputError(
+            f"{name} must hold numbers, got values of type {values.dtype}; encode them as numbers "
+            "first."
+        )
+
+
 def as_array(X: Any) -> NDArray[Any]:
     """Return X as an array; an array that is mapped from disk stays mapped."""
     X = plain_array(X)

@@ -23,6 +23,7 @@ from unsplit.data.rows.base import (
     is_mapped,
     kind_of,
     odd_numbers,
+    require_numbers,
     scrambled,
 )
 from unsplit.data.rows.datasets import DatasetRows
@@ -285,17 +286,9 @@ def _numbers(X: ArrayLike) -> Any:
             f"X must be a table with one row per observation, got shape {tuple(values.shape)}; "
             "reshape it to (observations, features)."
         )
-    if 0 in values.shape:
-        raise InputError(
-            f"X is empty (shape {tuple(values.shape)}); pass at least two observations."
-        )
-    if values.dtype.kind == "c":
-        raise InputError(
-            f"X must hold real numbers, got values of type {values.dtype}; pass real and imaginary "
-            "parts as features."
-        )
-    if values.dtype.kind not in "fiub":
+    if values.dtype.kind in "OSU" and values.size:
         values = _parsed(values, getattr(X, "columns", range(values.shape[1])))
+    require_numbers(values)
     if scipy.sparse.issparse(values):
         canonical = scipy.sparse.csr_array(values).astype(np.float64)
         canonical.sum_duplicates()

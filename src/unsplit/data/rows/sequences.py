@@ -18,6 +18,7 @@ from unsplit.data.rows.base import (
     evenly,
     plain_array,
     prefetched,
+    require_numbers,
     scrambled,
 )
 from unsplit.errors import InputError
@@ -196,11 +197,7 @@ def _samples(name: str, values: ArrayLike) -> NDArray[Any]:
             f"{name} must have shape (length,) or (length, channels), got {array.shape}; reshape "
             "or remove it."
         )
-    if array.dtype.kind not in "fiub":
-        raise InputError(
-            f"{name} must hold numbers, got values of type {array.dtype}; encode them as numbers "
-            "first."
-        )
+    require_numbers(array, name)
     return array.reshape(len(array), -1)
 
 

@@ -23,6 +23,7 @@ from unsplit.data.rows.base import (
     parts_of,
     prefetched,
     require_kind,
+    require_numbers,
 )
 from unsplit.errors import InputError
 
@@ -197,12 +198,7 @@ def _checked(X: Any, kind: str) -> NDArray[Any]:
     """Return X as an array of numbers that float32 can hold, in the stored axis order."""
     values = as_array(X)
     require_kind(kind, values.shape)
-    if 0 in values.shape:
-        raise InputError(f"X is empty (shape {values.shape}); pass at least two observations.")
-    if values.dtype.kind not in "fiub":
-        raise InputError(
-            f"X must hold numbers, got values of type {values.dtype}; encode them as numbers first."
-        )
+    require_numbers(values)
     if values.dtype.kind == "f":
         _refuse_gaps(values)
     return as_stored(values, kind)
