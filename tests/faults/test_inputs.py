@@ -103,7 +103,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "complex": (lambda: tvd(X + 1j), "must hold numbers, got values of type complex128"),
     "complex, sparse": (lambda: tvd(scipy.sparse.csr_array(X + 1j)), "must hold numbers"),
     "complex, torch": (lambda: tvd(torch.tensor(X) + 1j), "must hold numbers"),
-    "complex, estimator": (lambda: merger(X + 1j), "X must hold numbers"),
+    "complex, estimator": (lambda: merger(X + 1j), "X must hold real numbers"),
     "sparse tensor": (lambda: tvd(sparse_csr()), "sparse or nested torch tensor.*SciPy"),
     "sparse tensor, estimator": (lambda: merger(sparse_csr()), "sparse or nested torch tensor"),
     "meta tensor": (lambda: tvd(torch.empty(24, 2, device="meta")), "holds no values"),

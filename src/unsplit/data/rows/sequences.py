@@ -1,6 +1,6 @@
 """Sequences of different lengths, sound among them, as observations."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -13,14 +13,13 @@ from torch import Tensor
 from unsplit._typing import Index
 from unsplit.data.rows.base import (
     CHUNK_ELEMENTS,
-    Rows,
     channel_moments,
     evenly,
     plain_array,
-    prefetched,
     require_numbers,
     scrambled,
 )
+from unsplit.data.rows.tensors import TensorRows
 from unsplit.errors import InputError
 
 # An offset this many times as large as the range of the values is subtracted from them.  A smaller
@@ -265,7 +264,7 @@ class Audio:
     broken: dict[str, str]
 
 
-class RaggedRows(Rows):
+class RaggedRows(TensorRows):
     """Sequences, padded to the longest of each batch, with a mask as last channel.
 
     Examples
@@ -283,6 +282,7 @@ class RaggedRows(Rows):
         self.sequences = sequences
         self.device = device
         self.rate = rate
+        self.on_device = None
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -302,16 +302,11 @@ class RaggedRows(Rows):
         """A hash of every sequence."""
         return self.sequences.keys
 
-    def take(self, index: Tensor) -> Tensor:
-        """Return the sequences at ``index`` (one-dimensional), shape (b, C + 1, longest)."""
-        return self._padded(index).to(self.device)
+    def _fetched(self, places: Tensor) -> Tensor:
+        return self.sequences.batch(places.cpu().numpy())
 
-    def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
-        """Yield what ``take`` returns for each of the batches, in order."""
-        return prefetched(self._padded, batches, self.device)
-
-    def _padded(self, index: Tensor) -> Tensor:
-        return self.sequences.batch(index.cpu().numpy())
+    def _formed(self, stored: Tensor) -> Tensor:
+        return stored
 
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
         """Return mean and scale of every channel without padding, and 0 and 1 for the mask."""
