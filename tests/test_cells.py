@@ -323,7 +323,7 @@ BAD = [
      "'X_umap', 'bad', 'X'); did you mean 'X_pca'?"),
     ({"layer": "count"}, "adata has no layer 'count' (its layers: 'counts'); did you mean "
      "'counts'?"),
-    ({"use_rep": "bad"}, "X has "),
+    ({"use_rep": "bad"}, "Input X contains NaN; remove those rows or fill in the values first."),
     ({"use_raw": True}, "raw of adata holds values that are not counts, such as 1."),
     ({"layer": "counts", "use_raw": True}, "layer and use_raw are different matrices; choose one"),
     ({"layer": "counts", "use_rep": "X_umap"}, "use_rep and layer are different matrices; choose"),

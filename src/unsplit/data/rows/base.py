@@ -91,11 +91,6 @@ class Rows(ABC):
         for index in batches:
             yield self.take(index)
 
-    @property
-    def largest(self) -> int:
-        """Row that takes most memory; usually all take the same."""
-        return 0
-
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """Shape of one observation as a network gets it."""

@@ -292,12 +292,7 @@ class RaggedRows(TensorRows):
         """Number of channels, including the mask, and the median length."""
         return self.sequences.n_channels + 1, int(np.median(self.sequences.lengths))
 
-    @property
-    def largest(self) -> int:
-        """The longest sequence."""
-        return int(np.argmax(self.sequences.lengths))
-
-    @property
+    @cached_property
     def keys(self) -> NDArray[np.uint64]:
         """A hash of every sequence."""
         return self.sequences.keys
