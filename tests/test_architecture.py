@@ -11,7 +11,7 @@ import pytest
 
 import unsplit
 import unsplit.data
-from benchmarks.files_of_a_fit import files_of_a_fit
+from benchmarks.files_of_a_fit import fit, functions_entered
 from tests.checks import run_without_torch
 
 ROOT = Path(unsplit.__file__).parent
@@ -88,9 +88,8 @@ def room_of(module):
     return module.split(".")[0]
 
 
-@pytest.mark.slow
 def test_a_fit_passes_through_few_files():
-    assert len(files_of_a_fit()) <= 37
+    assert len(functions_entered(fit)) <= 37
 
 
 def test_there_are_at_most_twenty_rooms_and_each_has_its_layer():
