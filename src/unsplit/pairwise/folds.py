@@ -6,9 +6,10 @@ from itertools import pairwise
 import numpy as np
 
 from unsplit._typing import Index
+from unsplit.data.labels import Subclusters
 from unsplit.errors import InputError
 from unsplit.networks.training.group import Fold
-from unsplit.pairwise.groups import deal_groups, parts_in_groups
+from unsplit.pairwise.groups import deal_groups
 
 # With fewer clusters than this, cross-fitting sets training rows aside to choose the epoch.
 FEW_CLUSTERS = 4
@@ -79,7 +80,7 @@ def crossfit_folds(
         fold_of, sizes = _dealt(clusters, n_folds, rng), np.bincount(clusters)
     else:
         fold_of = deal_groups(clusters, groups, np.full(n_folds, 1 / n_folds))
-        sizes = np.bincount(parts_in_groups(clusters, groups)[1])
+        sizes = np.bincount(Subclusters.cut(clusters, groups).cluster)
     folds = _folds_of(fold_of, n_folds)
     if groups is not None:
         folds = [fold for fold in folds if len(fold.test)]

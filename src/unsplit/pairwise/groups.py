@@ -45,23 +45,8 @@ def check_groups(
 
 def _has_several_groups(clusters: Index, groups: Index) -> NDArray[np.bool_]:
     """Whether each cluster has observations of at least two groups, shape (k,)."""
-    _, cluster, _, _ = parts_in_groups(clusters, groups)
-    return np.bincount(cluster, minlength=int(clusters.max()) + 1) > 1
-
-
-def parts_in_groups(clusters: Index, groups: Index) -> tuple[Index, Index, Index, Index]:
-    """The parts of clusters in groups, by group and then cluster.
-
-    Returns the part of each observation (−1 for noise), and of each part its cluster, its group
-    and its number of observations.
-    """
-    k, inside = int(clusters.max()) + 1, clusters >= 0
-    found, index, sizes = np.unique(
-        groups[inside] * k + clusters[inside], return_inverse=True, return_counts=True
-    )
-    of_rows = np.full(len(clusters), -1, np.int64)
-    of_rows[inside] = index
-    return of_rows, found % k, found // k, sizes
+    parts = Subclusters.cut(clusters, groups)
+    return np.bincount(parts.cluster, minlength=int(clusters.max()) + 1) > 1
 
 
 def separate_groups(clusters: Index, groups: Index) -> Index:
@@ -105,7 +90,8 @@ def deal_groups(clusters: Index, groups: Index, shares: ArrayLike) -> Index:
     >>> deal_groups(np.repeat([0, 1], 4), np.array([0, 0, 1, 2, 3, 3, 4, 4]), [0.5, 0.5])
     array([0, 0, 1, 1, 1, 1, 0, 0])
     """
-    _, cluster, group, sizes = parts_in_groups(clusters, groups)
+    parts = Subclusters.cut(clusters, groups)
+    cluster, group, sizes = parts.cluster, parts.batch, parts.sizes
     k, share = int(clusters.max()) + 1, np.asarray(shares, float)
     n_groups = np.bincount(cluster, minlength=k)
     portion = sizes / np.bincount(clusters, minlength=k)[cluster]
@@ -139,10 +125,10 @@ def deal_groups(clusters: Index, groups: Index, shares: ArrayLike) -> Index:
 def held_out_groups(scores: HeldoutScores) -> Index:
     """Number of groups of each cluster that were held out, shape (k,)."""
     assert scores.groups is not None
-    k = scores.n_clusters
     if not len(scores.clusters):
-        return np.zeros(k, np.int64)
-    return np.bincount(parts_in_groups(scores.clusters, scores.groups)[1], minlength=k)
+        return np.zeros(scores.n_clusters, np.int64)
+    parts = Subclusters.cut(scores.clusters, scores.groups)
+    return np.bincount(parts.cluster, minlength=scores.n_clusters)
 
 
 def effective_counts_of_groups(scores: HeldoutScores, hit_rate: Matrix) -> Matrix:
@@ -154,26 +140,27 @@ def effective_counts_of_groups(scores: HeldoutScores, hit_rate: Matrix) -> Matri
     import torch
 
     assert scores.groups is not None
-    of_rows, cluster, group, sizes = parts_in_groups(scores.clusters, scores.groups)
-    sums = torch.zeros(len(sizes), scores.n_clusters, dtype=torch.float64)
+    parts = Subclusters.cut(scores.clusters, scores.groups)
+    sums = torch.zeros(len(parts.cluster), scores.n_clusters, dtype=torch.float64)
     done = 0
     for block, clusters in scores.blocks():
         margin = block.gather(1, clusters[:, None]) - block
         hits = torch.heaviside(margin, torch.tensor(0.5)).double()
-        sums.index_add_(0, torch.from_numpy(of_rows[done : done + len(block)]), hits)
+        sums.index_add_(0, torch.from_numpy(parts.of_rows[done : done + len(block)]), hits)
         done += len(block)
-    return effective_numbers(sums.numpy() / sizes[:, None], cluster, group, sizes, hit_rate)
+    hits = sums.numpy() / parts.sizes[:, None]
+    return effective_numbers(hits, parts.cluster, parts.batch, parts.sizes, hit_rate)
 
 
 def counts_of_pair(
     values: NDArray[np.float64], of_a: NDArray[np.bool_], groups: Index, hit_rate: Matrix
 ) -> Matrix:
     """:func:`effective_counts_of_groups` of one pair, from its score differences; shape (2, 2)."""
-    part, side, group, sizes = parts_in_groups((~of_a).astype(np.int64), groups)
+    parts = Subclusters.cut((~of_a).astype(np.int64), groups)
     won = np.where(of_a, values > 0, values < 0) + (values == 0) / 2
-    hits = np.bincount(part, won) / sizes
-    both = np.where(side[:, None] == np.arange(2), 0.5, hits[:, None])
-    return effective_numbers(both, side, group, sizes, hit_rate)
+    hits = np.bincount(parts.of_rows, won) / parts.sizes
+    both = np.where(parts.cluster[:, None] == np.arange(2), 0.5, hits[:, None])
+    return effective_numbers(both, parts.cluster, parts.batch, parts.sizes, hit_rate)
 
 
 def effective_numbers(
@@ -272,7 +259,8 @@ def group_p_value(
     """
     if of_a.all() or not of_a.any():
         return 1.0
-    part, side, group, sizes = parts_in_groups((~of_a).astype(np.int64), groups)
+    parts = Subclusters.cut((~of_a).astype(np.int64), groups)
+    part, side, group, sizes = parts.of_rows, parts.cluster, parts.batch, parts.sizes
     fold = folds[np.unique(part, return_index=True)[1]]
     first, single = side == 0, np.bincount(group)[group] == 1
     counts = np.stack([np.bincount(fold[some], minlength=n_folds) for some in (first, ~first)], 1)
