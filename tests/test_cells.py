@@ -10,7 +10,7 @@ from scipy.cluster.hierarchy import is_valid_linkage
 
 import unsplit
 from tests.cell_cases import LABELS, QUICK, X, small
-from unsplit.data.cells import Groups, Matrix, groups_in, require_key
+from unsplit.data.cells import CellMatrix, Groups, groups_in, require_key
 from unsplit.errors import InputError
 
 matplotlib.use("Agg")
@@ -247,19 +247,19 @@ def test_each_matrix_can_be_compared_by(how, name):
 
 
 def test_counts_are_read_by_the_network_for_counts():
-    values, name = Matrix(layer="counts").of(small(), "adata")
+    values, name = CellMatrix(layer="counts").of(small(), "adata")
     assert name == "layer counts"
     assert scipy.sparse.issparse(values)
     dense = small()
     dense.layers["counts"] = dense.layers["counts"].toarray()
-    same, _ = Matrix(layer="counts").of(dense, "adata")
+    same, _ = CellMatrix(layer="counts").of(dense, "adata")
     assert (same != values).nnz == 0
 
 
 def test_without_x_pca_none_means_x():
     adata = small()
     del adata.obsm["X_pca"]
-    assert Matrix().of(adata, "adata")[1] == "X"
+    assert CellMatrix().of(adata, "adata")[1] == "X"
 
 
 def test_batches_are_those_of_the_estimator():

@@ -20,7 +20,7 @@ USUAL = "X_pca"
 
 
 @dataclass(frozen=True)
-class Matrix:
+class CellMatrix:
     """Which matrix of an AnnData the cells are compared by.
 
     Parameters
@@ -34,7 +34,7 @@ class Matrix:
 
     Examples
     --------
-    >>> Matrix(layer="counts", use_raw=True)
+    >>> CellMatrix(layer="counts", use_raw=True)
     Traceback (most recent call last):
     unsplit.errors.InputError: layer and use_raw are different matrices; choose one of them.
     """
@@ -46,8 +46,8 @@ class Matrix:
     def __post_init__(self) -> None:
         chosen = [name for name, value in vars(self).items() if value not in (None, False)]
         if len(chosen) > 1:
-            told = " and ".join(map(option, chosen))
-            raise InputError(f"{told} are different matrices; choose one of them.")
+            named = " and ".join(map(option, chosen))
+            raise InputError(f"{named} are different matrices; choose one of them.")
 
     def places(self) -> list[str]:
         """Where the matrix is in an .h5ad file: at the first of these places that exists."""

@@ -148,8 +148,8 @@ def effective_counts_of_groups(scores: HeldoutScores, hit_rate: Matrix) -> Matri
         hits = torch.heaviside(margin, torch.tensor(0.5)).double()
         sums.index_add_(0, torch.from_numpy(parts.of_rows[done : done + len(block)]), hits)
         done += len(block)
-    hits = sums.numpy() / parts.sizes[:, None]
-    return effective_numbers(hits, parts.cluster, parts.batch, parts.sizes, hit_rate)
+    rates = sums.numpy() / parts.sizes[:, None]
+    return effective_numbers(rates, parts.cluster, parts.batch, parts.sizes, hit_rate)
 
 
 def counts_of_pair(
