@@ -39,7 +39,7 @@ WITHOUT_TORCH = [
     "unsplit", "_typing", "errors", "datasets", "devices", "metrics", "plots",
     "data.labels", "data.memory", "data.saving", "data.text_files", "networks.training.history",
     "pairwise.estimate", "pairwise.result", "pairwise.scores", "pairwise.statistics",
-    "pairwise.batch_effects", "merging", "report",
+    "pairwise.groups", "merging", "report",
 ]  # fmt: skip
 
 # Only the search for neighbours among very many observations computes with torch itself.

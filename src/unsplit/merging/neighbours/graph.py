@@ -358,13 +358,13 @@ def graph_of_vectors(
     metric: str = EUCLIDEAN,
 ) -> NeighbourGraph:
     """The graph of :func:`neighbour_graph`, also of VectorRows and for labels that are encoded."""
+    from unsplit.data.rows.base import gathered
     from unsplit.data.rows.kinds import (
         COMPONENTS,
         VectorRows,
         components_of_counts,
         numeric_matrix,
     )
-    from unsplit.data.rows.mapped import gathered
 
     rows = X if isinstance(X, VectorRows) else VectorRows(numeric_matrix(X), choose_device("cpu"))
     encoded = encode_labels(labels, len(rows))
@@ -380,7 +380,7 @@ def graph_of_vectors(
         order = order[chosen]
     batches = None if batches is None else batches[order]
     _require_memory(len(order), COMPONENTS if rows.sparse else rows.n_features)
-    values = rows.values[order] if rows.on_disk is None else gathered(rows.values, order)
+    values = gathered(rows.values, order)
     features = components_of_counts(values) if rows.sparse else values
     if metric == COSINE:
         features = normalize(np.asarray(features, np.float64))
