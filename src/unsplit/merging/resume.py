@@ -3,19 +3,19 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from unsplit.data.array_files import load_arrays, save_arrays
-from unsplit.data.content_check import Array, ContentCheck
+from unsplit.data.array_files import Array, load_checked, save_arrays
 from unsplit.data.text_files import plain_values
 from unsplit.errors import refuse_other_run
 from unsplit.merging.loop import MergeRecord
-from unsplit.merging.saved_merges import check_tree, read_ending, read_merges
+from unsplit.merging.saved_merges import ENDING, MERGES, check_merges, content_of, fields_of
 
-FORMAT = "unsplit.MergeRecord/1"
+FORMAT = "unsplit.MergeRecord/2"
 NAME = "merges.npz"
+# Unknown until merging has stopped.
+_LATER = {"n_taken": Array("i8", (), 0), "n_allowed": Array("i8", (), 0), **ENDING}
 
 
 class ResumeFile:
@@ -37,9 +37,10 @@ class ResumeFile:
     def save(self, record: MergeRecord) -> None:
         """Write the merges so far."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        ending = None if record.ending is None else record.ending._asdict()
-        content = {"run": self.run, "record": asdict(record) | {"ending": ending}}
-        save_arrays(self.path, FORMAT, content, {})
+        content = content_of(record) | {"run": json.dumps(self.run)}
+        numbers = {name: getattr(record, name) for name in ("n_taken", "n_allowed")}
+        content |= {name: number for name, number in numbers.items() if number is not None}
+        save_arrays(self.path, FORMAT, {}, content)
 
     def record(self, n_clusters: int) -> MergeRecord | None:
         """Return the merges of the interrupted run; None if there is no file.
@@ -52,26 +53,22 @@ class ResumeFile:
         if not self.path.exists():
             return None
         advice = f"remove {self.path.parent} to start again"
-        content, _ = load_arrays(self.path, FORMAT, advice)
-        check = ContentCheck(self.path, "file of merges", advice)
-        for name in ("run", "record"):
-            check.require(isinstance(content.get(name), dict), f"{name} must be a mapping")
-        refuse_other_run(self.path, content["run"], self.run, advice)
-        record = _record_of(check, content["record"])
-        check_tree(check, record.merges, record.apart, n_clusters)
-        return record
-
-
-def _record_of(check: ContentCheck, content: dict[str, Any]) -> MergeRecord:
-    check.names(content, vars(MergeRecord()))
-    merges, apart = (read_merges(check, content[name], name) for name in ("merges", "apart"))
-    # Both are unknown until merging has stopped, and forbidden merges come last.
-    n_taken, n_allowed, ending = (content[name] for name in ("n_taken", "n_allowed", "ending"))
-    for name, number, low in (("n_taken", n_taken, 0), ("n_allowed", n_allowed, n_taken)):
-        if number is not None:
-            check.require(low is not None, "n_taken must be known if n_allowed is")
-            check.rows([{name: number}], {name: Array("i8", (1,), low, len(merges))}, name)
-    check.require((ending is None) == (n_taken is None), "ending must be known if n_taken is")
-    if ending is not None:
-        ending = read_ending(check, ending)
-    return MergeRecord(merges, n_taken, n_allowed, ending, apart)
+        table = {"run": Array("U"), **MERGES, **_LATER}
+        content, check = load_checked(self.path, FORMAT, table, _LATER, advice)
+        try:
+            run = dict(json.loads(content["run"]))
+        except (TypeError, ValueError):
+            run = {}
+        refuse_other_run(self.path, run, self.run, advice)
+        found = fields_of(content)
+        found |= {name: content.get(name) for name in ("n_taken", "n_allowed")}
+        check_merges(check, found, n_clusters)
+        # Forbidden merges come last.
+        numbers = [found[name] or 0 for name in ("n_taken", "n_allowed")]
+        in_order = found["n_allowed"] is None or numbers[0] <= numbers[1]
+        inside = max(numbers) <= len(found["merges"])
+        check.require(in_order and inside, "n_taken and n_allowed must be numbers of merges")
+        known = [name in content for name in ("n_taken", *ENDING)]
+        check.require(len(set(known)) == 1, "n_taken and the ending must be known together")
+        check.require(known[0] or found["n_allowed"] is None, "n_allowed needs n_taken")
+        return MergeRecord(**found)
