@@ -4,14 +4,13 @@ python -m benchmarks.calibration [--halves "chosen on"] [--families real battery
     [--overclusterings k-means leiden] [--factors 4 3] [--seeds 1] [--workers 2] [--minutes 30]
     [--data ../shared/data]
 
-Every reviewed pair is a line in benchmarks/results/calibration.jsonl; a trial that is there is not
-run again.  A pair is the same in truth if both sides have the same majority group.  *Same* and
+Every reviewed pair is a line in benchmarks/results/calibration.jsonl.gz; a trial that is there is
+not run again.  A pair is the same in truth if both sides have the same majority group.  *Same* and
 *probably same* are right if it is, *different* if it is not; of *unclear* pairs, the table says how
 many are the same.
 """
 
 import argparse
-import json
 import math
 import os
 import time
@@ -26,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import results_file
 from benchmarks.common import print_table
 from benchmarks.peers.__main__ import prepared
 from benchmarks.peers.grid import BATTERY_FACTORS, FACTORS, Trial, trials
@@ -35,7 +35,7 @@ from unsplit import ClusterMerger, MergeTree
 from unsplit.merging.decision import DIFFERENT, UNCLEAR, WORDS
 from unsplit.merging.review import members_of_nodes
 
-RESULTS = Path(__file__).parent / "results" / "calibration.jsonl"
+RESULTS = Path(__file__).parent / "results" / "calibration.jsonl.gz"
 TRIAL = ("problem", "seed", "overclustering", "factor")
 EVIDENCE = ("strength", "stability", "tvd", "low", "high", "p_adjusted", "size_left", "size_right")
 
@@ -105,9 +105,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin none after that")
     args = parser.parse_args()
-    known = {tuple(line[field] for field in TRIAL) for line in lines(args.results)}
+    known = {tuple(line[field] for field in TRIAL) for line in results_file.read(args.results)}
     work_off([trial for trial in wanted(args) if trial[:4] not in known], args)
-    print_calibration(list(lines(args.results)))
+    print_calibration(results_file.read(args.results))
 
 
 def wanted(args: argparse.Namespace) -> Iterator[Trial]:
@@ -120,26 +120,18 @@ def wanted(args: argparse.Namespace) -> Iterator[Trial]:
             yield trial
 
 
-def lines(results: Path) -> Iterator[Line]:
-    """All pairs so far."""
-    if results.exists():
-        yield from map(json.loads, results.read_text(encoding="utf-8").splitlines())
-
-
 def work_off(todo: Sequence[Trial], args: argparse.Namespace) -> None:
     """Fit, and write all lines of a trial at once."""
-    args.results.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + 60 * args.minutes
     left, missing = iter(todo), 0
-    with ProcessPoolExecutor(args.workers) as pool, args.results.open("a") as file:
+    with ProcessPoolExecutor(args.workers) as pool:
         running = {pool.submit(judged, trial, args.data) for trial in islice(left, args.workers)}
         while running:
             ready, running = wait(running, return_when=FIRST_COMPLETED)
             for job in ready:
                 found = job.result()
                 missing += not found
-                file.write("".join(json.dumps(line) + "\n" for line in found))
-                file.flush()
+                results_file.add(args.results, *found)
                 if time.monotonic() < deadline:
                     running |= {pool.submit(judged, trial, args.data) for trial in islice(left, 1)}
     if missing:

@@ -6,7 +6,6 @@ python -m benchmarks.classifiers figure       error against n in 2, 10 and 50 di
 """
 
 import argparse
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from scipy.stats import poisson
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
+from benchmarks import results_file
 from benchmarks.common import CPU, print_table
 from benchmarks.known_truth import spread_means
 from unsplit import datasets, pairwise_tvd
@@ -34,7 +34,7 @@ K = 5
 SIZES = (30, 100, 500)
 PICTURE = "docs/images/error_against_n.png"
 DIMENSIONS = (2, 10, 50)
-RESULTS = Path(__file__).parent / "results" / "error_against_n.jsonl"
+RESULTS = Path(__file__).parent / "results" / "error_against_n.jsonl.gz"
 PICTURE_SIZES = (10, 30, 100, 300)
 # Data are drawn anew until there were so many observations of each cluster.
 ENOUGH = 60
@@ -189,14 +189,12 @@ def measure(dimensions: Sequence[int]) -> None:
         for name, backbone in SHOWN.items():
             if (d, name) not in results():
                 line = {"d": d, "classifier": name, "errors": errors_against_n(d, backbone)}
-                with RESULTS.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
+                results_file.add(RESULTS, line)
 
 
 def results() -> dict[tuple[int, str], list[float]]:
     """The lines of the file of results."""
-    lines = RESULTS.read_text("utf-8").splitlines() if RESULTS.exists() else []
-    return {(x["d"], x["classifier"]): x["errors"] for x in map(json.loads, lines)}
+    return {(x["d"], x["classifier"]): x["errors"] for x in results_file.read(RESULTS)}
 
 
 def figure(path: str) -> None:

@@ -3,7 +3,8 @@
 python -m benchmarks.growth [--device cuda] [--only "training step"] [--time-limit 90]
 python -m benchmarks.growth --page
 
-Every measurement is a line in benchmarks/results/growth.jsonl; what is there is not measured again.
+Every measurement is a line in benchmarks/results/growth.jsonl.gz; what is there is not measured
+again.
 ``--page`` draws docs/images/scale/growth.png and writes the tables of docs/scale.md from these
 lines.  On a CPU the time is that of the processor, because other programs may run.
 """
@@ -11,7 +12,6 @@ lines.  On a CPU the time is that of the processor, because other programs may r
 import argparse
 import ctypes
 import gc
-import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 import unsplit
-from benchmarks import head
+from benchmarks import head, results_file
 from benchmarks.class_means import SPREAD, Near, estimate_by_means
 from benchmarks.growth_page import print_slopes, write_page
 from benchmarks.many_clusters import groups_in_clusters
@@ -40,7 +40,7 @@ from unsplit.networks.training.single import Single
 from unsplit.pairwise.scores import HeldoutScores
 from unsplit.pairwise.sparse.confusions import count_confusions
 
-RESULTS = Path(__file__).parent / "results" / "growth.jsonl"
+RESULTS = Path(__file__).parent / "results" / "growth.jsonl.gz"
 DIMENSIONS, FEATURES = 32, 256
 # Observations of a cluster where all of them are merged or connected.
 PER_CLUSTER, PER_GRAPH_CLUSTER = 10, 100
@@ -301,12 +301,6 @@ def best_time(work: Work, device: torch.device) -> float:
     return min(times)
 
 
-def known(results: Path) -> list[Record]:
-    """All records so far."""
-    lines = results.read_text("utf-8").splitlines() if results.exists() else []
-    return [json.loads(line) for line in lines]
-
-
 def is_there(case: Case, machine: Record, records: Sequence[Record]) -> bool:
     """Whether this was measured on this device already."""
     wanted = case.described() | {"device": machine["device"]}
@@ -339,7 +333,7 @@ def work_off(todo: Sequence[Case], device: torch.device, results: Path, deadline
     """Measure what is not known yet, and write each line as soon as it is there."""
     machine, warm = machine_of(device), set[str]()
     for case in todo:
-        records = known(results)
+        records = results_file.read(results)
         if is_there(case, machine, records):
             continue
         seconds = expected(case, machine, records)
@@ -351,15 +345,8 @@ def work_off(todo: Sequence[Case], device: torch.device, results: Path, deadline
             warm.add(case.what)
         start = time.monotonic()
         record = machine | measure(case, device) | {"took": time.monotonic() - start}
-        append(record, results)
-
-
-def append(record: Record, results: Path) -> None:
-    """Write a line."""
-    results.parent.mkdir(parents=True, exist_ok=True)
-    with results.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
-    print(json.dumps(record), flush=True)
+        results_file.add(results, record)
+        print(record, flush=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -372,18 +359,18 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--page", action="store_true", help="only draw and write what is known")
     given = parser.parse_args(arguments)
     if given.page:
-        write_page(known(given.results))
+        write_page(results_file.read(given.results))
         return
     deadline = time.monotonic() + given.time_limit
     device = choose_device(given.device)
     warnings.simplefilter("ignore", unsplit.SmallClusterWarning)
     warnings.simplefilter("ignore", unsplit.ConfusionWarning)
     todo = [c for c in cases(device.type) if c.what in given.only and c.size <= given.largest]
-    measured = {r["device"] for r in known(given.results) if r["what"] == "speeds"}
+    measured = {r["device"] for r in results_file.read(given.results) if r["what"] == "speeds"}
     if "training step" in given.only and machine_of(device)["device"] not in measured:
-        append(machine_of(device) | speeds(device), given.results)
+        results_file.add(given.results, machine_of(device) | speeds(device))
     work_off(todo, device, given.results, deadline)
-    print_slopes(known(given.results))
+    print_slopes(results_file.read(given.results))
 
 
 if __name__ == "__main__":

@@ -3,12 +3,11 @@
 python -m benchmarks.one_and_ten [--runs 5] [--first 0] [--workers 2] [--minutes 60]
     [--kinds gaussian ring] [--dimensions 2 10] [--ways k-means birch] [--graph-only]
 
-Every run is a line in benchmarks/results/no_structure.jsonl; what is there is not run again.
+Every run is a line in benchmarks/results/no_structure.jsonl.gz; what is there is not run again.
 ``--graph-only`` merges by the neighbour graph without training a network, in a second or less.
 """
 
 import argparse
-import json
 import os
 import time
 import warnings
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import make_blobs
 
+from benchmarks import results_file
 from benchmarks.common import print_table
 from benchmarks.peers.overclusterings import OVERCLUSTERINGS
 from benchmarks.peers.task import Problem
@@ -36,7 +36,7 @@ RHO = 0.9
 SPREAD = 0.1  # about a ring, and in the dimensions that a curve has none of its own in
 DIMENSIONS = (2, 5, 10, 50)
 WAYS = ("k-means", "leiden", "birch", "gaussian mixture")
-RESULTS = Path(__file__).parent / "results" / "no_structure.jsonl"
+RESULTS = Path(__file__).parent / "results" / "no_structure.jsonl.gz"
 
 
 def correlated(rng: np.random.Generator, d: int) -> Matrix:
@@ -151,21 +151,18 @@ def main() -> None:
 
 def known(results: Path) -> dict[Run, int]:
     """Clusters found in every run so far."""
-    text = results.read_text(encoding="utf-8") if results.exists() else ""
-    lines = [json.loads(line) for line in text.splitlines()]
+    lines = results_file.read(results)
     return {Run(*(line[field] for field in Run._fields)): line["found"] for line in lines}
 
 
 def work_off(todo: Sequence[Run], args: argparse.Namespace) -> None:
     """Make runs, and write each line as soon as it is there."""
     deadline = time.monotonic() + 60 * args.minutes
-    args.results.parent.mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor(args.workers) as pool, args.results.open("a") as file:
+    with ProcessPoolExecutor(args.workers) as pool:
         jobs = {pool.submit(number_found, run): run for run in todo}
         for job in as_completed(jobs):
             if not job.cancelled():
-                line = jobs[job]._asdict() | {"found": job.result()}
-                print(json.dumps(line), file=file, flush=True)
+                results_file.add(args.results, jobs[job]._asdict() | {"found": job.result()})
             if time.monotonic() > deadline:
                 for other in jobs:
                     other.cancel()

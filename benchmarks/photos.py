@@ -2,14 +2,13 @@
 
 python -m benchmarks.photos --data ../shared/data [--ways convnet vectors] [--device cpu] [--write]
 
-Every case is written to benchmarks/results/photos/ as JSON, and is not computed again.  Half of the
+Every case is a line of benchmarks/results/photos.jsonl.gz, and is not computed again.  Half of the
 categories are for choosing settings (--half chosen), the others for the report.  --write puts the
 table into docs/photos.md.
 """
 
 import argparse
 import io
-import json
 import platform
 import time
 import zipfile
@@ -24,14 +23,14 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
-from benchmarks import markdown
+from benchmarks import markdown, results_file
 from unsplit.estimator import merge_overclustering
 from unsplit.merging.options import MergeOptions
 from unsplit.metrics import category_counts, correct_merges, majority_categories, purity
 from unsplit.overclustering import artificial
 from unsplit.pairwise.api import Settings
 
-RESULTS = Path(__file__).parent / "results" / "photos"
+RESULTS = Path(__file__).parent / "results" / "photos.jsonl.gz"
 PAGE = Path(__file__).parents[1] / "docs" / "photos.md"
 BEGIN, END = "<!-- table of photos -->\n", "<!-- end of table -->"
 
@@ -177,38 +176,42 @@ def _machine(device: str) -> Numbers:
     return {"threads": torch.get_num_threads(), "gpu": gpu, "processor": platform.machine()}
 
 
-def path_of(case: Case, way: str, device: str, half: str, epochs: int) -> Path:
-    """Where the numbers of a case are kept."""
+def name_of(case: Case, way: str, device: str, half: str, epochs: int) -> str:
+    """What the numbers of a case are kept under."""
     limit = "" if epochs == Settings.epochs else f"-{epochs}-epochs"
-    name = f"{case.data}-{case.n_categories}-{case.cut}-{case.seed}-{way}-{device}{limit}.json"
-    return RESULTS / half / name
+    return f"{half}/{case.data}-{case.n_categories}-{case.cut}-{case.seed}-{way}-{device}{limit}"
+
+
+def known() -> dict[str, Numbers]:
+    """All numbers so far, each under its name."""
+    return {line["case"]: line for line in results_file.read(RESULTS)}
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure what is asked for and not yet known."""
+    done = known()
     for case in [case for case in CASES if case.data in arguments.only][: arguments.first]:
         given: Problem | None = None
         for way in arguments.ways:
             where = (arguments.device, arguments.half, arguments.epochs)
-            path = path_of(case, way, *where)
-            if path.exists() or (way == "vectors" and case.data == "omniglot"):
+            name = name_of(case, way, *where)
+            if name in done or (way == "vectors" and case.data == "omniglot"):
                 continue
             given = given or problem(case, arguments.data, arguments.half)
             found = measure(given, way, arguments.device, arguments.epochs)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+            results_file.add(RESULTS, {"case": name, **found})
             print(case.title, way, {n: v for n, v in found.items() if n != "machine"}, flush=True)
 
 
 def rows(half: str) -> Iterator[tuple[Any, ...]]:
     """Rows of the table: all whole runs."""
+    done = known()
     for case in CASES:
         for device in ("cpu", "cuda"):
             for way in WAYS:
-                path = path_of(case, way, device, half, Settings.epochs)
-                if not path.exists():
+                found = done.get(name_of(case, way, device, half, Settings.epochs))
+                if found is None:
                     continue
-                found = json.loads(path.read_text("utf-8"))
                 left = f"{found['auto_clusters']} of {found['true_clusters']}"
                 network = "given vectors" if way == "vectors" else f"`{way}`"
                 yield (

@@ -2,7 +2,7 @@
 
 python -m benchmarks.plan [--matmul 780] [--share 0.6] [--hbm 4] [--link 400] [--latency 20]
     [--clusters 1000000 10000000] [--observations 1000000000] [--ranks 1 8 64 512]
-    [--measured benchmarks/results/growth.jsonl]
+    [--measured benchmarks/results/growth.jsonl.gz]
 
 The formulas follow networks/chunked.py, training/ranks.py and training/optimizer.py.  The speeds
 of a device are inputs, because only a measurement knows them: the ceiling of products in bfloat16
@@ -15,12 +15,12 @@ ratio of the formula to the measurement is printed for each step.
 """
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import results_file
 from benchmarks.common import print_table
 from unsplit.devices import BLOCK_ELEMENTS
 from unsplit.networks.chunked import CPU_BLOCK, GPU_BLOCK
@@ -334,8 +334,7 @@ def main() -> None:
     """Print the plan, or what the formulas say about measured steps."""
     given = options().parse_args()
     if given.measured is not None:
-        lines = given.measured.read_text("utf-8").splitlines()
-        found = list(compared([json.loads(line) for line in lines]))
+        found = list(compared(results_file.read(given.measured)))
         print_table("Steps, measured and by the formula", COMPARED, found)
         return
     speeds = f"{given.matmul:g} TFLOP/s × {given.share:g}, {given.hbm:g} TB/s, {given.link:g} GB/s"

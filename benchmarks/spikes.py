@@ -2,14 +2,13 @@
 
 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python -m benchmarks.spikes [--seeds 10] [--write]
 
-Each line of benchmarks/spikes.jsonl is one recording, split in one way; lines that are there are
-not computed again, and those that are computed again are the same but for the seconds.  --write
-puts the tables into docs/spikes.md.  What was chosen (components, spikes of a unit, the weakest
-unit, the test for coincidences) was chosen on seeds from 100 on.
+Each line of benchmarks/results/spikes.jsonl.gz is one recording, split in one way; lines that
+are there are not computed again, and those that are computed again are the same but for the
+seconds.  --write puts the tables into docs/spikes.md.  What was chosen (components, spikes of a
+unit, the weakest unit, the test for coincidences) was chosen on seeds from 100 on.
 """
 
 import argparse
-import json
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 
 import spikeinterface as si
 
-from benchmarks import markdown
+from benchmarks import markdown, results_file
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))  # examples are not a package
 from spikes import (
@@ -36,7 +35,7 @@ from spikes import (
     units_to_merge,
 )
 
-RESULTS = Path(__file__).with_suffix(".jsonl")
+RESULTS = Path(__file__).parent / "results" / "spikes.jsonl.gz"
 PAGE = Path(__file__).parents[1] / "docs" / "spikes.md"
 BEGIN, END = "<!-- table of spikes -->\n", "<!-- end of table -->"
 
@@ -59,7 +58,7 @@ def main() -> None:
     si.set_global_job_kwargs(n_jobs=1, progress_bar=False)
     warnings.filterwarnings("ignore", module="spikeinterface")
     run(range(args.first, args.first + args.seeds), args.results)
-    text = tables(read(args.results))
+    text = tables(results_file.read(args.results))
     print(text)
     if args.write:
         page = PAGE.read_text("utf-8")
@@ -69,14 +68,13 @@ def main() -> None:
 
 def run(seeds: Iterable[int], path: Path) -> None:
     """Compute what is missing in the file, and add it line by line."""
-    done = {(line["seed"], line["motion"], line["split"]) for line in read(path)}
+    done = {(line["seed"], line["motion"], line["split"]) for line in results_file.read(path)}
     for seed in seeds:
         for motion in MOTIONS:
             splits = [split for split in SPLITS if (seed, motion, split) not in done]
             for record in compared(seed, motion, splits) if splits else ():
-                with path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(record) + "\n")
-                print(json.dumps(record), flush=True)
+                results_file.add(path, record)
+                print(record, flush=True)
 
 
 def compared(seed: int, motion: str, splits: Sequence[str]) -> Iterator[Record]:
@@ -92,13 +90,6 @@ def compared(seed: int, motion: str, splits: Sequence[str]) -> Iterator[Record]:
         found |= preset_merges(case)
         record: Record = {"seed": seed, "motion": motion, "split": split, "possible": case.n_split}
         yield record | {name: judged(case, *answer) for name, answer in found.items()}
-
-
-def read(path: Path) -> list[Record]:
-    """The records of a file; none if there is no file."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def tables(records: list[Record]) -> str:

@@ -15,9 +15,6 @@ import unsplit
 from benchmarks import baselines
 from benchmarks.common import print_table, split_digits
 from unsplit import metrics
-from unsplit.estimator import merge_overclustering
-from unsplit.merging.options import MergeOptions
-from unsplit.pairwise.api import Settings
 
 Tree = unsplit.MergeTree
 Matrix = NDArray[np.float64]
@@ -32,11 +29,10 @@ def strategies(
     for statistic in ("tv", "lecam", "overlap"):
         linked = partial(whole, strategy="linkage", statistic=statistic)
         yield f"average linkage, {statistic}", linked
-    for method in ("single", "complete"):
-        yield f"{method} linkage, lecam", partial(whole, strategy="linkage", linkage=method)
     yield "spectral to 10", partial(whole, n_clusters=10, strategy="spectral", random_state=0)
     if with_retraining:
-        yield "retrain", partial(retrained, X, labels)
+        paper = partial(unsplit.paper, X, labels, n_clusters=1, random_state=0)
+        yield "paper", lambda: paper()[0]
     for baseline in (baselines.euclidean, baselines.centroid, baselines.energy):
         name = f"{baseline.__name__} distance, average linkage"
         yield name, partial(by_baseline, baseline, X, labels)
@@ -46,10 +42,6 @@ def by_baseline(
     baseline: Callable[..., Matrix], X: Matrix, labels: NDArray[np.int64]
 ) -> unsplit.MergeTree:
     return unsplit.merge(baseline(X, labels), n_clusters=1)
-
-
-def retrained(X: Matrix, labels: NDArray[np.int64]) -> Tree:
-    return merge_overclustering(X, labels, MergeOptions(1, strategy="retrain"), Settings(), 0).tree
 
 
 def main() -> None:

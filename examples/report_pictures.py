@@ -66,13 +66,8 @@ def photos(place: Path, parts: int = 4, size: int = 40) -> None:
 
 def cells(place: Path) -> None:
     """The blood cells that scanpy carries, cut by Leiden into many clusters."""
-    import anndata
-    import pandas as pd
     import scanpy as sc
 
-    # What anndata 0.12 needs to write the strings of pandas 3.
-    pd.options.mode.string_storage = "python"
-    anndata.settings.allow_write_nullable_strings = True
     adata = sc.datasets.pbmc68k_reduced()
     sc.tl.leiden(adata, 3, flavor="igraph", n_iterations=2)
     adata.write_h5ad(place)

@@ -1,6 +1,5 @@
 """What an experiment is, and how it is run: trial by trial, each written as soon as it is there."""
 
-import json
 import os
 import platform
 import time
@@ -9,12 +8,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from importlib import import_module
 from itertools import islice
 from multiprocessing import get_context
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
 
 import unsplit
+from benchmarks import results_file
 from unsplit import InputError
 
 HERE = Path(__file__).parent
@@ -99,26 +100,27 @@ def folder_of(name: str) -> Path:
     return HERE / name.replace("-", "_")
 
 
-def file_of(trial: Trial) -> str:
-    """Name of the file that a trial's numbers go to.
+def name_of(trial: Trial) -> str:
+    """What a trial's numbers are kept under.
 
     Examples
     --------
-    >>> file_of({"head": "k outputs", "k": 100})
-    'head=k-outputs,k=100.json'
+    >>> name_of({"head": "k outputs", "k": 100})
+    'head=k-outputs,k=100'
     """
     parts = (f"{key}={value}".replace(" ", "-").replace("/", "-") for key, value in trial.items())
-    return ",".join(parts) + ".json"
+    return ",".join(parts)
 
 
 def results_in(folder: Path) -> list[Result]:
-    """All that was measured so far, in the order of the files' names."""
-    return [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))]
+    """All that was measured so far, in the order of the trials' names."""
+    return results_file.read(folder / "trials.jsonl.gz")
 
 
 def still_to_do(experiment: Experiment, folder: Path, quick: bool) -> list[Trial]:
-    """The trials that have no file yet."""
-    return [trial for trial in experiment.trials(quick) if not (folder / file_of(trial)).exists()]
+    """The trials that have no numbers yet."""
+    done = {result["name"] for result in results_in(folder)}
+    return [trial for trial in experiment.trials(quick) if name_of(trial) not in done]
 
 
 def work_off(
@@ -133,7 +135,6 @@ def work_off(
 
     With several ``jobs``, so many trials are under way at a time, each in a process of its own.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     todo = still_to_do(experiment, folder, setting.quick)
     expected = sum(experiment.minutes(trial) for trial in todo)
     tell(f"{len(todo)} trials to do, about {expected:.1f} minutes")
@@ -142,15 +143,16 @@ def work_off(
     def in_time() -> Iterator[Trial]:
         for trial in todo:
             if (time.monotonic() - start) / 60 + experiment.minutes(trial) > minutes:
-                tell(f"left for another time: {file_of(trial)}")
+                tell(f"left for another time: {name_of(trial)}")
             else:
                 yield trial
 
     about = {"at once": jobs, "made with": made_with(setting.device)}
     for trial, numbers in _one_by_one(experiment, in_time(), setting, jobs):
-        result = {**trial, **numbers, **about}
-        _write(folder / file_of(trial), result)
-        tell(f"{result['seconds']:7.1f} s  {file_of(trial)}")
+        result = {"name": name_of(trial), **trial, **numbers, **about}
+        results = sorted([*results_in(folder), result], key=itemgetter("name"))
+        results_file.write(folder / "trials.jsonl.gz", results)
+        tell(f"{result['seconds']:7.1f} s  {result['name']}")
         yield result
 
 
@@ -189,10 +191,3 @@ def made_with(device: str) -> str:
     where = torch.cuda.get_device_name() if on_gpu else f"{os.cpu_count()} cores"
     versions = f"Python {platform.python_version()}, torch {torch.__version__}"
     return f"{where}, {versions}, unsplit {unsplit.__version__}"
-
-
-def _write(path: Path, result: Result) -> None:
-    """At once or not at all."""
-    unfinished = path.with_suffix(".part")
-    unfinished.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    unfinished.replace(path)

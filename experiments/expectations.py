@@ -6,7 +6,7 @@ from functools import reduce
 from operator import getitem
 from typing import Any
 
-from experiments.core import Result, file_of, folder_of
+from experiments.core import Result, folder_of, name_of
 
 
 def surprises(name: str, results: Sequence[Result]) -> list[str]:
@@ -36,7 +36,7 @@ def unexpected(results: Sequence[Result], expected: Sequence[dict[str, Any]]) ->
                 continue
             number = reduce(getitem, one["number"], result)
             if abs(number - one["value"]) > one["tolerance"]:
-                name = file_of(one["trial"]).removesuffix(".json")
+                name = name_of(one["trial"])
                 sentences.append(
                     f"{name}: {', '.join(map(str, one['number']))} is {number:.4g}, "
                     f"expected {one['value']:.4g} ± {one['tolerance']:.2g}"

@@ -1,7 +1,5 @@
 """Small cells and helpers for tests of AnnData and .h5ad files."""
 
-from contextlib import contextmanager
-
 import anndata
 import numpy as np
 import pandas as pd
@@ -13,14 +11,6 @@ from unsplit import datasets
 X, LABELS = datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 0]], 40, random_state=0)
 NAMES = np.array(["10", "2", "3", "4"], object)[LABELS]
 QUICK = {"epochs": 3, "cv": 2, "device": "cpu"}
-
-
-@contextmanager
-def writable_text():
-    """What anndata 0.12 needs to write the strings of pandas 3; anndata 0.13 needs it no more."""
-    settings = anndata.settings.override(allow_write_nullable_strings=True)
-    with pd.option_context("mode.string_storage", "python"), settings:
-        yield
 
 
 def small(names=NAMES, **columns):

@@ -164,15 +164,11 @@ def taken_for_granted():
 
 def blood_cells():
     """Cells that come with scanpy, with neighbours and positions, and some of their genes."""
-    import anndata
     import scanpy
 
-    # anndata 0.12 can write the strings of pandas 3 only like this.
-    anndata.settings.allow_write_nullable_strings = True
-    with pd.option_context("mode.string_storage", "python"):
-        adata = scanpy.datasets.pbmc68k_reduced()[:300].copy()
-        adata.obs["leiden"] = adata.obs["louvain"]
-        adata.write_h5ad("cells.h5ad")
+    adata = scanpy.datasets.pbmc68k_reduced()[:300].copy()
+    adata.obs["leiden"] = adata.obs["louvain"]
+    adata.write_h5ad("cells.h5ad")
     return {"adata": adata, "markers": list(adata.var_names[:3])}
 
 

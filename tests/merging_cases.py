@@ -1,5 +1,7 @@
 """Estimates with exact scores, made without training, and slow twins of merging."""
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal

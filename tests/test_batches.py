@@ -123,10 +123,9 @@ def test_neighbours_are_looked_for_within_batches():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["linkage", "retrain"])
-def test_every_strategy_knows_batches(strategy):
+def test_merging_knows_batches():
     X, labels, batch = confounded(n=60, gaps=[0, 0, 6])
-    merger = ClusterMerger(strategy=strategy, cv=2, epochs=10, random_state=0, device="cpu")
+    merger = ClusterMerger(cv=2, epochs=10, random_state=0, device="cpu")
     merger.fit(X, initial_labels=labels, batch=batch)
     assert merger.tree_.groups.tolist() == [0, 0, 1]
 

@@ -1,13 +1,12 @@
 """Slopes of growth, records that are not measured twice, and steps against the formulas."""
 
-import json
 import time
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks import growth, growth_page, plan
+from benchmarks import growth, growth_page, plan, results_file
 
 CPU = torch.device("cpu")
 
@@ -46,13 +45,13 @@ def quick(monkeypatch):
 
 
 def test_what_is_recorded_is_not_measured_again(tmp_path, quick, capsys):
-    results, calls = tmp_path / "new" / "growth.jsonl", []
+    results, calls = tmp_path / "new" / "growth.jsonl.gz", []
     todo = [tiny_case(size, calls) for size in (10, 30)]
     growth.work_off(todo[:1], CPU, results, np.inf)
     assert calls == [10]
     growth.work_off(todo, CPU, results, np.inf)
     assert calls == [10, 30]
-    first, second = map(json.loads, results.read_text("utf-8").splitlines())
+    first, second = results_file.read(results)
     assert (first["k"], second["k"]) == (10, 30)
     assert first["device"] == "CPU"
     assert first["seconds"] == 0.5
@@ -64,9 +63,9 @@ def test_what_is_recorded_is_not_measured_again(tmp_path, quick, capsys):
 
 
 def test_what_would_take_too_long_is_left_out(tmp_path, quick, capsys):
-    results, calls = tmp_path / "growth.jsonl", []
+    results, calls = tmp_path / "growth.jsonl.gz", []
     known = {"what": "counting", "against": "k", "size": 10, "k": 10, "n": 5, "took": 50.0}
-    results.write_text(json.dumps(known | {"device": "CPU"}) + "\n", "utf-8")
+    results_file.add(results, known | {"device": "CPU"})
     growth.work_off([tiny_case(100, calls)], CPU, results, time.monotonic() + 60)
     assert calls == []
     assert "left out: counting, k = 100" in capsys.readouterr().out

@@ -28,6 +28,6 @@ def test_the_page_has_the_table_of_the_results():
 
 def test_runs_with_another_number_of_epochs_are_kept_apart():
     case = photos.CASES[0]
-    whole, short = (photos.path_of(case, "convnet", "cpu", "reported", n) for n in (200, 1))
-    assert whole.name == "tiny-6-random-0-convnet-cpu.json"
+    whole, short = (photos.name_of(case, "convnet", "cpu", "reported", n) for n in (200, 1))
+    assert whole == "reported/tiny-6-random-0-convnet-cpu"
     assert short != whole

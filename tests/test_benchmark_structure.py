@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import unsplit
-from benchmarks import calibration, one_and_ten, small_groups
+from benchmarks import calibration, one_and_ten, results_file, small_groups
 from benchmarks.one_and_ten import DIMENSIONS, KINDS, TEN, Run, draw, exists
 
 pytestmark = pytest.mark.slow
@@ -35,14 +35,14 @@ def test_kinds_are_what_they_are_called():
 
 
 def test_runs_are_resumed_and_counted(tmp_path, monkeypatch, capsys):
-    results = tmp_path / "x.jsonl"
+    results = tmp_path / "x.jsonl.gz"
     line = Run("gaussian", 2, "k-means", 0, True)._asdict() | {"found": 3}
-    results.write_text(json.dumps(line) + "\n")
+    results_file.add(results, line)
     choice = ["--kinds", "gaussian", "bars", "--dimensions", "2", "--ways", "k-means"]
     more = ["--graph-only", "--runs", "1", "--workers", "1", "--results", str(results)]
     monkeypatch.setattr(sys, "argv", ["one_and_ten", *choice, *more])
     one_and_ten.main()
-    assert len(results.read_text().splitlines()) == 2  # the Gaussian was there
+    assert len(results_file.read(results)) == 2  # the Gaussian was there
     out = capsys.readouterr().out
     assert "| gaussian, 2-d | 0 of 1 | 3 (1, k-means) |" in out
     assert "| bars, 2-d | 1 of 1 |  |" in out

@@ -9,25 +9,18 @@ import scipy.sparse
 from scipy.cluster.hierarchy import is_valid_linkage
 
 import unsplit
-from tests.cell_cases import LABELS, QUICK, X, small, writable_text
+from tests.cell_cases import LABELS, QUICK, X, small
 from unsplit.data.cells import Groups, Matrix, groups_in, require_key
 from unsplit.errors import InputError
 
 matplotlib.use("Agg")
 
 
-@pytest.fixture(autouse=True)
-def _writable_text():
-    with writable_text():
-        yield
-
-
 @pytest.fixture(scope="module")
 def merged():
-    with writable_text():
-        adata = small()
-        assert unsplit.anndata.merge(adata, **QUICK) is None
-        return adata
+    adata = small()
+    assert unsplit.anndata.merge(adata, **QUICK) is None
+    return adata
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +29,11 @@ def pbmc():
     import scanpy as sc
     from sklearn.cluster import KMeans
 
-    with writable_text():
-        adata = sc.datasets.pbmc68k_reduced()
-        labels = KMeans(15, n_init=1, random_state=0).fit_predict(adata.obsm["X_pca"][:, :10])
-        adata.obs["kmeans"] = pd.Categorical(labels.astype(str))
-        unsplit.anndata.merge(adata, "kmeans", **QUICK)
-        return adata
+    adata = sc.datasets.pbmc68k_reduced()
+    labels = KMeans(15, n_init=1, random_state=0).fit_predict(adata.obsm["X_pca"][:, :10])
+    adata.obs["kmeans"] = pd.Categorical(labels.astype(str))
+    unsplit.anndata.merge(adata, "kmeans", **QUICK)
+    return adata
 
 
 def counts(adata, key="unsplit"):

@@ -193,8 +193,6 @@ def test_merging_predicting_and_saving(four, tmp_path):
     read = PairwiseTVD.load(tmp_path / "d.npz")
     assert np.array_equal(read.tvd, merger.tvd_)
     assert np.array_equal(read.scores.dense(), merger.pairwise_.scores.dense())
-    again = ClusterMerger(3, backbone=GaussianNB(), strategy="retrain", **QUICK)
-    assert again.fit(X, initial_labels=y).n_clusters_ == 3
 
 
 def test_batches_and_sparse_rows(four):

@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import unsplit
-from tests.cell_cases import LABELS, QUICK, X, small, writable_text
+from tests.cell_cases import LABELS, QUICK, X, small
 from tests.cli_cases import merge, old_results, read_csv, read_json, snapshot, succeeds
 from tests.cli_cases import unsplit as run
 from unsplit.cli.about import command_of
@@ -20,8 +20,6 @@ from unsplit.report.kept import Kept
 @pytest.fixture(autouse=True)
 def _in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with writable_text():
-        yield
 
 
 def write(path="cells.h5ad", **columns):

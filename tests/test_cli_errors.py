@@ -231,13 +231,8 @@ def no_training(monkeypatch):
         ),
         (
             "--statistic tv --strategy compose",
-            "--statistic tv has no effect with --strategy compose, only with linkage and retrain; "
-            "leave it out.",
-        ),
-        (
-            "--linkage single --strategy retrain",
-            "--linkage single has no effect with --strategy retrain, only with linkage and "
-            "spectral; leave it out.",
+            "--statistic tv has no effect with --strategy compose, only with linkage; leave it "
+            "out.",
         ),
         (
             "--must-link 3",

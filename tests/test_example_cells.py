@@ -6,8 +6,6 @@ from examples import cells
 from tests.cell_cases import small
 
 
-# scanpy 1.11 with pandas 3.1.
-@pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")
 def test_markers_are_found_between_groups_and_not_within():
     adata = small()
     adata.raw = None

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import markdown
+from benchmarks import markdown, results_file
 
 pytest.importorskip("spikeinterface")
 # Old names within SpikeInterface and what it uses; nothing that the example could change.
@@ -146,12 +146,12 @@ def test_lines_that_are_there_are_not_computed_again(example, tmp_path, monkeypa
         yield from ({"seed": seed, "motion": motion, "split": split} for split in splits)
 
     monkeypatch.setattr(benchmark, "compared", compared)
-    path = tmp_path / "spikes.jsonl"
+    path = tmp_path / "spikes.jsonl.gz"
     benchmark.run([3], path)
     assert asked == [(3, motion, benchmark.SPLITS) for motion in benchmark.MOTIONS]
-    lines = path.read_text("utf-8").splitlines(keepends=True)
-    path.write_text("".join(lines[1:]), "utf-8")
+    lines = results_file.read(path)
+    results_file.write(path, lines[1:])
     asked.clear()
     benchmark.run([3], path)
     assert asked == [(3, "still", benchmark.SPLITS[:1])]
-    assert len(benchmark.read(path)) == len(lines)
+    assert len(results_file.read(path)) == len(lines)

@@ -143,7 +143,7 @@ def test_exact_numbers_of_epochs_are_run():
 
 def test_trials_the_important_ones_first():
     trials = run.trials(quick=False)
-    assert len({core.file_of(trial) for trial in trials}) == len(trials)
+    assert len({core.name_of(trial) for trial in trials}) == len(trials)
     here = {"representation": "sscd", "subset": 1, "s": 40}
     assert all(here.items() <= trial.items() for trial in trials[:4])
     assert [trial["method"] for trial in trials[1:4]] == ["euclidean", "cross-fitted", "paper"]

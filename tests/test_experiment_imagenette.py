@@ -109,7 +109,7 @@ def test_a_kept_estimate_is_not_made_again(tmp_path, monkeypatch):
 
 def test_trials_are_all_different_and_those_without_a_network_come_first():
     trials = run.trials(quick=False)
-    names = [core.file_of(trial) for trial in trials]
+    names = [core.name_of(trial) for trial in trials]
     assert len(set(names)) == len(names)
     without = [
         trial["method"] == "features" for trial in trials if trial["representation"] == "sscd"
@@ -127,9 +127,9 @@ def test_the_default_comes_before_less_augmentation():
 
 
 def test_every_result_in_the_repository_is_a_trial():
-    known = {core.file_of(trial) for trial in run.trials(quick=False)}
-    there = {path.name for path in (core.folder_of("imagenette") / "results").glob("*.json")}
-    assert there <= known
+    known = {core.name_of(trial) for trial in run.trials(quick=False)}
+    there = core.results_in(core.folder_of("imagenette") / "results")
+    assert {result["name"] for result in there} <= known
 
 
 def test_only_the_same_draws_are_compared():

@@ -401,7 +401,7 @@ def test_any_of_the_results_will_do(tmp_path):
 
 def test_trials_fit_into_the_time_there_is():
     trials = run.trials(quick=False)
-    assert len({core.file_of(trial) for trial in trials}) == len(trials)
+    assert len({core.name_of(trial) for trial in trials}) == len(trials)
     assert sum(map(run.minutes, trials)) <= 8
     assert max(map(run.minutes, trials)) <= 4
 

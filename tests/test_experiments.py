@@ -1,12 +1,12 @@
 """The paper's experiments: each runs quickly on made-up data, and goes on where it was."""
 
-import json
 import zipfile
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from benchmarks import results_file
 from experiments import core
 from experiments.__main__ import main
 from experiments.artificial import some_of_each
@@ -26,10 +26,9 @@ def test_quick_form_leaves_every_trial_and_its_figures(name, tmp_path):
     assert done.exit_code == 0, done.output
     chosen = core.load(name)
     trials = chosen.trials(quick=True)
-    assert sorted(path.name for path in tmp_path.glob("*.json")) == sorted(
-        map(core.file_of, trials)
-    )
-    for result in core.results_in(tmp_path):
+    results = core.results_in(tmp_path)
+    assert [result["name"] for result in results] == sorted(map(core.name_of, trials))
+    for result in results:
         assert result["seconds"] >= 0
         assert "torch" in result["made with"]
     text = (tmp_path / "table.md").read_text("utf-8")
@@ -77,7 +76,7 @@ def test_what_would_take_too_long_is_left_and_said_so(tmp_path):
     found, told = work(Counting(), tmp_path, minutes=2.5)
     assert found == [0, 1]
     assert told[0] == "3 trials to do, about 6.0 minutes"
-    assert told[-1] == "left for another time: n=2.json"
+    assert told[-1] == "left for another time: n=2"
 
 
 def test_several_at_a_time_do_the_same(tmp_path):
@@ -91,7 +90,7 @@ def test_several_at_a_time_do_the_same(tmp_path):
 
 def test_full_trials_have_files_of_their_own():
     for name in core.NAMES:
-        files = [core.file_of(trial) for trial in core.load(name).trials(quick=False)]
+        files = [core.name_of(trial) for trial in core.load(name).trials(quick=False)]
         assert len(set(files)) == len(files) > 0
 
 
@@ -148,6 +147,11 @@ def test_a_zip_without_images_is_refused(tmp_path):
 
 def test_numbers_are_written_whole_or_not_at_all(tmp_path):
     work(Counting(), tmp_path)
-    first = json.loads((tmp_path / "n=0.json").read_text("utf-8"))
+    first = core.results_in(tmp_path)[0]
     assert first["n"] == first["square"] == 0
-    assert not list(tmp_path.glob("*.part"))
+    assert [path.name for path in tmp_path.iterdir()] == ["trials.jsonl.gz"]
+    work(Counting(), tmp_path / "again")
+    files = [folder / "trials.jsonl.gz" for folder in (tmp_path, tmp_path / "again")]
+    for path in files:
+        results_file.write(path, ({**line, "seconds": 0} for line in results_file.read(path)))
+    assert files[0].read_bytes() == files[1].read_bytes()

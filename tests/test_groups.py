@@ -417,16 +417,6 @@ def test_if_no_pair_can_be_compared_nothing_is_trained():
         pairwise_tvd(X, labels, groups=labels, **FAST)
 
 
-def test_merging_with_retraining_joins_single_groups_last(lonely):
-    X, labels, groups, _ = lonely
-    with pytest.warns(SmallClusterWarning):
-        merger = ClusterMerger(n_clusters=1, strategy="retrain", **FAST).fit(
-            X, initial_labels=labels, groups=groups
-        )
-    assert merger.n_clusters_ == 1
-    assert merger.tree_.linkage[0, :2].tolist() == [0, 2]
-
-
 # --- merging --------------------------------------------------------------------------------------
 
 

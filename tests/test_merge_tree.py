@@ -268,13 +268,13 @@ def test_review_has_every_merge_and_every_pair_left():
     assert tree.undo(frame["step"].dropna().iloc[0]).n_clusters == 4
 
 
-@pytest.mark.parametrize("strategy", ["compose", "linkage", "retrain"])
+@pytest.mark.parametrize("strategy", ["compose", "linkage"])
 @pytest.mark.parametrize("n_clusters", [1, 2, 4])
 def test_pairs_kept_apart_are_as_an_estimate_for_the_answer_says(strategy, n_clusters):
     result, _ = gaussian_estimate([[0, 0], [1, 0], [0, 1.3], [3, 3], [4.1, 3.2]], 30)
     result = replace(result, n_noise=1000)  # of cores only the number decides
     options = MergeOptions(n_clusters=n_clusters, strategy=strategy)
-    tree = merge_with(result, options, estimate=lambda groups: regrouped(result, groups))
+    tree = merge_with(result, options)
     union = regrouped(result, tree.groups)
     low, high = union.confidence_interval()
     assert len(tree.apart) == math.comb(n_clusters, 2)
@@ -370,9 +370,9 @@ def test_to_frame_without_pandas_says_what_to_install(monkeypatch):
 
 
 def test_repr():
-    tree = random_tree(5, n_clusters=2, linkage="single")
+    tree = random_tree(5, n_clusters=2)
     assert repr(tree) == (
-        "MergeTree: 5 clusters merged into 2 (single linkage, distance)\n"
+        "MergeTree: 5 clusters merged into 2 (average linkage, distance)\n"
         "  stopped: 2 clusters were requested"
     )
 

@@ -1,6 +1,5 @@
 """Strategies and the loop: in which order clusters are merged, and what is reported."""
 
-import copy
 import math
 from dataclasses import asdict, replace
 
@@ -16,7 +15,6 @@ from tests.merging_cases import (
     gaussian_estimate,
     partition_of,
     regrouped,
-    same_merges,
     soft_hits,
     union_scores,
 )
@@ -160,12 +158,12 @@ def test_compose_against_scores_from_scratch():
     assert (tree.statistic, tree.strategy) == ("soft accuracy", "compose")
 
 
-@pytest.mark.parametrize("strategy", ["compose", "linkage", "retrain"])
+@pytest.mark.parametrize("strategy", ["compose", "linkage"])
 @pytest.mark.parametrize("n_folds", [1, 3])
 def test_what_is_reported_is_what_an_estimate_for_the_union_says(strategy, n_folds):
     result = spread(n_folds=n_folds)
     options = MergeOptions(n_clusters=2, strategy=strategy)
-    tree = merge_with(result, options, estimate=lambda groups: regrouped(result, groups))
+    tree = merge_with(result, options)
     for step, found in enumerate(tree.merges):
         groups = tree.cut(n_clusters=6 - step).groups
         union = regrouped(result, groups)
@@ -176,80 +174,6 @@ def test_what_is_reported_is_what_an_estimate_for_the_union_says(strategy, n_fol
         assert (found.low, found.high) == pytest.approx((low[a, b], high[a, b]), abs=1e-6)
         expected = min(1.0, union.p_value[a, b] * result.n_possibly_equal)
         assert found.p_adjusted == pytest.approx(expected, rel=0.02)
-
-
-# --- retraining -----------------------------------------------------------------------------------
-
-
-class Estimator:
-    """Estimates anew from perfect scores, and remembers what it was asked for."""
-
-    def __init__(self, result):
-        self.result = result
-        self.calls = []
-
-    def __call__(self, groups):
-        self.calls.append(np.array(groups))
-        return regrouped(self.result, groups)
-
-
-@pytest.mark.parametrize("rule", [{"n_clusters": 1}, {"n_clusters": 3}, {"alpha": 0.05}])
-def test_a_new_estimate_after_every_merge_but_the_last(rule):
-    # Names not in the order of the data: the groups are in the order of the names.
-    result, _ = gaussian_estimate([0, 0, 1, 5, 0.1], 20, names=["10", "2", "9", "x", "z"])
-    estimate = Estimator(result)
-    tree = merge_with(result, MergeOptions(strategy="retrain", **rule), estimate=estimate)
-    assert len(estimate.calls) == 3
-    for step, groups in enumerate(estimate.calls):
-        n_left = 4 - step
-        assert sorted(set(groups.tolist())) == list(range(n_left))
-        assert partition_of(groups) == partition_of(tree.cut(n_clusters=n_left).groups)
-
-
-@pytest.mark.parametrize("statistic", ["lecam", "tv"])
-def test_retraining_merges_the_closest_of_the_new_estimate(statistic):
-    result = cores()
-    options = MergeOptions(n_clusters=1, strategy="retrain", statistic=statistic)
-    tree = merge_with(result, options, estimate=Estimator(result))
-    made = naive_merging(6, lambda groups: regrouped(result, groups).divergence(statistic))
-    np.testing.assert_allclose([m.statistic for m in tree.merges], [s for _, s in made], atol=1e-6)
-    assert node_members(tree.merges, 6) == [members for members, _ in made]
-    assert (tree.statistic, tree.strategy) == (statistic, "retrain")
-
-
-RUNS = {
-    "retrain": {"strategy": "retrain", "max_tvd": 0.4},
-    "retrain with links": {
-        "strategy": "retrain",
-        "alpha": 0.05,
-        "must_link": [(0, 3)],
-        "cannot_link": [(1, 2), (4, 5)],
-        "max_clusters": 3,
-    },
-    "compose": {"alpha": 0.05, "cannot_link": [(0, 1)]},
-    "ties": {"strategy": "linkage", "statistic": "tv", "alpha": 1.0, "max_clusters": 2},
-}
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_an_interrupted_run_goes_on_to_the_same_tree(name):
-    result, _ = gaussian_estimate([0, 0.3, 0.2, 2.5, 2.6, 5], 25)
-    records = []
-    whole = merge_with(
-        result,
-        MergeOptions(**RUNS[name]),
-        estimate=Estimator(result),
-        on_merge=lambda record, _: records.append(copy.deepcopy(record)),
-    )
-    assert [len(record.merges) for record in records] == [1, 2, 3, 4, 5]
-    for n_done, record in enumerate(records, 1):
-        estimate = Estimator(result)
-        tree = merge_with(result, MergeOptions(**RUNS[name]), estimate=estimate, done=record)
-        assert same_merges(tree, whole)
-        assert tree.taken.tolist() == whole.taken.tolist()
-        assert repr(tree.apart) == repr(whole.apart) != "()"
-        assert (tree.stopped, tree.n_forbidden) == (whole.stopped, whole.n_forbidden)
-        assert len(estimate.calls) == (5 - n_done if "retrain" in name else 0)
 
 
 # --- spectral -------------------------------------------------------------------------------------
@@ -294,14 +218,14 @@ ODD = {
 
 
 @pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
-@pytest.mark.parametrize("strategy", ["compose", "linkage", "retrain"])
+@pytest.mark.parametrize("strategy", ["compose", "linkage"])
 @pytest.mark.parametrize("case", ODD)
 @pytest.mark.parametrize("rule", [{}, {"n_clusters": 2}, {"max_tvd": 0.3}, {"alpha": 0.01}])
 def test_odd_clusters_give_a_complete_tree(strategy, case, rule):
     means, sizes, more = ODD[case]
     result, _ = gaussian_estimate(means, sizes, **more)
     options = MergeOptions(strategy=strategy, **rule)
-    tree = merge_with(result, options, estimate=Estimator(result))
+    tree = merge_with(result, options)
     assert sch.is_valid_linkage(tree.linkage, throw=True)
     assert len(tree.merges) == len(means) - 1
     assert 1 <= tree.n_clusters == rule.get("n_clusters", tree.n_clusters)

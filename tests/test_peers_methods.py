@@ -38,9 +38,7 @@ from benchmarks.peers.methods.linkage import (
     ward_of_clusters,
 )
 from benchmarks.peers.methods.ours import (
-    MOST_CLUSTERS_TO_RETRAIN,
     merged_otherwise,
-    retrain,
     unsplit_family,
 )
 from benchmarks.peers.methods.sccaf import sccaf
@@ -248,19 +246,6 @@ def test_the_family_shares_one_training():
             assert adjusted_rand_score(blob, outcome.automatic) == 1.0, name
         if outcome.at is not None:
             assert adjusted_rand_score(blob, outcome.at(2)) == 1.0, name
-
-
-def test_retraining_declines_many_clusters():
-    clusters = np.arange(MOST_CLUSTERS_TO_RETRAIN + 1)
-    declined = retrain(Task(np.zeros((len(clusters), 1)), clusters, 0))
-    assert declined.automatic is None
-    assert declined.at is None
-
-
-@pytest.mark.usefixtures("few_epochs")
-def test_retraining_finds_the_blobs():
-    task, blob = blobs(2, 2, size=40)
-    assert adjusted_rand_score(blob, retrain(task).automatic) == 1.0
 
 
 @pytest.mark.parametrize(

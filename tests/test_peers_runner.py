@@ -1,6 +1,5 @@
 """The benchmark itself: its grid, what it scores, that it goes on where it was, and its page."""
 
-import json
 import time
 from argparse import Namespace
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
+from benchmarks import results_file
 from benchmarks.peers import __main__ as runner
 from benchmarks.peers import page, tables
 from benchmarks.peers.compare import above_bound, best_peer
@@ -111,15 +111,15 @@ def test_clusters_to_start_from_have_some_observations_each():
 
 
 def arguments(folder, minutes=1.0):
-    return Namespace(results=folder, workers=1, minutes=minutes, data=folder)
+    return Namespace(results=folder / "results.jsonl.gz", workers=1, minutes=minutes, data=folder)
 
 
 def test_a_run_goes_on_where_it_was(tmp_path, capsys):
     grid = list(trials(["moons"], ["k-means"], ["centroid distance", "k-means"]))
     runner.work_off(grid[:3], arguments(tmp_path))
-    known = {runner.key_of(line) for line in runner.lines(tmp_path)}
+    known = {runner.key_of(line) for line in results_file.read(tmp_path / "results.jsonl.gz")}
     assert known == {trial.key for trial in grid[:3]}
-    line = next(runner.lines(tmp_path))
+    line = results_file.read(tmp_path / "results.jsonl.gz")[0]
     assert (line["true"], line["n"]) == (2, 1000)
     assert "given" in line["scores"][line["work"]]
 
@@ -161,9 +161,8 @@ def line(problem, method, ari, overclustering="k-means", mode="automatic", facto
 
 
 def scores_of(found, folder):
-    text = "\n".join(json.dumps(one) for one in found)
-    (folder / "x.jsonl").write_text(text, encoding="utf-8")
-    return read_scores(folder)
+    results_file.write(folder / "results.jsonl.gz", found)
+    return read_scores(folder / "results.jsonl.gz")
 
 
 def rows_of(table):
@@ -232,6 +231,8 @@ def test_page_has_every_family_and_the_trials_of_the_first_benchmark(tmp_path):
 def test_page_is_written_where_it_is_asked_for(tmp_path, monkeypatch):
     scores_of([line(HELD, "unsplit", 0.5)], tmp_path)
     out = tmp_path / "page.md"
-    monkeypatch.setattr("sys.argv", ["page", "--results", str(tmp_path), "--out", str(out)])
+    monkeypatch.setattr(
+        "sys.argv", ["page", "--results", str(tmp_path / "results.jsonl.gz"), "--out", str(out)]
+    )
     page.main()
     assert "## Simulated groups\n\nOurs has not been run here." in out.read_text(encoding="utf-8")

@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import pty
-import shlex
 import signal
 import struct
 import subprocess
@@ -28,7 +27,6 @@ from tests.cli_cases import (
 )
 from unsplit.cli.events import Events
 from unsplit.cli.progress import Console
-from unsplit.merging.resume import ResumeFile
 from unsplit.networks.training.history import EpochRecord, StepRecord
 from unsplit.networks.training.progress import Bars, TimeLeft, spoken_range
 
@@ -306,29 +304,6 @@ def test_ctrl_c_in_any_phase_says_what_is_kept(phase, existed, monkeypatch):
     assert Path("out").exists() == existed
     if existed:
         assert snapshot() == before
-
-
-@pytest.mark.slow
-def test_ctrl_c_names_the_command_that_goes_on(monkeypatch):
-    before = old_results()
-    save = ResumeFile.save
-
-    def save_and_stop(self, record):
-        save(self, record)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ResumeFile, "save", save_and_stop)
-    retrain = ("--strategy", "retrain")
-    result = merge(*retrain)
-    typed = [str(argument) for argument in arguments(*retrain)]
-    assert result.stderr == (
-        "unsplit: interrupted while merging; out.checkpoint keeps what was done so far, and out is "
-        f"unchanged; to go on: {shlex.join(['unsplit', *typed])}\n"
-    )
-    after = snapshot()
-    assert {name: after[name] for name in before} == before
-    monkeypatch.setattr(ResumeFile, "save", save)
-    succeeds(unsplit(*shlex.split(result.stderr.rpartition("to go on: unsplit ")[2])))
 
 
 # A real terminal, and real pipes

@@ -307,13 +307,6 @@ def test_other_networks_and_commands_are_shared_too(kind):
 
 
 @pytest.mark.slow
-def test_training_after_every_merge_is_shared_too():
-    found = run(*(case(f"again{size}", size, "--strategy", "retrain") for size in (1, 2)))
-    assert found == {"again1": [0], "again2": [0, 0]}, said("again2")
-    assert_same("again1", "again2")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_process_ends_all_and_another_number_of_them_goes_on(victim):
     found = run(

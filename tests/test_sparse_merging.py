@@ -1,7 +1,5 @@
 """Merging from a sparse estimate gives what merging from all pairs gives."""
 
-from copy import deepcopy
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,10 +11,7 @@ import unsplit
 from tests.sparse_cases import both_forms, scores_of_means, whole_scores
 from tests.test_tiny_clusters import EveryPair
 from unsplit import ClusterMerger, InputError, SparsePairwiseTVD, merge, neighbour_graph
-from unsplit.merging.api import merge_with
 from unsplit.merging.decision import UNCONNECTED, Always
-from unsplit.merging.loop import MergeRecord
-from unsplit.merging.options import MergeOptions
 from unsplit.merging.sparse.closest import ClosestStoredPairs
 from unsplit.merging.sparse.evidence import SparseNeighbourhoods
 from unsplit.merging.sparse.rankings import LinkedPairs
@@ -164,32 +159,6 @@ def test_bounds_hold(bounds):
     np.testing.assert_array_equal(tree.groups, expected.groups)
 
 
-def test_an_interrupted_merge_goes_on():
-    _, sparse, graph, *_ = estimates(0, "kmeans")
-    whole = merge(sparse, neighbours=graph)
-    records = []
-
-    def keep(record, _):
-        records.append(MergeRecord(list(record.merges)) if len(record.merges) == 9 else None)
-
-    merge_with(sparse, MergeOptions(), graph, on_merge=keep)
-    assert len(records) == sparse.n_clusters - 1
-    again = merge_with(sparse, MergeOptions(), graph, done=records[8])
-    np.testing.assert_array_equal(again.groups, whole.groups)
-
-
-def test_a_merge_interrupted_at_the_end_goes_on():
-    X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [3, 0], [9, 0], [9, 4]], 40)
-    _, sparse = both_forms(scores_of_means(X, labels))
-    options = MergeOptions(cannot_link=[(0, 3, 4)])
-    records = []
-    whole = merge_with(sparse, options, on_merge=lambda r, _: records.append(deepcopy(r)))
-    for record in records:
-        again = merge_with(sparse, options, done=record)
-        assert [merge.why for merge in again.merges] == [merge.why for merge in whole.merges]
-        np.testing.assert_array_equal(again.linkage, whole.linkage)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -198,7 +167,6 @@ def test_a_merge_interrupted_at_the_end_goes_on():
             'strategy="spectral" needs the distances of all',
         ),
         ({"statistic": "overlap"}, 'statistic="overlap" needs the distances of all pairs'),
-        ({"strategy": "retrain"}, 'strategy="retrain" needs the distances of all pairs'),
     ],
 )
 def test_what_needs_all_pairs_is_refused_in_a_sentence(options, message):
@@ -345,12 +313,11 @@ def test_an_estimator_of_many_clusters_is_sparse(monkeypatch):
     assert merger.predict([[0, 0], [9, 0]]).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("options", [{"strategy": "retrain"}, {"statistic": "overlap"}], ids=str)
-def test_what_needs_all_pairs_is_refused_before_training(monkeypatch, options):
+def test_what_needs_all_pairs_is_refused_before_training(monkeypatch):
     monkeypatch.setattr(api, "MANY_CLUSTERS", 3)
     X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 0]], 20, random_state=0)
     told = []
-    merger = ClusterMerger(epochs=2, progress=told.append, **options)
+    merger = ClusterMerger(epochs=2, progress=told.append, statistic="overlap")
     with pytest.raises(InputError, match="needs the distances of all pairs"):
         merger.fit(X, initial_labels=labels)
     assert not told

@@ -1,6 +1,5 @@
 """Re-merges of resampled data, and where a user sees them."""
 
-import copy
 import math
 from dataclasses import replace
 
@@ -8,14 +7,12 @@ import numpy as np
 import pytest
 
 import unsplit
-from tests.merging_cases import gaussian_estimate, regrouped, same_merges
+from tests.merging_cases import gaussian_estimate, same_merges
 from unsplit import MergeTree, merge
 from unsplit.cli import summary
 from unsplit.cli.outputs import describe_tree
 from unsplit.errors import InputError, PartitionWarning
 from unsplit.merging import api, remerge
-from unsplit.merging.api import merge_with
-from unsplit.merging.options import MergeOptions
 from unsplit.merging.stability import Stability
 from unsplit.merging.tree import with_stability
 from unsplit.report.sections import merge_entry
@@ -127,20 +124,6 @@ def test_necks_that_are_left_out_change_no_decision(touching, monkeypatch):
     assert (merged(TOUCHING).stability.groups == touching.stability.groups).all()
 
 
-def test_an_interrupted_run_has_the_same_re_merges(touching):
-    result, graph = TOUCHING
-    records = []
-
-    def save(record, _):
-        records.append(copy.deepcopy(record))
-
-    merge_with(result, MergeOptions(), graph, on_merge=save)
-    for record in records:
-        tree = merge_with(result, MergeOptions(), graph, done=record)
-        assert (tree.stability.groups == touching.stability.groups).all()
-        assert same_merges(tree, touching)
-
-
 def test_neither_names_nor_their_order_change_anything(touching):
     result, graph = TOUCHING
     order = np.array([2, 0, 3, 1])
@@ -153,18 +136,13 @@ def test_neither_names_nor_their_order_change_anything(touching):
 
 
 def test_unknown_where_merging_is_not_repeated(monkeypatch):
-    result, graph = TOUCHING
-
-    def retrained(groups):
-        return regrouped(result, groups)
-
+    result, _ = TOUCHING
     plain = merge(result.tvd, n_clusters=2)
     with pytest.warns(PartitionWarning):
         told = [merge(result, **more) for more in ({"max_tvd": 0.3}, {"alpha": 1e-9})]
     grouped = merge(result, strategy="spectral", n_clusters=2, random_state=0)
-    slow = merge_with(result, MergeOptions(strategy="retrain"), graph, estimate=retrained)
     monkeypatch.setattr(remerge, "MOST_CLUSTERS", 3)
-    for tree in (plain, *told, grouped, slow, merged(TOUCHING)):
+    for tree in (plain, *told, grouped, merged(TOUCHING)):
         assert tree.stability is None
         assert tree.how_stable is None
         assert all(math.isnan(pair.stability) for pair in (*tree.merges, *tree.apart))

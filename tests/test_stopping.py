@@ -468,19 +468,14 @@ def test_a_matrix_without_scores_has_no_scores_to_compose():
 
 
 def test_strategies_that_need_more():
-    for distances in (overlapping(), MATRIX):
-        refuses(
-            'strategy="retrain" needs the data to train new networks after every merge; use '
-            'ClusterMerger(strategy="retrain").',
-            distances,
-            strategy="retrain",
-        )
+    with pytest.raises(InputError, match=r'strategy="retrain" is gone; unsplit.paper'):
+        merge(MATRIX, strategy="retrain")
     with pytest.raises(InputError, match='strategy="spectral" needs n_clusters because'):
         merge(MATRIX, strategy="spectral", max_tvd=0.5)
 
 
 MISTYPED = [
-    ("strategy", "ward", "linkage, compose, retrain, spectral"),
+    ("strategy", "ward", "linkage, compose, spectral"),
     ("statistic", "kl", "auto, edges, overlap and edges, tv, lecam, js, hellinger, overlap, auc"),
     ("linkage", "ward", "average, single, complete"),
 ]
@@ -501,7 +496,7 @@ def test_mistyped_names_are_refused_before_any_training(name, value, known, monk
     ("options", "sentence"),
     [
         ({"statistic": "tv", "strategy": "compose"}, 'statistic="tv" has no effect with strategy='),
-        ({"statistic": "edges", "strategy": "retrain"}, 'statistic="edges" needs strategy='),
+        ({"statistic": "edges", "strategy": "compose"}, 'statistic="edges" has no effect with st'),
         ({"linkage": "single", "strategy": "compose"}, 'linkage="single" has no effect with str'),
         ({"linkage": "single", "statistic": "edges"}, 'linkage="single" has no effect with stat'),
         ({"statistic": "edges"}, 'statistic="edges" needs neighbours; pass neighbours=unsplit.'),
@@ -519,7 +514,6 @@ def test_a_linkage_makes_auto_rank_by_a_divergence():
     graph = neighbour_graph(X, labels)
     found = {name: merge(result, neighbours=graph, linkage=name) for name in LINKAGES}
     assert [tree.statistic for tree in found.values()] == ["edges", "lecam", "lecam"]
-    assert [tree.strategy for tree in found.values()][1:] == ["single linkage", "complete linkage"]
 
 
 @pytest.mark.slow

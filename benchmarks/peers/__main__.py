@@ -3,17 +3,16 @@
 python -m benchmarks.peers [--data ../shared/data] [--seeds 2] [--slow] [--workers 2] [--minutes 60]
 
 Peers are optional: ``pip install -e ".[peers]"``, and what is not there is left out and counted.
-Every result is a line in benchmarks/peers/results/PROBLEM.jsonl; a run that was interrupted, or
+Every result is a line in benchmarks/peers/results.jsonl.gz; a run that was interrupted, or
 ended by ``--minutes``, goes on where it was.  ``python -m benchmarks.peers.page`` writes the page.
 """
 
 import argparse
-import json
 import os
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from functools import lru_cache
 from itertools import islice
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from benchmarks import results_file
 from benchmarks.peers.grid import WORKS, Trial, initial_number, trials
 from benchmarks.peers.methods import METHODS
 from benchmarks.peers.overclusterings import OVERCLUSTERINGS, overclusterings_of, restricted
@@ -30,7 +30,7 @@ from benchmarks.peers.problems import PROBLEMS
 from benchmarks.peers.scoring import BOUND, bound, scored
 from benchmarks.peers.task import Problem, Task
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parent / "results.jsonl.gz"
 
 
 @lru_cache(maxsize=4)
@@ -74,32 +74,13 @@ def done(trial: Trial, data: Path) -> dict[str, Any]:
         return line | {"failed": f"{type(error).__name__}: {error}"[:300]}
 
 
-def lines(results: Path = RESULTS) -> Iterator[dict[str, Any]]:
-    """All results so far."""
-    for path in sorted(results.glob("*.jsonl")):
-        for text in path.read_text(encoding="utf-8").splitlines():
-            yield json.loads(text)
-
-
 def key_of(line: dict[str, Any]) -> str:
     """The key of the trial that a line is about."""
     return Trial(*(line[field] for field in Trial._fields)).key
 
 
-def file_of(problem: str) -> str:
-    """Name of the file that holds a problem's lines.
-
-    Examples
-    --------
-    >>> file_of("battery: a1"), file_of("uniform, 2-d")
-    ('battery-a1.jsonl', 'uniform,-2-d.jsonl')
-    """
-    return problem.replace(":", "").replace(" ", "-") + ".jsonl"
-
-
 def work_off(todo: Sequence[Trial], args: argparse.Namespace) -> None:
     """Work on trials, each line written as soon as it is there."""
-    args.results.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + 60 * args.minutes
     left = iter(todo)
     counts: dict[str, int] = defaultdict(int)
@@ -112,9 +93,7 @@ def work_off(todo: Sequence[Trial], args: argparse.Namespace) -> None:
                 if "absent" in line:  # not written, so that it is tried again where it can be had
                     counts[line["absent"]] += 1
                 else:
-                    path = args.results / file_of(line["problem"])
-                    with path.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                    results_file.add(args.results, line)
                 bar.update()
                 if time.monotonic() < deadline:
                     more = islice(left, 1)
@@ -137,7 +116,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin none after that")
     args = parser.parse_args()
     grid = trials(args.problems, args.overclusterings, args.methods, args.seeds, args.slow)
-    known = {key_of(line) for line in lines(args.results)}
+    known = {key_of(line) for line in results_file.read(args.results)}
     work_off([trial for trial in grid if trial.key not in known], args)
 
 

@@ -1,6 +1,6 @@
 """The page that the results make: docs/benchmark.md and its figure.
 
-python -m benchmarks.peers.page [--results benchmarks/peers/results] [--out docs/benchmark.md]
+python -m benchmarks.peers.page [--results FILE] [--out docs/benchmark.md]
 """
 
 import argparse

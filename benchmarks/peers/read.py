@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.peers.__main__ import lines
+from benchmarks import results_file
 from benchmarks.peers.grid import factors_of
 from benchmarks.peers.problems.families import family_of, half_of
 from benchmarks.peers.texts import MODES
@@ -53,7 +53,7 @@ def read_scores(results: Path) -> list[Score]:
     """Every score; what clusters from scratch counts for every over-clustering of its data."""
     merging: list[Score] = []
     scratch: list[Score] = []
-    for line in lines(results):
+    for line in results_file.read(results):
         for method, found in line.get("scores", {}).items():
             for mode in (*MODES, "bound"):
                 if mode in found:

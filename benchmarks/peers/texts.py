@@ -19,7 +19,7 @@ LAST_RELEASE_TRIALS = 363
 
 HEAD = """# Merging over-clusterings: the benchmark
 
-Written by `python -m benchmarks.peers.page` from benchmarks/peers/results, which
+Written by `python -m benchmarks.peers.page` from benchmarks/peers/results.jsonl.gz, which
 `python -m benchmarks.peers` makes; do not edit.
 
 **Two halves.** Our rules and their limits were chosen on one half of the data sets and are reported
@@ -110,7 +110,7 @@ ABOUT = """## What was compared
   original is in R).
 - **confusion loop**: random forest, merge the most confused pair, stop below 0.025.
 - **DipDECK** is ClustPy's, begun with the given clusters. It and the confusion loop take a minute
-  or more, so they were run on k-means alone; so was `strategy="retrain"`, on at most 20 clusters.
+  or more, so they were run on k-means alone.
 - **UniForCE** is a re-implementation (Vardakas et al. 2023), begun with the given clusters:
   level 0.001, eleven tests a pair, and clusters of fewer than 25 observations dissolved.
 - **HDBSCAN**: its noise joins the nearest cluster, which is kinder than counting it as one;

@@ -175,12 +175,12 @@ def _gain(result: Result, statistic: str) -> float:
 def _cheaper(merging: Sequence[Result]) -> Found:
     """Whether the default, which trains once or twice, is as good as training after every merge."""
     ways = {r["strategy"]: where(merging, strategy=r["strategy"]) for r in merging}
-    if not {"linkage", "retrain"} <= set(ways):
+    if not {"linkage", "paper"} <= set(ways):
         return "", NOT_YET
     text = "Correct merges and processor seconds: " + "; ".join(
         f"{name} {_right(some):.0%}, {_price(some):.1f} s" for name, some in ways.items()
     )
-    usual, costly = ways["linkage"], ways["retrain"]
+    usual, costly = ways["linkage"], ways["paper"]
     better = _of_each(usual, _right)
     other = _of_each(costly, _right)
     holds = [better[case] >= other[case] - SMALL for case in better if case in other]

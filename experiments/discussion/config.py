@@ -11,13 +11,10 @@ Case = tuple[str, str]  # data and how they were cut into clusters
 
 ESTIMATORS: dict[str, dict[str, Any]] = {"paper": PAPER, "cross-fitted": {"cv": 5}}
 
-# All of them end at the same number of clusters; "paper" trains one network, whose hard accuracy on
-# a fifth held out ranks, and merges the closest pair whatever lies between.
+# All of them end at the same number of clusters.
 STRATEGIES: dict[str, dict[str, Any]] = {
     "linkage": {"strategy": "linkage"},
     "compose": {"strategy": "compose"},
-    "retrain": {"strategy": "retrain"},
-    "paper": {"strategy": "retrain", "statistic": "tv", "max_tvd": 1.0, **PAPER},
 }
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 import unsplit
-from experiments.artificial import DIVERGENCES
+from experiments.artificial import DIVERGENCES, PAPER
 from experiments.core import Result
 from experiments.discussion.config import STRATEGIES
 from experiments.discussion.overclusterings import Problem
@@ -59,33 +59,52 @@ def _by_majority(given: Problem) -> NDArray[np.int64]:
 
 
 def run_merging(given: Problem, strategy: str, seed: int, device: str, epochs: int) -> Result:
-    """One strategy down to as many clusters as there are majority categories; the whole tree."""
+    """One strategy down to as many clusters as there are majority categories; the whole tree.
+
+    "paper" trains one network, whose hard accuracy on a fifth held out ranks, and trains it anew
+    after every merge.
+    """
     groups = n_unique_majorities(given.labels, given.categories)
+    same: dict[str, Any] = {
+        "epochs": epochs,
+        "device": device,
+        "random_state": seed,
+    } | given.network
+    if strategy == "paper":
+        result = unsplit.pairwise_tvd(given.X, given.labels, **PAPER, **same)
+        (tree, _), price = timed(
+            lambda: unsplit.paper(given.X, given.labels, n_clusters=groups, **same)
+        )
+        return _judged(given, groups, tree, result, result.n_clusters - groups, price)
     trainings = 0
 
     def count(record: unsplit.EpochRecord) -> None:
         nonlocal trainings
         trainings += record.epoch == 0
 
-    choices = {"n_clusters": groups} | STRATEGIES[strategy] | given.network
-    if "max_tvd" in choices:
-        del choices["n_clusters"]
-    merger = unsplit.ClusterMerger(
-        **choices, epochs=epochs, device=device, random_state=seed, progress=count
-    )
+    merger = unsplit.ClusterMerger(groups, **STRATEGIES[strategy], **same, progress=count)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PartitionWarning)  # which tells "paper" not to do so
+        warnings.simplefilter("ignore", PartitionWarning)
         _, price = timed(lambda: merger.fit(given.X, initial_labels=given.labels))
-    k = merger.tree_.n_initial
-    if choices["strategy"] == "retrain":
-        trainings += k - 2  # after every merge but the last, which leaves no pair
-    first = [(merge.left, merge.right) for merge in merger.tree_.merges[: k - groups]]
+    return _judged(given, groups, merger.tree_, merger.pairwise_, trainings, price)
+
+
+def _judged(
+    given: Problem,
+    groups: int,
+    tree: unsplit.MergeTree,
+    result: PairwiseTVD,
+    trainings: int,
+    price: float,
+) -> Result:
+    k = tree.n_initial
+    first = [(merge.left, merge.right) for merge in tree.merges[: k - groups]]
     right = correct_merges(first, category_counts(given.labels, given.categories))
-    return about(given, merger.pairwise_) | {
+    return about(given, result) | {
         "groups": groups,
         "merges": k - groups,
         "correct": int(right[-1]),
-        "ARI": agreement(given, merger.tree_.cut(n_clusters=groups).groups),
+        "ARI": agreement(given, tree.cut(n_clusters=groups).groups),
         "trainings": int(trainings),
         "CPU seconds": price,
     }

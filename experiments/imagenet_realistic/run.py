@@ -5,7 +5,7 @@ from typing import Any
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from experiments.core import Result, Setting, Trial, file_of
+from experiments.core import Result, Setting, Trial, name_of
 from experiments.imagenet_realistic.config import FULL, QUICK, Config
 from experiments.imagenet_realistic.figure import draw
 from experiments.imagenet_realistic.material import (
@@ -66,7 +66,7 @@ def trials(quick: bool) -> list[Trial]:
         *({**c, "variant": AUGMENTED} for c in best),
         *(*grid, *learned_here, *ablations, *largest, *on_cpu),
     ]
-    return list({file_of(trial): trial for trial in wanted}.values())
+    return list({name_of(trial): trial for trial in wanted}.values())
 
 
 def minutes(trial: Trial) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.core import Setting, Trial, file_of
+from experiments.core import Setting, Trial, name_of
 from experiments.imagenet_realistic.deepcluster import Learned
 from experiments.imagenet_realistic.material import (
     Features,
@@ -122,7 +122,7 @@ def kept_estimate(
 
     Then another way to merge can be tried without a GPU.
     """
-    name = hashlib.blake2b(file_of(trial).encode(), digest_size=8).hexdigest()
+    name = hashlib.blake2b(name_of(trial).encode(), digest_size=8).hexdigest()
     path = CACHE / f"estimate-{name}.npz"
     seconds = path.with_suffix(".seconds")
     if not setting.quick and seconds.is_file():

@@ -9,7 +9,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 import unsplit
-from experiments.core import Result, Setting, Trial, file_of
+from experiments.core import Result, Setting, Trial, name_of
 from experiments.imagenet_realistic.methods import retrained
 from experiments.imagenet_realistic.variants import training
 from experiments.imagenette.config import FULL, QUICK, Config
@@ -61,7 +61,7 @@ def trials(quick: bool) -> list[Trial]:
         *_grid(config, sizes=regime, sides=(small,), which=HALVES, variant=LESS),
         *_grid(config, sizes=regime, sides=(small,), representation="deepcluster", variant=LESS),
     ]
-    return list({file_of(trial): trial for trial in wanted}.values())
+    return list({name_of(trial): trial for trial in wanted}.values())
 
 
 def minutes(trial: Trial) -> float:

@@ -19,13 +19,12 @@ from sklearn.base import (
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.array_files import digest
 from unsplit.data.feature_checks import warn_of_other_uses, warn_of_scales
 from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refuse_other_order
 from unsplit.data.memory import memory_errors
 from unsplit.data.rows.base import is_mapped, plain_array
 from unsplit.data.rows.kinds import VectorRows, feature_matrix, is_table, numeric_matrix
-from unsplit.devices import check_seed, current, generator_of, usual_settings
+from unsplit.devices import check_seed, generator_of, usual_settings
 from unsplit.errors import (
     InputError,
     LabelsWarning,
@@ -36,7 +35,6 @@ from unsplit.errors import (
 )
 from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
 from unsplit.merging.decision import Rule
-from unsplit.merging.loop import MergeRecord
 from unsplit.merging.neighbours.graph import (
     OTHER_FEATURES,
     NeighbourGraph,
@@ -46,7 +44,6 @@ from unsplit.merging.neighbours.graph import (
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions
 from unsplit.merging.origin import looks_like_partition
-from unsplit.merging.resume import ResumeFile
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.registry import Augment, Backbone
 from unsplit.networks.training.checkpoint import Checkpoint
@@ -69,7 +66,6 @@ from unsplit.pairwise.api import (
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.memory import LESS_DATA
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.retraining import RETRAINING, Retraining
 from unsplit.pairwise.scores import nothing_held_out
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
@@ -140,7 +136,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     n_clusters, max_tvd, alpha : optional
         When to stop merging; pass at most one.  Without any, the stopping point is found
         automatically.  See :func:`unsplit.merge`.
-    strategy : {"linkage", "compose", "retrain", "spectral"}
+    strategy : {"linkage", "compose", "spectral"}
         How to merge.  See :func:`unsplit.merge`.
     statistic, linkage : str
         The distance that ranks pairs of clusters, and the linkage.  See :func:`unsplit.merge`.
@@ -585,7 +581,7 @@ def merge_overclustering(
     features : array-like of shape (n, d), optional
         What the neighbour graph is made from; by default X, if X holds vectors or counts.
     checkpoint : Checkpoint, optional
-        Keeps every training, and after every merge of the strategy "retrain" the merges.
+        Keeps the training.
     """
     encoded = encode_labels(labels)
     # Refuse before any training what cannot be merged.
@@ -599,74 +595,29 @@ def merge_overclustering(
         merge_options.check_sparse()
     else:
         check_memory(k, MATRICES_OF_SCORES)
-    seeds = _seeds(random_state)
+    seeds = seeds_of(random_state)
     with reporting(progress) as reporter:
         reporter.on_phase(TRAINING)
-        retrain = merge_options.strategy == "retrain"
-        file = None if checkpoint is None else checkpoint.training("training", always=retrain)
+        file = None if checkpoint is None else checkpoint.training("training")
         given = X, encoded, settings, seeds[0], reporter, batch
         fitted = fit(*given, checkpoint=file, groups=groups)
         reporter.on_phase(NEIGHBOURS)
         graph = _neighbours(features, encoded, fitted, settings, batch, groups)
-        retraining, merges = None, None
-        if retrain:
-            again = X, encoded.clusters, settings, int(seeds[1])
-            retraining = Retraining(*again, batch, checkpoint, groups)
-        if retrain and checkpoint is not None and file is not None:
-            names = [digest(encoded.clusters), digest(encoded.cluster_ids.astype(str))]
-            run = file.identity | {"labels": names, "options": merge_options.described()}
-            merges = ResumeFile(checkpoint.folder, run)
         reporter.on_phase(MERGING)
-
-        def merged(record: MergeRecord, n_made: int) -> None:
-            if merges is not None and checkpoint is not None:
-                merges.save(record)
-                checkpoint.forget(RETRAINING)
-            reporter.on_progress(n_made, k - 1)
-
         tree = merge_with(
             fitted.result,
             merge_options,
             graph,
-            int(seeds[2]),
+            int(seeds[1]),
             assigned=None if isinstance(fitted.rows, VectorRows) else fitted.assigned(),
-            estimate=retraining,
-            on_merge=merged,
-            done=None if merges is None else merges.record(len(encoded.cluster_ids)),
+            on_merge=lambda n_made: reporter.on_progress(n_made, k - 1),
         )
-    current().share(None)  # the others are no longer needed
     return Merged(fitted, graph, tree, merge_options.gaps(tree.strategy))
 
 
-def _seeds(random_state: object) -> Index:
-    """Seeds of the training, of training again, and of the merge.
-
-    The second of four is left out: it belonged to a training that is gone, and without it the same
-    seed would give other results than before.
-    """
-    return generator_of(random_state).integers(2**63, size=4)[[0, 2, 3]]
-
-
-def help_to_merge(
-    X: Any,
-    labels: ArrayLike | EncodedLabels,
-    merge_options: MergeOptions,
-    settings: Settings,
-    random_state: object,
-    batch: ArrayLike | None,
-    checkpoint: Checkpoint,
-    groups: ArrayLike | None = None,
-) -> None:
-    """Do the part of another process in :func:`merge_overclustering`: train whenever it trains."""
-    encoded = encode_labels(labels)
-    seeds = _seeds(random_state)
-    retrain = merge_options.strategy == "retrain"
-    file = checkpoint.training("training", always=retrain)
-    fit(X, encoded, settings, seeds[0], batch=batch, checkpoint=file, groups=groups)
-    again = X, encoded.clusters, settings, int(seeds[1])
-    retraining = Retraining(*again, batch, checkpoint, groups)
-    while (merged := current().share(None)) is not None:
-        retraining(merged)
+def seeds_of(random_state: object) -> Index:
+    """Seeds of the training and of the merge: the first and the last of four, as ever."""
+    return generator_of(random_state).integers(2**63, size=4)[[0, 3]]
 
 
 def _neighbours(

@@ -387,12 +387,11 @@ def test_other_errors_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::unsplit.errors.BatchWarning")
-@pytest.mark.parametrize("strategy", ["linkage", "retrain"])
-def test_groups_that_share_no_batch_complete_the_tree(strategy: str) -> None:
+def test_groups_that_share_no_batch_complete_the_tree() -> None:
     rng = np.random.default_rng(0)
     points = np.concatenate([rng.standard_normal((30, 2)) + shift for shift in (0, 0, 5, 5)])
     batch = np.repeat(["a", "a", "b", "b"], 30)
-    merger = unsplit.ClusterMerger(strategy=strategy, epochs=1, cv=2, max_tvd=0.6, random_state=0)
+    merger = unsplit.ClusterMerger(epochs=1, cv=2, max_tvd=0.6, random_state=0)
     tree = merger.fit(points, initial_labels=np.repeat(range(4), 30), batch=batch).tree_
     assert tree.mapping == {0: 0, 1: 0, 2: 1, 3: 1}
     assert tree.merges[-1].why == "beyond the cut: no batch has at least two observations of each"

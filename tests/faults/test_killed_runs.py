@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cell_cases import small, writable_text
+from tests.cell_cases import small
 from tests.cli_cases import QUICK
 from unsplit.data.saving import MANIFEST, output_folder, verify_folder
 from unsplit.errors import InputError
@@ -89,8 +89,7 @@ FILES = {*RENAMED, "labels.csv", "linkage.npy", "merged.h5ad", "merges.csv", "re
 def folder(tmp_path, monkeypatch):
     """Every test works in a folder of its own with cells."""
     monkeypatch.chdir(tmp_path)
-    with writable_text():
-        small().write_h5ad("cells.h5ad")
+    small().write_h5ad("cells.h5ad")
     Path("0").mkdir()
 
 

@@ -28,7 +28,7 @@ from PIL import Image
 from scipy.io import wavfile
 
 import unsplit as package
-from tests.cell_cases import small, writable_text
+from tests.cell_cases import small
 from tests.cli_cases import QUICK, merge, read_csv, read_json, succeeds, unsplit, write_data
 from tests.faults import many
 from unsplit import read
@@ -775,8 +775,7 @@ def h5(path):
 
 
 def h5ad(path):
-    with writable_text():
-        small().write_h5ad(path)
+    small().write_h5ad(path)
 
 
 def mesh(ending):

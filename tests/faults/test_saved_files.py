@@ -21,9 +21,6 @@ from tests.faults import many
 from tests.merging_cases import gaussian_estimate
 from unsplit.data.array_files import checksum
 from unsplit.errors import InputError
-from unsplit.merging.api import merge_with
-from unsplit.merging.options import MergeOptions
-from unsplit.merging.resume import ResumeFile
 from unsplit.pairwise.scores import ScoreCounts
 from unsplit.report.api import Content, make_page
 from unsplit.report.collect import Source, collect
@@ -125,32 +122,6 @@ class Scores(Npz):
         loaded.divergence("js")
 
 
-@dataclass
-class Resume(Npz):
-    """The file from which an interrupted run goes on."""
-
-    name: str = "merges.npz"
-    counts: str = "merges.left"
-
-    def file(self, folder):
-        run = {"data": "abc", "labels": ["d", "e"], "settings": {"epochs": 3, "alpha": None}}
-        return ResumeFile(folder, run | {"seed": 7})
-
-    def write(self, folder):
-        self.file(folder).save(self.result)
-
-    def load(self, folder):
-        return self.file(folder).record(len(DISTANCES))
-
-    def content(self, loaded):
-        number = float(loaded.ending.number)
-        return repr(replace(loaded, ending=loaded.ending._replace(number=number)))
-
-    def use(self, loaded):
-        """Go on from the record, as the command would."""
-        merge_with(DISTANCES, MergeOptions(n_clusters=2), done=copy.deepcopy(loaded))
-
-
 def batched_estimate():
     X, labels = unsplit.datasets.gaussians([[0, 0], [1, 0], [9, 0]], 30, random_state=0)
     batch = np.arange(len(X)) % 2 * (labels < 2)
@@ -185,19 +156,6 @@ def kept():
     return with_borders(found, view_of(unsplit.merge(result, n_clusters=2)), result)
 
 
-def half_a_run():
-    """The record of a run after three of four merges, when two are part of the result."""
-    records = []
-    merge_with(
-        DISTANCES,
-        MergeOptions(n_clusters=3),
-        on_merge=lambda record, _: records.append(copy.deepcopy(record)),
-    )
-    assert (len(records[2].merges), records[2].n_taken) == (3, 2)
-    assert records[2].apart
-    return records[2]
-
-
 MAKERS = {
     "PairwiseTVD": lambda: Npz(estimate()),
     "PairwiseTVD with batches": lambda: Npz(batched_estimate()),
@@ -207,7 +165,6 @@ MAKERS = {
     "PairwiseWasserstein": lambda: Npz(wasserstein()),
     "MergeTree": lambda: Npz(unsplit.merge(estimate(), n_clusters=2)),
     "report.npz": lambda: KeptFile(kept()),
-    "merges.npz": lambda: Resume(half_a_run()),
 }
 
 
@@ -506,7 +463,7 @@ IMPOSSIBLE = {
         (in_merge(0, left=1), "merge 0 uses cluster 1 a second time"),
         (in_merge(0, left=-1), "left must be at least 0"),
         (in_merge(0, size_left=0), "size_left must be at least 1"),
-        (in_merge(0, size_left=99), "cluster 0 has 30 observations, but 99"),
+        (in_merge(0, size_left=99), "0 and 1 must have their sizes"),
         (in_merge(0, tvd=1.1), "tvd must be from 0 to 1, or NaN"),
         (in_merge(0, height=math.nan), "height must be at least 0"),
         (in_merge(0, height=1e9), "the height of merge 1 must not decrease"),
@@ -521,18 +478,6 @@ IMPOSSIBLE = {
         (shorter("taken"), "merges.left must have shape (2), got (3,)"),
         (put("sizes", 0, 0), "sizes must be from 1"),
         (put("cluster_ids", 0, "b"), "cluster_ids must be unique"),
-    ],
-    "merges.npz": [
-        (in_merge(1, left=2), "merge 1 uses cluster 2 a second time"),
-        (in_merge(0, left=9), "merge 0 uses cluster 9 before it exists"),
-        (in_merge(0, size_left=0), "size_left must be at least 1"),
-        (in_merge(0, height=np.nan), "height must be at least 0"),
-        (changed(n_taken=4), "n_taken and n_allowed must be numbers of merges"),
-        (changed(n_taken="2"), "n_taken must have dtype i8"),
-        (changed(n_allowed=1), "n_taken and n_allowed must be numbers of merges"),
-        (without("ending.kind"), "n_taken and the ending must be known together"),
-        (changed(run="[]"), "a run with different data and labels and settings"),
-        (changed(run='{"data": "abd"}'), "a run with different data and labels and settings"),
     ],
 }
 IMPOSSIBLE["report.npz"] = [

@@ -101,7 +101,6 @@ CALLS: dict[str, Callable[[], np.ndarray]] = {
     "module": lambda: tvd(backbone=NETWORK),
     "function": lambda: tvd(backbone=network),
     "merge": lambda: merged("compose"),
-    "retrain": lambda: merged("retrain"),
     "merge of an estimate": lambda: unsplit.merge(ESTIMATE, strategy="compose").linkage,
     "neighbours": lambda: unsplit.neighbour_graph(X, LABELS, device="cpu").adjacency.toarray(),
     "predict": lambda: MERGER.predict_proba(X),

@@ -31,7 +31,6 @@ def _alone(name: str, run: Callable[[Task], Outcome]) -> Method:
 
 
 _MERGING: dict[str, Callable[[Task], Outcome]] = {
-    "unsplit, retrain": ours.retrain,
     "Ward of clusters": linkage.ward_of_clusters,
     "average linkage of clusters": linkage.average_of_clusters,
     "centroid linkage of clusters": linkage.centroid_of_clusters,
@@ -82,4 +81,4 @@ SETTINGS = frozenset((*ours.TRAINED_OTHERWISE, ours.COMPOSED, "unsplit, merged o
 FROM_SCRATCH = frozenset(_ANEW)
 
 # Minutes each on one core for 2,000 observations in 40 clusters.
-SLOW = frozenset(("confusion loop", "DipDECK", "DipDECK from scratch", "unsplit, retrain"))
+SLOW = frozenset(("confusion loop", "DipDECK", "DipDECK from scratch"))

@@ -13,19 +13,12 @@ from unsplit.estimator import Merged, merge_overclustering, refined
 from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import Settings
 
-# They train after every merge, so that the time grows with the number of clusters.
-MOST_CLUSTERS_TO_RETRAIN = 20
-
-
 WITHOUT_NEIGHBOURS = "unsplit, without neighbours"
 # One setting of the merge changed, the same networks and neighbours.
 MERGED_OTHERWISE: dict[str, dict[str, Any]] = {
     "unsplit, statistic=lecam": {"statistic": "lecam"},
     "unsplit, statistic=tv": {"statistic": "tv"},
     "unsplit, statistic=overlap": {"statistic": "overlap"},
-    # Neighbours are not ranked by a linkage, so that it only matters to the network.
-    "unsplit, statistic=lecam, linkage=single": {"statistic": "lecam", "linkage": "single"},
-    "unsplit, statistic=lecam, linkage=complete": {"statistic": "lecam", "linkage": "complete"},
 }
 RULES: dict[str, dict[str, Any]] = {
     "unsplit, alpha=0.05": {"alpha": 0.05},
@@ -82,13 +75,6 @@ def trained_otherwise(name: str) -> Callable[[Task], Outcome]:
 def composed(task: Task) -> Outcome:
     """Pairs ranked by scores that are merged in closed form."""
     return _outcome(_merge_anew(task, MergeOptions(strategy="compose")).tree, task, None)
-
-
-def retrain(task: Task) -> Outcome:
-    """The paper's way: train from scratch after every merge."""
-    if task.k > MOST_CLUSTERS_TO_RETRAIN:
-        return Outcome()
-    return _outcome(_merge_anew(task, MergeOptions(strategy="retrain")).tree, task, None)
 
 
 def _merge_anew(

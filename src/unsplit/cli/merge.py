@@ -16,7 +16,7 @@ from unsplit.cli.run import (
     ExtraFiles,
     Task,
     checkpoint_beside,
-    help_to_merge_into,
+    help_to_train,
     interruptible,
     merge_into,
 )
@@ -174,7 +174,7 @@ def merge(
         seed = ranks.share(outputs.seed_for(seed, kept))
         task = Task(source, merge_options, settings, seed, extra, constraints)
         if ranks.rank:
-            help_to_merge_into(task, select, kept)
+            help_to_train(task, select, kept)
             return
         console = Console(progress, as_json)
         console.plan(["reading", *(["selecting"] if select else ()), *PHASES, *extra.last_phases])

@@ -21,10 +21,10 @@ from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.saving import MANIFEST
 from unsplit.devices import current
 from unsplit.errors import InputError
-from unsplit.estimator import Merged, help_to_merge, merge_overclustering
+from unsplit.estimator import Merged, merge_overclustering, seeds_of
 from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.pairwise.api import Settings
+from unsplit.pairwise.api import Settings, fit
 from unsplit.pairwise.memory import LESS_DATA
 from unsplit.report.collect import Source
 from unsplit.report.folder import PAGE
@@ -144,17 +144,15 @@ def merge_into(
     return merged
 
 
-def help_to_merge_into(task: Task, select: bool, checkpoint: Checkpoint) -> None:
+def help_to_train(task: Task, select: bool, checkpoint: Checkpoint) -> None:
     """Do the part of another process in :func:`merge_into`; nothing is printed or written."""
     console = Console(progress=False)
     with console.show_warnings():
         read = read_clustered(task.source, console)
-        encoded = encode_labels(np.asarray(read.labels), len(read.row_ids))
-        options = task.merge_options.with_answers(task.constraints, encoded.cluster_ids)
         settings = current().share(None) if select else task.settings
-        seed = checkpoint.seeded(task.seed)
-        given = read.X, encoded, options, settings, seed
-        help_to_merge(*given, read.batch, checkpoint, read.groups)
+        seed = seeds_of(checkpoint.seeded(task.seed))[0]
+        given = read.X, np.asarray(read.labels), settings, seed, False, read.batch
+        fit(*given, checkpoint=checkpoint.training("training"), groups=read.groups)
 
 
 class Interrupted(click.ClickException):

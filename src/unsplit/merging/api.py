@@ -47,9 +47,7 @@ from unsplit.merging.origin import (
 )
 from unsplit.merging.ranking import (
     Composed,
-    Estimate,
     Linked,
-    Reestimated,
     mean_rank,
 )
 from unsplit.merging.remerge import Remerge, can_be_repeated, remerged, sure_merges
@@ -115,8 +113,7 @@ def merge(
     strategy : {"linkage", "compose", "spectral"}
         "linkage" ranks pairs by the distances as they are; "compose" by the scores of merged
         clusters, which follow from those of their parts; "spectral" cuts a spectral clustering
-        into ``n_clusters``.  The paper's "retrain" needs the data: use
-        ``ClusterMerger(strategy="retrain")``.
+        into ``n_clusters``.
     statistic : str
         What ranks pairs under strategy "linkage": "tv", "lecam", "js", "hellinger", "overlap" or
         "auc"; "edges", the edges between clusters in the graph of ``neighbours``; or "overlap and
@@ -199,9 +196,7 @@ def merge_with(
     random_state: object = None,
     *,
     assigned: ArrayLike | None = None,
-    estimate: Estimate | None = None,
-    on_merge: Callable[[MergeRecord, int], None] | None = None,
-    done: MergeRecord | None = None,
+    on_merge: Callable[[int], None] | None = None,
 ) -> MergeTree:
     """Do what :func:`merge` does, with what only a run from observations can add.
 
@@ -212,13 +207,8 @@ def merge_with(
     assigned : array-like of shape (k,), optional
         For each cluster without held-out observations, the index in ``cluster_ids`` of the cluster
         to which the networks assign it; −1 if there is none, and for all other clusters.
-    estimate : callable, optional
-        For strategy "retrain": takes the group of every cluster, shape (k,), and returns a
-        PairwiseTVD of the groups.
     on_merge : callable, optional
-        Called after every merge with the record of all merges so far, and with their number.
-    done : MergeRecord, optional
-        The last record that an interrupted run passed to ``on_merge``; merging goes on from there.
+        Called after every merge with the number of merges so far.
     """
     inputs = merge_inputs(distances, neighbours)
     result, k = inputs.result, len(inputs.ids)
@@ -226,7 +216,7 @@ def merge_with(
         options.check_sparse()
     else:
         check_memory(k, MATRICES if result is None else MATRICES_OF_SCORES)
-    options.check_input(result is not None, inputs.graph is not None, estimate is not None)
+    options.check_input(result is not None, inputs.graph is not None)
     constraints = options.constraints(inputs.ids[inputs.order])
     at_random, by, statistic = np.zeros(k, bool), "", "distance"
     if result is not None:
@@ -269,17 +259,15 @@ def merge_with(
         sizes = inputs.sizes[np.argsort(inputs.order)]
         return record.tree(inputs.ids, sizes, inputs.order, ranking.statistic, options)
 
-    before = MergeRecord() if done is None else replace(done, merges=list(done.merges))
     rule = rule_of(options)
-    ranking = _ranking(inputs, options, statistic, estimate)
+    ranking = _ranking(inputs, options, statistic)
     neighbourhoods = _neighbourhoods(inputs, ranking, random_state)
     parts = inputs, ranking, constraints, neighbourhoods
-    told: dict[str, Any] = {"on_merge": on_merge, "record": before}
     if isinstance(result, SparsePairwiseTVD):
         compare_all = rule not in (Always(), Auto(NEIGHBOURS))
-        sparse = state_of(SparseMergeState, *parts, **told, compare_all=compare_all)
+        sparse = state_of(SparseMergeState, *parts, on_merge=on_merge, compare_all=compare_all)
         return tree_of(agglomerate_sparse(sparse, rule))
-    state = state_of(MergeState, *parts, **told)
+    state = state_of(MergeState, *parts, on_merge=on_merge)
     if options.strategy == "spectral":
         rule = SameGroup(_spectral_groups(ranking.distances(), options.n_clusters, random_state))
     record = agglomerate(state, rule)
@@ -296,7 +284,7 @@ def merge_with(
         part: PairwiseTVD, graph: NeighbourGraph | None, judged: Neighbourhoods | None
     ) -> Remerge:
         parts = replace(inputs, result=part, graph=graph)
-        ranking = _ranking(parts, options, statistic, estimate)
+        ranking = _ranking(parts, options, statistic)
         return state_of(Remerge, parts, ranking, unbounded, judged, record=MergeRecord(sure))
 
     groups = remerged(result, inputs.graph, neighbourhoods, again, rule_of(free), by)
@@ -416,9 +404,7 @@ def _square(distances: ArrayLike) -> NDArray[np.float64]:
     return (matrix + matrix.T) / 2
 
 
-def _ranking(
-    inputs: MergeInputs, options: MergeOptions, statistic: str, estimate: Estimate | None
-) -> Any:
+def _ranking(inputs: MergeInputs, options: MergeOptions, statistic: str) -> Any:
     """The Ranking of all pairs, or a SparseRanking."""
     if inputs.matrix is not None:
         return Linked(inputs.matrix, options.linkage, statistic)
@@ -427,10 +413,6 @@ def _ranking(
     assert inputs.result is not None
     if options.strategy == "compose":
         return Composed(inputs.result, lookup=options.alpha is not None)
-    if options.strategy == "retrain":
-        assert estimate is not None
-        place = np.argsort(inputs.order)
-        return Reestimated(inputs.result, lambda groups: estimate(groups[place]), statistic)
     if statistic == "edges" and options.strategy == "linkage":
         assert inputs.graph is not None
         return Connected(inputs.graph)
@@ -456,7 +438,7 @@ def _evidence(inputs: MergeInputs, ranking: Any, all_pairs: bool) -> Evidence | 
     """The held-out scores of the clusters, if there are any."""
     if inputs.result is None:
         return None
-    if isinstance(ranking, (Reestimated, Composed, ComposedPairs)):
+    if isinstance(ranking, (Composed, ComposedPairs)):
         return ranking
     if isinstance(inputs.result, SparsePairwiseTVD):
         return GroupScores(inputs.result)

@@ -45,7 +45,7 @@ N_NEAREST = 10
 
 @dataclass
 class MergeRecord:
-    """The merges made so far: enough to report them, and to resume after an interruption.
+    """The merges made so far.
 
     Parameters
     ----------
@@ -53,18 +53,18 @@ class MergeRecord:
         Clusters are numbered in the order of the loop.
     n_taken : int, optional
         How many of the merges are part of the result; None until merging has stopped.
-    n_allowed : int, optional
-        How many of the merges break no ``cannot_link``; None until there are no more.
-    ending : Ending, optional
-        Why merging stopped; None until it has.
+    n_allowed : int
+        How many of the merges break no ``cannot_link``.
+    ending : Ending
+        Why merging stopped.
     apart : list of Merge
         Pairs of nearby clusters that were left when merging stopped.
     """
 
     merges: list[Merge] = field(default_factory=list)
     n_taken: int | None = None
-    n_allowed: int | None = None
-    ending: Ending | None = None
+    n_allowed: int = 0
+    ending: Ending = field(default_factory=lambda: Ending(ONE_LEFT))
     apart: list[Merge] = field(default_factory=list)
 
     def tree(
@@ -87,7 +87,7 @@ class MergeRecord:
             What ranked pairs.
         options : MergeOptions
         """
-        linked = "neighbours" if statistic == "edges" else f"{options.linkage} linkage"
+        linked = "neighbours" if statistic == "edges" else "average linkage"
         return MergeTree(
             cluster_ids=cluster_ids,
             sizes=sizes,
@@ -95,8 +95,8 @@ class MergeRecord:
             taken=np.arange(len(cluster_ids) - 1) < (self.n_taken or 0),
             statistic=statistic,
             strategy=linked if options.strategy == "linkage" else options.strategy,
-            ending=self.ending or Ending(ONE_LEFT),
-            n_forbidden=len(self.merges) - (self.n_allowed or 0),
+            ending=self.ending,
+            n_forbidden=len(self.merges) - self.n_allowed,
             apart=tuple(renumbered(pair, order) for pair in self.apart),
             answers=options.answers,
         )
@@ -144,9 +144,9 @@ class MergeState:
     sizes : ndarray of shape (k,)
         Observations in each initial cluster.
     on_merge : callable, optional
-        Called with the record after every merge, and with the number of merges so far.
+        Called after every merge with the number of merges so far.
     record : MergeRecord
-        The merges of an interrupted run, which are repeated first; empty for a new run.
+        The merges to begin with; usually none.
     """
 
     ranking: Ranking
@@ -160,7 +160,7 @@ class MergeState:
     n_pairs: int
     constraints: Constraints
     sizes: Index
-    on_merge: Callable[[MergeRecord, int], None] | None = None
+    on_merge: Callable[[int], None] | None = None
     record: MergeRecord = field(default_factory=MergeRecord)
 
     def __post_init__(self) -> None:
@@ -280,7 +280,7 @@ class MergeState:
         changed = self._unite(a, b, len(self.sizes) + len(self.record.merges))
         self.record.merges.append(merge)
         if self.on_merge is not None:
-            self.on_merge(self.record, len(self.record.merges))
+            self.on_merge(len(self.record.merges))
         return changed
 
     def described(self, pair: Pair, stage: str, reason: Reason) -> Merge:
@@ -367,18 +367,15 @@ class MergeState:
 def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
     """Merge must_link pairs, then what the rule allows, then the rest to complete the tree."""
     record, limits = state.record, state.constraints
-    if record.n_taken is None:
-        join_linked(state)
-        join_assigned(state, rule)
+    join_linked(state)
+    join_assigned(state, rule)
     greedy = GreedyMerge(state, rule)
-    if record.n_taken is None:
-        record.ending = greedy.go(limits.fewest, limits.most)
-        if state.n_left > limits.most:
-            raise cannot_reach(state.n_left, limits.most)
-        end_of_result(state, rule)
-    if record.n_allowed is None:
-        greedy.go(1, 1, BEYOND)
-        record.n_allowed = len(record.merges)
+    record.ending = greedy.go(limits.fewest, limits.most)
+    if state.n_left > limits.most:
+        raise cannot_reach(state.n_left, limits.most)
+    end_of_result(state, rule)
+    greedy.go(1, 1, BEYOND)
+    record.n_allowed = len(record.merges)
     _join_forbidden(state)
     return record
 
@@ -397,7 +394,7 @@ def end_of_result(state: MergeState, rule: Rule) -> None:
     record = state.record
     record.n_taken = len(record.merges)
     record.apart = _kept_apart(state, rule)
-    if record.ending is not None and record.ending.kind == rule.ending.kind:
+    if record.ending.kind == rule.ending.kind:
         too_few = any(pair.reason in TOO_FEW for pair in record.apart)
         record.ending = record.ending._replace(too_few=too_few)
 
@@ -420,7 +417,7 @@ def _kept_by(state: MergeState, a: int, b: int) -> str:
     if state.is_forbidden(a, b):
         return CANNOT_LINK
     ending = state.record.ending
-    return REACHED if ending and ending.kind in (REQUESTED, AT_LEAST) else OUT_OF_REACH
+    return REACHED if ending.kind in (REQUESTED, AT_LEAST) else OUT_OF_REACH
 
 
 def join_linked(state: MergeState) -> None:

@@ -27,7 +27,7 @@ from unsplit.merging.neighbours.graph import (
 )
 from unsplit.pairwise.scores import DIVERGENCES
 
-STRATEGIES = ("linkage", "compose", "retrain", "spectral")
+STRATEGIES = ("linkage", "compose", "spectral")
 # The mean rank of a pair by overlap and by edges.
 OVERLAP_AND_EDGES = "overlap and edges"
 NEED_NEIGHBOURS = ("edges", OVERLAP_AND_EDGES)
@@ -40,7 +40,7 @@ LABELS_FROM = ("auto", CLUSTERING, ELSEWHERE)
 WITHOUT_OVERLAP = {"overlap": "lecam", OVERLAP_AND_EDGES: "edges"}
 
 # Strategies for which an option has an effect; with the others it is refused, not ignored.
-APPLIES_TO = {"statistic": ("linkage", "retrain"), "linkage": ("linkage", "spectral")}
+APPLIES_TO = {"statistic": ("linkage",), "linkage": ("linkage", "spectral")}
 
 Link = Sequence[Any]
 
@@ -89,6 +89,11 @@ class MergeOptions:
     answers: tuple[Answer, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.strategy == "retrain":
+            raise InputError(
+                f"{option('strategy', 'retrain')} is gone; unsplit.paper(X, labels, n_clusters=…) "
+                "trains anew after every merge, as in the paper."
+            )
         for name, known in (
             ("strategy", STRATEGIES),
             ("statistic", STATISTICS),
@@ -198,17 +203,6 @@ class MergeOptions:
             cannot_link=(*self.cannot_link, *cannot),
         )
 
-    def described(self) -> str:
-        """The options in words that are the same in every process.
-
-        Examples
-        --------
-        >>> MergeOptions(n_clusters=3).described() == MergeOptions(n_clusters=4).described()
-        False
-        """
-        rule = None if self.rule is None else type(self.rule).__name__
-        return repr({**vars(self), "rule": rule, "answers": ()})
-
     @property
     def asks_neighbours(self) -> bool:
         """Whether *auto* may decide, so that a neighbour graph is made if none was passed."""
@@ -217,7 +211,7 @@ class MergeOptions:
 
     def check_sparse(self) -> None:
         """Refuse options that need all pairs, if only confused pairs are stored."""
-        if self.strategy in ("retrain", "spectral"):
+        if self.strategy == "spectral":
             needy, instead = option("strategy", self.strategy), option("strategy", "linkage")
         elif self.statistic in WITHOUT_OVERLAP:
             needy = option("statistic", self.statistic)
@@ -230,13 +224,8 @@ class MergeOptions:
             'unsplit.pairwise_tvd with form="dense" if its matrices fit into memory.'
         )
 
-    def check_input(self, has_scores: bool, has_neighbours: bool, can_retrain: bool) -> None:
+    def check_input(self, has_scores: bool, has_neighbours: bool) -> None:
         """Refuse options that need more than there is."""
-        if self.strategy == "retrain" and not can_retrain:
-            raise InputError(
-                f"{option('strategy', 'retrain')} needs the data to train new networks after every "
-                'merge; use ClusterMerger(strategy="retrain").'
-            )
         if self.strategy == "compose" and not has_scores:
             raise InputError(
                 f"{option('strategy', 'compose')} needs scores, but a plain matrix has none; pass "

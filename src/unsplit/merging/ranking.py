@@ -5,7 +5,7 @@ matrix, and a new estimate after every merge.  Clusters are slots 0 … k−1; m
 slot b.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import rankdata
 
-from unsplit._typing import Index, Matrix
-from unsplit.merging.evidence import Columns, Contrast, Mixtures
+from unsplit._typing import Matrix
+from unsplit.merging.evidence import Columns
 from unsplit.pairwise.result import PairwiseTVD
-
-Estimate = Callable[[Index], PairwiseTVD]
 
 
 class Ranking(Protocol):
@@ -202,66 +200,3 @@ class Linked:
     def row(self, a: int) -> Matrix:
         """Linkage distance between a and all slots."""
         return self.matrix[a]
-
-
-class Reestimated:
-    """A new estimate after every merge, as in the paper.
-
-    Parameters
-    ----------
-    result : PairwiseTVD
-        The estimate for the initial clusters.
-    estimate : callable
-        Takes the group of every initial cluster, numbered from 0, and returns the estimate for
-        the groups in that order.
-    statistic : str
-        The divergence that ranks pairs.
-    """
-
-    unlinked = np.inf
-
-    def __init__(self, result: PairwiseTVD, estimate: Estimate, statistic: str) -> None:
-        self.result = result
-        self.estimate = estimate
-        self.statistic = statistic
-        self.slot_of = np.arange(result.n_clusters)
-        self.stale = False
-
-    def distances(self) -> Matrix:
-        """Distances of the latest estimate; infinite for empty slots."""
-        k, alive = len(self.slot_of), self._alive()
-        matrix = np.full((k, k), np.inf)
-        matrix[np.ix_(alive, alive)] = self._fresh().divergence(self.statistic)
-        return matrix
-
-    def merge(self, a: int, b: int) -> Sequence[int]:
-        """Record the merge; a new estimate is made when it is needed."""
-        self.slot_of[self.slot_of == b] = a
-        self.stale = True
-        return self._alive().tolist()
-
-    def row(self, a: int) -> Matrix:
-        """Distances between a and all slots in the latest estimate."""
-        k, alive = len(self.slot_of), self._alive()
-        row = np.full(k, np.inf)
-        row[alive] = self._fresh().divergence(self.statistic)[np.searchsorted(alive, a)]
-        return row
-
-    def contrast(self, a: int, b: int) -> Contrast:
-        """Compare two slots by the scores of the latest estimate."""
-        left, right = np.searchsorted(self._alive(), [a, b])
-        return Mixtures(self._fresh()).contrast(int(left), int(right))
-
-    def known_p_value(self, a: int, b: int) -> float:
-        """p-value of the latest estimate."""
-        left, right = np.searchsorted(self._alive(), [a, b])
-        return float(self._fresh().p_value[left, right])
-
-    def _alive(self) -> Index:
-        return np.unique(self.slot_of)
-
-    def _fresh(self) -> PairwiseTVD:
-        if self.stale:
-            self.result = self.estimate(np.searchsorted(self._alive(), self.slot_of))
-            self.stale = False
-        return self.result

@@ -111,8 +111,6 @@ def read_cells(
     >>> path = Path(tempfile.mkdtemp()) / "cells.h5ad"
     >>> obs = pd.DataFrame({"leiden": pd.Categorical([0, 1])}, index=["a", "b"])
     >>> adata = anndata.AnnData(obs=obs, obsm={"X_pca": np.eye(2)})
-    >>> adata.obs.index = adata.obs.index.astype(object)  # anndata 0.12 with pandas 3
-    >>> adata.var.index = adata.var.index.astype(object)
     >>> adata.write_h5ad(path)
     >>> found = read_cells(path, "leiden")
     >>> found.X.shape, found.labels.tolist(), found.representation

@@ -98,6 +98,8 @@ def read_text_table(
     """
     pd = require_module("pandas", "reading tables", "tables")
     options: dict[str, Any] = {"sep": separator, "encoding": "utf-8", "index_col": False}
+    if int(pd.__version__.split(".")[0]) < 3:  # the last digit of many numbers was wrong
+        options["float_precision"] = "round_trip"
     try:
         names, excess = _names(pd, path, separator)
         roles = assign(names)

@@ -100,9 +100,7 @@ class SparseMergeState(MergeState):
 
     def _unite_pairs(self, a: int, b: int) -> Sequence[int]:
         # After the cut nothing is judged, and the tree is completed by what was known there.
-        taken = self.record.n_taken
-        is_after = taken is not None and len(self.sizes) - self.n_left > taken
-        return () if is_after else super()._unite_pairs(a, b)
+        return super()._unite_pairs(a, b) if self.record.n_taken is None else ()
 
     def _unite_tvd(self, a: int, b: int) -> None:
         self.unknown[a] |= self.unknown[b]
@@ -204,19 +202,17 @@ def agglomerate_sparse(state: SparseMergeState, rule: Rule) -> MergeRecord:
     stored pair connects, largest first, then what ``cannot_link`` keeps apart.
     """
     record, limits = state.record, state.constraints
-    if record.n_taken is None:
-        join_linked(state)
-        join_assigned(state, rule)
-        record.ending = GreedyMerge(state, rule).go(limits.fewest, limits.most)
+    join_linked(state)
+    join_assigned(state, rule)
+    record.ending = GreedyMerge(state, rule).go(limits.fewest, limits.most)
+    if state.n_left > limits.most:
+        _join_unconnected(state, limits.most, NUMBER)
         if state.n_left > limits.most:
-            _join_unconnected(state, limits.most, NUMBER)
-            if state.n_left > limits.most:
-                raise cannot_reach(state.n_left, limits.most)
-            record.ending = Ending(REQUESTED, limits.most)
-        end_of_result(state, rule)
-    if record.n_allowed is None:
-        _complete(state)
-        record.n_allowed = len(record.merges)
+            raise cannot_reach(state.n_left, limits.most)
+        record.ending = Ending(REQUESTED, limits.most)
+    end_of_result(state, rule)
+    _complete(state)
+    record.n_allowed = len(record.merges)
     slots = np.flatnonzero(state.alive).tolist()
     for slot in slots[1:]:
         _join(state, slots[0], slot, 1.0, CANNOT_LINK, NOT_ASKED)

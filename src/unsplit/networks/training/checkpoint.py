@@ -33,8 +33,8 @@ from unsplit.errors import (
 FORMAT = "unsplit.Training/2"
 ENDING = ".npz"
 
-_OURS = re.compile(r"(training|retraining-\d+|merges)\.npz")
-_OLDER = re.compile(r"(training|retraining-\d+)\.safetensors|merges\.json")
+_OURS = re.compile(r"training\.npz")
+_OLDER = re.compile(r"training\.safetensors|(retraining-\d+|merges)\..*")
 
 # The number of an array, in the place of the array; no module has such a name.
 NUMBER, BFLOAT = "number of array", str(torch.bfloat16)
@@ -54,8 +54,6 @@ class TrainingFile:
     path : Path
     seed : int or None
         The seed of the whole run, kept for a run that is started again without one.
-    always : bool
-        Keep the end of training even if repeating it takes little time.
     clock : callable
         Returns the time in seconds.
 
@@ -73,10 +71,9 @@ class TrainingFile:
         self,
         path: Path,
         seed: int | None,
-        always: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.path, self.seed, self.always, self._clock = path, seed, always, clock
+        self.path, self.seed, self._clock = path, seed, clock
         self.identity: dict[str, Any] = {}
         self.ranks = current()
         self._next, self._n_asked = clock() + EVERY, 0
@@ -123,7 +120,7 @@ class TrainingFile:
 
     def save_last(self, state: Callable[[], Any]) -> None:
         """Write the state at the end of training, unless repeating it takes little time."""
-        if self.ranks.agree(self.always or self._is_time() or self.path.exists()):
+        if self.ranks.agree(self._is_time() or self.path.exists()):
             self.save(state())
 
     def load(self) -> Any:
@@ -207,21 +204,16 @@ class Checkpoint:
         self._seed = int(random_state) if is_whole(random_state) else None  # type: ignore[call-overload]
         return random_state
 
-    def training(self, name: str, always: bool = False) -> TrainingFile:
+    def training(self, name: str) -> TrainingFile:
         """Return the file of one training."""
-        return TrainingFile(self.folder / f"{name}{ENDING}", self._seed, always)
-
-    def forget(self, start: str) -> None:
-        """Delete files whose names start so, because what they led to is kept elsewhere."""
-        for path in self.files():
-            if path.name.startswith(start):
-                path.unlink(missing_ok=True)
+        return TrainingFile(self.folder / f"{name}{ENDING}", self._seed)
 
     def remove(self) -> None:
         """Delete the files, because the run has finished, and the folder if nothing else is in."""
         for left in self.folder.glob(f"{TEMPORARY}????????.*{ENDING}"):  # of a killed run
             left.unlink(missing_ok=True)
-        self.forget("")
+        for path in self.files():
+            path.unlink(missing_ok=True)
         with suppress(OSError):  # it was never made, or the user has put something there
             self.folder.rmdir()
 
