@@ -11,7 +11,7 @@ from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
 from unsplit.merging.neighbours.graph import nearest
 from unsplit.networks.training.history import History
-from unsplit.pairwise.heldout_scores import crossfit_folds, holdout_fold
+from unsplit.pairwise.folds import crossfit_folds, holdout_fold
 from unsplit.pairwise.scores import HeldoutScores
 from unsplit.pairwise.sparse.confusions import sparse_estimate
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD

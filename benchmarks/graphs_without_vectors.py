@@ -26,8 +26,7 @@ import unsplit
 from benchmarks.common import print_table
 from benchmarks.peers.problems.features import log_mel
 from benchmarks.peers.problems.real import some_of_each
-from unsplit.data.rows.ragged import Ragged
-from unsplit.data.rows.sequences import Audio
+from unsplit.data.rows.sequences import Audio, Ragged
 from unsplit.devices import choose_device
 from unsplit.merging.api import merge_with
 from unsplit.merging.neighbours.graph import NeighbourGraph, connect, graph_of_scores

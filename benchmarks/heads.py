@@ -21,7 +21,7 @@ from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import TrainConfig, epoch_minibatches, train
 from unsplit.networks.training.single import Single
-from unsplit.pairwise.heldout_scores import holdout_fold
+from unsplit.pairwise.folds import holdout_fold
 
 WIDTH = 256
 Head = Callable[[int, int], Any]

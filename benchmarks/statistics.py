@@ -20,7 +20,7 @@ from unsplit.datasets import gaussians
 from unsplit.networks.training.group import Fold
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.divergences import directed_means, hit, p_values, rank_sums
-from unsplit.pairwise.heldout_scores import crossfit_folds, holdout_fold, watch_inside
+from unsplit.pairwise.folds import crossfit_folds, holdout_fold, validated_inside
 from unsplit.pairwise.scores import HeldoutScores
 
 SIZE = 100
@@ -40,7 +40,7 @@ def counted_fold(clusters: NDArray[np.int64], rng: np.random.Generator) -> list[
 
 def inner_split(clusters: NDArray[np.int64], rng: np.random.Generator) -> list[list[Fold]]:
     """Each fold's epoch chosen on a fifth of its training rows."""
-    return [[watch_inside(fold, clusters, rng) for fold in other_folds(clusters, rng)[0]]]
+    return [[validated_inside(fold, clusters, rng) for fold in other_folds(clusters, rng)[0]]]
 
 
 CHOICES: dict[str, Splitter] = {

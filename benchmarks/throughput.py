@@ -19,9 +19,8 @@ from benchmarks.common import print_table
 from unsplit.data.readers.folders import find_images
 from unsplit.data.readers.images import ImageFiles, inspect
 from unsplit.data.rows.base import Rows
-from unsplit.data.rows.datasets import DatasetRows
+from unsplit.data.rows.datasets import DatasetRows, Decoder
 from unsplit.data.rows.kinds import observations
-from unsplit.data.rows.workers import Decoder
 from unsplit.devices import choose_device, mixed_precision
 from unsplit.networks.augmentation import ImageAugmentation
 from unsplit.networks.backbones import ResNet18
@@ -168,15 +167,16 @@ def streamed(args: argparse.Namespace, device: torch.device) -> None:
     clusters = np.tile(clusters, args.repeat)
     everything = np.arange(len(dataset))
     order = epoch_minibatches([everything], clusters, args.batch, np.random.default_rng(0))[:, 0]
-    with Decoder(dataset, pin=device.type == "cuda") as decoder:
-        for _ in range(2):
-            start = time.perf_counter()
-            for _batch in decoder.stream(list(order.numpy())):
-                pass
-            limit = order.numel() / (time.perf_counter() - start)
-        workers = decoder.workers
+    decoder = Decoder(dataset, pin=device.type == "cuda")
+    for _ in range(2):
+        start = time.perf_counter()
+        for _batch in decoder.stream(list(order.numpy())):
+            pass
+        limit = order.numel() / (time.perf_counter() - start)
+    workers = decoder.workers
+    decoder.close()
     rows = DatasetRows(dataset, "images", device)
-    rows._should_be_kept = lambda: False  # type: ignore[method-assign]
+    rows._fits = lambda: False  # type: ignore[method-assign]
     run = ours(rows, clusters, args.batch)
     run(len(order))
     value = rate(run, len(order), args.batch, device.type == "cuda", alone=False)

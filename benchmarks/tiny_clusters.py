@@ -22,7 +22,7 @@ from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import History
 from unsplit.overclustering import artificial
 from unsplit.pairwise.divergences import directed_means, hit
-from unsplit.pairwise.heldout_scores import crossfit_folds
+from unsplit.pairwise.folds import crossfit_folds
 from unsplit.pairwise.scores import HeldoutScores
 from unsplit.pairwise.sparse.confusions import sparse_estimate
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD

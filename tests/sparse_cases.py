@@ -5,7 +5,7 @@ import numpy as np
 from unsplit.data.labels import EncodedLabels
 from unsplit.networks.training.history import History
 from unsplit.pairwise.divergences import directed_means, hit
-from unsplit.pairwise.heldout_scores import crossfit_folds, holdout_fold
+from unsplit.pairwise.folds import crossfit_folds, holdout_fold
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores
 from unsplit.pairwise.sparse.confusions import sparse_estimate

@@ -9,8 +9,7 @@ from torch import nn
 from tests.any_data_cases import Items, mapped
 from tests.checks import about, exactly
 from unsplit import InputError, pairwise_tvd
-from unsplit.data.rows.ragged import Ragged
-from unsplit.data.rows.sequences import Audio
+from unsplit.data.rows.sequences import Audio, Ragged
 from unsplit.networks.backbones import PointNet2, ResNet1d
 from unsplit.pairwise.api import Settings, fit
 
@@ -310,6 +309,6 @@ def test_bad_data_and_networks_get_one_sentence(case):
 
 def test_new_observations_must_be_like_those_fitted():
     fitted = fit(grey_images(), LABELS, Settings(SmallConvolution, cv=2, epochs=1, device="cpu"), 0)
-    sentence = "X has observations of shape (5, 6, 1), but … trained on … (6, 6, 1); …"
+    sentence = "X has observations of shape (1, 5, 6), but … trained on … (1, 6, 6); …"
     with pytest.raises(InputError, match=about(sentence)):
         fitted.scorer.log_posterior(grey_images()[:, 1:])

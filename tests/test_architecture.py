@@ -11,7 +11,7 @@ import pytest
 
 import unsplit
 import unsplit.data
-from benchmarks.files_of_a_fit import files_of_a_fit
+from benchmarks.files_of_a_fit import fit, functions_entered
 from tests.checks import run_without_torch
 
 ROOT = Path(unsplit.__file__).parent
@@ -39,7 +39,7 @@ WITHOUT_TORCH = [
     "unsplit", "_typing", "errors", "datasets", "devices", "metrics", "plots",
     "data.labels", "data.memory", "data.saving", "data.text_files", "networks.training.history",
     "pairwise.estimate", "pairwise.result", "pairwise.scores", "pairwise.statistics",
-    "pairwise.batch_effects", "merging", "report",
+    "pairwise.groups", "merging", "report",
 ]  # fmt: skip
 
 # Only the search for neighbours among very many observations computes with torch itself.
@@ -88,9 +88,8 @@ def room_of(module):
     return module.split(".")[0]
 
 
-@pytest.mark.slow
 def test_a_fit_passes_through_few_files():
-    assert len(files_of_a_fit()) <= 37
+    assert len(functions_entered(fit)) <= 37
 
 
 def test_there_are_at_most_twenty_rooms_and_each_has_its_layer():

@@ -119,7 +119,9 @@ def test_clusters_without_members_are_refused(size):
 
 @pytest.mark.parametrize("noise", [-0.1, 1.0, 30, np.nan])
 def test_noise_must_be_a_share(noise):
-    with pytest.raises(InputError, match=f"noise must be at least 0 and less than 1, got {noise}"):
+    with pytest.raises(
+        InputError, match=f"noise must be at least 0 and less than 1, .* got {noise}"
+    ):
         artificial(uneven_categories(), 10, noise)
 
 
@@ -129,7 +131,7 @@ def test_too_large_a_size_names_the_largest_category():
 
 
 def test_noise_needs_clusters_of_two_categories():
-    with pytest.raises(InputError, match=r"noise must be 0.*got 0.1.*noise=0 or a smaller size"):
+    with pytest.raises(InputError, match=r"noise must be .*one category is large enough .*got 0.1"):
         artificial(uneven_categories(), 101, noise=0.1)
     assert np.bincount(artificial(uneven_categories(), 101) + 1).tolist() == [177, 101, 101]
 
@@ -139,5 +141,5 @@ def test_a_single_category_is_cut_but_has_nowhere_to_move_noise():
     labels = artificial(categories, 3, random_state=0)
     assert sorted(labels[:7]) == [-1, 0, 0, 0, 1, 1, 1]
     assert labels[7] == -1
-    with pytest.raises(InputError, match=r"only one category \(cat\), got 0.1.*at least two"):
+    with pytest.raises(InputError, match=r"only one category is large enough .* got 0.1"):
         artificial(categories, 3, noise=0.1)

@@ -29,8 +29,8 @@ from unsplit.merging.options import MergeOptions
 from unsplit.merging.ranking import Composed
 from unsplit.pairwise import divergences
 from unsplit.pairwise.api import Settings
-from unsplit.pairwise.batch_effects import effective_counts, pair_weights
 from unsplit.pairwise.divergences import rank_sums
+from unsplit.pairwise.groups import effective_counts, pair_weights
 from unsplit.pairwise.scores import DIVERGENCES
 from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, rank_sum_p_value
 

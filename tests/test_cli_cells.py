@@ -186,8 +186,8 @@ BAD = {
                        "'X'); did you mean 'X_pca'?"),
     "layer": (("--labels", "leiden", "--layer", "raw"), "cells.h5ad has no layer 'raw' (its "
               "layers: 'counts'); check the name."),
-    "gaps": (("--labels", "leiden", "--use-rep", "bad"), "bad of cells.h5ad has missing or "
-             "infinite values in 1 of 160 cells, the first of them 'cell 7'"),
+    "gaps": (("--labels", "leiden", "--use-rep", "bad"), "cells.h5ad has 2 values that are "
+             "NaN or infinite"),
     "not counts": (("--labels", "leiden", "--use-raw"), "raw of cells.h5ad holds values that are "
                    "not counts, such as"),
     "one": (("--labels", "one"), "column 'one' of cells.h5ad has only one cluster ('T')"),

@@ -1,8 +1,5 @@
-import itertools
+import gc
 import multiprocessing
-import pickle
-import sys
-from multiprocessing.spawn import get_preparation_data
 
 import numpy as np
 import pytest
@@ -15,15 +12,21 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 from tests.checks import about, exactly, parsed_here
 from unsplit.data.readers.folders import FileList
 from unsplit.data.readers.images import ImageFiles, inspect
-from unsplit.data.rows import workers as decoding
-from unsplit.data.rows.workers import Decoder, decode_in_workers, default_workers
+from unsplit.data.rows.datasets import Decoder, default_workers
 from unsplit.errors import InputError
 
 NUMBERS = np.random.default_rng(0).integers(256, size=(12, 3, 4, 4), dtype=np.uint8)
 BATCHES = [np.array([3, 1]), np.array([11, 0, 3]), np.array([7])]
 
 # On a machine with one core torch finds two workers too many.
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker"),
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+]
+
+
+def decoded(dataset, batches, workers=None):
+    return Decoder(dataset, workers).stream(batches)
 
 
 class Items(Dataset):
@@ -37,9 +40,9 @@ class Items(Dataset):
         return self.items[index]
 
 
-def refuses(sentence, dataset, batches, **options):
+def refuses(sentence, dataset, batches):
     with pytest.raises(InputError, match=about(sentence)):
-        list(decode_in_workers(dataset, batches, workers=0, **options))
+        list(decoded(dataset, batches, workers=0))
 
 
 def same(batches, expected):
@@ -63,7 +66,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_items_of_every_kind_are_stacked_in_order(kind):
     dataset = Items([KINDS[kind](x) for x in NUMBERS])
-    batches = list(decode_in_workers(dataset, BATCHES, workers=0))
+    batches = list(decoded(dataset, BATCHES, workers=0))
     assert all(batch.dtype == torch.uint8 and batch.is_contiguous() for batch in batches)
     same(batches, [NUMBERS[batch] for batch in BATCHES])
 
@@ -72,14 +75,14 @@ def test_items_of_every_kind_are_stacked_in_order(kind):
 def test_any_batches_give_what_a_loop_gives(batches):
     expected = [np.stack([NUMBERS[i] for i in batch]) for batch in batches]
     tensors = TensorDataset(torch.from_numpy(NUMBERS))
-    assert same(decode_in_workers(tensors, [torch.tensor(b) for b in batches]), expected)
+    assert same(decoded(tensors, [torch.tensor(b) for b in batches]), expected)
 
 
 @pytest.mark.parametrize("dtype", [">f4", "<i8", "?", "f2"])
 def test_numbers_of_any_type_stay_what_they_are(dtype):
     values = NUMBERS.astype(dtype)
     values.flags.writeable = False
-    (batch,) = decode_in_workers(Items(values), [np.arange(12)])
+    (batch,) = decoded(Items(values), [np.arange(12)])
     np.testing.assert_array_equal(batch, values)
     assert batch.numpy().dtype == np.dtype(dtype).newbyteorder("=")
 
@@ -87,19 +90,18 @@ def test_numbers_of_any_type_stay_what_they_are(dtype):
 def test_images_without_colours_have_one_channel_and_holes_are_white():
     grey = Image.fromarray(NUMBERS[0, 0])
     hole = Image.new("RGBA", (4, 4), (1, 2, 3, 0))
-    with Decoder(Items([grey]), workers=0) as decoder:
-        np.testing.assert_array_equal(decoder.take(np.array([0])), NUMBERS[None, 0, :1])
-    with Decoder(Items([hole]), workers=0) as decoder:
-        assert (decoder.take(np.array([0])) == 255).all()
+    pixels = Decoder(Items([grey])).take(np.array([0]))
+    np.testing.assert_array_equal(pixels, NUMBERS[None, 0, :1])
+    assert (Decoder(Items([hole])).take(np.array([0])) == 255).all()
 
 
 def test_items_that_differ_are_refused_within_a_batch_and_between_batches():
     items = [np.zeros((3, 4)), np.zeros((3, 4)), np.zeros((4, 3)), np.zeros((3, 4), np.float32)]
     for batches in ([[1, 0, 2]], [[1, 0], [2]]):
-        sentence = "item 2 … shape (4, 3) … item 1 has (3, 4); … the same shape."
+        sentence = "item 2 … shape (4, 3) … item 1 has (3, 4) … the same shape and type."
         refuses(sentence, Items(items), batches)
     for batches in ([[1, 0, 3]], [[1, 0], [3]]):
-        sentence = "item 3 … type torch.float32 … item 1 has torch.float64; … the same type."
+        sentence = "item 3 … type torch.float32 … item 1 has (3, 4) and torch.float64; …"
         refuses(sentence, Items(items), batches)
 
 
@@ -137,7 +139,7 @@ def test_a_length_that_lies_is_found_out():
     )
     refuses(sentence, OfLength(5), [[0, 3]])
     with pytest.raises(IndexError, match=exactly("list index out of range")):
-        list(decode_in_workers(OfLength(3), [[0, 3]]))
+        list(decoded(OfLength(3), [[0, 3]]))
 
 
 def test_a_dataset_needs_a_length():
@@ -151,12 +153,6 @@ def test_a_dataset_needs_a_length():
     why = "__len__() should return >= 0"
     refuses(f"the dataset (OfLength) has no usable length ({why}); {advice}", OfLength(-1), [[0]])
     refuses("the dataset has length 0; pass one with items.", OfLength(0), [[0]])
-
-
-def test_workers_cannot_be_fewer_than_none():
-    sentence = "workers must be 0 or more, got -1; use None …"
-    with pytest.raises(InputError, match=about(sentence)):
-        Decoder(Items(NUMBERS), workers=-1)
 
 
 def test_there_are_workers_where_they_pay(monkeypatch):
@@ -175,44 +171,8 @@ def test_exceptions_arrive_as_they_are():
             raise KeyError(index, "gone")
 
     with pytest.raises(KeyError) as raised:
-        list(decode_in_workers(Fails(NUMBERS), [[4]]))
+        list(decoded(Fails(NUMBERS), [[4]]))
     assert raised.value.args == (4, "gone")
-
-
-class DemandingError(Exception):
-    def __init__(self, one, two):
-        super().__init__(f"{one} and {two}")
-
-
-def sent(error):
-    try:
-        raise error
-    except Exception as caught:
-        return pickle.loads(pickle.dumps(decoding._sent(caught)))
-
-
-def test_exceptions_travel_with_a_note_of_where_they_were_raised():
-    again = sent(KeyError(4, "gone"))
-    assert (type(again), again.args) == (KeyError, (4, "gone"))
-    (note,) = again.__notes__
-    assert note.startswith("In a worker process:")
-    assert "raise error" in note
-    again = sent(DemandingError(1, 2))
-    assert type(again) is RuntimeError
-    assert "DemandingError: 1 and 2\nIn a worker process:" in str(again)
-    again = sent(InputError("All is said."))
-    assert type(again) is InputError
-    assert not hasattr(again, "__notes__")
-
-
-def test_workers_are_not_told_which_script_is_run(monkeypatch):
-    # Where tests run side by side, the main module has no file.
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", __file__, raising=False)
-    assert {"init_main_from_name", "init_main_from_path"} & set(get_preparation_data("w"))
-    with decoding._main_left_out():
-        told = get_preparation_data("w")
-    assert not {"init_main_from_name", "init_main_from_path"} & set(told)
-    assert {"init_main_from_name", "init_main_from_path"} & set(get_preparation_data("w"))
 
 
 # In other processes
@@ -229,8 +189,10 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def decoder(files):
-    with Decoder(ImageFiles(files, 4), workers=2) as decoder:
-        yield decoder
+    decoder = Decoder(ImageFiles(files, 4), workers=2)
+    yield decoder
+    decoder.close()
+    gc.collect()
     assert not pids()
 
 
@@ -252,22 +214,10 @@ def test_workers_give_what_a_loop_gives_stream_after_stream(decoder):
 
 @pytest.mark.slow
 def test_a_stream_left_early_does_not_leak_into_the_next(decoder):
-    left = decoder.stream(itertools.repeat(np.array([5])))
+    left = decoder.stream([np.array([5])] * 100)
     assert same([next(left)], [NUMBERS[[5]]])
     left.close()
     assert same(decoder.stream(BATCHES), [NUMBERS[batch] for batch in BATCHES])
-
-
-@pytest.mark.slow
-def test_the_next_stream_ends_the_one_before_it_and_single_batches_do_not(decoder):
-    first = decoder.stream(BATCHES * 9)
-    next(first)
-    np.testing.assert_array_equal(decoder.take(np.array([2])), NUMBERS[[2]])
-    assert same([next(first)], [NUMBERS[BATCHES[1]]])
-    assert same(decoder.stream(BATCHES), [NUMBERS[batch] for batch in BATCHES])
-    sentence = "this stream has ended: … closed or started another"
-    with pytest.raises(RuntimeError, match=about(sentence)):
-        next(first)
 
 
 def test_workers_survive_an_exception_which_arrives_as_it_is(decoder, files):
@@ -290,28 +240,10 @@ def test_batches_that_cannot_be_made_end_the_workers(decoder):
     assert same(decoder.stream(BATCHES), [NUMBERS[batch] for batch in BATCHES])
 
 
-def test_a_decoder_can_be_pickled_while_it_is_at_work(decoder):
-    stream = decoder.stream(iter(BATCHES))
-    next(stream)
-    with pickle.loads(pickle.dumps(decoder)) as again:
-        assert again.workers == 2
-        np.testing.assert_array_equal(again.take(np.array([2])), NUMBERS[[2]])
-    assert same(stream, [NUMBERS[batch] for batch in BATCHES[1:]])
-
-
 def test_no_shared_random_state_is_touched(decoder):
     state = torch.get_rng_state()
     list(decoder.stream(BATCHES))
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_the_workers_of_a_single_stream_end_with_it_even_early(files):
-    before = pids()
-    stream = decode_in_workers(ImageFiles(files, 4), itertools.repeat(np.array([5])), workers=1)
-    next(stream)
-    assert len(pids() - before) == 1
-    stream.close()
-    assert pids() == before
 
 
 def test_workers_see_what_is_seen_without(files, monkeypatch):
@@ -325,15 +257,3 @@ def test_workers_see_what_is_seen_without(files, monkeypatch):
     np.testing.assert_array_equal(left.row_ids, kept.row_ids)
     np.testing.assert_array_equal(alone.keys, helped.keys)
     assert (alone.size, alone.channels, alone.depth) == (helped.size, helped.channels, helped.depth)
-
-
-@pytest.mark.skipif(multiprocessing.get_start_method() != "fork", reason="needs fork")
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_datasets_that_cannot_be_pickled_are_forked_as_torch_does():
-    class Local(Items):
-        pass
-
-    dataset = Local(list(NUMBERS))
-    dataset.function = lambda: None
-    expected = [NUMBERS[batch] for batch in BATCHES]
-    assert same(decode_in_workers(dataset, BATCHES, workers=1), expected)

@@ -17,7 +17,8 @@ from unsplit.networks.registry import RECIPES, build_network, recipe_for
 from unsplit.networks.training.group import Fold, Stacked, can_be_stacked
 from unsplit.networks.training.loop import TrainConfig, train
 from unsplit.networks.training.single import Single
-from unsplit.pairwise.heldout_scores import crossfit_folds, heldout_scores
+from unsplit.pairwise.folds import crossfit_folds
+from unsplit.pairwise.heldout_scores import heldout_scores
 
 HALF = Fold(np.arange(12), np.arange(12, 24), np.arange(12, 24))
 

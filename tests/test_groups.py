@@ -28,13 +28,13 @@ from unsplit.merging.evidence import Columns, Mixtures
 from unsplit.merging.neighbours.graph import graph_of_scores, nearest
 from unsplit.merging.remerge import _drawn
 from unsplit.pairwise import statistics as stats
+from unsplit.pairwise.folds import crossfit_folds, holdout_fold
 from unsplit.pairwise.groups import (
     deal_groups,
     effective_numbers,
     group_p_value,
     separate_groups,
 )
-from unsplit.pairwise.heldout_scores import group_folds
 from unsplit.pairwise.result import by_groups
 
 FAST = {"epochs": 3, "random_state": 0, "device": "cpu"}
@@ -103,7 +103,7 @@ def unbalanced(seed, n_groups=60, k=5):
 @pytest.mark.parametrize("seed", range(3))
 def test_whole_groups_are_held_out_once_and_every_cluster_is_trained_on(make, seed):
     clusters, groups = make(seed)
-    folds = group_folds(clusters, groups, 5)
+    folds = crossfit_folds(clusters, 5, None, groups)
     held_out = np.concatenate([fold.test for fold in folds])
     assert np.array_equal(np.sort(held_out), np.arange(len(clusters)))
     for fold in folds:
@@ -120,13 +120,13 @@ def test_clusters_are_spread_over_folds_at_least_as_well_as_by_scikit_learn(seed
         return ((table / table.sum(axis=0) - 1 / 5) ** 2).sum()
 
     theirs = StratifiedGroupKFold(5).split(np.zeros(len(clusters)), clusters, groups)
-    ours = imbalance([fold.test for fold in group_folds(clusters, groups, 5)])
+    ours = imbalance([fold.test for fold in crossfit_folds(clusters, 5, None, groups)])
     assert ours <= imbalance([test for _, test in theirs])
 
 
 def test_a_single_group_is_always_trained_on():
     clusters, groups = np.repeat([0, 1, 2], 6), np.repeat([0, 0, 1, 2, 3, 4], 3)
-    for fold in group_folds(clusters, groups, 3):
+    for fold in crossfit_folds(clusters, 3, None, groups):
         assert set(np.flatnonzero(clusters == 0)) <= set(fold.train)
         assert not set(np.flatnonzero(clusters == 0)) & set(fold.test)
 
@@ -142,18 +142,18 @@ def test_a_cluster_whose_groups_must_all_be_held_out_together_is_not_held_out():
 @pytest.mark.parametrize("holdout", [0.2, 0.4])
 def test_one_share_of_every_cluster_is_held_out_in_whole_groups(holdout):
     clusters, groups = unbalanced(0)
-    (fold,) = group_folds(clusters, groups, 1, holdout)
+    fold = holdout_fold(clusters, holdout, None, groups)
     parts = [set(groups[rows]) for rows in (fold.train, fold.watch, fold.test)]
     assert not any(a & b for a, b in itertools.combinations(parts, 2))
     share = np.bincount(clusters[fold.test]) / np.bincount(clusters)
     assert np.abs(share - holdout).max() < 0.1
     two = np.repeat([0, 1], 4), np.repeat([0, 1, 2, 3], 2)  # at least one group of each
-    assert set(two[0][group_folds(*two, 1, holdout)[0].test]) == {0, 1}
+    assert set(two[0][holdout_fold(two[0], holdout, None, two[1]).test]) == {0, 1}
 
 
 def test_few_clusters_of_many_groups_choose_the_epoch_by_other_groups():
     clusters, groups = np.repeat([0, 1], 60), np.arange(120) // 3
-    for fold in group_folds(clusters, groups, 5):
+    for fold in crossfit_folds(clusters, 5, None, groups):
         parts = [set(groups[rows]) for rows in (fold.train, fold.watch, fold.test)]
         assert not any(a & b for a, b in itertools.combinations(parts, 2))
         assert set(clusters[fold.watch]) == {0, 1}

@@ -83,7 +83,7 @@ def test_the_layout_in_memory_does_not_count(layout):
 def test_neither_chunks_nor_the_disk_change_keys(monkeypatch, tmp_path):
     expected = keys_of_bytes(images())
     np.testing.assert_array_equal(keys_of_bytes(mapped(images(), tmp_path / "x.npy")), expected)
-    monkeypatch.setattr(hashing, "CHUNK_BYTES", 250)  # two images and a bit
+    monkeypatch.setattr(hashing, "CHUNK_ELEMENTS", 31)  # two images and a bit
     np.testing.assert_array_equal(keys_of_bytes(images()), expected)
 
 

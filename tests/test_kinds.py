@@ -15,8 +15,7 @@ from tests.checks import about
 from unsplit.data.rows.base import Rows, kind_of, require_kind
 from unsplit.data.rows.datasets import DatasetRows
 from unsplit.data.rows.kinds import CountRows, VectorRows, differ_in_length, observations
-from unsplit.data.rows.ragged import Ragged
-from unsplit.data.rows.sequences import Audio, RaggedRows
+from unsplit.data.rows.sequences import Audio, Ragged, RaggedRows
 from unsplit.data.rows.tensors import TensorRows
 from unsplit.errors import InputError
 from unsplit.networks.network import StandardizeSequences
@@ -143,12 +142,12 @@ REFUSED = {
     "images of different sizes": (
         [np.zeros((4, 4, 3)), np.zeros((5, 5, 3))],
         None,
-        "sequence 0 must have shape (length,) or (length, channels), got (4, 4, 3); reshape it.",
+        "(length,) or (length, channels), got (4, 4, 3); reshape or remove it.",
     ),
     "clouds of different sizes": (
         [np.zeros((4, 3)), np.zeros((5, 3))],
         "points",
-        "(4 to 5); take the same number of points from each.",
+        "in their number of points; take the same number of points from each.",
     ),
     "table as images": (
         TABLE,

@@ -19,7 +19,7 @@ from unsplit.networks.training.group import Stacked, watched_part
 from unsplit.networks.training.loop import Training, epoch_minibatches, train, used_decay
 from unsplit.networks.training.optimizer import LargeHeadAdamW
 from unsplit.networks.training.single import Single
-from unsplit.pairwise.heldout_scores import holdout_fold
+from unsplit.pairwise.folds import holdout_fold
 
 CPU = torch.device("cpu")
 

@@ -7,10 +7,8 @@ import torch
 import unsplit
 from tests.any_data_cases import CPU, mapped
 from unsplit.data.readers import formats
-from unsplit.data.rows import mapped as rows_mapped
-from unsplit.data.rows.base import blocks_of, is_mapped
+from unsplit.data.rows.base import blocks_of, gathered, is_mapped
 from unsplit.data.rows.kinds import VectorRows, numeric_matrix
-from unsplit.data.rows.mapped import gathered
 from unsplit.errors import InputError
 from unsplit.merging.neighbours import sample
 from unsplit.merging.neighbours.graph import graph_of_vectors
@@ -24,17 +22,12 @@ def four_clusters(n=60, dtype=np.float32):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("held", [True, False])
-def test_rows_on_disk_are_the_same_to_the_bit(dtype, held, tmp_path):
+def test_rows_on_disk_are_the_same_to_the_bit(dtype, tmp_path):
     X = 1000 + four_clusters(dtype=dtype)[0]
     inside = VectorRows(numeric_matrix(X), CPU)
     outside = VectorRows(numeric_matrix(mapped(X, tmp_path / "x.npy")), CPU)
-    assert inside.on_disk is None
     assert outside.on_device is None
     assert is_mapped(outside.values)
-    if held:
-        outside.hold(np.arange(0, len(X), 2), np.array([1, 3]))
-        assert len(outside.on_disk.held) == len(X) // 2 + 2
     np.testing.assert_array_equal(inside.keys, outside.keys)
     for index in (torch.tensor([4, 1, 4]), torch.tensor([[2, 4], [0, 6]]), torch.arange(len(X))):
         assert torch.equal(inside.take(index), outside.take(index))
@@ -42,14 +35,6 @@ def test_rows_on_disk_are_the_same_to_the_bit(dtype, held, tmp_path):
         inside.moments(np.arange(90)), outside.moments(np.arange(90)), strict=True
     ):
         assert torch.equal(one, other)
-
-
-def test_rows_that_do_not_fit_are_not_held(tmp_path, monkeypatch):
-    monkeypatch.setattr(rows_mapped, "available_memory", lambda: 100)
-    rows = VectorRows(mapped(four_clusters()[0], tmp_path / "x.npy"), CPU)
-    rows.hold(np.arange(50))
-    assert rows.on_disk.held is None
-    assert rows.take(torch.tensor([3])).shape == (1, 3)
 
 
 def test_a_matrix_on_disk_is_merged_as_in_memory(tmp_path):
@@ -91,8 +76,7 @@ def test_gaps_in_a_matrix_on_disk_are_counted(tmp_path, monkeypatch):
 
 
 def test_blocks_cover_all_rows_and_gathered_rows_are_in_order(tmp_path, monkeypatch):
-    for module in ("base", "mapped"):
-        monkeypatch.setattr(f"unsplit.data.rows.{module}.BLOCK", 10)
+    monkeypatch.setattr("unsplit.data.rows.base.BLOCK", 10)
     X = np.arange(60.0).reshape(20, 3)
     assert [len(block) for block in blocks_of(X)] == [3] * 6 + [2]
     index = np.random.default_rng(0).integers(20, size=50)

@@ -52,18 +52,30 @@ def test_edges_are_those_of_the_fifteen_nearest(normal):
     assert np.array_equal(graph.features, X)
 
 
-def test_batches_are_as_if_alone_with_their_share_of_neighbours(normal, monkeypatch):
+def test_batches_are_as_if_alone_with_their_share_of_neighbours(normal):
     X, clusters = normal
     batches = (np.random.default_rng(1).random(400) < 0.6).astype(int)
     both = connect(X, clusters, batches)
     for batch in (0, 1):
         here = batches == batch
-        with monkeypatch.context() as patch:
-            patch.setattr(graph_module, "N_NEIGHBOURS", round(15 * here.mean()))
-            alone = connect(X[here], clusters[here])
+        alone = connect(X[here], clusters[here], n_neighbors=round(15 * here.mean()))
         part = both.adjacency[np.flatnonzero(here)][:, np.flatnonzero(here)]
         assert np.array_equal(part.toarray(), alone.adjacency.toarray())
         np.testing.assert_array_equal(both.inverse_dimension[here], alone.inverse_dimension)
+
+
+def test_another_number_and_the_cosine(normal):
+    X, clusters = normal
+    few = neighbour_graph(X, clusters, n_neighbors=4, device="cpu")
+    assert (few.n_neighbors, few.metric) == (4, "euclidean")
+    assert 4 <= degrees(few).min() < 15
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    by_angle = neighbour_graph(7 * X, clusters, metric="cosine", device="cpu")
+    on_sphere = neighbour_graph(unit, clusters, device="cpu")
+    assert by_angle.metric == "cosine"
+    assert by_angle.adjacency.sum() == on_sphere.adjacency.sum()
+    with pytest.raises(InputError, match="metric must be one of euclidean, cosine"):
+        neighbour_graph(X, clusters, metric="manhattan")
 
 
 def test_small_batches_have_as_many_neighbours_as_there_are():

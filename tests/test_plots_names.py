@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.plot_cases import quick, random_matrix, random_tree
 from unsplit import plots
 from unsplit.merging.options import STATISTICS
-from unsplit.plots.groups import group_name, spread
+from unsplit.plots.layout import group_name
 from unsplit.plots.style import (
     COLOURS,
     LONGEST_NAME,
@@ -17,6 +17,7 @@ from unsplit.plots.style import (
     axis_label,
     colours_of,
     short_name,
+    spread,
 )
 
 

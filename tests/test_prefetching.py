@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.any_data_cases import CPU
-from unsplit.data.rows import prefetching
-from unsplit.data.rows.prefetching import AHEAD, prefetched
+from unsplit.data.rows import base
+from unsplit.data.rows.base import AHEAD, prefetched
 
 SQUARES = torch.arange(20) ** 2
 
@@ -79,7 +79,7 @@ def test_who_stops_early_does_not_wait_for_the_rest(monkeypatch):
             go.set()
             super().shutdown(wait=wait)
 
-    monkeypatch.setattr(prefetching, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(base, "ThreadPoolExecutor", Pool)
     stream = prefetched(fetch, batches_of(20), CPU)
     next(stream)
     assert second.wait(60)

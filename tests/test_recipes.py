@@ -12,8 +12,7 @@ from torch import nn
 from tests.any_data_cases import CPU, clouds, images, ragged
 from tests.checks import exactly
 from unsplit.data.rows.kinds import observations
-from unsplit.data.rows.ragged import Ragged
-from unsplit.data.rows.sequences import Audio
+from unsplit.data.rows.sequences import Audio, Ragged
 from unsplit.errors import InputError
 from unsplit.networks.augmentation import ImageAugmentation, PointAugmentation, SequenceAugmentation
 from unsplit.networks.backbones import (

@@ -16,8 +16,7 @@ from tests.cli_cases import merge, snapshot, succeeds, write_data
 from tests.cli_cases import unsplit as command
 from tests.merging_cases import gaussian_estimate
 from unsplit.data.array_files import save_arrays
-from unsplit.data.rows.ragged import Ragged
-from unsplit.data.rows.sequences import Audio
+from unsplit.data.rows.sequences import Audio, Ragged
 from unsplit.report import sections
 from unsplit.report.collect import Source, collect
 from unsplit.report.encode import png

@@ -11,13 +11,13 @@ from unsplit.networks.training.loop import (
     balanced_draws,
     epoch_minibatches,
 )
-from unsplit.pairwise.heldout_scores import (
+from unsplit.pairwise.folds import (
     FEW_CLUSTERS,
     LARGE,
     MANY,
     TESTED,
     TRAINED,
-    WATCHED,
+    VALIDATED,
     crossfit_folds,
     folds_by_need,
     holdout_fold,
@@ -298,7 +298,7 @@ def test_large_clusters_are_held_out_once(sizes, seed):
     sizes = np.array([*sizes, MANY])
     clusters, k = shuffled(sizes, seed), len(sizes)
     (fold,) = folds_by_need(clusters, 5, np.random.default_rng(seed))
-    tested, watched = np.minimum(sizes // 3, TESTED), np.minimum(sizes // 6, WATCHED)
+    tested, watched = np.minimum(sizes // 3, TESTED), np.minimum(sizes // 6, VALIDATED)
     assert counts(clusters, fold.test, k).tolist() == tested.tolist()
     assert counts(clusters, fold.watch, k).tolist() == watched.tolist()
     trained = np.minimum(sizes - tested - watched, TRAINED)

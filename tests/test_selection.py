@@ -263,20 +263,20 @@ def test_kinds_of_data_are_made_once_each(monkeypatch):
 def test_all_kinds_hold_out_the_same_in_any_order_of_candidates(monkeypatch):
     problems = []
 
-    def spy(run, rows, problem):
-        problems.append((rows.kind, problem))
+    def spy(run, rows, subclusters, fold, *_):
+        problems.append((rows.kind, subclusters.of_rows, fold))
         raise InputError("Seen.")
 
     monkeypatch.setattr(api.Run, "prepare", spy)
     for candidates in (["mlp", "resnet18"], ["resnet18", "mlp"]):
         with pytest.raises(InputError, match="Seen"):
             quick(candidates, *pictures())
-    assert [kind for kind, _ in problems] == ["vectors", "images", "images", "vectors"]
-    for _, problem in problems:
-        assert np.array_equal(problem.fold.watch, problems[0][1].fold.watch)
-        assert np.array_equal(problem.subclusters.of_rows, problems[0][1].subclusters.of_rows)
-        assert len(problem.fold.watch) == 12
-        assert len(np.union1d(problem.fold.watch, problem.fold.train)) == 60
+    assert [kind for kind, *_ in problems] == ["vectors", "images", "images", "vectors"]
+    for _, clusters, fold in problems:
+        assert np.array_equal(fold.test, problems[0][2].test)
+        assert np.array_equal(clusters, problems[0][1])
+        assert len(fold.test) == 12
+        assert len(np.union1d(fold.test, fold.train)) == 60
 
 
 def test_noise_is_left_out_and_clusters_of_one_are_not_held_out():

@@ -13,7 +13,7 @@ from unsplit import BatchWarning, ClusterMerger, InputError, pairwise_tvd
 from unsplit.data.labels import EncodedLabels
 from unsplit.networks.training.loop import history_of
 from unsplit.pairwise.heldout_scores import scores_of, summarize
-from unsplit.selection import api, halving
+from unsplit.selection import api
 
 SEEN = {"cluster": Column(0), "donor": Column(1)}
 NEVER_MEET = "1 of 10 pairs of clusters share no batch with at least two observations of each"
@@ -78,9 +78,9 @@ def watched():
         seen.append((subclusters, fold, z, scores, found))
         return found
 
-    measure = halving.accuracy_within_batches
+    measure = api.accuracy_within_batches
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(halving, "accuracy_within_batches", spy)
+        patch.setattr(api, "accuracy_within_batches", spy)
         tell = lambda _, record: records.append(record)  # noqa: E731
         with pytest.warns(BatchWarning) as caught:
             quick({"one": layer(8)}, X, labels, batch=donor, epochs=5, progress=tell)

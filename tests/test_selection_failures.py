@@ -13,7 +13,7 @@ from unsplit.datasets import gaussians
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.loop import MAX_EPOCHS, Training, train
 from unsplit.pairwise.api import Settings
-from unsplit.pairwise.heldout_scores import crossfit_folds
+from unsplit.pairwise.folds import crossfit_folds
 from unsplit.selection import Candidate
 
 

@@ -12,7 +12,6 @@ from unsplit import ConfusionWarning, InputError, PairwiseTVD, SparsePairwiseTVD
 from unsplit.data.array_files import load_arrays, save_arrays
 from unsplit.pairwise import api
 from unsplit.pairwise.api import Settings
-from unsplit.pairwise.memory import EstimateSize
 from unsplit.pairwise.saved_estimates import SPARSE_FORMAT as FORMAT
 from unsplit.pairwise.sparse.confusions import count_confusions
 from unsplit.pairwise.sparse.pair_scores import PairScores
@@ -228,12 +227,6 @@ def test_little_memory_makes_the_estimate_sparse(monkeypatch):
     monkeypatch.setattr(api, "available_memory", lambda: 10**9)
     assert not Settings().is_sparse(2000)
     assert Settings().is_sparse(3000)
-
-
-def test_twenty_thousand_small_clusters_need_less_than_all_their_pairs_would():
-    k = 20_000
-    sparse, dense = (EstimateSize(k, k, 5, 2 * k, 2 * k, form).counting for form in (True, False))
-    assert sparse < dense - 8 * k**2
 
 
 def test_batches_are_refused_in_a_sentence():

@@ -10,6 +10,7 @@ from torch.utils.data import TensorDataset
 from tests.any_data_cases import CPU, Items, clouds, everything, images
 from tests.checks import about
 from unsplit.data.rows import datasets as streams
+from unsplit.data.rows import tensors
 from unsplit.data.rows.datasets import DatasetRows
 from unsplit.data.rows.kinds import observations
 from unsplit.data.rows.tensors import TensorRows
@@ -80,7 +81,8 @@ def test_images_of_every_type_can_be_standardised(dtype):
     rows = rows_of(items)
     batch = everything(rows)
     assert batch.dtype == ITEM_TYPES[dtype]
-    np.testing.assert_array_equal(batch.float(), items.astype(np.float32))
+    moved = (items - rows.origin[:, None, None]).astype(np.float32)
+    np.testing.assert_array_equal(batch.float(), moved if rows.origin.any() else items)
     mean, scale = rows.moments(np.arange(24))
     assert ((batch - mean) / scale).dtype == torch.float32
 
@@ -133,7 +135,7 @@ def test_items_that_cannot_be_of_this_kind_are_refused(items, kind, sentence):
 @pytest.mark.parametrize("source", SOURCES)
 def test_moments_are_those_of_arrays(source, monkeypatch):
     items, kind, array = SOURCES[source]
-    monkeypatch.setattr(streams, "BATCH", 4)
+    monkeypatch.setattr(tensors, "CHUNK_ELEMENTS", 200)
     index = np.array([7, 0, 3, 8, 9, 1, 20])
     found = rows_of(items).moments(index)
     if array is None:
@@ -144,29 +146,12 @@ def test_moments_are_those_of_arrays(source, monkeypatch):
         torch.testing.assert_close(one, other)
 
 
-def test_moments_look_at_some_of_many(monkeypatch):
-    monkeypatch.setattr(streams, "LOOKED_AT", 3)
-    monkeypatch.setattr(streams, "KEPT_ON_CPU", 0)
-    asked = []
-
-    class Spy(Items):
-        def __getitem__(self, index):
-            asked.append(index)
-            return super().__getitem__(index)
-
-    rows = DatasetRows.of(Spy(CHANNELS_FIRST), CPU)
-    assert rows.shape == (3, 6, 6)  # looks at the first
-    asked.clear()
-    rows.moments(np.array([20, 3, 5, 7, 9, 1]))
-    assert asked == [20, 5, 9]
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_items_that_are_not_finite_are_named(bad):
+def test_items_that_are_not_finite_are_refused(bad):
     items = CHANNELS_FIRST.astype(np.float32)
     items[13, 0, 2, 2] = bad
     sentence = (
-        "item 13 of the Dataset has values that are NaN or infinite; remove such items or fill in "
+        "items of the Dataset have values that are NaN or infinite; remove such items or fill in "
         "the values first."
     )
     with pytest.raises(InputError, match=about(sentence)):
@@ -179,7 +164,7 @@ def test_items_that_are_not_finite_are_named(bad):
 def test_items_of_another_shape_are_refused():
     items = [torch.zeros(3, 6, 6)] * 5 + [torch.zeros(3, 5, 6)]
     rows = rows_of(items)
-    sentence = "item 5 … shape (3, 5, 6), but item 0 has (3, 6, 6); … the same shape."
+    sentence = "item 5 … shape (3, 5, 6) … but item 0 has (3, 6, 6) … the same shape and type."
     with pytest.raises(InputError, match=about(sentence)):
         rows.take(torch.tensor([0, 5]))
     with pytest.raises(InputError, match=r"item 5 of the dataset has shape \(3, 5, 6\)"):
@@ -272,7 +257,7 @@ def test_items_that_fit_on_the_device_are_read_once(source, monkeypatch):
     rows = DatasetRows.of(Counting(items), CPU)
     expected = [rows.take(index) for index in BATCHES]
     moments = rows_of(items).moments(np.arange(24))
-    monkeypatch.setattr(rows, "_should_be_kept", lambda: True)
+    monkeypatch.setattr(rows, "_fits", lambda: True)
     assert rows.shape == tuple(expected[0].shape[1:])
     reads[:] = 0
     for _ in range(3):
@@ -283,12 +268,14 @@ def test_items_that_fit_on_the_device_are_read_once(source, monkeypatch):
     for one, other in zip(rows.moments(np.arange(24)), moments, strict=True):
         torch.testing.assert_close(one, other)
     assert reads.tolist() == [1] * 24
-    assert rows.kept.dtype == expected[0].dtype
+    assert (rows.on_device.dtype == torch.uint8) == (expected[0].dtype == torch.uint8)
 
 
 def test_kept_images_lie_as_convolutions_like_them():
     rows = rows_of(CHANNELS_FIRST)
-    assert rows._read_all().is_contiguous(memory_format=torch.channels_last)
+    list(rows.stream(BATCHES))
+    batch = rows.take(torch.arange(9))
+    assert batch.is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +287,7 @@ def test_a_cpu_keeps_a_few_thousand_photos_if_memory_is_free(limit, free, expect
     monkeypatch.setattr(streams, "KEPT_ON_CPU", limit)
     monkeypatch.setattr(streams, "available_memory", lambda: free)
     assert len(list(rows.stream(BATCHES))) == 3
-    assert (rows.kept is not None) is expected
+    assert (rows.on_device is not None) is expected
 
 
 @pytest.mark.parametrize(("free", "expected"), [(10**4, True), (6000, False)])
@@ -309,7 +296,7 @@ def test_a_gpu_keeps_what_fits_into_a_share_of_its_free_memory(free, expected, m
     assert rows.shape == (3, 6, 6)
     rows.device = torch.device("cuda")
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 10**9))
-    assert rows._should_be_kept() is expected
+    assert rows._fits() is expected
 
 
 # Others like these
@@ -330,7 +317,7 @@ def test_the_first_items_need_the_dataset_no_more(source):
 
 def test_other_items_must_be_alike():
     rows = rows_of(CHANNELS_FIRST).first(1)
-    sentence = "X has items of shape (1, 6, 6), but … (3, 6, 6); pass items of that shape."
+    sentence = "X has observations of shape (1, 6, 6), but … (3, 6, 6); pass observations …"
     with pytest.raises(InputError, match=about(sentence)):
         rows.another(Items(CHANNELS_FIRST[:, :1]))
     with pytest.raises(InputError, match="images must have shape"):
@@ -340,6 +327,6 @@ def test_other_items_must_be_alike():
 def test_other_sequences_may_have_another_length_but_not_other_channels():
     rows = rows_of(SEQUENCES).first(1)
     assert rows.another(Items(SEQUENCES[:, :5])).shape == (3, 5)
-    sentence = "X has items of shape (2, 12), but … trained on … (3, 12); pass items of that shape."
+    sentence = "X has observations of shape (2, 12), but … trained on … (3, 12); …"
     with pytest.raises(InputError, match=about(sentence)):
         rows.another(Items(SEQUENCES[:, :, :1]))

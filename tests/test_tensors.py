@@ -336,7 +336,7 @@ def test_the_first_rows_and_others_like_these(kind):
 
 def test_others_of_another_shape_are_refused():
     sentence = (
-        "X has observations of shape (5, 6, 3), but … trained on … (6, 6, 3); pass observations …"
+        "X has observations of shape (3, 5, 6), but … trained on … (3, 6, 6); pass observations …"
     )
     with pytest.raises(InputError, match=about(sentence)):
         rows_of(images()).another(images()[:, 1:])

@@ -25,12 +25,8 @@ from unsplit.networks.training.loop import (
     train,
 )
 from unsplit.networks.training.optimizer import AdamW
-from unsplit.pairwise.heldout_scores import (
-    crossfit_folds,
-    heldout_scores,
-    holdout_fold,
-    watch_inside,
-)
+from unsplit.pairwise.folds import crossfit_folds, holdout_fold, validated_inside
+from unsplit.pairwise.heldout_scores import heldout_scores
 
 CPU = torch.device("cpu")
 
@@ -98,7 +94,7 @@ def test_the_counted_observations_never_choose_their_own_epoch():
 def test_observations_set_aside_choose_the_epoch_of_their_own_fold():
     rng = np.random.default_rng(0)
     _, y, folds = small_problem(n_folds=3)
-    folds = [watch_inside(fold, y, rng) for fold in folds]
+    folds = [validated_inside(fold, y, rng) for fold in folds]
     assert not any(fold.watches_test for fold in folds)
     assert trained_with(ACCURACIES, folds).kept_epoch.tolist() == [1, 2, 2]
 
@@ -196,9 +192,9 @@ def test_training_never_reads_the_test_rows():
     asked = []
 
     class Spy(VectorRows):
-        def take(self, index):
-            asked.append(index.flatten().clone())
-            return super().take(index)
+        def _batches(self, places):
+            asked.extend(place.clone() for place in places)
+            return super()._batches(places)
 
     fold = Fold(folds[0].train[10:], folds[0].train[:10], folds[0].test)
     networks = networks_for(rows, [fold])

@@ -8,11 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wasserstein_cases import clusters_at, exact, normal
-from unsplit.pairwise.heldout_scores import crossfit_folds
-from unsplit.pairwise.wasserstein import cluster_means, heldout, training
+from unsplit.pairwise.folds import crossfit_folds
+from unsplit.pairwise.wasserstein import api as heldout
 from unsplit.pairwise.wasserstein import maps as lipschitz
-from unsplit.pairwise.wasserstein.cluster_means import ClusterMeans
-from unsplit.pairwise.wasserstein.maps import LipschitzMaps, fold_coordinates, nearest_orthonormal
+from unsplit.pairwise.wasserstein.maps import (
+    ClusterMeans,
+    LipschitzMaps,
+    fold_coordinates,
+    nearest_orthonormal,
+)
 
 quick = settings(deadline=None, max_examples=15, derandomize=True)
 
@@ -25,7 +29,7 @@ def trained_maps(x, clusters, n_folds=3, n_maps=2, epochs=2, seed=0):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         maps = LipschitzMaps(n_folds, n_maps, x.shape[1])
-    means, history = training.train(maps, x, clusters, folds, epochs, rng)
+    means, history = lipschitz.train(maps, x, clusters, folds, epochs, rng)
     return maps, x, folds, means, history
 
 
@@ -148,7 +152,7 @@ def test_lengths_and_products_are_those_of_loops(seed, k, at_once):
     rng = np.random.default_rng(seed)
     means, other = random_means(rng, k=k), random_means(rng, k=k)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster_means, "ELEMENTS_AT_ONCE", at_once)
+        patch.setattr(lipschitz, "ELEMENTS_AT_ONCE", at_once)
         parts = list(means.parts())
     products = np.concatenate([means.products(other, rows) for rows in parts], axis=2)
     lengths = np.concatenate([means.lengths(rows) for rows in parts], axis=2)
@@ -164,9 +168,8 @@ def test_lengths_and_products_are_those_of_loops(seed, k, at_once):
 
 def test_cluster_means_are_means(overlapping, monkeypatch):
     clusters, maps, x, folds, *_ = overlapping
-    monkeypatch.setattr(cluster_means, "ROWS_AT_ONCE", 50)
-    used = cluster_means.row_masks([fold.test for fold in folds], x)
-    found = ClusterMeans.of(maps, x, torch.from_numpy(clusters), used, 4)
+    monkeypatch.setattr(lipschitz, "ROWS_AT_ONCE", 50)
+    found = ClusterMeans.of(maps, x, clusters, [fold.test for fold in folds])
     mapped = maps(x[None]).detach().numpy()
     for f, i in np.ndindex(3, 4):
         rows = folds[f].test[clusters[folds[f].test] == i]
@@ -180,7 +183,7 @@ def test_pushes_are_the_gradient_of_the_longest_distances_of_each_kind():
     rng = np.random.default_rng(0)
     means = random_means(rng, k=5)
     # Where maps have almost the same length, softly longest is not longest.
-    push, value = training.push_directions(means, 1e-4)
+    push, value = lipschitz.push_directions(means, 1e-4)
     mapped = torch.from_numpy(means.mapped).requires_grad_()
     raw, signs, keeps = (torch.from_numpy(a) for a in (means.raw, means.signs, means.keeps))
     of_kinds, longest = torch.zeros(()), 0.0
@@ -209,8 +212,8 @@ def test_values_are_split_by_kind_and_freed_of_their_padding(overlapping):
 def test_near_ties_share_a_pair_when_it_is_warm():
     means = random_means(np.random.default_rng(0), n_models=1, n_maps=3, k=2)
     lengths = means.lengths(slice(0, 2))[0, 1:3, 0, 1]  # of the two that fold
-    cold, _ = training.push_directions(means, 1e-4)
-    warm, _ = training.push_directions(means, 1e4)
+    cold, _ = lipschitz.push_directions(means, 1e-4)
+    warm, _ = lipschitz.push_directions(means, 1e4)
     assert (np.abs(cold[0, lengths.argmin()]) < 1e-12).all()
     np.testing.assert_allclose(warm[0, lengths.argmax()], cold[0, lengths.argmax()] / 2, rtol=1e-3)
     assert np.abs(warm[0, lengths.argmin()]).max() > 0.01
@@ -312,13 +315,7 @@ def test_rows_that_are_counted_have_no_say_in_the_choice(overlapping):
 
 def test_choice_of_maps_is_that_of_a_loop(overlapping):
     clusters, maps, x, folds, means, _ = overlapping
-    watched = ClusterMeans.of(
-        maps,
-        x,
-        torch.from_numpy(clusters),
-        cluster_means.row_masks([fold_.watch for fold_ in folds], x),
-        4,
-    )
+    watched = ClusterMeans.of(maps, x, clusters, [fold_.watch for fold_ in folds])
     every = slice(0, 4)
     length, product = means.lengths(every), means.products(watched, every)
     pairs = list(zip(*np.triu_indices(4, 1), strict=True))

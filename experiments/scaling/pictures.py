@@ -118,9 +118,6 @@ class PictureRows(Rows):
 class PictureDataset(Dataset[Tensor]):
     """The same pictures one by one, for worker processes."""
 
-    # Items depend on nothing else, so that workers can be started cleanly.
-    self_contained = True
-
     def __init__(self, pictures: Pictures) -> None:
         self.pictures = pictures
 

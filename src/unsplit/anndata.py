@@ -16,8 +16,8 @@ from sklearn.metrics.cluster import contingency_matrix
 from unsplit.data.array_files import ContentCheck
 from unsplit.data.cells import (
     USUAL,
+    CellMatrix,
     Groups,
-    Matrix,
     batches_in,
     clusterings_in,
     groups_in,
@@ -135,7 +135,7 @@ def merge(
     )
     counts = layer is not None or use_raw
     # Raw counts take the place of the default representation, not of one that was chosen.
-    matrix = Matrix(None if counts and use_rep == USUAL else use_rep, layer, use_raw)
+    matrix = CellMatrix(None if counts and use_rep == USUAL else use_rep, layer, use_raw)
     X, used = matrix.of(adata, "adata")
     merger = ClusterMerger(random_state=random_state, **options)
     merger.fit(X, initial_labels=groups.labels, batch=batch, groups=of_cells)

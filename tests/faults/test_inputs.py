@@ -13,8 +13,7 @@ from torch.utils.data import Dataset
 import unsplit
 from unsplit.data import observations
 from unsplit.data.labels import encode_labels
-from unsplit.data.rows.ragged import Ragged
-from unsplit.data.rows.sequences import RaggedRows
+from unsplit.data.rows.sequences import Ragged, RaggedRows
 
 CPU = torch.device("cpu")
 RNG = np.random.default_rng(0)
@@ -101,23 +100,24 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "X contains NaN; remove those rows or fill",
     ),
     "objects with a gap": (lambda: tvd(np.where(X > 4, None, X)), "values that are NaN"),
-    "complex": (lambda: tvd(X + 1j), "must hold real numbers, got values of type complex128"),
-    "complex, sparse": (lambda: tvd(scipy.sparse.csr_array(X + 1j)), "must hold real numbers"),
-    "complex, torch": (lambda: tvd(torch.tensor(X) + 1j), "must hold real numbers"),
+    "complex": (lambda: tvd(X + 1j), "must hold numbers, got values of type complex128"),
+    "complex, sparse": (lambda: tvd(scipy.sparse.csr_array(X + 1j)), "must hold numbers"),
+    "complex, torch": (lambda: tvd(torch.tensor(X) + 1j), "must hold numbers"),
     "complex, estimator": (lambda: merger(X + 1j), "X must hold real numbers"),
     "sparse tensor": (lambda: tvd(sparse_csr()), "sparse or nested torch tensor.*SciPy"),
     "sparse tensor, estimator": (lambda: merger(sparse_csr()), "sparse or nested torch tensor"),
-    "meta tensor": (lambda: tvd(torch.empty(24, 2, device="meta")), "meta.*holds no values"),
-    "meta tensor, estimator": (lambda: merger(torch.empty(24, 2, device="meta")), "no values"),
+    "meta tensor": (lambda: tvd(torch.empty(24, 2, device="meta")), "holds no values"),
+    "meta tensor, estimator": (
+        lambda: merger(torch.empty(24, 2, device="meta")),
+        "holds no values",
+    ),
     "records": (lambda: tvd(np.zeros((24, 2), "V3")), "X must hold numbers"),
     # labels
-    '1 and "1"': (lambda: tvd(labels=objects(1, "1")), r"both 1 \(int\) and '1' \(str\)"),
+    '1 and "1"': (lambda: tvd(labels=objects(1, "1")), "look the same as text"),
     '1 and "1" in a list': (lambda: tvd(labels=[1, "1"] * 12), "look the same as text"),
-    '1.0 and "1"': (lambda: tvd(labels=objects(1.0, "1")), "look the same as text"),
     "b'a' and 'a'": (lambda: tvd(labels=objects(b"a", "a")), "look the same as text"),
-    "bytes that are no text": (lambda: tvd(labels=objects(b"\xff", b"a")), "not UTF-8; decode"),
-    "labels of records": (lambda: tvd(labels=np.zeros(24, [("a", int)])), "got records of type"),
-    "labels of void": (lambda: tvd(labels=np.zeros(24, "V3")), "got records of type"),
+    "labels of records": (lambda: tvd(labels=np.zeros(24, [("a", int)])), "of type void; join"),
+    "labels of void": (lambda: tvd(labels=np.zeros(24, "V3")), "of type void; join"),
     "labels of lists": (lambda: tvd(labels=[[1], [1, 2]] * 12), "labels must be one integer or"),
     "labels of tuples": (lambda: tvd(labels=objects((1, 2), (3, 4))), r"got \(1, 2\) of type tupl"),
     "labels of arrays": (lambda: tvd(labels=objects(np.arange(2))), "of type ndarray"),
@@ -142,7 +142,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "cv=1000": (lambda: tvd(cv=1000), "cv must be at most 12, the size of the largest cluster"),
     "cv=1000, tiny clusters": (
         lambda: tvd(X[::4], Y[::4], cv=1000),
-        "cv must be at most 10, because the largest cluster has 3 observations, got 1000",
+        "cv must be at most 10, the size of the largest cluster or 10, got 1000",
     ),
     "cv=1000, Wasserstein": (
         lambda: unsplit.pairwise_wasserstein(X, Y, cv=1000),
@@ -175,7 +175,7 @@ def test_refused_in_one_sentence_before_training(
         raise AssertionError("training has started")
 
     monkeypatch.setattr("unsplit.pairwise.api.build_network", never)
-    monkeypatch.setattr("unsplit.selection.halving.build_network", never)
+    monkeypatch.setattr("unsplit.selection.api.build_network", never)
     call, pattern = REFUSED[name]
     with pytest.raises(unsplit.InputError, match=pattern) as caught:
         call()
@@ -276,11 +276,10 @@ def test_millimetres_survive_a_large_offset(name: str) -> None:
     torch.testing.assert_close(far, near, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["ragged", "dataset of clouds", "dataset of sequences"])
-def test_data_near_the_origin_are_not_moved(name: str) -> None:
+def test_data_near_the_origin_are_not_moved() -> None:
     clouds = 5 + np.random.default_rng(1).random((6, 24, 3))
-    rows = observations(FAR_AWAY[name](clouds), CPU)
-    narrow = observations(FAR_AWAY[name](clouds.astype(np.float32)), CPU)
+    rows = observations(FAR_AWAY["ragged"](clouds), CPU)
+    narrow = observations(FAR_AWAY["ragged"](clouds.astype(np.float32)), CPU)
     assert torch.equal(rows.take(torch.arange(6)), narrow.take(torch.arange(6)))
 
 
@@ -289,7 +288,6 @@ def test_the_origin_of_sequences_follows_them() -> None:
     one, other = Ragged.of(sequences), Ragged.of(sequences[::-1])
     np.testing.assert_array_equal(one.keys, other.keys[::-1])
     assert one.origin is not None
-    np.testing.assert_array_equal(one.cropped(5).origin, one.origin)
     rows = RaggedRows(one, CPU)
     assert torch.equal(rows.first(2).take(torch.arange(2)), rows.take(torch.arange(2)))
 

@@ -35,7 +35,7 @@ from unsplit import read
 from unsplit.data.readers.isolated import Broken, parse_all
 from unsplit.data.readers.tables import listing, shortened
 from unsplit.data.readers.tables_and_arrays import read_observations
-from unsplit.data.rows.workers import decode_in_workers
+from unsplit.data.rows.datasets import Decoder
 from unsplit.data.text_files import write_csv
 from unsplit.errors import InputError, SkippedWarning
 
@@ -683,13 +683,13 @@ class Aborts:
 @pytest.mark.filterwarnings("ignore:This DataLoader", "ignore:.*fork:DeprecationWarning")
 def test_a_worker_that_dies_while_training_is_told_in_one_sentence():
     with pytest.raises(InputError, match="ended unexpectedly"):
-        list(decode_in_workers(Aborts(), [np.arange(4), np.arange(4, 8)], workers=1))
+        list(Decoder(Aborts(), workers=1).stream([np.arange(4), np.arange(4, 8)]))
 
 
 PARENT = """
 import sys, torch
 from unsplit.data.readers.isolated import Broken, parse_all
-from unsplit.data.rows.workers import Decoder
+from unsplit.data.rows.datasets import Decoder
 if sys.argv[1] == "isolated":
     work = parse_all("tests.faults.parsers:parse", [1, "hang", 3], 1, seconds=3)
     next(work)
@@ -697,7 +697,7 @@ else:
     from unsplit.data.readers.images import ImageFiles
     import numpy as np
     decoder = Decoder(ImageFiles(["d/a/0.png"], 4), workers=2)
-    work = decoder.stream(np.array([0]) for _ in range(10**6))
+    work = decoder.stream([np.array([0])] * 10**6)
     next(work)
 print("ready", flush=True)
 import time; time.sleep(600)

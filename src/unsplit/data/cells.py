@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.data.labels import is_gap, is_missing
-from unsplit.data.readers.tables import listing, shortened
+from unsplit.data.readers.tables import listing
 from unsplit.errors import InputError, option
 
 # The representation that scanpy's own functions use if they are given none.
@@ -20,7 +20,7 @@ USUAL = "X_pca"
 
 
 @dataclass(frozen=True)
-class Matrix:
+class CellMatrix:
     """Which matrix of an AnnData the cells are compared by.
 
     Parameters
@@ -34,7 +34,7 @@ class Matrix:
 
     Examples
     --------
-    >>> Matrix(layer="counts", use_raw=True)
+    >>> CellMatrix(layer="counts", use_raw=True)
     Traceback (most recent call last):
     unsplit.errors.InputError: layer and use_raw are different matrices; choose one of them.
     """
@@ -46,8 +46,8 @@ class Matrix:
     def __post_init__(self) -> None:
         chosen = [name for name, value in vars(self).items() if value not in (None, False)]
         if len(chosen) > 1:
-            told = " and ".join(map(option, chosen))
-            raise InputError(f"{told} are different matrices; choose one of them.")
+            named = " and ".join(map(option, chosen))
+            raise InputError(f"{named} are different matrices; choose one of them.")
 
     def places(self) -> list[str]:
         """Where the matrix is in an .h5ad file: at the first of these places that exists."""
@@ -258,19 +258,6 @@ def _check_values(values: Any, name: str, where: str, cells: Any) -> None:
         raise InputError(
             f"{name} of {where} must hold numbers, got values of type {values.dtype}; name another."
         )
-    sparse = scipy.sparse.issparse(values)
-    bad = ~np.isfinite(values.data if sparse else values)
-    if not bad.any():
-        return
-    if sparse:
-        wrong = np.unique(np.repeat(np.arange(len(cells)), np.diff(values.indptr))[bad])
-    else:
-        wrong = np.flatnonzero(bad.any(axis=1))
-    raise InputError(
-        f"{name} of {where} has missing or infinite values in {len(wrong):,} of {len(cells):,} "
-        f"cells, the first of them {shortened(repr(str(cells[wrong[0]])))}; compute it again, or "
-        "remove these cells first."
-    )
 
 
 def _check_counts(values: Any, name: str, where: str) -> None:
@@ -278,12 +265,9 @@ def _check_counts(values: Any, name: str, where: str) -> None:
     wrong = (present < 0) | (present != np.rint(present))
     if not wrong.any():
         return
-    value = present[wrong][0]
-    seem = "scaled" if (present < 0).any() else "normalised"
     raise InputError(
-        f"{name} of {where} holds values that are not counts, such as {value:.4g}: they seem to "
-        f"be {seem}; name the layer that has the raw counts, or use a representation such as "
-        f"{USUAL}."
+        f"{name} of {where} holds values that are not counts, such as {present[wrong][0]:.4g}; "
+        f"name the layer that has the raw counts, or use a representation such as {USUAL}."
     )
 
 

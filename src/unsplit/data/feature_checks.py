@@ -1,5 +1,6 @@
 """Warnings of features that are no measurements or drown all others, and of dependent rows."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,16 +10,14 @@ from numpy.typing import NDArray
 from unsplit._typing import Index
 from unsplit.errors import DependenceWarning, FeatureWarning, option, warn
 
-# Number of rows that show whether a column may hold whole numbers only, and the fewest of which
-# anything can be said.
-FIRST_ROWS = 1000
+# The fewest rows of which anything can be said, and the most that are looked at.
 FEWEST_ROWS = 10
+SAMPLED_ROWS = 10_000
 
 # Columns drown the others if at most a quarter of all hold this share of the variance and spread
 # this many times as far as the others usually do.
 MOST_OF_VARIANCE = 0.8
 TIMES_AS_FAR = 5
-SAMPLED_ROWS = 10_000
 
 # Whether the next observation of a cluster is nearer than the one so many later.  Both are as near
 # if the order is random, and if it is that of larger groups, such as of known categories.
@@ -26,7 +25,8 @@ LATER = 8
 # The order is said to matter from this share on, if chance would hardly reach it.  It is the
 # share for two features with a serial correlation of about 0.6, or ten with one of about 0.3.
 NEARER, STANDARD_ERRORS = 0.7, 5.0
-MOST_COMPARED, MOST_NUMBERS = 10_000, 2**22
+# float64 values that are compared (32 MiB), and the most of one observation.
+MOST_NUMBERS, MOST_OF_ONE = 2**22, 2**12
 
 SCALE = "scale them, by sklearn.preprocessing.StandardScaler or --scale of the command line"
 
@@ -55,83 +55,50 @@ def warn_of_other_uses(
     -------
     list of int
         The features that were warned of.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> X = np.column_stack([np.arange(12), np.random.default_rng(0).random(12)])
-    >>> with warnings.catch_warnings(record=True) as told:
-    ...     warnings.simplefilter("always")
-    ...     warn_of_other_uses(X, ["column 'number'", "column 'depth'"], None)
-    [0]
-    >>> str(told[0].message)
-    "column 'number' counts the rows and is used as a feature; if it is not a measurement, ..."
     """
     if len(X) < FEWEST_ROWS:
         return []
-    whole = [j for j in range(X.shape[1]) if _is_whole(X[:FIRST_ROWS, j]) and _is_whole(X[:, j])]
-    counts = [j for j in whole if (np.diff(X[:, j]) == 1).all()]
-    known = []
-    if whole and labels is not None:
-        groups = np.unique(labels.astype(str), return_inverse=True)[1]
-        known = [j for j in whole if j not in counts and _follows(X[:, j], groups)]
-    for found, what in ((counts, "counts the rows"), (known, "has one value in each cluster")):
-        for j in found:
-            warn(
-                f"{names[j]} {what} and is used as a feature; if it is not a measurement, leave it "
-                f"out{'' if advice is None else f' with {advice[j]}'}.",
-                FeatureWarning,
-            )
-    return counts + known
-
-
-def _is_whole(values: NDArray[Any]) -> bool:
-    return bool((values == np.rint(values)).all())
+    groups = None if labels is None else np.unique(labels.astype(str), return_inverse=True)[1]
+    found = {}
+    for j in range(X.shape[1]):
+        # Most columns are no whole numbers, and the first rows show it.
+        if not all((part == np.rint(part)).all() for part in (X[:1000, j], X[:, j])):
+            continue
+        if (np.diff(X[:, j]) == 1).all():
+            found[j] = "counts the rows"
+        elif groups is not None and _follows(X[:, j], groups):
+            found[j] = "has one value in each cluster"
+    for j, what in found.items():
+        warn(
+            f"{names[j]} {what} and is used as a feature; if it is not a measurement, leave it "
+            f"out{'' if advice is None else f' with {advice[j]}'}.",
+            FeatureWarning,
+        )
+    return list(found)
 
 
 def _follows(values: NDArray[Any], groups: Index) -> bool:
     """Whether a column has one value in each of at least two groups, most of them with rows."""
     first = np.unique(groups, return_index=True)[1]
-    if len(groups) < 2 * len(first) or (values == values[0]).all():
-        return False
-    return bool((values == values[first[groups]]).all())
+    varies = len(groups) >= 2 * len(first) and (values != values[0]).any()
+    return bool(varies and (values == values[first[groups]]).all())
 
 
 def warn_of_scales(X: NDArray[Any], names: Sequence[str], but: Sequence[int] = ()) -> None:
     """Warn of few features that vary so much that distances between observations depend on them.
 
-    Principal components and other centred columns may do so on purpose.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    names : sequence of str
-        What messages call the features.
-    but : sequence of int
-        Features that do not count, because they should be left out anyway.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> X = np.random.default_rng(0).normal(size=(100, 4)) * [1, 1, 1, 20] + [0, 0, 0, 50]
-    >>> with warnings.catch_warnings(record=True) as told:
-    ...     warnings.simplefilter("always")
-    ...     warn_of_scales(X, ["red", "green", "blue", "age"])
-    >>> str(told[0].message)
-    'age holds 99 % of the variance of all 4 features, so distances between observations ...'
+    Principal components and other centred columns may do so on purpose.  Features in ``but`` do not
+    count, because they should be left out anyway.
     """
     counted = np.setdiff1d(np.arange(X.shape[1]), but)
-    some = _sampled(X)[:, counted]
-    few = dominant(some)
+    few = dominant(X[:, counted])
     if len(few) == 0:
         return
-    share = np.var(some, axis=0)
-    percent = min(99, int(100 * share[few].sum() / share.sum()))
     named = [names[counted[j]] for j in few[:3]]
     named += [f"{len(few) - 3} more"] if len(few) > 3 else []
     holds = "holds" if len(few) == 1 else "hold"
     warn(
-        f"{' and '.join(named)} {holds} {percent} % of the variance of all {len(counted)} "
+        f"{' and '.join(named)} {holds} most of the variance of all {len(counted)} "
         "features, so distances between observations depend on little else; if features are in "
         f"different units, {SCALE}.",
         FeatureWarning,
@@ -147,68 +114,42 @@ def dominant(X: NDArray[Any]) -> Index:
     >>> dominant(rng.normal(50, [1, 1, 1, 9], size=(100, 4))), dominant(rng.normal(size=(100, 4)))
     (array([3]), array([], dtype=int64))
     """
-    X = _sampled(X)
-    n_features = X.shape[1]
-    if len(X) < FEWEST_ROWS or n_features < 2:
-        return np.zeros(0, np.int64)
+    some = np.asarray(X[:: max(1, len(X) // SAMPLED_ROWS)], np.float64)
+    none, n_features = np.zeros(0, np.int64), some.shape[1]
+    if len(some) < FEWEST_ROWS or n_features < 2:
+        return none
     with np.errstate(over="ignore", invalid="ignore"):  # numbers that are too large come later
-        spread, middle = X.std(axis=0), np.abs(X.mean(axis=0))
-    if not np.isfinite(spread).all():
-        return np.zeros(0, np.int64)
+        spread, middle = some.std(axis=0), np.abs(some.mean(axis=0))
+    if not np.isfinite(spread).all() or not spread.any():
+        return none
     order = np.argsort(-spread, kind="stable")
-    share = np.cumsum(spread[order] ** 2) / max(float((spread**2).sum()), np.finfo(float).tiny)
+    share = np.cumsum(spread[order] ** 2) / (spread**2).sum()
     n_few = int(np.searchsorted(share, MOST_OF_VARIANCE)) + 1
     few, others = order[:n_few], order[n_few:]
     if n_few > max(1, n_features // 4) or not len(others):
-        return np.zeros(0, np.int64)
+        return none
     is_far = spread[few].min() >= TIMES_AS_FAR * np.median(spread[others])
     is_centred = (middle[few] < spread[few]).any()
-    return few if is_far and not is_centred else np.zeros(0, np.int64)
-
-
-def _sampled(X: NDArray[Any]) -> NDArray[np.float64]:
-    return np.asarray(X[:: max(1, len(X) // SAMPLED_ROWS)], np.float64)
+    return few if is_far and not is_centred else none
 
 
 def warn_of_order(X: NDArray[Any], clusters: Index) -> None:
-    """Warn if observations that follow each other in a cluster resemble each other.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, ...)
-        In the order of the user.
-    clusters : ndarray of shape (n,)
-        −1 for noise.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> walk = np.random.default_rng(0).normal(size=(200, 2)).cumsum(axis=0)
-    >>> with warnings.catch_warnings(record=True) as told:
-    ...     warnings.simplefilter("always")
-    ...     warn_of_order(walk, np.repeat([0, 1], 100))
-    >>> str(told[0].message)
-    'observations that follow each other in a cluster resemble each other: 87 % ...'
-    """
+    """Warn if observations (n, ...) that follow each other in a cluster resemble each other."""
     share, n = nearer_than_later(X, clusters)
-    if share < NEARER or (share - 0.5) * 2 * np.sqrt(n) < STANDARD_ERRORS:
-        return
-    warn(
-        "observations that follow each other in a cluster resemble each other: "
-        f"{100 * share:.0f} % are nearer to the next one than to the one {LATER} later, where "
-        "chance is 50 %, so p-values and intervals are too sure of themselves; name the track, "
-        f"session or donor of each with {option('groups')}.",
-        DependenceWarning,
-    )
+    if share >= NEARER and (share - 0.5) * 2 * np.sqrt(n) >= STANDARD_ERRORS:
+        warn(
+            "observations that follow each other in a cluster resemble each other: "
+            f"{100 * share:.0f} % are nearer to the next one than to the one {LATER} later, where "
+            "chance is 50 %, so p-values and intervals are too sure of themselves; name the track, "
+            f"session or donor of each with {option('groups')}.",
+            DependenceWarning,
+        )
 
 
 def nearer_than_later(X: NDArray[Any], clusters: Index) -> tuple[float, int]:
     """The share of observations that are nearer to the next of their cluster than to a later one.
 
-    Returns
-    -------
-    share, n : float and int
-        1/2 in a random order, and of how many observations.
+    It is 1/2 in a random order.  The second number is that of the observations.
 
     Examples
     --------
@@ -220,9 +161,9 @@ def nearer_than_later(X: NDArray[Any], clusters: Index) -> tuple[float, int]:
     order = np.argsort(clusters, kind="stable")
     order = order[np.count_nonzero(clusters < 0) :]
     # Of images and other large observations, a part of the numbers is enough.
-    n_values = int(np.prod(X.shape[1:]))
-    some = X.reshape(len(X), n_values)[:, :: max(1, n_values * FIRST_ROWS // MOST_NUMBERS)]
-    most = min(MOST_COMPARED, MOST_NUMBERS // max(1, some.shape[1]))
+    n_values = math.prod(X.shape[1:])
+    some = X.reshape(len(X), n_values)[:, :: max(1, n_values // MOST_OF_ONE)]
+    most = min(SAMPLED_ROWS, MOST_NUMBERS // max(1, some.shape[1]))
     # Every second one at most, so that hardly any distance counts twice.
     first = np.arange(0, max(0, len(order) - LATER), max(2, len(order) // most))
     first = first[clusters[order[first]] == clusters[order[first + LATER]]]

@@ -123,7 +123,12 @@ def label_array(labels: ArrayLike, name: str = "labels") -> NDArray[Any]:
             f"({reason}); pass a one-dimensional array."
         ) from None
     if isinstance(labels, np.ma.MaskedArray):
-        values = _unmasked(labels)
+        # −1, NaN or None, whichever their type can hold.
+        gap = {"i": -1, "f": np.nan}.get(values.dtype.kind)
+        hidden = np.ma.getmaskarray(labels)
+        if hidden.any():
+            values = np.array(values, object if gap is None else values.dtype)
+            values[hidden] = gap
     elif (
         values.dtype.kind in "US"
         and values.ndim == 1
@@ -131,42 +136,17 @@ def label_array(labels: ArrayLike, name: str = "labels") -> NDArray[Any]:
         and not all(isinstance(label, (str, bytes)) for label in labels)
     ):
         values = np.array(labels, object)  # NumPy has turned 1 into "1" and NaN into "nan"
-    if values.dtype.kind == "O" and values.ndim == 1:
-        _refuse_containers(values, name)
-    elif values.dtype.kind == "V":
-        raise InputError(
-            f"{name} must be integers or strings, got records of type {values.dtype}; pass a "
-            "single field of them."
-        )
-    return values
-
-
-def _unmasked(labels: np.ma.MaskedArray[Any, Any]) -> NDArray[Any]:
-    """Return labels in which masked ones are −1, NaN or None, whichever their type can hold."""
-    hidden = np.ma.getmaskarray(labels)
-    if not hidden.any():
-        return np.asarray(labels.data)
-    gap = {"i": -1, "f": np.nan}.get(labels.dtype.kind)
-    values = np.array(labels.data, object if gap is None else labels.dtype)
-    values[hidden] = gap
-    return values
-
-
-def _refuse_containers(values: NDArray[Any], name: str) -> None:
-    for value in values:
+    for value in values if values.dtype.kind in "OV" and values.ndim == 1 else ():
         if hasattr(value, "__len__") and not isinstance(value, (str, bytes)):
             raise InputError(
                 f"{name} must be integers or strings, got {value!r} of type "
                 f"{type(value).__name__}; join the parts of such labels into one string first."
             )
+    return values
 
 
 def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which labels mean noise: −1, "-1", empty and missing values.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n,)
 
     Examples
     --------
@@ -202,57 +182,24 @@ def _comparable(values: NDArray[Any]) -> NDArray[Any]:
     """Return labels as integers or strings, which can be sorted and stored without pickle."""
     if values.dtype.kind in "iubU":
         return values
-    if values.dtype.kind == "c":
-        raise InputError("labels must be integers or strings, got complex numbers.")
     if values.dtype.kind in "mM":  # pandas' dates would be numbers of nanoseconds
         return values.astype(str)
-    if values.dtype.kind == "S":
-        return np.array([_text(value) for value in values])
-    if all(isinstance(v, (int, float, np.integer, np.floating)) for v in values.astype(object)):
-        return _whole_numbers(values)
-    _refuse_alike(values)
-    return np.array([_text(value) for value in values])
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, bytes):
-        return str(value)
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
+    listed = values.astype(object)
+    if all(isinstance(value, (int, float, np.integer, np.floating)) for value in listed):
+        for value in listed:
+            if not abs(value) < 2**53 or value != int(value):
+                raise InputError(
+                    f"labels must be integers or strings, got the number {value!s}; "
+                    "convert measurements to cluster names first."
+                )
+        return values.astype(np.int64)
+    texts = [v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in listed]
+    if len(set(texts)) < len(set(listed)):
         raise InputError(
-            f"labels must be integers or strings, got the bytes {value!r}, which are not UTF-8; "
-            "decode the labels first."
-        ) from None
-
-
-def _refuse_alike(values: NDArray[Any]) -> None:
-    """Raise an error if labels of different types, such as 1 and "1", look the same as text."""
-    first: dict[str, Any] = {}
-    for value in values:
-        whole = isinstance(value, (float, np.floating)) and value == np.rint(value)
-        other = first.setdefault(str(int(value)) if whole else _text(value), value)
-        if _family(other) != _family(value):
-            raise InputError(
-                f"labels hold both {other!r} ({type(other).__name__}) and {value!r} "
-                f"({type(value).__name__}), which look the same as text; convert all labels to one "
-                "type first."
-            )
-
-
-def _family(value: Any) -> str:
-    number = isinstance(value, (int, float, np.integer, np.floating))
-    return "number" if number and not isinstance(value, bool) else type(value).__name__
-
-
-def _whole_numbers(values: NDArray[Any]) -> NDArray[np.int64]:
-    for value in values:
-        if not abs(value) < 2**53 or value != int(value):
-            raise InputError(
-                f"labels must be integers or strings, got the number {value!s}; "
-                "convert measurements to cluster names first."
-            )
-    return values.astype(np.int64)
+            'labels of different types look the same as text, such as 1 and "1"; convert all '
+            "labels to one type first."
+        )
+    return np.array(texts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,8 @@
 
 import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,26 +12,35 @@ from unsplit.errors import InputError
 if TYPE_CHECKING:
     import torch
 
+# Where containers and jobs have their limits: version 2 of control groups, then version 1.
+GROUPS = (
+    ("/sys/fs/cgroup", "max", "current", "inactive_file"),
+    ("/sys/fs/cgroup/memory", "limit_in_bytes", "usage_in_bytes", "total_inactive_file"),
+)
+
 
 def available_memory() -> int:
     """Bytes of main memory that this process can still take, as far as the system reports them.
 
     Limits of the process and of its container or job count as well (Linux).
     """
-    return max(0, min([_free_memory(), *_left_of_limits(), *_left_in_groups()]))
+    return int(max(0, min([_free_memory(), *_left_of_limits(), *_left_in_groups()])))
 
 
-def _free_memory() -> int:
+def _free_memory() -> float:
+    with suppress(OSError), open("/proc/meminfo") as lines:
+        for line in lines:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return min(memory_size(), 2.0**62)
+
+
+def memory_size() -> float:
+    """Return the size of this computer's memory in bytes; infinity if it is not known."""
     try:
-        with open("/proc/meminfo") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    if hasattr(os, "sysconf"):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return 2**63 - 1
+    except (AttributeError, ValueError, OSError):
+        return math.inf
 
 
 def _left_of_limits() -> list[int]:
@@ -40,57 +49,39 @@ def _left_of_limits() -> list[int]:
         import resource
 
         pages = Path("/proc/self/statm").read_text().split()
-        size, _, _, _, _, data, _ = (int(n) * os.sysconf("SC_PAGE_SIZE") for n in pages)
-    except (ImportError, OSError, ValueError):
+    except (ImportError, OSError):
         return []
-    limits = (resource.RLIMIT_AS, size), (resource.RLIMIT_DATA, data)
-    soft = [(resource.getrlimit(limit)[0], used) for limit, used in limits]
-    return [limit - used for limit, used in soft if limit != resource.RLIM_INFINITY]
-
-
-# Where containers and jobs have their limits: version 2 of control groups, then version 1.
-GROUPS = (
-    ("/sys/fs/cgroup", "max", "current", "inactive_file"),
-    ("/sys/fs/cgroup/memory", "limit_in_bytes", "usage_in_bytes", "total_inactive_file"),
-)
+    used = {resource.RLIMIT_AS: int(pages[0]), resource.RLIMIT_DATA: int(pages[5])}
+    soft = {limit: resource.getrlimit(limit)[0] for limit in used}
+    page = os.sysconf("SC_PAGE_SIZE")
+    return [soft[x] - page * used[x] for x in used if soft[x] != resource.RLIM_INFINITY]
 
 
 def _left_in_groups() -> list[int]:
     """What is left of the limits of the control groups that this process is in."""
-    left = []
-    for root, limit, usage, cached in GROUPS:
-        for folder in _groups_below(Path(root)):
-            try:
-                most = int((folder / f"memory.{limit}").read_text())
-                used = int((folder / f"memory.{usage}").read_text())
-                stat = (folder / "memory.stat").read_text().split()
-            except (OSError, ValueError):  # there is none, or the limit is "max"
-                continue
-            # What files have cached makes room when it is needed.
-            spare = int(stat[stat.index(cached) + 1]) if cached in stat else 0
-            left.append(most - used + spare)
-    return left
-
-
-def _groups_below(root: Path) -> list[Path]:
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
     fields = [line.split(":", 2) for line in lines]
     own = [Path(path.lstrip("/")) for _, kind, path in fields if kind in ("", "memory")]
-    return [root / folder for path in own for folder in (path, *path.parents)]
+    inside = [folder for path in own for folder in (path, *path.parents)]
+    left = []
+    for root, limit, usage, cached in GROUPS:
+        for folder in (Path(root) / path for path in inside):
+            # There may be none, or the limit is "max".
+            with suppress(OSError, ValueError):
+                most = int((folder / f"memory.{limit}").read_text())
+                used = int((folder / f"memory.{usage}").read_text())
+                stat = (folder / "memory.stat").read_text().split()
+                # What files have cached makes room when it is needed.
+                spare = int(stat[stat.index(cached) + 1]) if cached in stat else 0
+                left.append(most - used + spare)
+    return left
 
 
 def free_memory(device: "torch.device") -> int:
-    """Bytes of free memory of a device.
-
-    Examples
-    --------
-    >>> import torch
-    >>> free_memory(torch.device("cpu")) > 0
-    True
-    """
+    """Bytes of free memory of a device."""
     import torch
 
     if device.type == "cuda":
@@ -100,21 +91,7 @@ def free_memory(device: "torch.device") -> int:
     return available_memory()
 
 
-def memory_size() -> float:
-    """Return the size of this computer's memory in bytes; infinity if it is not known.
-
-    Examples
-    --------
-    >>> memory_size() > 1e6
-    True
-    """
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return math.inf
-
-
-def require_memory(needed: int, available: int, what: str, advice: str | Callable[[], str]) -> None:
+def require_memory(needed: int, available: int, what: str, advice: str) -> None:
     """Raise an error, before any work starts, if the work will not fit into memory.
 
     Parameters
@@ -123,8 +100,8 @@ def require_memory(needed: int, available: int, what: str, advice: str | Callabl
         Bytes.
     what : str
         What needs the memory, such as "merging 9,000 clusters".
-    advice : str or callable
-        What to do, without a full stop; a function that finds out is called only if it is needed.
+    advice : str
+        What to do, without a full stop.
 
     Examples
     --------
@@ -133,7 +110,6 @@ def require_memory(needed: int, available: int, what: str, advice: str | Callabl
     unsplit.errors.InputError: this would need about 1,024.0 GiB of memory, but only 1.0 GiB are ...
     """
     if needed > available:
-        advice = advice if isinstance(advice, str) else advice()
         raise InputError(
             f"{what} would need about {needed / 2**30:,.1f} GiB of memory, but only "
             f"{available / 2**30:,.1f} GiB are available; {advice}."
@@ -141,13 +117,7 @@ def require_memory(needed: int, available: int, what: str, advice: str | Callabl
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error of Python, NumPy or torch says that memory is used up.
-
-    Examples
-    --------
-    >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("another reason"))
-    (True, False)
-    """
+    """Return whether an error of Python, NumPy or torch says that memory is used up."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     # On the CPU, torch raises a plain RuntimeError.
@@ -164,13 +134,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 @contextmanager
 def memory_errors(what: str, advice: str) -> Iterator[None]:
     """Turn errors about memory inside the ``with`` block into a sentence with advice.
-
-    Parameters
-    ----------
-    what : str
-        What needs the memory, such as "merging 9,000 clusters".
-    advice : str
-        What to do, without a full stop.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import SpectralClustering
 
 from unsplit._typing import Index
-from unsplit.data.annotated import refuse_annotated
+from unsplit.data.frames import refuse_annotated
 from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import check_seed, generator_of
 from unsplit.errors import InputError, option

@@ -11,8 +11,12 @@ from numpy.typing import NDArray
 from unsplit._typing import Index
 from unsplit.data.memory import available_memory, require_memory
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.batch_effects import effective_counts, pair_weights
-from unsplit.pairwise.groups import counts_of_pair, group_p_value
+from unsplit.pairwise.groups import (
+    counts_of_pair,
+    effective_counts,
+    group_p_value,
+    pair_weights,
+)
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores, log_of_shares
 

@@ -1,16 +1,17 @@
-"""Over-clusterings from any scikit-learn clusterer."""
+"""Over-clusterings from any scikit-learn clusterer, and from known categories."""
 
 import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 
-from unsplit.data.annotated import refuse_annotated
-from unsplit.devices import check_seed, seeded
-from unsplit.errors import InputError, check_whole, numeric_array, shown
+from unsplit.data.frames import refuse_annotated
+from unsplit.data.labels import encode_labels, label_array
+from unsplit.devices import check_seed, generator_of, seeded
+from unsplit.errors import InputError, check_whole, is_number, numeric_array, shown
 
 
 def overcluster(X: Any, clusterer: Any = None, random_state: object = None) -> NDArray[np.int64]:
@@ -105,3 +106,67 @@ def default_clusterer(n_observations: int, at_least: int = 2) -> KMeans:
     check_whole("at_least", at_least, 1)
     n_clusters = min(round(math.sqrt(n_observations)), n_observations // 10)
     return KMeans(min(max(2, at_least, n_clusters), n_observations))
+
+
+def artificial(
+    categories: ArrayLike, size: int, noise: float = 0.0, random_state: object = None
+) -> NDArray[np.int64]:
+    """Cut every category at random into clusters of one size, and optionally add noise.
+
+    The correct merges of such an over-clustering are known, so it shows how well a method finds
+    them.
+
+    Parameters
+    ----------
+    categories : array-like of shape (n,)
+        Integers or strings; observations with −1 or a missing category are left out.
+    size : int
+        Observations in each cluster before noise is added.
+    noise : float
+        Share of the clustered observations, chosen at random, that are moved to a random cluster
+        of another category.  The purity is then about 1 − ``noise``.
+    random_state : int, Generator, RandomState or None
+        The same seed gives the same clusters.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Clusters 0, 1, … in the order of the sorted categories.  −1 marks observations that were
+        left out, and the remainder of each category that was too small for another cluster.
+        With noise, very small clusters may lose all their members.
+
+    Examples
+    --------
+    >>> labels = artificial(["cat"] * 5 + ["dog"] * 4, size=2, random_state=0)
+    >>> np.bincount(labels + 1)  # one cat is left over
+    array([1, 2, 2, 2, 2])
+    """
+    encoded = encode_labels(label_array(categories, "categories"), at_least=1)
+    category = encoded.clusters
+    check_whole("size", size, 1, "it is the number of observations per cluster")
+    counts = np.bincount(category[category >= 0])
+    if counts.max() < size:
+        raise InputError(
+            f"size must be at most {counts.max()}, the size of the largest category, got {size}; "
+            "pass a smaller size."
+        )
+    n_clusters = counts // size
+    if not is_number(noise) or not 0 <= noise < 1 or (noise and (n_clusters > 0).sum() == 1):
+        raise InputError(
+            "noise must be at least 0 and less than 1, and 0 if only one category is large enough "
+            f"for a cluster, got {shown(noise)}; it is the share of observations to move."
+        )
+    rng = generator_of(random_state)
+    order = np.lexsort((rng.random(len(category)), category))
+    order = order[category[order] >= 0]
+    own, first = category[order], np.cumsum(n_clusters) - n_clusters
+    rank = np.arange(len(order)) - np.searchsorted(own, own)
+    labels = np.full(len(category), -1, np.int64)
+    labels[order] = np.where(rank < size * n_clusters[own], first[own] + rank // size, -1)
+    clustered = np.flatnonzero(labels >= 0)
+    moved = rng.choice(clustered, round(noise * len(clustered)), replace=False)
+    # To a random cluster among those of the other categories, stepping over its own.
+    own = category[moved]
+    drawn = rng.integers(n_clusters.sum() - n_clusters[own])
+    labels[moved] = drawn + np.where(drawn >= first[own], n_clusters[own], 0)
+    return labels

@@ -47,7 +47,6 @@ from unsplit.errors import (
 from unsplit.networks.network import LOSSES, Network
 from unsplit.networks.registry import (
     BEST,
-    SMALL_NETWORKS,
     Augment,
     Backbone,
     build_network,
@@ -69,28 +68,16 @@ from unsplit.networks.training.loop import (
     draws_in_epoch,
 )
 from unsplit.networks.training.progress import Bars
-from unsplit.pairwise.batch_effects import check_overlap
-from unsplit.pairwise.groups import check_groups
+from unsplit.pairwise.folds import USUAL_FOLDS, make_folds, require_folds
+from unsplit.pairwise.groups import check_groups, check_overlap
 from unsplit.pairwise.heldout_scores import (
-    USUAL_FOLDS,
     Fitted,
     Trained,
     best_of,
-    crossfit_folds,
-    folds_by_need,
-    group_folds,
     heldout_scores,
-    holdout_fold,
-    require_folds,
     summarize,
 )
-from unsplit.pairwise.memory import (
-    LESS_DATA,
-    EstimateSize,
-    first_layer,
-    require_memory_of_estimate,
-    with_networks,
-)
+from unsplit.pairwise.memory import LESS_DATA, require_memory_of_estimate
 
 log = logging.getLogger("unsplit")
 
@@ -299,12 +286,8 @@ class Settings:
         self, clusters: Index, rng: np.random.Generator, groups: Index | None = None
     ) -> list[Fold]:
         """Split the observations of these clusters, or whole groups of them."""
-        if groups is not None:
-            return group_folds(clusters, groups, self.n_folds, self.holdout)
-        if self.holdout is not None:
-            return [holdout_fold(clusters, self.holdout, rng)]
-        make = folds_by_need if self.folds_by_need else crossfit_folds
-        return make(clusters, self.n_folds, rng)
+        cv = self.cv if self.holdout is None else float(self.holdout)
+        return make_folds(clusters, cv, rng, groups)
 
     def config(self, usual: TrainConfig) -> TrainConfig:
         """How to train a network that is usually trained so."""
@@ -367,18 +350,11 @@ def fit(
                 clusters[order], rng, None if of_rows is None else of_rows[order]
             )
         ]
-        own_scores = settings.backbone == BEST
         if is_fitted_once(settings.backbone):  # so no rows choose an epoch
-            folds, own_scores = [fold.without_watched() for fold in folds], True
+            folds = [fold.without_watched() for fold in folds]
         k, n_clusters = len(subclusters.cluster), len(encoded.cluster_ids)
-        watched, tested = sum(len(f.watch) for f in folds), sum(len(f.test) for f in folds)
-        layer, may_be_sparse = first_layer(rows, recipes[0]), subclusters.n_batches == 1
-        size = EstimateSize(
-            n_clusters, k, len(folds), watched, tested, is_sparse, layer, own_scores=own_scores
-        )
-        require_memory_of_estimate(size, rows, may_be_sparse)
+        require_memory_of_estimate(rows, recipes[0].name, n_clusters, k, folds, is_sparse)
         _warn_of_single(encoded, subclusters)
-        rows.hold(*(part for fold in folds for part in (fold.train, fold.watch, fold.test)))
         n_draws = draws_in_epoch(max(len(fold.train) for fold in folds), k)
         names = np.zeros(k, np.int64)
         names[clusters[order]] = subclusters.of_rows[order]
@@ -393,9 +369,6 @@ def fit(
                         build_network(rows, fold, recipe, k, settings.loss_name, settings.augment)
                         for fold in folds
                     ]
-                    if recipe.kind not in SMALL_NETWORKS:
-                        size = with_networks(size, networks, rows, folds, config, lent_on)
-                        require_memory_of_estimate(size, rows, may_be_sparse)
                     if checkpoint is not None and not found:
                         about = {
                             "data": digest(np.sort(rows.keys)),

@@ -29,7 +29,7 @@ from unsplit._typing import Index, Matrix
 from unsplit.devices import ALONE, BLOCK_ELEMENTS, Ranks, device_for_sums
 from unsplit.errors import InputError
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.batch_effects import pair_weights
+from unsplit.pairwise.groups import pair_weights
 from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores, StratumScores
 
 

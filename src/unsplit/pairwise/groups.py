@@ -1,8 +1,13 @@
-"""Groups of observations that depend on each other: tracks, sessions, donors, documents.
+"""Groups of observations that depend on each other, and batches with effects of their own.
 
-Groups are independent, the observations of one group are not.  So whole groups are held out, and
-errors and tests count groups.  A cluster that is a single group cannot be held out and trained on
-at once: nothing is known about it from other groups.  NumPy and SciPy only.
+**Groups**, such as tracks, sessions and documents, are independent, the observations of one group
+are not.  So whole groups are held out, and errors and tests count groups.  A cluster that is a
+single group cannot be held out and trained on at once: nothing is known about it from other groups.
+
+**Within batches** clusters are compared so that batch effects do not count as differences.  The
+network learns to tell *subclusters* apart: the part of one cluster in one batch.  The score of an
+observation of batch b for cluster i is the output for subcluster (i, b).  Differences of such
+scores estimate log density ratios within the batch, however much the batches differ.
 """
 
 import numpy as np
@@ -11,7 +16,8 @@ from scipy import sparse
 from scipy.special import gammaln, ndtr
 
 from unsplit._typing import Index, Matrix
-from unsplit.errors import InputError, SmallClusterWarning, warn
+from unsplit.data.labels import Subclusters
+from unsplit.errors import BatchWarning, InputError, SmallClusterWarning, warn
 from unsplit.pairwise.scores import HeldoutScores
 from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, across_folds, rank_sum_p_value
 
@@ -19,17 +25,7 @@ from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, across_folds, rank_su
 def check_groups(
     clusters: Index, groups: Index, names: NDArray[np.generic], required: bool = True
 ) -> None:
-    """Raise an error if no two clusters have several groups; warn of clusters that are one group.
-
-    Parameters
-    ----------
-    clusters, groups : ndarrays of shape (n,)
-        Numbered from 0; −1 for noise.
-    names : ndarray of shape (k,)
-        Names of the clusters.
-    required : bool
-        Whether it is an error that no two clusters can be compared.
-    """
+    """Warn of clusters that are one group; an error, if ``required``, where nearly all are."""
     alone = names[~_has_several_groups(clusters, groups)]
     if len(names) - len(alone) < 2 and required:
         raise InputError(
@@ -49,23 +45,8 @@ def check_groups(
 
 def _has_several_groups(clusters: Index, groups: Index) -> NDArray[np.bool_]:
     """Whether each cluster has observations of at least two groups, shape (k,)."""
-    _, cluster, _, _ = _cells(clusters, groups)
-    return np.bincount(cluster, minlength=int(clusters.max()) + 1) > 1
-
-
-def _cells(clusters: Index, groups: Index) -> tuple[Index, Index, Index, Index]:
-    """The parts of clusters in groups, by group and then cluster.
-
-    Returns the part of each observation (−1 for noise), and of each part its cluster, its group
-    and its number of observations.
-    """
-    k, inside = int(clusters.max()) + 1, clusters >= 0
-    found, index, sizes = np.unique(
-        groups[inside] * k + clusters[inside], return_inverse=True, return_counts=True
-    )
-    of_rows = np.full(len(clusters), -1, np.int64)
-    of_rows[inside] = index
-    return of_rows, found % k, found // k, sizes
+    parts = Subclusters.cut(clusters, groups)
+    return np.bincount(parts.cluster, minlength=int(clusters.max()) + 1) > 1
 
 
 def separate_groups(clusters: Index, groups: Index) -> Index:
@@ -109,7 +90,8 @@ def deal_groups(clusters: Index, groups: Index, shares: ArrayLike) -> Index:
     >>> deal_groups(np.repeat([0, 1], 4), np.array([0, 0, 1, 2, 3, 3, 4, 4]), [0.5, 0.5])
     array([0, 0, 1, 1, 1, 1, 0, 0])
     """
-    _, cluster, group, sizes = _cells(clusters, groups)
+    parts = Subclusters.cut(clusters, groups)
+    cluster, group, sizes = parts.cluster, parts.batch, parts.sizes
     k, share = int(clusters.max()) + 1, np.asarray(shares, float)
     n_groups = np.bincount(cluster, minlength=k)
     portion = sizes / np.bincount(clusters, minlength=k)[cluster]
@@ -143,13 +125,13 @@ def deal_groups(clusters: Index, groups: Index, shares: ArrayLike) -> Index:
 def held_out_groups(scores: HeldoutScores) -> Index:
     """Number of groups of each cluster that were held out, shape (k,)."""
     assert scores.groups is not None
-    k = scores.n_clusters
     if not len(scores.clusters):
-        return np.zeros(k, np.int64)
-    return np.bincount(_cells(scores.clusters, scores.groups)[1], minlength=k)
+        return np.zeros(scores.n_clusters, np.int64)
+    parts = Subclusters.cut(scores.clusters, scores.groups)
+    return np.bincount(parts.cluster, minlength=scores.n_clusters)
 
 
-def effective_counts(scores: HeldoutScores, hit_rate: Matrix) -> Matrix:
+def effective_counts_of_groups(scores: HeldoutScores, hit_rate: Matrix) -> Matrix:
     """Effective number of held-out observations of i in the comparison with j, shape (k, k).
 
     So many independent observations would have the same standard error; 0 where a pair cannot be
@@ -157,34 +139,34 @@ def effective_counts(scores: HeldoutScores, hit_rate: Matrix) -> Matrix:
     """
     import torch
 
-    from unsplit.pairwise.divergences import hit
-
     assert scores.groups is not None
-    of_rows, cluster, group, sizes = _cells(scores.clusters, scores.groups)
-    sums = torch.zeros(len(sizes), scores.n_clusters, dtype=torch.float64)
+    parts = Subclusters.cut(scores.clusters, scores.groups)
+    sums = torch.zeros(len(parts.cluster), scores.n_clusters, dtype=torch.float64)
     done = 0
     for block, clusters in scores.blocks():
-        hits = hit(block.gather(1, clusters[:, None]) - block).double()
-        sums.index_add_(0, torch.from_numpy(of_rows[done : done + len(block)]), hits)
+        margin = block.gather(1, clusters[:, None]) - block
+        hits = torch.heaviside(margin, torch.tensor(0.5)).double()
+        sums.index_add_(0, torch.from_numpy(parts.of_rows[done : done + len(block)]), hits)
         done += len(block)
-    return effective_numbers(sums.numpy() / sizes[:, None], cluster, group, sizes, hit_rate)
+    rates = sums.numpy() / parts.sizes[:, None]
+    return effective_numbers(rates, parts.cluster, parts.batch, parts.sizes, hit_rate)
 
 
 def counts_of_pair(
     values: NDArray[np.float64], of_a: NDArray[np.bool_], groups: Index, hit_rate: Matrix
 ) -> Matrix:
-    """:func:`effective_counts` of one pair, from its score differences; shape (2, 2)."""
-    part, side, group, sizes = _cells((~of_a).astype(np.int64), groups)
+    """:func:`effective_counts_of_groups` of one pair, from its score differences; shape (2, 2)."""
+    parts = Subclusters.cut((~of_a).astype(np.int64), groups)
     won = np.where(of_a, values > 0, values < 0) + (values == 0) / 2
-    hits = np.bincount(part, won) / sizes
-    both = np.where(side[:, None] == np.arange(2), 0.5, hits[:, None])
-    return effective_numbers(both, side, group, sizes, hit_rate)
+    hits = np.bincount(parts.of_rows, won) / parts.sizes
+    both = np.where(parts.cluster[:, None] == np.arange(2), 0.5, hits[:, None])
+    return effective_numbers(both, parts.cluster, parts.batch, parts.sizes, hit_rate)
 
 
 def effective_numbers(
     hits: Matrix, cluster: Index, group: Index, sizes: Index, hit_rate: Matrix
 ) -> Matrix:
-    """:func:`effective_counts` from the hit rates of the parts of clusters in groups.
+    """:func:`effective_counts_of_groups` from the hit rates of the parts of clusters in groups.
 
     The variance of a hit rate is that of a mean over groups.  As with the uniform prior of
     :func:`unsplit.pairwise.statistics.tvd_stderr`, there are two groups more, one of hits and one
@@ -277,7 +259,8 @@ def group_p_value(
     """
     if of_a.all() or not of_a.any():
         return 1.0
-    part, side, group, sizes = _cells((~of_a).astype(np.int64), groups)
+    parts = Subclusters.cut((~of_a).astype(np.int64), groups)
+    part, side, group, sizes = parts.of_rows, parts.cluster, parts.batch, parts.sizes
     fold = folds[np.unique(part, return_index=True)[1]]
     first, single = side == 0, np.bincount(group)[group] == 1
     counts = np.stack([np.bincount(fold[some], minlength=n_folds) for some in (first, ~first)], 1)
@@ -314,3 +297,73 @@ def _ranks(values: NDArray[np.float64], folds: Index) -> NDArray[np.float64]:
     ranks = np.empty(len(values))
     ranks[order] = np.repeat((starts[:-1] + starts[1:] - 1) / 2, np.diff(starts))
     return ranks
+
+
+# --- batches --------------------------------------------------------------------------------------
+
+
+def check_overlap(
+    subclusters: Subclusters, names: NDArray[np.generic], consequence: str, required: bool = True
+) -> None:
+    """Warn if some pairs share no batch; raise an error if none does and that is ``required``.
+
+    ``consequence`` is the end of the warning: what this means for such pairs.
+    """
+    # A single observation cannot be held out, so it does not count.
+    table = np.where(subclusters.table > 1, subclusters.table, 0)
+    unknown = np.argwhere(np.triu(shared_batches(table) == 0, 1))
+    n_pairs = len(names) * (len(names) - 1) // 2
+    if len(unknown) == n_pairs and required:
+        raise InputError(
+            "no two clusters share a batch with at least two observations of each, so no pair can "
+            "be compared within a batch; leave batch out, or use batches that clusters share."
+        )
+    if len(unknown):
+        named = ", ".join(f"{names[i]}–{names[j]}" for i, j in unknown[:3])
+        warn(
+            f"{len(unknown)} of {n_pairs} pairs of clusters share no batch with at least two "
+            f"observations of each ({named}{', …' if len(unknown) > 3 else ''}), so {consequence}.",
+            BatchWarning,
+        )
+
+
+def shared_batches(counts: Index) -> Index:
+    """Number of batches that two clusters share, shape (k, k), given their counts (B, k)."""
+    occurs = (counts > 0).astype(np.int64)
+    return occurs.T @ occurs
+
+
+def pair_weights(counts: Index) -> Matrix:
+    """Weight of one batch for every pair, n_i n_j / (n_i + n_j), given its counts (k,).
+
+    Both directions of a pair have the same weight.  A network that favours the larger of two
+    subclusters then gains on one side what it loses on the other, and the mean over batches is
+    unbiased.
+
+    Examples
+    --------
+    >>> pair_weights(np.array([10, 40, 0]))[0]
+    array([5., 8., 0.])
+    """
+    n = counts.astype(float)
+    return n[:, None] * n / np.maximum(n[:, None] + n, 1)
+
+
+def effective_counts(counts: Index) -> Matrix:
+    """Effective number of observations of i in the comparison with j, shape (k, k).
+
+    A weighted mean over batches, with weights v_b that sum to 1 and n_b observations, has the
+    variance Σ v_b² / n_b: the same as a plain mean of 1 / Σ(v_b² / n_b) observations.
+
+    Examples
+    --------
+    >>> float(effective_counts(np.array([[10, 10], [10, 10]]))[0, 1])  # as without batches
+    20.0
+    """
+    k = counts.shape[1]
+    total, squares = np.zeros((k, k)), np.zeros((k, k))
+    for n in counts:
+        weights = pair_weights(n)
+        total += weights
+        squares += weights**2 / np.maximum(n, 1)[:, None]
+    return np.divide(total**2, squares, out=np.zeros((k, k)), where=squares > 0)

@@ -1,6 +1,6 @@
 """Train networks, and score observations that they were not trained on.
 
-Observations are split into those for training, for choosing the epoch (watched) and held out.  The
+Observations are for training, for choosing the epoch (validation), or held out.  The held-out
 scores are then calibrated: networks rank observations well, but their scores are too confident or
 not confident enough, because training stops early and weights are averaged.  Score differences are
 used as log density ratios, so their scale matters.  All scores are multiplied by the factor with
@@ -8,21 +8,20 @@ the largest likelihood of the held-out labels (temperature scaling: Guo et al. 2
 of modern neural networks").
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
+from torch import Tensor
 
 from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels, Subclusters
 from unsplit.data.rows.base import Rows
-from unsplit.devices import ALONE, Ranks, current, device_for_sums
-from unsplit.errors import InputError
+from unsplit.devices import ALONE, Generators, Ranks, current, device_for_sums, usual_settings
 from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import TrainingFile
@@ -30,11 +29,9 @@ from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.history import History
 from unsplit.networks.training.loop import MAX_EPOCHS, Reporter, TrainConfig, judge_of, train
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.batch_effects import comparable_pairs
 from unsplit.pairwise.divergences import directed_means, hit
-from unsplit.pairwise.groups import deal_groups
+from unsplit.pairwise.groups import shared_batches
 from unsplit.pairwise.result import PairwiseTVD, by_groups
-from unsplit.pairwise.scorer import Scorer
 from unsplit.pairwise.scores import HeldoutScores
 from unsplit.pairwise.sparse.confusions import sparse_estimate
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
@@ -49,6 +46,54 @@ class Trained:
     networks: list[Network]
     scores: HeldoutScores
     history: History
+
+
+@dataclass(frozen=True, eq=False)
+class Scorer:
+    """Networks that score new observations of the same kind as those in ``like``.
+
+    Output c of a network belongs to cluster ``clusters[c]`` and stands for a share of it, whose
+    logarithm is ``log_shares[c]``.  Scores are divided by the ``temperature`` to calibrate them,
+    as the held-out scores were.
+    """
+
+    networks: list[Network]
+    clusters: Index
+    log_shares: NDArray[np.float64]
+    like: Rows
+    temperature: float = 1.0
+
+    @usual_settings()
+    @torch.no_grad()
+    def log_posterior(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Log posterior of each cluster, averaged over the networks, shape (n, k).
+
+        All clusters have the same prior.  With batches, the density of a cluster is the mixture of
+        its densities in the batches, weighted by size.  Columns are in the order of
+        ``PairwiseTVD.cluster_ids``.
+        """
+        new = self.like.another(X)
+        index = np.arange(len(new))
+        total = np.zeros((len(new), int(self.clusters.max()) + 1))
+        for network in self.networks:
+            features = np.empty((len(new), network.head.in_features), np.float32)
+            # A user's network may draw, which here too must not touch torch's own generator.
+            with Generators(0).lent(new.device):
+                network.features_of(new, index, features)
+            scores = network.head(torch.from_numpy(features).to(new.device)).double()
+            scores = scores / self.temperature
+            total += self._of_clusters(scores).cpu().numpy()
+        return total / len(self.networks)
+
+    def _of_clusters(self, scores: Tensor) -> Tensor:
+        """Turn scores of the outputs into log posteriors (n, k) of the clusters."""
+        k = int(self.clusters.max()) + 1
+        clusters = torch.from_numpy(self.clusters).to(scores.device)
+        if len(clusters) == k:
+            return torch.log_softmax(scores, dim=1)[:, clusters.argsort()]
+        scores = scores + torch.from_numpy(self.log_shares).to(scores.device)
+        joint = torch.stack([scores[:, clusters == c].logsumexp(dim=1) for c in range(k)], dim=1)
+        return torch.log_softmax(joint, dim=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,231 +151,6 @@ class Fitted:
         best = np.flatnonzero(~result.too_small)[share.argmax(axis=1)]
         assigned[self.subclusters.of_rows[index[sure]]] = best[sure]
         return assigned
-
-
-# With fewer clusters than this, cross-fitting sets training rows aside to choose the epoch.
-FEW_CLUSTERS = 4
-
-USUAL_FOLDS = 5
-
-# Up to this many observations five folds take little time.
-MANY = 20_000
-# Of a large cluster a third is held out, a sixth chooses the epoch, and the rest is trained on; at
-# most these numbers.  With 200 held out of each, the standard error of a TVD is at most 0.05.
-LARGE = 300
-TESTED, WATCHED, TRAINED = 200, 100, 600
-# Small clusters that hold less than this share of all observations are not worth five folds.
-NEGLIGIBLE = 0.01
-
-# So many folds are possible even if every cluster is smaller.
-ALWAYS_POSSIBLE = 10
-
-
-def crossfit_folds(clusters: Index, n_folds: int, rng: np.random.Generator) -> list[Fold]:
-    """Make K folds, stratified by cluster, in which every observation is tested once.
-
-    The members of a cluster are dealt to the folds in turn, starting where the last cluster
-    stopped.  Fold sizes thus differ by at most one, and a cluster smaller than ``n_folds`` is
-    tested in as many folds as it has members.  A cluster of one observation is always in the
-    training rows and never tested, because its score would come from a network that never saw it.
-
-    The accuracy of a network is watched on the test rows of its fold; this is safe because its
-    epoch is chosen by the *other* folds (:class:`unsplit.networks.training.loop.Stopping`).  With
-    few clusters that could still favour the tested pairs, so a share of the training rows is
-    watched instead, if the clusters are large enough.
-
-    Parameters
-    ----------
-    clusters : ndarray of shape (n,)
-        Cluster of every row, numbered from 0.
-    n_folds : int
-    rng : numpy.random.Generator
-
-    Examples
-    --------
-    >>> folds = crossfit_folds(np.repeat([0, 1, 2, 3], 3), 3, np.random.default_rng(0))
-    >>> [fold.test.tolist() for fold in folds]  # one of every cluster in each fold
-    [[2, 3, 8, 11], [1, 4, 6, 10], [0, 5, 7, 9]]
-    """
-    folds = [Fold(train, test, test) for train, test in _dealt(clusters, n_folds, rng)]
-    sizes = np.bincount(clusters)
-    if len(sizes) < FEW_CLUSTERS and sizes.min() >= 2 * n_folds:
-        folds = [watch_inside(fold, clusters, rng) for fold in folds]
-    return folds
-
-
-def folds_by_need(clusters: Index, n_folds: int, rng: np.random.Generator) -> list[Fold]:
-    """Make as many folds as the sizes of the clusters ask for.
-
-    Among very many observations, a large cluster is precise enough if a part of it is held out
-    once.  If nearly all observations are in large clusters there is one fold, and its network is
-    trained on a part of every cluster.  Otherwise small clusters are tested in ``n_folds`` folds,
-    as by :func:`crossfit_folds`, and large ones in the first fold alone.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> [len(fold.test) for fold in folds_by_need(np.repeat([0, 1], 20_000), 5, rng)]
-    [400]
-    >>> [len(fold.test) for fold in folds_by_need(np.repeat(np.arange(4), 50), 5, rng)]
-    [40, 40, 40, 40, 40]
-    """
-    sizes = np.bincount(clusters)
-    large = sizes >= LARGE
-    if sizes[~large].sum() < NEGLIGIBLE * len(clusters):
-        large[:] = True
-    few = len(sizes) < FEW_CLUSTERS and not large.all()
-    if len(clusters) <= MANY or few or not large.any():
-        return crossfit_folds(clusters, n_folds, rng)
-    order = _shuffled_by_cluster(clusters, rng)
-    order = order[large[clusters[order]]]
-    test, watch, train = _parts(order, sizes[large])
-    if large.all():
-        return [Fold(train, watch, test)]
-    small = np.flatnonzero(~large[clusters])
-    always = np.concatenate([train, watch])
-    folds = [
-        Fold(np.concatenate([small[rows], always]), small[tested], small[tested])
-        for rows, tested in _dealt(clusters[small], n_folds, rng)
-    ]
-    first = np.concatenate([folds[0].test, test])
-    return [Fold(folds[0].train, first, first), *folds[1:]]
-
-
-def group_folds(
-    clusters: Index, groups: Index, n_folds: int, holdout: float | None = None
-) -> list[Fold]:
-    """Make folds in which whole groups are held out, or one of them with a share of all groups.
-
-    A cluster that is a single group is always in the training rows.
-
-    Examples
-    --------
-    >>> folds = group_folds(np.repeat([0, 1], 4), np.repeat([0, 1, 2, 3], 2), 2)
-    >>> [fold.test.tolist() for fold in folds]
-    [[0, 1, 4, 5], [2, 3, 6, 7]]
-    """
-    if holdout is not None:
-        train, test = _split_by_group(clusters, groups, holdout)
-        inner, watch = _split_by_group(clusters[train], groups[train], holdout)
-        return [Fold(train[inner], train[watch], test)]
-    fold_of = deal_groups(clusters, groups, np.full(n_folds, 1 / n_folds))
-    tests = [np.flatnonzero(fold_of == fold) for fold in range(n_folds)]
-    everything = np.arange(len(clusters))
-    folds = [Fold(np.setdiff1d(everything, test), test, test) for test in tests if len(test)]
-    fewest = np.bincount(np.unique(np.stack([clusters, groups]), axis=1)[0]).min()
-    if int(clusters.max()) + 1 < FEW_CLUSTERS and fewest >= 2 * n_folds:
-        for place, fold in enumerate(folds):
-            inner, watch = _split_by_group(clusters[fold.train], groups[fold.train], 0.2)
-            folds[place] = Fold(fold.train[inner], fold.train[watch], fold.test)
-    return folds
-
-
-def _split_by_group(clusters: Index, groups: Index, share: float) -> tuple[Index, Index]:
-    """Positions to train on, and a share of whole groups to hold out."""
-    held_out = deal_groups(clusters, groups, [1 - share, share]) == 1
-    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
-
-
-def _parts(order: Index, sizes: Index) -> list[Index]:
-    """Rows to test, to watch and to train on, from rows grouped by cluster.
-
-    Of a cluster of two or three observations one is tested; one alone is trained on.
-    """
-    n_tested = np.minimum(np.clip(sizes // 3, 1, TESTED), sizes - 1)
-    n_watched = np.minimum(sizes // 6, WATCHED)
-    ends = np.cumsum([np.zeros_like(sizes), n_tested, n_watched, np.full_like(sizes, TRAINED)], 0)
-    rank = _ranks(sizes)
-    each = (np.repeat(end, sizes) for end in ends)
-    return [np.sort(order[(rank >= start) & (rank < end)]) for start, end in pairwise(each)]
-
-
-def require_folds(n_folds: int, clusters: Index) -> None:
-    """Raise an error if there are so many folds that most of them would hold out next to nothing.
-
-    Up to ten folds are always possible.
-
-    Parameters
-    ----------
-    n_folds : int
-    clusters : ndarray of shape (n,)
-        Cluster of every observation; −1 for noise.
-
-    Examples
-    --------
-    >>> require_folds(1000, np.repeat([0, 1], 30))
-    Traceback (most recent call last):
-    unsplit.errors.InputError: cv must be at most 30, the size of the largest cluster, got 1000; ...
-    """
-    largest = int(np.bincount(clusters[clusters >= 0]).max())
-    if n_folds > max(largest, ALWAYS_POSSIBLE):
-        why = "the size of the largest cluster"
-        if largest < ALWAYS_POSSIBLE:
-            why = f"because the largest cluster has {largest} observations"
-        raise InputError(
-            f"cv must be at most {max(largest, ALWAYS_POSSIBLE)}, {why}, got {n_folds}; 5 is usual."
-        )
-
-
-def watch_inside(fold: Fold, clusters: Index, rng: np.random.Generator) -> Fold:
-    """Watch a fifth of the training rows instead of the test rows."""
-    inner = holdout_fold(clusters[fold.train], 0.2, rng)
-    kept = np.concatenate([inner.train, inner.watch])
-    return Fold(train=fold.train[kept], watch=fold.train[inner.test], test=fold.test)
-
-
-def holdout_fold(clusters: Index, fraction: float, rng: np.random.Generator) -> Fold:
-    """Make one split: test ``fraction`` of every cluster, and watch the same share of the rest.
-
-    At least one observation of each cluster stays in the training rows, and a cluster has a test
-    row before it has a watched one.
-
-    Examples
-    --------
-    >>> fold = holdout_fold(np.repeat([0, 1], 5), 0.2, np.random.default_rng(0))
-    >>> len(fold.train), len(fold.watch), len(fold.test)
-    (6, 2, 2)
-    """
-    order = _shuffled_by_cluster(clusters, rng)
-    sizes = np.bincount(clusters)
-    n_test = _share(sizes, fraction)
-    n_watch = _share(sizes - n_test, fraction)
-    rank = _ranks(sizes)
-    bound_test, bound_watch = np.repeat(n_test, sizes), np.repeat(n_test + n_watch, sizes)
-    return Fold(
-        train=np.sort(order[rank >= bound_watch]),
-        watch=np.sort(order[(rank >= bound_test) & (rank < bound_watch)]),
-        test=np.sort(order[rank < bound_test]),
-    )
-
-
-def _dealt(
-    clusters: Index, n_folds: int, rng: np.random.Generator
-) -> Iterator[tuple[Index, Index]]:
-    """Deal the members of every cluster to the folds; the training and test rows of each fold."""
-    order = _shuffled_by_cluster(clusters, rng)
-    order = order[np.bincount(clusters)[clusters[order]] > 1]
-    fold_of = np.full(len(clusters), -1)
-    fold_of[order] = np.arange(len(order)) % n_folds
-    for fold in range(n_folds):
-        yield np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
-
-
-def _ranks(sizes: Index) -> Index:
-    """Position of every row within its cluster, if rows are grouped by cluster."""
-    starts = np.cumsum(sizes) - sizes
-    return np.arange(int(sizes.sum())) - np.repeat(starts, sizes)
-
-
-def _shuffled_by_cluster(clusters: Index, rng: np.random.Generator) -> Index:
-    """Row indices grouped by cluster, in random order within each."""
-    return np.lexsort((rng.random(len(clusters)), clusters))
-
-
-def _share(sizes: Index, fraction: float) -> Index:
-    """``fraction`` of each size, at least one, but always leaving one."""
-    wanted = np.maximum(np.rint(sizes * fraction).astype(np.int64), 1)
-    return np.clip(np.minimum(wanted, sizes - 1), 0, None)
 
 
 def heldout_scores(
@@ -441,17 +261,17 @@ def within_batches(scores: HeldoutScores, subclusters: Subclusters) -> HeldoutSc
 def accuracy_within_batches(
     group: Group, rows: Rows, subclusters: Subclusters
 ) -> NDArray[np.float64]:
-    """Mean pairwise accuracy A of each network on its ``watch`` rows, compared within batches.
+    """Mean pairwise accuracy A of each network on its validation rows, compared within batches.
 
     It is the ``mean_accuracy`` of the estimate that the networks would give with their averaged
     weights.  Their outputs are numbered as ``subclusters``.
     """
     names = np.arange(len(subclusters.cluster))
     clusters = subclusters.of_rows
-    return _watched_accuracy(group.averaged(), group.folds, rows, clusters, names, subclusters)
+    return _validation_accuracy(group.averaged(), group.folds, rows, clusters, names, subclusters)
 
 
-def _watched_accuracy(
+def _validation_accuracy(
     networks: Sequence[Network],
     folds: Sequence[Fold],
     rows: Rows,
@@ -459,13 +279,13 @@ def _watched_accuracy(
     names: Index,
     subclusters: Subclusters,
 ) -> NDArray[np.float64]:
-    """A of each network on its ``watch`` rows; clusters and names are those of the networks."""
+    """A of each network on its validation rows; clusters and names are those of the networks."""
     found = []
     for network, fold in zip(networks, folds, strict=True):
         scores = scores_of([network], rows, clusters, [fold.watch], names)
         scores = within_batches(scores, subclusters)
         hit_rate = directed_means(scores, hit, device_for_sums())
-        comparable = comparable_pairs(scores.batch_counts)
+        comparable = shared_batches(scores.batch_counts) > 0
         found.append(stats.mean_accuracy(stats.balanced_accuracy(hit_rate), comparable))
     return np.array(found)
 
@@ -485,7 +305,7 @@ def best_of(
     """
     judge = judge_of(folds, candidates[0].config)
     accuracy = [
-        judge(_watched_accuracy(one.networks, folds, rows, clusters, names, subclusters))
+        judge(_validation_accuracy(one.networks, folds, rows, clusters, names, subclusters))
         for one in candidates
     ]
     chosen = np.nan_to_num(accuracy, nan=-1.0).argmax(axis=0)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
 from unsplit.networks.training.history import History
-from unsplit.pairwise import batch_effects as batches
 from unsplit.pairwise import groups as of_groups
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.estimate import PairwiseEstimate, divergences, intervals
@@ -86,7 +85,7 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         scores, k = self.scores, self.n_clusters
         if scores.subclusters is None:
             return np.ones((k, k), np.int64)
-        return batches.shared_batches(scores.batch_counts)
+        return of_groups.shared_batches(scores.batch_counts)
 
     @property
     def comparable(self) -> NDArray[np.bool_]:
@@ -200,7 +199,7 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
             return self.n_effective
         if self.scores.subclusters is None:
             return self.n_heldout
-        return batches.effective_counts(self.scores.batch_counts)
+        return of_groups.effective_counts(self.scores.batch_counts)
 
     def _divergence(self, name: str) -> Matrix:
         found = divergences().divergence(self.scores, name)
@@ -290,7 +289,7 @@ def by_groups(result: PairwiseTVD, groups: Index) -> PairwiseTVD:
         Group of each held-out observation; every group is in one fold.
     """
     scores = replace(result.scores, groups=groups)
-    n_effective = of_groups.effective_counts(scores, result.hit_rate)
+    n_effective = of_groups.effective_counts_of_groups(scores, result.hit_rate)
     found = replace(
         result, scores=scores, n_groups=of_groups.held_out_groups(scores), n_effective=n_effective
     )

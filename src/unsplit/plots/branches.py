@@ -10,27 +10,29 @@ from unsplit._typing import Index
 from unsplit.errors import check_whole
 from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
-from unsplit.plots.groups import (
-    Group,
+from unsplit.plots.layout import (
     group_name,
     group_sizes,
+    members_of,
     name_of_several,
+    new_clusters,
+    node_heights,
+    places,
     tiny_clusters,
-    write_groups,
 )
-from unsplit.plots.layout import members_of, new_clusters, node_heights, places
 from unsplit.plots.style import (
     GREY,
     INK,
+    Floats,
+    Group,
     axis_label,
-    check_drawing,
+    check_tree,
     clean,
     colours_of,
     new_axes,
+    write_groups,
     write_names,
 )
-
-Floats = NDArray[np.float64]
 
 # Merges are hidden in larger trees, but those between new clusters only in much larger ones.
 MOST_LEAVES = 200
@@ -116,7 +118,7 @@ def dendrogram_data(tree: MergeTree, *, most_leaves: int | None = None) -> Dendr
     >>> data.names, data.branch_clusters
     (('0', '1', '2'), array([ 0, -1]))
     """
-    check_drawing(tree, None)
+    check_tree(tree)
     if most_leaves is None:
         most_leaves = max(MOST_LEAVES, min(tree.n_clusters, MOST_CLUSTERS))
     check_whole("most_leaves", most_leaves, 2, f"the default is {MOST_LEAVES}")
@@ -175,7 +177,6 @@ def dendrogram(tree: MergeTree, ax: Any = None, *, most_leaves: int | None = Non
     >>> dendrogram(tree).get_title(loc="left")
     '3 clusters merged into 2'
     """
-    check_drawing(tree, ax)
     data = dendrogram_data(tree, most_leaves=most_leaves)
     n_leaves = len(data.names)
     if ax is None:

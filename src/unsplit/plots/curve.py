@@ -9,21 +9,19 @@ from numpy.typing import NDArray
 from unsplit._typing import Index
 from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
-from unsplit.plots.groups import name_of_several, tiny_clusters
-from unsplit.plots.layout import members_of
+from unsplit.plots.layout import members_of, name_of_several, tiny_clusters
 from unsplit.plots.style import (
     COLOURS,
     ENDS,
     GREY,
     INK,
     LARGEST_TEXT,
+    Floats,
     axis_label,
-    check_drawing,
+    check_tree,
     clean,
     new_axes,
 )
-
-Floats = NDArray[np.float64]
 
 # Up to this many merges, a line helps to follow them one by one.
 FEW_MERGES = 60
@@ -90,7 +88,7 @@ def merge_curve_data(tree: MergeTree) -> MergeCurve:
     >>> data.n_left, data.taken, data.cut
     (array([2, 1]), array([ True, False]), 1.5)
     """
-    check_drawing(tree, None)
+    check_tree(tree)
     k = tree.n_initial
     columns = {
         name: np.array([getattr(merge, name) for merge in tree.merges], np.float64)
@@ -134,7 +132,6 @@ def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
     >>> merge_curve(tree).get_xlabel()
     'clusters left (merging goes from left to right)'
     """
-    check_drawing(tree, ax)
     data = merge_curve_data(tree)
     ax = new_axes(8.0, 4.6) if ax is None else ax
     clean(ax, "left", "bottom")

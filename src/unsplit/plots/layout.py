@@ -1,10 +1,12 @@
-"""Positions of the leaves and merges of a tree, from left to right."""
+"""What figures show of a tree: where leaves and merges stand, and how clusters are named."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
+from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
+from unsplit.plots.style import LONGEST_NAME, short_name
 
 Floats = NDArray[np.float64]
 
@@ -68,3 +70,50 @@ def node_heights(tree: MergeTree) -> Floats:
         low = min(low, 0.0)
     base = low - 0.04 * ((high - low) or 1.0)
     return np.append(np.full(tree.n_initial, base), heights)
+
+
+def group_name(tree: MergeTree, cluster: int) -> str:
+    """Return the number of a new cluster and what it was made of.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> group_name(tree, 0)
+    '0: 2 clusters, largest 0'
+    """
+    members = np.flatnonzero(tree.groups == cluster)
+    largest = short_name(_largest_member(tree, members))
+    return f"{cluster}: {len(members):,} clusters, largest {largest}"
+
+
+def name_of_several(tree: MergeTree, members: Index) -> str:
+    """Name some initial clusters by the largest of them, in 24 characters.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> name_of_several(tree, np.array([1])), name_of_several(tree, np.array([0, 1]))
+    ('1', '0 + 1 more')
+    """
+    rest = f" + {len(members) - 1:,} more" if len(members) > 1 else ""
+    return short_name(_largest_member(tree, members), LONGEST_NAME - len(rest)) + rest
+
+
+def _largest_member(tree: MergeTree, members: Index) -> str:
+    return tree.name(int(members[np.argmax(tree.sizes[members])]))
+
+
+def group_sizes(tree: MergeTree) -> Index:
+    """Return the number of observations in each new cluster, shape (n_clusters,)."""
+    return np.bincount(tree.groups, weights=tree.sizes).astype(np.int64)
+
+
+def tiny_clusters(tree: MergeTree) -> NDArray[np.bool_]:
+    """Return which initial clusters are too small to be compared well, shape (k,).
+
+    If most clusters are that small, none stands out.
+    """
+    tiny = tree.sizes < FEW
+    return tiny if 2 * tiny.sum() <= len(tiny) else np.zeros(len(tiny), bool)

@@ -7,20 +7,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
-from unsplit.errors import InputError, shown
+from unsplit.errors import InputError, numeric_array
 from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.plots.groups import Group, group_name, group_sizes, tiny_clusters, write_groups
-from unsplit.plots.layout import leaf_order
+from unsplit.plots.layout import group_name, group_sizes, leaf_order, tiny_clusters
 from unsplit.plots.style import (
     GREY,
     INK,
+    Group,
     axis_label,
-    check_drawing,
+    check_tree,
     clean,
     new_axes,
     short_name,
+    write_groups,
     write_names,
 )
 
@@ -94,7 +95,7 @@ def distances_data(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> Distances:
     >>> data.order, data.blocks.tolist()
     (array([0, 2, 1]), [[0, 2], [2, 3]])
     """
-    check_drawing(tree, None)
+    check_tree(tree)
     matrix = _checked(tree, tvd)
     tiny = tiny_clusters(tree)
     order = leaf_order(tree)
@@ -144,7 +145,6 @@ def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> 
     >>> [name.get_text() for name in ax.get_xticklabels()]
     ['0', '2', '1']
     """
-    check_drawing(tree, ax)
     data = distances_data(tree, tvd)
     groups = _groups(tree, data)
     if ax is None:
@@ -179,13 +179,7 @@ def _checked(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> NDArray[np.float6
                 "other names; pass the result that the tree was made from."
             )
         return tvd.tvd
-    try:
-        matrix = np.asarray(tvd, np.float64)
-    except (TypeError, ValueError):
-        raise InputError(
-            f"tvd must be a PairwiseTVD or a matrix of numbers, got {shown(tvd)}; pass the "
-            "distances that the tree was made from."
-        ) from None
+    matrix = numeric_array("tvd", tvd, 2)
     if matrix.shape != (k, k):
         raise InputError(
             f"tvd must have shape ({k}, {k}), one row per cluster of the tree, got {matrix.shape}; "

@@ -1,12 +1,19 @@
-"""Colours, labels and axes that all figures share."""
+"""What all figures share: colours, axes, and names beside rows, spread so that none overlap."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
-from unsplit.errors import InputError, check_type, shown
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import isotonic_regression
+
+from unsplit.errors import check_type
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.scores import DIVERGENCES
+
+Floats = NDArray[np.float64]
 
 # Paul Tol's ten qualitative colours, safe for the colour-blind, mixed so that neighbours differ.
 COLOURS = (
@@ -32,6 +39,14 @@ AXIS_LABELS = {name: f"{words}: {ENDS}" for name, words in DIVERGENCES.items()} 
 LARGEST_TEXT, SMALLEST_TEXT = 9.0, 5.0
 LONGEST_NAME = 24
 
+LARGEST_GROUP_TEXT = 8.0
+# Names of groups are a little larger than those of rows, but do not move far for it.
+USUAL_GROUP_TEXT = 6.5
+# Height of a line of text as a multiple of its size, with a little room above.
+LINE = 1.25
+# Points from the names of the rows to the bars, and from the bars to the names of the groups.
+TO_BARS, TO_NAMES = 5.0, 9.0
+
 
 def new_axes(width: float, height: float) -> Any:
     """Create axes on a new figure, sized in inches, without pyplot or a display."""
@@ -45,20 +60,9 @@ def new_axes(width: float, height: float) -> Any:
     return figure.add_subplot()
 
 
-def check_drawing(tree: object, ax: object) -> None:
-    """Raise an error unless this is a tree, and axes or None.
-
-    Examples
-    --------
-    >>> import unsplit
-    >>> check_drawing(unsplit.merge([[0, 0.1], [0.1, 0]], n_clusters=1), None)
-    """
+def check_tree(tree: object) -> None:
+    """Raise an error unless this is a tree."""
     check_type("tree", tree, MergeTree, "pass what unsplit.merge returns, or merger.tree_")
-    if ax is not None and not hasattr(ax, "add_collection"):
-        raise InputError(
-            f"ax must be the axes of a matplotlib figure, got {shown(ax)}; leave it out for a new "
-            "figure."
-        )
 
 
 def colours_of(clusters: Iterable[int]) -> dict[int, str]:
@@ -154,3 +158,143 @@ def clean(ax: Any, *spines: str) -> None:
         spine.set_visible(name in spines)
         spine.set_color(INK)
     ax.tick_params(colors=INK, labelsize=LARGEST_TEXT)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of a figure that have a common name.
+
+    Parameters
+    ----------
+    name : str
+        What is written beside the rows.
+    first, last : int
+        First and last row.
+    size : int
+        Number of observations; where room is short, the largest groups are named.
+    colour : str
+        Colour of the bar beside the rows.
+    """
+
+    name: str
+    first: int
+    last: int
+    size: int
+    colour: str = INK
+
+    @property
+    def centre(self) -> float:
+        """The middle of the rows."""
+        return (self.first + self.last) / 2
+
+
+def spread(wanted: ArrayLike, gap: float, low: float, high: float) -> Floats:
+    """Move sorted positions apart as little as possible, to at least ``gap`` from each other.
+
+    Parameters
+    ----------
+    wanted : array-like of shape (n,)
+        Positions in increasing order.
+    gap : float
+        Smallest difference between two positions.
+    low, high : float
+        All positions stay between these if there is room for n of them.
+
+    Examples
+    --------
+    >>> spread([0, 4, 4, 9], gap=2, low=0, high=10)
+    array([0., 3., 5., 9.])
+    """
+    wanted = np.asarray(wanted, np.float64)
+    steps = gap * np.arange(len(wanted))
+    if not len(wanted):
+        return wanted
+    level = isotonic_regression(wanted - steps).x
+    return np.clip(level, low, max(low, high - steps[-1])) + steps
+
+
+def write_groups(ax: Any, groups: list[Group]) -> int:
+    """Write the names of groups of rows to the right of the axes; return how many have room.
+
+    A bar marks the rows of each group, and a thin line leads from the bar to a name that had to
+    move.  Row i must be at y = i, and y must grow downwards.  Call this last, because it needs to
+    know the final size of the axes.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    groups : list of Group
+        In the order of their rows.
+    """
+    low, high = sorted(ax.get_ylim())
+    # No more names than the whole figure has lines: writing and measuring thousands takes long.
+    named = _largest(groups, range(len(groups)), _lines_of_text(ax.figure.bbox.height, ax))
+    beside, bars = _beside(ax), _width_of_names(ax) + TO_BARS
+    texts = {i: _write(ax, groups[i], bars + TO_NAMES, beside) for i in named}
+    _make_layout(ax)
+    fit_names(ax)
+    shown = _largest(groups, named, _lines_of_text(ax.get_window_extent().height, ax))
+    for i in set(named).difference(shown):
+        texts[i].remove()
+    row = points_per_row(ax, "y", high - low)
+    size = float(np.clip(row / LINE, USUAL_GROUP_TEXT, LARGEST_GROUP_TEXT))
+    size = min(size, row * (high - low) / LINE / max(len(shown), 1))
+    half = LINE * size / row / 2
+    centres = [groups[i].centre for i in shown]
+    places = spread(centres, 2 * half, low + half, high - half)
+    for i, place in zip(shown, places.tolist(), strict=True):
+        texts[i].set(fontsize=size, y=place)
+    ends = zip(centres, places, strict=True)
+    leaders = [[(bars + 2, y), (bars + TO_NAMES - 2.5, place)] for y, place in ends]
+    _lines(ax, beside, leaders, colors=GREY, linewidths=0.5)
+    rows = [[(bars, group.first - 0.3), (bars, group.last + 0.3)] for group in groups]
+    _lines(ax, beside, rows, colors=[group.colour for group in groups], linewidths=2.5)
+    return len(shown)
+
+
+def _write(ax: Any, group: Group, x: float, transform: Any) -> Any:
+    look = {"va": "center", "color": INK, "fontsize": LARGEST_GROUP_TEXT, "parse_math": False}
+    return ax.text(x, group.centre, group.name, transform=transform, **look)
+
+
+def _lines_of_text(height: float, ax: Any) -> int:
+    """Return how many names can stand below each other in a height given in pixels."""
+    return int(height * 72 / ax.figure.dpi / (LINE * SMALLEST_TEXT))
+
+
+def _beside(ax: Any) -> Any:
+    """Return coordinates with x in points from the right end of the axes, and y as in the data."""
+    from matplotlib.transforms import Affine2D, ScaledTranslation, blended_transform_factory
+
+    points = Affine2D().scale(1 / 72) + ax.figure.dpi_scale_trans
+    return blended_transform_factory(points + ScaledTranslation(1, 0, ax.transAxes), ax.transData)
+
+
+def _lines(ax: Any, transform: Any, lines: list[Any], **look: Any) -> None:
+    from matplotlib.collections import LineCollection
+
+    drawn = LineCollection(lines, transform=transform, clip_on=False, capstyle="butt", **look)
+    ax.add_collection(drawn, autolim=False)
+
+
+def _make_layout(ax: Any) -> None:
+    """Give the axes their final size."""
+    figure = ax.figure.figure  # also of a part of a figure
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)
+    ax.apply_aspect()
+
+
+def _width_of_names(ax: Any) -> float:
+    """Return how many points the names of the rows take to the right of the axes."""
+    if ax.yaxis.get_ticks_position() != "right":
+        return 0.0
+    widths = [label.get_window_extent().width for label in ax.get_yticklabels()]
+    # Text is a little wider when it is drawn with another number of dots per inch.
+    return 1.08 * max(widths, default=0.0) * 72 / ax.figure.dpi + TO_BARS
+
+
+def _largest(groups: list[Group], some: Iterable[int], n: int) -> list[int]:
+    """Return the positions of the n largest of some groups, in order."""
+    by_size = sorted(some, key=lambda i: -groups[i].size)
+    return sorted(by_size[:n])

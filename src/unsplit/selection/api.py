@@ -3,11 +3,22 @@
 A(D), the mean held-out accuracy over all pairs of clusters, needs only the labels of the
 over-clustering, so it can choose between networks where no ground truth is known.  With batches,
 A compares clusters within each batch, so a network gains nothing by recognising the batch.
+
+**Successive halving:** all candidates train briefly, the better half continues, and so on.  The
+budget is a number of epochs, the same for all candidates of a round, and not seconds: a large
+network is not dropped for being slow.  Training continues from the weights of the last round, so no
+epoch is computed twice.
+
+**Slow starters are protected:** the first round has at least 4 epochs and 100 steps, half of the
+candidates continue each time, and the last two train until A stops improving.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,24 +28,153 @@ from tqdm.auto import tqdm
 
 from unsplit.data.frames import data_frame
 from unsplit.data.labels import Subclusters, encode_labels, refuse_other_order
-from unsplit.data.memory import memory_errors
+from unsplit.data.memory import is_out_of_memory, memory_errors
 from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import observations
-from unsplit.devices import check_seed, choose_device, generator_of, undisturbed, usual_settings
+from unsplit.devices import (
+    check_seed,
+    choose_device,
+    generator_of,
+    private_randomness,
+    undisturbed,
+    usual_settings,
+)
 from unsplit.errors import InputError
+from unsplit.networks.registry import build_network, is_users, recipe_for
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
-from unsplit.networks.training.loop import MAX_EPOCHS
-from unsplit.pairwise.api import (
-    Settings,
-    check_progress,
-    kind_for,
-    subclusters_of,
-)
-from unsplit.pairwise.heldout_scores import holdout_fold
+from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, Training, draws_in_epoch
+from unsplit.pairwise.api import Settings, check_progress, kind_for, subclusters_of
+from unsplit.pairwise.folds import holdout_fold
+from unsplit.pairwise.heldout_scores import accuracy_within_batches
 from unsplit.pairwise.memory import LESS_DATA
 from unsplit.selection.candidates import Candidate, Candidates, named, usual_candidates, word
-from unsplit.selection.halving import Problem, Run, Tell, Trial, halve
+
+log = logging.getLogger("unsplit")
+
+LEAST_EPOCHS = 4
+LEAST_STEPS = 100
+FINALISTS = 2
+
+Tell = Callable[[str, EpochRecord], None]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The result of one candidate.
+
+    Parameters
+    ----------
+    name : str
+        The candidate's name.
+    candidate : Candidate
+        Its settings.
+    backbone : str
+        The network's name, also if "auto" chose it.
+    training : TrainConfig or None
+        How it was trained; None if training never started.
+    epochs, seconds : int and float
+        How long it was trained.
+    mean_accuracy : float
+        Its best A on the held-out observations, within batches if there are any; NaN if it could
+        not be trained.
+    round : int
+        The last round it took part in, from 1; 0 if none.
+    why : str
+        Why it is the best, was dropped, or could not be trained.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [4, 0]], 30)
+    >>> trial = unsplit.select(X, labels, ["mlp"], epochs=2, random_state=0).trials[0]
+    >>> trial.name, trial.epochs
+    ('mlp', 2)
+    """
+
+    name: str
+    candidate: Candidate
+    backbone: str
+    training: TrainConfig | None
+    epochs: int
+    seconds: float
+    mean_accuracy: float
+    round: int
+    why: str
+
+
+class Run:
+    """A candidate and the state of its training; attributes are those of :class:`Trial`."""
+
+    def __init__(self, name: str, candidate: Candidate) -> None:
+        self.name, self.candidate = name, candidate
+        self.backbone, self.why = word(candidate.backbone), ""
+        self.training: TrainConfig | None = None
+        self.failed = False
+        self.round = self.epochs = self.n_parameters = self.seed = 0
+        self.seconds, self.mean_accuracy = 0.0, -np.inf
+        # None before it starts, and once the candidate has been dropped.
+        self.loop: Any = None
+        # Where torch's global generators are needed.
+        self.lent_on: torch.device | None = None
+
+    @contextmanager
+    def at_its_own_risk(self) -> Iterator[None]:
+        """If this candidate cannot be trained it is marked as failed, and the others continue."""
+        try:
+            yield
+        except (InputError, MemoryError, RuntimeError) as error:
+            if not isinstance(error, InputError) and not is_out_of_memory(error):
+                raise
+            lines = str(error).splitlines() or ["it needs more memory than is available"]
+            self.failed, self.why, self.loop, self.mean_accuracy = True, lines[0], None, np.nan
+            log.info("candidate %s failed: %s", self.name, self.why)
+
+    def prepare(
+        self, rows: Rows, subclusters: Subclusters, fold: Fold, settings: Settings, seed: int
+    ) -> None:
+        """Build the network; all candidates draw the same random numbers."""
+        recipe = recipe_for(self.candidate.backbone, rows)
+        k, augment = len(subclusters.cluster), self.candidate.augment
+        self.backbone, self.seed = recipe.name, seed
+        usual = recipe.training_for(draws_in_epoch(len(fold.train), k))
+        self.training = self.candidate.training(usual)
+        if is_users(self.candidate.backbone, augment):
+            self.lent_on = rows.device
+        with private_randomness(seed, self.lent_on):
+            network = build_network(rows, fold, recipe, k, settings.loss_name, augment=augment)
+        self.n_parameters = sum(p.numel() for p in network.parameters())
+        measure = None
+        if subclusters.n_batches > 1:
+            measure = partial(accuracy_within_batches, rows=rows, subclusters=subclusters)
+        clusters, rng = torch.from_numpy(subclusters.of_rows), np.random.default_rng(seed)
+        self.loop = Training(
+            [network], rows, clusters.to(rows.device), [fold], self.training, rng, measure,
+            settings.epochs,
+        )  # fmt: skip
+
+    def advance(self, epochs: int, tell: Tell) -> None:
+        """Train up to this many epochs, or until A stops improving."""
+        while self.epochs < epochs and not self.loop.finished:
+            # A seed for every epoch: what others do in between changes nothing.
+            with private_randomness(self.seed + 1 + self.epochs, self.lent_on):
+                record = self.loop.epoch()
+            self.epochs, self.seconds = len(self.loop.records), record.seconds
+            self.mean_accuracy = self.loop.records[self.loop.stopping.kept_epoch[0]].accuracy
+            tell(self.name, record)
+
+    def drop(self, why: str) -> None:
+        """Stop training this candidate and free its network."""
+        self.why, self.loop = why, None
+
+    def rank(self) -> tuple[Any, ...]:
+        """Sort key: best first; of equally good candidates the smaller network first."""
+        accuracy = 0.0 if self.failed else self.mean_accuracy
+        return self.failed, -self.round, -accuracy, self.n_parameters, self.name
+
+    def trial(self) -> Trial:
+        """The result of this candidate."""
+        return Trial(**{field.name: getattr(self, field.name) for field in fields(Trial)})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,23 +233,23 @@ class Selection:
         >>> unsplit.select(X, labels, ["mlp"], epochs=2, random_state=0).table()["backbone"]
         array(['mlp'], dtype='<U3')
         """
-
-        def column(*path: str) -> NDArray[Any]:
-            return np.array([_at(trial, path) for trial in self.trials])
-
-        return {
-            "candidate": column("name"),
-            "backbone": column("backbone"),
-            "augment": np.array([word(trial.candidate.augment) for trial in self.trials]),
-            "learning_rate": column("training", "learning_rate"),
-            "weight_decay": column("training", "weight_decay"),
-            "batch_size": column("training", "batch_size"),
-            "epochs": column("epochs"),
-            "mean_accuracy": column("mean_accuracy"),
-            "round": column("round"),
-            "seconds": column("seconds"),
-            "why": column("why"),
-        }
+        rows = [
+            {
+                "candidate": trial.name,
+                "backbone": trial.backbone,
+                "augment": word(trial.candidate.augment),
+                "learning_rate": getattr(trial.training, "learning_rate", np.nan),
+                "weight_decay": getattr(trial.training, "weight_decay", np.nan),
+                "batch_size": getattr(trial.training, "batch_size", np.nan),
+                "epochs": trial.epochs,
+                "mean_accuracy": trial.mean_accuracy,
+                "round": trial.round,
+                "seconds": trial.seconds,
+                "why": trial.why,
+            }
+            for trial in self.trials
+        ]
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
     def to_frame(self) -> Any:
         """:meth:`table` as a pandas DataFrame.
@@ -134,14 +274,6 @@ class Selection:
             price = f"{t.epochs} epochs, {t.seconds:.1f} s"
             lines.append(f"  A {t.mean_accuracy:.3f}  {t.name} ({price}): {t.why}")
         return "\n".join(lines)
-
-
-def _at(trial: Trial, path: Sequence[str]) -> Any:
-    """An attribute of an attribute; NaN if there is none."""
-    found: Any = trial
-    for name in path:
-        found = getattr(found, name, np.nan)
-    return found
 
 
 @usual_settings()
@@ -229,10 +361,10 @@ def select(
     any_rows = min(rows_of.values(), key=lambda rows: rows.kind)
     with memory_errors("comparing the candidates", LESS_DATA):
         subclusters, fold = _split(any_rows, labels, batch, holdout, rng)
-    problem = Problem(subclusters, fold, settings.loss_name, epochs, int(rng.integers(2**62)))
+    seed = int(rng.integers(2**62))
     for run, rows in rows_of.items():
         with run.at_its_own_risk():
-            run.prepare(rows, problem)
+            run.prepare(rows, subclusters, fold, settings, seed)
     with _reporter(progress) as tell:
         halve([run for run in runs if not run.failed], tell)
     runs.sort(key=Run.rank)
@@ -279,8 +411,8 @@ def _split(
             "labels puts every observation into a cluster of its own, so nothing can be held out "
             "to compare candidates; check that labels are clusters and not row ids."
         )
-    train, watch = order[np.concatenate([parts.train, parts.watch])], order[parts.test]
-    return subclusters, Fold(train, watch, watch)
+    train, test = order[np.concatenate([parts.train, parts.watch])], order[parts.test]
+    return subclusters, Fold(train, test, test)
 
 
 def _none_left(runs: Sequence[Run]) -> InputError:
@@ -303,3 +435,30 @@ def _reporter(progress: bool | Tell) -> Iterator[Tell]:
             bar.update()
 
         yield tell
+
+
+def halve(runs: Sequence[Run], tell: Tell) -> None:
+    """Train prepared candidates in rounds until the training of the last ones has ended."""
+    alive = _advanced(runs, 1, 1, tell)
+    fewest = min((run.loop.steps for run in alive), default=LEAST_STEPS)
+    budget = max(LEAST_EPOCHS, -(-LEAST_STEPS // fewest))
+    for turn in itertools.count(1):
+        alive = _advanced(alive, turn, budget, tell)
+        log.info("round %d, %d epochs: %s", turn, budget, ", ".join(run.name for run in alive))
+        if all(run.loop.finished for run in alive):
+            break
+        n_kept = max(FINALISTS, -(-len(alive) // 2))
+        for run in alive[n_kept:]:
+            run.drop(f"not among the best {n_kept} after {run.epochs} epochs")
+        alive, budget = alive[:n_kept], 2 * budget
+    for run in alive:
+        run.drop("no higher A at the end of training")
+
+
+def _advanced(runs: Sequence[Run], turn: int, epochs: int, tell: Tell) -> list[Run]:
+    """Train all candidates up to this many epochs; those that did not fail, best first."""
+    for run in runs:
+        run.round = turn
+        with run.at_its_own_risk():
+            run.advance(epochs, tell)
+    return sorted((run for run in runs if not run.failed), key=Run.rank)

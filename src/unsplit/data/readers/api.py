@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from unsplit.data.cells import Matrix
+from unsplit.data.cells import CellMatrix
 from unsplit.data.readers.arrow import parquet_files
 from unsplit.data.readers.broken import refuse_unreadable
 from unsplit.data.readers.cloud_files import ENDINGS as CLOUD_ENDINGS
@@ -137,7 +137,7 @@ def read(
     check_flag("scale", scale)
     only = None if features is None else tuple(features)
     choice = ColumnChoice(id, only, tuple(drop), scale)
-    matrix = Matrix(use_rep, layer, use_raw)
+    matrix = CellMatrix(use_rep, layer, use_raw)
     found = _read(path, wanted, within, choice, matrix, progress, cache)
     return found if groups is None else replace(found, batch=None, groups=found.batch)
 
@@ -147,7 +147,7 @@ def _read(
     wanted: str | None,
     within: str | None,
     choice: ColumnChoice,
-    matrix: Matrix,
+    matrix: CellMatrix,
     progress: Progress | None,
     cache: str | os.PathLike[str] | None,
 ) -> Observations:
@@ -155,7 +155,7 @@ def _read(
     if path.suffix.lower() == ".h5ad":
         refuse_choice(path, choice.given)
         return read_cells(path, wanted, within, matrix)
-    if matrix != Matrix():
+    if matrix != CellMatrix():
         raise InputError(
             f"{option('use_rep')}, {option('layer')} and {option('use_raw')} are for .h5ad files, "
             f"got {path}; leave them out."

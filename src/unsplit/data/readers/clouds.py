@@ -13,7 +13,7 @@ from unsplit.data.readers.folders import clusters_in
 from unsplit.data.readers.isolated import parse_into
 from unsplit.data.readers.tables import require_module
 from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.rows.workers import default_workers
+from unsplit.data.rows.datasets import default_workers
 from unsplit.devices import generator_of
 
 # Points that are taken of each cloud.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unsplit.data.cells import Matrix, batches_in, groups_in, require_key
+from unsplit.data.cells import CellMatrix, batches_in, groups_in, require_key
 from unsplit.data.memory import available_memory
 from unsplit.data.readers.broken import reading, refuse_unreadable
 from unsplit.data.readers.isolated import parsed
@@ -88,7 +88,10 @@ def open_cells(path: Path, *wanted: Sequence[str]) -> Iterator[CellFile]:
 
 
 def read_cells(
-    path: Path, labels: str | None = None, batch: str | None = None, matrix: Matrix | None = None
+    path: Path,
+    labels: str | None = None,
+    batch: str | None = None,
+    matrix: CellMatrix | None = None,
 ) -> Observations:
     """Read a matrix of an .h5ad file, and the cluster and batch of each cell.
 
@@ -97,7 +100,7 @@ def read_cells(
     path : Path
     labels, batch : str, optional
         A column of ``obs``, or another file.
-    matrix : Matrix, optional
+    matrix : CellMatrix, optional
         Which matrix; by default "X_pca" if there is one, otherwise "X".
 
     Returns
@@ -116,7 +119,7 @@ def read_cells(
     >>> found.X.shape, found.labels.tolist(), found.representation
     ((2, 2), ['0', '1'], 'X_pca')
     """
-    matrix = matrix or Matrix()
+    matrix = matrix or CellMatrix()
     with open_cells(path, matrix.places()) as cells:
         for name in (labels, batch):
             if name is not None and name not in cells.obs and not Path(name).is_file():

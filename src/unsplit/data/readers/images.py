@@ -13,8 +13,8 @@ from unsplit.data.readers.broken import content_of, leave_out, reason, shown_pla
 from unsplit.data.readers.folders import FileList
 from unsplit.data.readers.isolated import parse_into
 from unsplit.data.readers.pixels import content_key, open_image, square_pixels
+from unsplit.data.rows.datasets import default_workers
 from unsplit.data.rows.pixels import pillow
-from unsplit.data.rows.workers import default_workers
 from unsplit.errors import InputError
 
 LARGEST_AUTO_SIZE = 224
@@ -76,9 +76,6 @@ class ImageFiles(Dataset[Tensor]):
     """
 
     keys: NDArray[np.uint64] | None = None
-
-    # Workers may start in a clean process; see unsplit.data.rows.workers.
-    self_contained = True
 
     def __init__(self, paths: Sequence[str], size: int, channels: int = 3, depth: int = 16) -> None:
         pillow()

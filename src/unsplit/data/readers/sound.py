@@ -15,9 +15,8 @@ from unsplit.data.readers.folders import clusters_in
 from unsplit.data.readers.isolated import parse_into
 from unsplit.data.readers.tables import shortened
 from unsplit.data.readers.wav_files import HIGHEST_RATE, Sound
-from unsplit.data.rows.ragged import Ragged
-from unsplit.data.rows.sequences import Audio
-from unsplit.data.rows.workers import default_workers
+from unsplit.data.rows.datasets import default_workers
+from unsplit.data.rows.sequences import Audio, Ragged
 from unsplit.errors import InputError
 
 SOUND_ENDINGS = (".wav", ".wave")

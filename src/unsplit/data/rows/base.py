@@ -1,7 +1,11 @@
-"""The interface that all kinds of observations share."""
+"""The interface that all kinds of observations share, and what all of them need."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -10,101 +14,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unsplit._typing import Index
-from unsplit.data.annotated import refuse_annotated
+from unsplit.data.frames import refuse_annotated
 from unsplit.errors import InputError
-
-CHUNK_BYTES = 2**26
-
-
-def keys_of_bytes(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """Hash the bytes of each entry along the first axis.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n, …)
-
-    Examples
-    --------
-    >>> a, b, c = keys_of_bytes(np.array([[1, 2], [1, 2], [2, 1]], np.uint8))
-    >>> bool(a == b), bool(a == c)
-    (True, False)
-    """
-    n, size = len(values), int(np.prod(values.shape[1:])) * values.dtype.itemsize
-    multipliers = odd_numbers(-(-size // 8))
-    step = max(1, CHUNK_BYTES // max(size, 1))
-    parts = [np.zeros(0, np.uint64)]
-    for start in range(0, n, step):
-        chunk = np.ascontiguousarray(values[start : start + step])
-        padded = np.zeros((len(chunk), 8 * len(multipliers)), np.uint8)
-        padded[:, :size] = chunk.view(np.uint8).reshape(len(chunk), size)
-        parts.append((scrambled(padded.view(np.uint64)) * multipliers).sum(1, dtype=np.uint64))
-    return np.concatenate(parts)
-
-
-def odd_numbers(n: int) -> NDArray[np.uint64]:
-    """Return n odd numbers, the same at every call.
-
-    Examples
-    --------
-    >>> (odd_numbers(3) % 2).tolist()
-    [1, 1, 1]
-    """
-    drawn = np.random.default_rng(0).integers(2**63, size=n, dtype=np.uint64)
-    return drawn * np.uint64(2) + np.uint64(1)
-
-
-def scrambled(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Mix bits so that small whole numbers differ in all 64 of them; 0 stays 0.
-
-    Examples
-    --------
-    >>> scrambled(np.array([0, 1], np.uint64)).tolist()
-    [0, 6238072747940578789]
-    """
-    # The last steps of splitmix64.
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
-
 
 # Numbers of a block that is looked at from beginning to end; it should fit into the cache.
 BLOCK = 2**18
-
-
-def is_mapped(values: Any) -> bool:
-    """Whether an array, or the array that it is a view of, is mapped from a file.
-
-    Parameters
-    ----------
-    values : object
-
-    Examples
-    --------
-    >>> is_mapped(np.zeros((3, 2)))
-    False
-    """
-    while values is not None and not isinstance(values, np.memmap):
-        values = getattr(values, "base", None)
-    return values is not None
-
-
-def blocks_of(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Yield consecutive rows, so many at a time that they fit into the processor's cache.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n, d)
-
-    Examples
-    --------
-    >>> [len(block) for block in blocks_of(np.zeros((3, 2**17)))]
-    [2, 1]
-    """
-    step = max(1, BLOCK // max(1, values.shape[1]))
-    for start in range(0, len(values), step):
-        yield values[start : start + step]
-
-
+# Numbers that are converted or measured at once.
+CHUNK_ELEMENTS = 2**22
+# Number of rows from which the scale of channels is estimated.
+LOOKED_AT = 1024
+# Batches that are fetched ahead of the network.
+AHEAD = 4
 # With fewer points, an array is more likely a sequence of three channels.
 LEAST_POINTS = 8
 
@@ -114,165 +34,6 @@ SHAPES = {
     "points": "(n, points, 3)",
     "sequences": "(n, length) or (n, length, channels)",
 }
-
-
-def canonical_order(keys: NDArray[np.uint64], clusters: Index) -> tuple[Index, Index]:
-    """Order rows and number clusters by content, so that neither order nor names matter.
-
-    Returns the clustered rows in order, and for every row the new number of its cluster (−1 for
-    noise).
-    """
-    used = np.flatnonzero(clusters >= 0)
-    order = used[np.argsort(keys[used], kind="stable")]
-    _, first = np.unique(clusters[order], return_index=True)
-    # Clusters with the same first row are ordered by the rest of their content; the one added
-    # makes rows of zeros count, whose key is 0.
-    rest = np.zeros(len(first), np.uint64)
-    np.add.at(rest, clusters[used], scrambled(keys[used]) + np.uint64(1))
-    number = np.empty(len(first), np.int64)
-    number[np.lexsort((rest, keys[order[first]]))] = np.arange(len(first))
-    renamed = np.full(len(clusters), -1, np.int64)
-    renamed[used] = number[clusters[used]]
-    return order[np.argsort(renamed[order], kind="stable")], renamed
-
-
-def as_array(X: Any) -> NDArray[Any]:
-    """Return X as an array; an array that is mapped from disk stays mapped.
-
-    Parameters
-    ----------
-    X : array-like or Tensor
-
-    Examples
-    --------
-    >>> as_array(torch.ones(2, dtype=torch.bfloat16))
-    array([1., 1.], dtype=float32)
-    """
-    X = plain_array(X)
-    if isinstance(X, np.ndarray):
-        return X
-    if isinstance(X, (list, tuple)):
-        X = [plain_array(x) for x in X]
-    try:
-        return plain_array(np.asarray(X))
-    except InputError:
-        raise
-    except ValueError:
-        raise InputError(
-            "the observations in X differ in shape; give all of them the same shape."
-        ) from None
-
-
-def plain_array(X: Any) -> Any:
-    """Turn tensors and masked arrays into plain arrays; refuse those without usable numbers.
-
-    Everything else is returned as it is.
-
-    Parameters
-    ----------
-    X : object
-
-    Examples
-    --------
-    >>> plain_array(torch.ones(2, requires_grad=True))
-    array([1., 1.], dtype=float32)
-    >>> plain_array(np.ma.masked_array([1, 2], mask=[True, False]))
-    Traceback (most recent call last):
-    unsplit.errors.InputError: X has 1 masked values; fill them in or remove those rows first.
-    """
-    if isinstance(X, torch.Tensor):
-        return _values_of(X)
-    if not isinstance(X, np.ndarray):
-        refuse_annotated(X)
-    if isinstance(X, np.ma.MaskedArray):
-        n_hidden = int(np.ma.getmaskarray(X).sum())
-        if n_hidden:
-            raise InputError(
-                f"X has {n_hidden} masked values; fill them in or remove those rows first."
-            )
-        X = X.data
-    if isinstance(X, np.ndarray) and X.dtype.kind in "mM":
-        raise InputError(
-            f"X must hold numbers, got dates or durations of type {X.dtype}; turn them into "
-            "numbers first, for example days since the first date."
-        )
-    return X
-
-
-def _values_of(tensor: Tensor) -> NDArray[Any]:
-    if tensor.is_nested or tensor.layout != torch.strided:
-        raise InputError(
-            "X is a sparse or nested torch tensor, which is not supported; pass a dense tensor, "
-            "a SciPy sparse matrix or a list of sequences."
-        )
-    if tensor.is_meta:
-        raise InputError(
-            'X is a torch tensor on the device "meta", which holds no values; pass a tensor on the '
-            "CPU or a GPU."
-        )
-    tensor = tensor.detach()
-    if tensor.is_quantized:
-        tensor = tensor.dequantize()
-    # NumPy has no types for bfloat16 and the like.
-    unknown = tensor.is_floating_point() and tensor.dtype not in NUMPY_FLOATS
-    return (tensor.float() if unknown else tensor).cpu().resolve_conj().resolve_neg().numpy()
-
-
-NUMPY_FLOATS = (torch.float16, torch.float32, torch.float64)
-
-
-def kind_of(shape: tuple[int, ...], dtype: Any) -> str:
-    """Return which kind of data an array of this shape (n, …) most likely holds.
-
-    Parameters
-    ----------
-    shape : tuple of int
-    dtype : dtype or type
-        Bytes and booleans of three axes are images, other numbers sequences.
-
-    Examples
-    --------
-    >>> kind_of((100, 1024, 3), np.float32), kind_of((100, 64, 64, 3), np.uint8)
-    ('points', 'images')
-    >>> kind_of((100, 28, 28), np.uint8), kind_of((100, 500, 6), np.float32)
-    ('images', 'sequences')
-    """
-    if len(shape) == 2:
-        return "vectors"
-    if len(shape) == 4:
-        return "images"
-    if len(shape) == 3 and shape[2] == 3 and shape[1] >= LEAST_POINTS:
-        return "points"
-    if len(shape) == 3:
-        return "images" if np.dtype(dtype) in (np.uint8, np.bool_) else "sequences"
-    raise InputError(
-        f"X has the unsupported shape {shape}; reshape it to vectors (n, d), images (n, h, w) or "
-        "(n, h, w, c), point clouds (n, points, 3) or sequences (n, length, channels)."
-    )
-
-
-def require_kind(kind: str, shape: tuple[int, ...]) -> None:
-    """Raise an error if a shape (n, …) cannot hold this kind of observations.
-
-    Parameters
-    ----------
-    kind : str
-        "vectors", "images", "points" or "sequences".
-    shape : tuple of int
-
-    Examples
-    --------
-    >>> require_kind("points", (100, 1024, 2))
-    Traceback (most recent call last):
-    unsplit.errors.InputError: points must have shape (n, points, 3), got (100, 1024, 2); ...
-    """
-    n_axes = {"vectors": (2,), "images": (3, 4), "points": (3,), "sequences": (2, 3)}[kind]
-    if len(shape) not in n_axes or (kind == "points" and shape[2] < 3):
-        raise InputError(f"{kind} must have shape {SHAPES[kind]}, got {shape}; reshape X.")
-
-
-# Number of rows from which the scale of channels is estimated.
-LOOKED_AT = 1024
 
 
 class Rows(ABC):
@@ -325,34 +86,268 @@ class Rows(ABC):
     def another(self, X: Any) -> Self:
         """Wrap new observations for a network that was trained on these."""
 
-    def hold(self, *parts: Index) -> None:  # noqa: B027  (most rows are in memory already)
-        """Read rows that are needed again and again into memory, if they are on disk."""
-
     def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
         """Yield what ``take`` returns for each of the batches, in order."""
         for index in batches:
             yield self.take(index)
 
-    @property
-    def largest(self) -> int:
-        """Row that takes most memory; usually all take the same."""
-        return 0
-
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Shape of one observation as a network gets it."""
         return tuple(self.take(torch.zeros(1, dtype=torch.long, device=self.device)).shape[1:])
+
+
+# --- what X is ------------------------------------------------------------------------------------
+
+
+def kind_of(shape: tuple[int, ...], dtype: Any) -> str:
+    """Return which kind of data an array of this shape (n, …) most likely holds.
+
+    Bytes and booleans of three axes are images, other numbers sequences.
+
+    Examples
+    --------
+    >>> kind_of((100, 1024, 3), np.float32), kind_of((100, 64, 64, 3), np.uint8)
+    ('points', 'images')
+    >>> kind_of((100, 28, 28), np.uint8), kind_of((100, 500, 6), np.float32)
+    ('images', 'sequences')
+    """
+    if len(shape) == 2:
+        return "vectors"
+    if len(shape) == 4:
+        return "images"
+    if len(shape) == 3 and shape[2] == 3 and shape[1] >= LEAST_POINTS:
+        return "points"
+    if len(shape) == 3:
+        return "images" if np.dtype(dtype) in (np.uint8, np.bool_) else "sequences"
+    raise InputError(
+        f"X has the unsupported shape {shape}; reshape it to vectors (n, d), images (n, h, w) or "
+        "(n, h, w, c), point clouds (n, points, 3) or sequences (n, length, channels)."
+    )
+
+
+def require_kind(kind: str, shape: tuple[int, ...]) -> None:
+    """Raise an error if a shape (n, …) cannot hold this kind of observations."""
+    n_axes = {"vectors": (2,), "images": (3, 4), "points": (3,), "sequences": (2, 3)}[kind]
+    if len(shape) not in n_axes or (kind == "points" and shape[2] < 3):
+        raise InputError(f"{kind} must have shape {SHAPES[kind]}, got {shape}; reshape X.")
+
+
+def require_numbers(values: Any, name: str = "X") -> None:
+    """Raise an error if an array or sparse matrix is empty or holds no real numbers."""
+    if 0 in values.shape:
+        raise InputError(f"{name} is empty (shape {values.shape}); pass at least two observations.")
+    if values.dtype.kind not in "fiub":
+        raise InputError(
+            f"{name} must hold numbers, got values of type {values.dtype}; encode them as numbers "
+            "first."
+        )
+
+
+def as_array(X: Any) -> NDArray[Any]:
+    """Return X as an array; an array that is mapped from disk stays mapped."""
+    X = plain_array(X)
+    if isinstance(X, np.ndarray):
+        return X
+    if isinstance(X, (list, tuple)):
+        X = [plain_array(x) for x in X]
+    try:
+        return plain_array(np.asarray(X))
+    except InputError:
+        raise
+    except ValueError:
+        raise InputError(
+            "the observations in X differ in shape; give all of them the same shape."
+        ) from None
+
+
+def plain_array(X: Any) -> Any:
+    """Turn tensors and masked arrays into plain arrays; refuse those without usable numbers.
+
+    Everything else is returned as it is.
+
+    Examples
+    --------
+    >>> plain_array(torch.ones(2, dtype=torch.bfloat16, requires_grad=True))
+    array([1., 1.], dtype=float32)
+    >>> plain_array(np.ma.masked_array([1, 2], mask=[True, False]))
+    Traceback (most recent call last):
+    unsplit.errors.InputError: X has 1 masked values; fill them in or remove those rows first.
+    """
+    if isinstance(X, Tensor):
+        return _values_of(X)
+    if not isinstance(X, np.ndarray):
+        refuse_annotated(X)
+    if isinstance(X, np.ma.MaskedArray):
+        n_hidden = int(np.ma.getmaskarray(X).sum())
+        if n_hidden:
+            raise InputError(
+                f"X has {n_hidden} masked values; fill them in or remove those rows first."
+            )
+        X = X.data
+    if isinstance(X, np.ndarray) and X.dtype.kind in "mM":
+        raise InputError(
+            f"X must hold numbers, got dates or durations of type {X.dtype}; turn them into "
+            "numbers first, for example days since the first date."
+        )
+    return X
+
+
+def _values_of(tensor: Tensor) -> NDArray[Any]:
+    if tensor.is_nested or tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
+        raise InputError(
+            "X is a sparse or nested torch tensor, or one that holds no values, which is not "
+            "supported; pass a dense tensor, a SciPy sparse matrix or a list of sequences."
+        )
+    known = (torch.float16, torch.float32, torch.float64)
+    if tensor.is_floating_point() and tensor.dtype not in known:
+        tensor = tensor.float()  # NumPy has no bfloat16
+    return tensor.numpy(force=True)
+
+
+# --- order by content -----------------------------------------------------------------------------
+
+
+def canonical_order(keys: NDArray[np.uint64], clusters: Index) -> tuple[Index, Index]:
+    """Order rows and number clusters by content, so that neither order nor names matter.
+
+    Returns the clustered rows in order, and for every row the new number of its cluster (−1 for
+    noise).
+    """
+    used = np.flatnonzero(clusters >= 0)
+    order = used[np.argsort(keys[used], kind="stable")]
+    _, first = np.unique(clusters[order], return_index=True)
+    # Clusters with the same first row are ordered by the rest of their content; the one added
+    # makes rows of zeros count, whose key is 0.
+    rest = np.zeros(len(first), np.uint64)
+    np.add.at(rest, clusters[used], scrambled(keys[used]) + np.uint64(1))
+    number = np.empty(len(first), np.int64)
+    number[np.lexsort((rest, keys[order[first]]))] = np.arange(len(first))
+    renamed = np.full(len(clusters), -1, np.int64)
+    renamed[used] = number[clusters[used]]
+    return order[np.argsort(renamed[order], kind="stable")], renamed
+
+
+def keys_of_bytes(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Hash the bytes of each entry along the first axis.
+
+    Examples
+    --------
+    >>> a, b, c = keys_of_bytes(np.array([[1, 2], [1, 2], [2, 1]], np.uint8))
+    >>> bool(a == b), bool(a == c)
+    (True, False)
+    """
+    size = math.prod(values.shape[1:]) * values.dtype.itemsize
+    multipliers = odd_numbers(-(-size // 8))
+    parts = [np.zeros(0, np.uint64)]
+    for some in parts_of(np.arange(len(values)), size, 8 * CHUNK_ELEMENTS):
+        chunk = np.ascontiguousarray(values[some[0] : some[-1] + 1])
+        padded = np.zeros((len(chunk), 8 * len(multipliers)), np.uint8)
+        padded[:, :size] = chunk.view(np.uint8).reshape(len(chunk), size)
+        parts.append((scrambled(padded.view(np.uint64)) * multipliers).sum(1, dtype=np.uint64))
+    return np.concatenate(parts)
+
+
+def odd_numbers(n: int) -> NDArray[np.uint64]:
+    """Return n odd numbers, the same at every call."""
+    drawn = np.random.default_rng(0).integers(2**63, size=n, dtype=np.uint64)
+    return drawn * np.uint64(2) + np.uint64(1)
+
+
+def scrambled(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Mix bits so that small whole numbers differ in all 64 of them; 0 stays 0."""
+    # The last steps of splitmix64.
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+# --- parts of arrays, also of those on disk -------------------------------------------------------
+
+
+def is_mapped(values: Any) -> bool:
+    """Whether an array, or the array that it is a view of, is mapped from a file."""
+    while values is not None and not isinstance(values, np.memmap):
+        values = getattr(values, "base", None)
+    return values is not None
+
+
+def parts_of(index: Index, width: int, elements: int | None = None) -> list[Index]:
+    """Split row indices so that each part has about so many elements, ``width`` in each row.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in parts_of(np.arange(3), 2**17)]
+    [[0, 1], [2]]
+    """
+    step = max(1, (elements or BLOCK) // max(1, width))
+    return [index[start : start + step] for start in range(0, len(index), step)]
+
+
+def blocks_of(values: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yield consecutive rows of a matrix, as many at a time as fit into the processor's cache."""
+    for part in parts_of(np.arange(len(values)), values.shape[1]):
+        yield values[part[0] : part[-1] + 1]
+
+
+def gathered(values: Any, index: Index) -> Any:
+    """Return rows of an array in memory; those on disk are read in the order in which they lie.
+
+    Examples
+    --------
+    >>> gathered(np.array([[1.0], [2.0], [3.0]]), np.array([2, 0, 2])).ravel()
+    array([3., 1., 3.])
+    """
+    if not is_mapped(values):
+        return values[index]
+    order = np.argsort(index, kind="stable")
+    found = np.empty((len(index), *values.shape[1:]), values.dtype)
+    for some in parts_of(order, math.prod(values.shape[1:])):
+        found[some] = values[index[some]]
+    return found
+
+
+def prefetched(
+    fetch: Callable[[Tensor], Tensor], batches: Iterable[Tensor], device: torch.device
+) -> Iterator[Tensor]:
+    """Yield ``fetch`` of each batch on the device, in order, fetched a few batches ahead.
+
+    On CUDA batches are pinned, so that copying them does not hold up the computation.
+
+    Examples
+    --------
+    >>> numbers = torch.arange(6)
+    >>> batches = [torch.tensor([0, 1]), torch.tensor([5])]
+    >>> [x.tolist() for x in prefetched(lambda i: numbers[i], batches, torch.device("cpu"))]
+    [[0, 1], [5]]
+    """
+    cuda = device.type == "cuda"
+
+    def ready(index: Tensor) -> Tensor:
+        found = fetch(index)
+        return found.pin_memory() if cuda else found
+
+    waiting: deque[Future[Tensor]] = deque()
+    pool = ThreadPoolExecutor(1)
+    try:
+        for index in batches:
+            waiting.append(pool.submit(ready, index))
+            if len(waiting) > AHEAD:
+                yield waiting.popleft().result().to(device, non_blocking=cuda)
+        while waiting:
+            yield waiting.popleft().result().to(device, non_blocking=cuda)
+    finally:
+        # A caller that stops early does not wait for batches it no longer needs.
+        pool.shutdown(cancel_futures=True)
+
+
+# --- moments --------------------------------------------------------------------------------------
 
 
 def evenly(index: Index, n: int = LOOKED_AT) -> Index:
     """Return at most n evenly spaced entries, in their order.
 
     They are not sorted first: then the choice would depend on the order of the rows.
-
-    Parameters
-    ----------
-    index : ndarray of shape (m,)
-    n : int
 
     Examples
     --------
@@ -368,20 +363,14 @@ def channel_moments(parts: Iterable[NDArray[Any]], kind: str) -> tuple[Tensor, T
     Point clouds have one scale for x, y and z, so that they keep their shape; the mask of
     sequences has mean 0 and scale 1.  The scale is 1 where nothing varies.
 
-    Parameters
-    ----------
-    parts : iterable of arrays of shape (…, channels)
-        The observations, in parts that fit into memory.
-    kind : str
-        "vectors", "images", "points" or "sequences".
-
     Examples
     --------
     >>> clouds = np.array([[[0.0, 0.0, 5.0], [2.0, 4.0, 5.0]]])
     >>> channel_moments([clouds], "points")[1] ** 2  # of the variances 1, 4 and 0
     tensor([1.6667, 1.6667, 1.6667])
     """
-    mean, variance = _mean_and_variance(parts)
+    with np.errstate(invalid="ignore"):  # infinity is refused later
+        mean, variance = _mean_and_variance(parts)
     variance[variance <= (1e-8 * mean) ** 2] = 0.0  # only rounding error
     if kind == "points":
         variance[:3] = variance[:3].mean()

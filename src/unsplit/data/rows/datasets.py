@@ -1,6 +1,9 @@
 """Any torch Dataset as observations, decoded in worker processes while a network trains."""
 
+import multiprocessing
+import sys
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Any, Self
 
@@ -8,13 +11,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from unsplit._typing import Index
 from unsplit.data.memory import available_memory
-from unsplit.data.rows.base import LOOKED_AT, Rows, channel_moments, evenly, kind_of, require_kind
-from unsplit.data.rows.ragged import FAR
-from unsplit.data.rows.tensors import SHARE_FOR_DATA
-from unsplit.data.rows.workers import Decoder
+from unsplit.data.rows.base import kind_of, plain_array, require_kind
+from unsplit.data.rows.pixels import GREY_MODES, channels_first, grey_or_rgb
+from unsplit.data.rows.tensors import (
+    SHARE_FOR_DATA,
+    TensorRows,
+    as_stored,
+    middle_of,
+    require_like,
+)
+from unsplit.devices import Generators, n_cores
 from unsplit.errors import InputError
 
 BATCH = 256
@@ -23,16 +33,12 @@ BATCH = 256
 # take longer to decode in every epoch than a small network takes to learn from them.
 KEPT_ON_CPU = 2**29
 
-# Types of pixels that a network can standardise without conversion.
-PIXELS = (torch.uint8, torch.float16, torch.float32)
+MOST_WORKERS = 8
+# Fewer items than this are decoded faster than workers start.
+FEW_ITEMS = 2_000
 
 
-# Types with numbers that float32 cannot hold, and a size from which it rounds to more than 1/1000.
-WIDE = (torch.float64, torch.int64, torch.int32)
-FAR_VALUE = 2.0**13
-
-
-class DatasetRows(Rows):
+class DatasetRows(TensorRows):
     """Items of a Dataset: images (C, H, W), clouds (p, 3), sequences (L, C) or vectors (d,).
 
     On a GPU, items that fit into its memory are read once and kept there, bytes as bytes; on a CPU,
@@ -47,20 +53,20 @@ class DatasetRows(Rows):
     """
 
     def __init__(
-        self, dataset: Any, kind: str, device: torch.device, origin: Tensor | None = None
+        self, dataset: Any, kind: str, device: torch.device, origin: NDArray[Any] | None = None
     ) -> None:
         self.dataset = dataset
         self.kind = kind
         self.device = device
         self.decoder = Decoder(dataset, pin=device.type == "cuda")
-        self.kept: Tensor | None = None
-        self._given_origin = origin
+        self.on_device: Tensor | None = None
+        if origin is not None:
+            self.origin = origin
 
     @classmethod
-    def of(cls, dataset: Any, device: torch.device, kind: str | None = None) -> Self:
-        """Wrap a Dataset; if ``kind`` is None, its first item tells what kind of data it is."""
-        with Decoder(dataset, workers=0) as decoder:
-            item = decoder.take(np.array([0]))[0]
+    def of(cls, dataset: Any, device: torch.device, kind: str | None = None) -> Self:  # type: ignore[override]
+        """Wrap a Dataset; if ``kind`` is None, its first item shows what kind of data it is."""
+        item = Decoder(dataset, workers=0).take(np.array([0]))[0]
         shape = (len(dataset), *item.shape)
         if kind is None:
             small = item.dtype in (torch.uint8, torch.bool)
@@ -75,87 +81,63 @@ class DatasetRows(Rows):
     def __len__(self) -> int:
         return len(self.dataset)
 
-    @property
+    def _batches(self, places: list[Tensor]) -> Iterator[Tensor]:
+        if self.on_device is None and self._fits():
+            self.on_device = self._read_all()
+        return super()._batches(places) if self.on_device is not None else self._decoded(places)
+
+    def _decoded(self, places: Iterable[Tensor]) -> Iterator[Tensor]:
+        # All at once: copying each index from the GPU in turn would make it wait every time.
+        wanted = [index.cpu().numpy() for index in places]
+        for items in self.decoder.stream(wanted):
+            yield self._converted(items).to(self.device, non_blocking=self.decoder.pin)
+
+    def _fetched(self, places: Tensor) -> Tensor:
+        return self._converted(self.decoder.take(places.cpu().numpy()))
+
+    def _converted(self, items: Tensor) -> Tensor:
+        """Items as they are stored, less their origin, which would use up float32's digits."""
+        items = self._in_order(items)
+        items = items.byte() if items.dtype == torch.bool else items
+        if items.dtype in (torch.uint8, torch.float16, torch.float32):
+            return items
+        return (items.double() - torch.from_numpy(self.origin)).float()
+
+    def _in_order(self, items: Tensor) -> Tensor:
+        return items.flatten(1) if self.kind == "vectors" else as_stored(items, self.kind)
+
+    @cached_property
+    def _first(self) -> Tensor:
+        """The first item as it is stored."""
+        return self._fetched(torch.zeros(1, dtype=torch.long))
+
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Shape of one item as a network gets it."""
-        return tuple(self._first.shape)
+        return tuple(self._formed(self._first).shape[1:])
 
-    def take(self, index: Tensor) -> Tensor:
-        """Return the items at ``index`` as a network gets them, shape (*index.shape, ...)."""
-        if self.kept is not None:
-            return self.kept[index]
-        items = self._moved(self.decoder.take(index.cpu().numpy().ravel())).to(self.device)
-        return self._formed(items).unflatten(0, index.shape)
-
-    def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
-        """Yield what ``take`` returns for each of the batches, in order."""
-        if self.kept is None and self._should_be_kept():
-            self.kept = self._read_all()
-        if self.kept is not None:
-            yield from super().stream(batches)
-            return
-        batches = list(batches)
-        # All at once: copying each from the GPU in turn would make it wait every time.
-        wanted = [index.cpu().numpy().ravel() for index in batches]
-        for index, items in zip(batches, self.decoder.stream(wanted), strict=True):
-            items = self._moved(items).to(self.device, non_blocking=self.decoder.pin)
-            yield self._formed(items).unflatten(0, index.shape)
-
-    def _formed(self, items: Tensor) -> Tensor:
-        """Items (b, …) as a network gets them."""
-        if self.kind == "images":
-            items = items.byte() if items.dtype == torch.bool else items
-            return _channels_first(items if items.dtype in PIXELS else items.float())
-        items = items.float()
-        if self.kind == "sequences":
-            channels = items.unsqueeze(1) if items.ndim == 2 else items.movedim(-1, 1)
-            return torch.cat([channels, torch.ones_like(channels[:, :1])], dim=1)
-        return items if self.kind == "points" else items.flatten(1)
-
-    def _should_be_kept(self) -> bool:
-        size = self._first.nbytes * len(self)
+    def _fits(self) -> bool:
         if self.device.type == "cpu":
-            return size <= min(KEPT_ON_CPU, SHARE_FOR_DATA * available_memory())
-        if self.device.type != "cuda":
-            return False
-        return size <= SHARE_FOR_DATA * torch.cuda.mem_get_info(self.device)[0]
+            return self._n_bytes() <= min(KEPT_ON_CPU, SHARE_FOR_DATA * available_memory())
+        return self.device.type == "cuda" and super()._fits()
+
+    def _n_bytes(self) -> int:
+        return self._first.nbytes * len(self)
 
     def _read_all(self) -> Tensor:
-        order = "channels_last" if self.kind == "images" else "contiguous_format"
-        layout = getattr(torch, order)
-        shape, dtype = (len(self), *self.shape), self._first.dtype
-        found = torch.empty(shape, dtype=dtype, device=self.device, memory_format=layout)
-        places = np.split(np.arange(len(self)), range(BATCH, len(self), BATCH))
-        for place, items in zip(places, self.decoder.stream(places), strict=True):
-            found[int(place[0]) : int(place[-1]) + 1] = self._formed(
-                self._moved(items).to(self.device)
-            )
+        shape = len(self), *self._first.shape[1:]
+        found = torch.empty(shape, dtype=self._first.dtype, device=self.device)
+        places = torch.arange(len(self)).split(BATCH)
+        for place, items in zip(places, self._decoded(places), strict=True):
+            found[int(place[0]) : int(place[-1]) + 1] = items
         self.decoder.close()
         return found
 
     @cached_property
-    def _first(self) -> Tensor:
-        return self._formed(self._moved(self.decoder.take(np.array([0]))))[0]
-
-    def _moved(self, items: Tensor) -> Tensor:
-        """Items without their large common offset, which would use up float32's digits."""
-        if self.kind == "images" or items.dtype not in WIDE or not self.origin.any():
-            return items
-        return (items.double() - self.origin).float()
-
-    @cached_property
-    def origin(self) -> Tensor:
+    def origin(self) -> NDArray[Any]:
         """What is subtracted from every channel, or from every feature of vectors; often zero."""
-        if self._given_origin is not None or self.kind == "images":
-            return torch.zeros(1) if self._given_origin is None else self._given_origin
-        item = self.decoder.take(np.array([int(np.argmin(self.keys))]))[0]
-        if item.dtype not in WIDE:
-            return torch.zeros(1, dtype=torch.float64)
-        item = item.double()
-        if self.kind == "vectors":
-            return torch.where(item.abs() > FAR_VALUE, item, 0.0)
-        middle, width = item.mean(dim=0), item.amax(dim=0) - item.amin(dim=0)
-        return torch.where((middle.abs() > FAR * width) & (width > 0), middle, 0.0)
+        item = self._in_order(self.decoder.take(np.array([int(np.argmin(self.keys))])))[0].numpy()
+        return np.zeros(1) if np.can_cast(item.dtype, np.float32) else middle_of(item)
 
     @cached_property
     def keys(self) -> NDArray[np.uint64]:
@@ -173,45 +155,184 @@ class DatasetRows(Rows):
 
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
         """Return mean and scale of channels over some of the items."""
-        mean, scale = channel_moments(self._looked_at(evenly(index, LOOKED_AT)), self.kind)
-        return mean.to(self.device), scale.to(self.device)
-
-    def _looked_at(self, index: Index) -> Iterator[NDArray[Any]]:
-        """Batches with channels last and no mask."""
-        places = torch.from_numpy(index).to(self.device).split(BATCH)
-        for place, items in zip(places, self.stream(places), strict=True):
-            bad = ~torch.isfinite(items).flatten(1).all(dim=1)
-            if bad.any():
-                raise InputError(
-                    f"item {int(place[bad][0])} of the Dataset has values that are NaN or "
-                    "infinite; remove such items or fill in the values first."
-                )
-            values = items[:, :-1] if self.kind == "sequences" else items
-            first = self.kind in ("images", "sequences")
-            yield (values.movedim(1, -1) if first else values).cpu().numpy()
+        mean, scale = super().moments(index)
+        if not (mean.isfinite().all() and scale.isfinite().all()):
+            raise InputError(
+                "items of the Dataset have values that are NaN or infinite; remove such items or "
+                "fill in the values first."
+            )
+        return mean, scale
 
     def first(self, n: int) -> Self:
         """Return the first n items, without the Dataset."""
-        return type(self)(
-            list(self.decoder.take(np.arange(n))), self.kind, self.device, self.origin
-        )
+        items = list(self.decoder.take(np.arange(n)))
+        return type(self)(items, self.kind, self.device, self.origin)
 
     def another(self, X: Any) -> Self:
         """Wrap the items of another Dataset."""
         new = type(self).of(X, self.device, self.kind)
-        new._given_origin = self.origin
-        # Sequences may be longer or shorter.
-        n_axes = 1 if self.kind == "sequences" else len(self.shape)
-        if new.shape[:n_axes] != self.shape[:n_axes]:
-            raise InputError(
-                f"X has items of shape {new.shape}, but the network was trained on items of shape "
-                f"{self.shape}; pass items of that shape."
-            )
+        new.origin = self.origin
+        require_like(new, self)
         return new
 
 
-def _channels_first(images: Tensor) -> Tensor:
-    """Images (b, C, H, W) from (b, H, W), (b, C, H, W), or (b, H, W, C) as Pillow has them."""
-    if images.ndim == 3:
-        return images.unsqueeze(1)
-    return images.movedim(-1, 1) if images.shape[-1] <= 4 < images.shape[1] else images
+# --- reading --------------------------------------------------------------------------------------
+
+
+def default_workers(n_items: int) -> int:
+    """Return 0 for few items or where processes are not allowed, else one per core, at most 8."""
+    if n_items < FEW_ITEMS or multiprocessing.current_process().daemon:
+        return 0
+    return min(MOST_WORKERS, n_cores())
+
+
+class Decoder:
+    """Batches of a dataset, decoded and stacked by workers that serve one stream after another.
+
+    Parameters
+    ----------
+    dataset : map-style Dataset
+        Its items are tensors, arrays or PIL images of one shape and type, or tuples whose first
+        entry is one.
+    workers : int, optional
+        Number of processes; 0 decodes in the calling process, None uses
+        :func:`default_workers`.
+    pin : bool
+        Whether to put batches into page-locked memory, from which a GPU can copy them.
+
+    Examples
+    --------
+    >>> decoder = Decoder([np.array([i]) for i in range(4)], workers=0)
+    >>> [batch.tolist() for batch in decoder.stream([np.array([2, 0]), np.array([3])])]
+    [[[2], [0]], [[3]]]
+    """
+
+    def __init__(self, dataset: Any, workers: int | None = None, pin: bool = False) -> None:
+        self._items = _Stacked(dataset)
+        self.workers = default_workers(self._items.length) if workers is None else workers
+        self.pin = pin
+        self._wanted: list[Index] = []  # of the present stream; the loader reads them
+        self._loader: DataLoader[Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_wanted": [], "_loader": None}  # workers are not copied
+
+    def stream(self, batches: Iterable[Index]) -> Iterator[Tensor]:
+        """Decode batches in their order; a new stream ends an unfinished one.
+
+        Yields
+        ------
+        Tensor of shape (b, *item)
+        """
+        self._wanted[:] = batches
+        if self._loader is None:
+            self._loader = DataLoader(
+                self._items,
+                batch_size=None,
+                sampler=self._wanted,
+                num_workers=self.workers,
+                pin_memory=self.pin,
+                # Starting workers takes longer than reading a small dataset.
+                persistent_workers=self.workers > 0,
+                multiprocessing_context="fork"
+                if self.workers and sys.platform == "linux"
+                else None,
+                # Its own, because otherwise every stream would draw from torch's global generator.
+                generator=torch.Generator(),
+            )
+        try:
+            for found in self._loader:
+                yield _unless_refused(found)
+        except RuntimeError as error:
+            self.close()
+            if "DataLoader worker (pid" not in str(error):
+                raise
+            raise InputError(
+                "a process that reads the items of the dataset ended unexpectedly; it may have run "
+                "out of memory, or an item may have crashed it; look for a damaged file."
+            ) from error
+
+    def take(self, batch: Index) -> Tensor:
+        """Decode one batch in this process; a running stream continues."""
+        return _unless_refused(self._items[batch])
+
+    def close(self) -> None:
+        """End the workers; the next stream starts new ones."""
+        self._loader = None  # torch ends the workers of a loader that nobody holds any more
+
+
+def _unless_refused(found: Tensor | InputError) -> Tensor:
+    if isinstance(found, InputError):
+        raise found
+    return found
+
+
+class _Stacked(Dataset[Any]):
+    """A dataset whose items are batches, or an :class:`InputError`, which workers can send."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+        self.length = _length(dataset)
+        self._generators = Generators(0)
+        self._first: tuple[int, torch.Size, torch.dtype] | None = None
+
+    def __getitem__(self, indices: Index) -> Tensor | InputError:
+        # Somebody else's dataset may draw from torch's generator, which is not that of the run.
+        own = nullcontext() if get_worker_info() else self._generators.lent(torch.device("cpu"))
+        try:
+            with own:
+                return torch.stack([self._item(index) for index in np.asarray(indices).tolist()])
+        except InputError as error:
+            return error
+
+    def _item(self, index: int) -> Tensor:
+        try:
+            item = self.dataset[index]
+        except IndexError as error:
+            if not 0 <= index < self.length:
+                raise
+            raise InputError(
+                f"item {index} of the dataset cannot be read (IndexError: {error}) although its "
+                f"length is {self.length}; make __len__ return the number of items."
+            ) from error
+        item = _tensor(item[0] if isinstance(item, (tuple, list)) and item else item, index)
+        self._first = self._first or (index, item.shape, item.dtype)
+        first, shape, dtype = self._first
+        if (item.shape, item.dtype) != (shape, dtype):
+            raise InputError(
+                f"item {index} of the dataset has shape {tuple(item.shape)} and type {item.dtype}, "
+                f"but item {first} has {tuple(shape)} and {dtype}; give all items the same shape "
+                "and type."
+            )
+        return item
+
+
+def _tensor(item: Any, index: int) -> Tensor:
+    """An item of any type as a tensor."""
+    if hasattr(item, "getbands"):
+        item = channels_first(grey_or_rgb(item, 1 if item.mode in GREY_MODES else 3))
+    try:
+        item = plain_array(item)
+    except InputError as error:
+        raise InputError(str(error).replace("X", f"item {index} of the dataset", 1)) from None
+    if isinstance(item, np.ndarray) and item.dtype.kind in "fiub":
+        # A copy, because torch shares no array that cannot be written or is in another byte order.
+        return torch.from_numpy(np.array(item, item.dtype.newbyteorder("="), order="C"))
+    what = f"an array of type {item.dtype}" if hasattr(item, "dtype") else type(item).__name__
+    raise InputError(
+        f"item {index} of the dataset is {what}; it must be a tensor, an array of numbers or a PIL "
+        "image, or a tuple whose first entry is one."
+    )
+
+
+def _length(dataset: Any) -> int:
+    try:
+        length = len(dataset)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise InputError(
+            f"the dataset ({type(dataset).__name__}) has no usable length ({error}); give it "
+            "__len__ and __getitem__."
+        ) from None
+    if not length:
+        raise InputError("the dataset has length 0; pass one with items.")
+    return length

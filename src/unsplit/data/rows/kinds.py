@@ -11,11 +11,9 @@ import scipy.sparse
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.decomposition import TruncatedSVD
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from unsplit._typing import Index
 from unsplit.data.labels import is_gap
 from unsplit.data.memory import available_memory, require_memory
 from unsplit.data.rows.base import (
@@ -25,16 +23,13 @@ from unsplit.data.rows.base import (
     is_mapped,
     kind_of,
     odd_numbers,
+    require_numbers,
     scrambled,
 )
 from unsplit.data.rows.datasets import DatasetRows
-from unsplit.data.rows.mapped import MappedVectors
-from unsplit.data.rows.ragged import Ragged
-from unsplit.data.rows.sequences import Audio, RaggedRows
+from unsplit.data.rows.sequences import Audio, Ragged, RaggedRows
 from unsplit.data.rows.tensors import TensorRows
 from unsplit.errors import InputError, shown
-
-CHUNK_ELEMENTS = 2**24
 
 # Types of numbers that need no conversion, so that a mapped array can stay on disk.
 FLOATS = (np.float16, np.float32, np.float64)
@@ -68,13 +63,12 @@ def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
         return rows(numeric_matrix(X), device)
     if isinstance(X, Audio):
         return RaggedRows(X.sounds, device, X.rate)
-    if kind == "points" and differ_in_length(X):
-        sizes = sorted({len(cloud) for cloud in X})
-        raise InputError(
-            f"point clouds differ in their number of points ({sizes[0]} to {sizes[-1]}); take the "
-            "same number of points from each."
-        )
     if isinstance(X, Ragged) or differ_in_length(X):
+        if kind == "points":
+            raise InputError(
+                "point clouds differ in their number of points; take the same number of points "
+                "from each."
+            )
         return RaggedRows(X if isinstance(X, Ragged) else Ragged.of(X), device)
     values = as_array(list(X) if _is_list(X) else X)
     if kind is None and values.ndim > 2:
@@ -89,11 +83,6 @@ def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
 
 def differ_in_length(X: Any) -> bool:
     """Return whether X is a list of sequences that do not fit into one array.
-
-    Parameters
-    ----------
-    X : object
-        Only a list, a tuple or a 1-D object array can hold such sequences.
 
     Examples
     --------
@@ -118,10 +107,6 @@ def _is_list(X: Any) -> bool:
 def is_table(X: Any) -> bool:
     """Whether X is a table as scikit-learn takes it, not a Dataset, sound, images or the like.
 
-    Parameters
-    ----------
-    X : object
-
     Examples
     --------
     >>> is_table([[1, 2], [3, 4]]), is_table([[1, 2], [3]]), is_table(np.zeros((5, 8, 8)))
@@ -134,11 +119,12 @@ def is_table(X: Any) -> bool:
     return len(getattr(X, "shape", (0, 0))) <= 2
 
 
-class VectorRows(Rows):
+class VectorRows(TensorRows):
     """Rows of a matrix, handed out as float32 tensors on ``device``.
 
     Dense values stay on the device, or on disk if they are mapped from a file; sparse rows are made
-    dense a batch at a time.
+    dense a batch at a time.  One of the dense rows is subtracted from all, so that a large common
+    offset, such as that of time stamps, does not use up float32's digits.
 
     Examples
     --------
@@ -151,74 +137,33 @@ class VectorRows(Rows):
     stackable = True
 
     def __init__(self, values: Any, device: torch.device, origin: Any = None) -> None:
-        self.values = values
-        self.device = device
         self.n_features = int(values.shape[1])
         self.sparse = scipy.sparse.issparse(values)
-        self.on_device: Tensor | None = None
-        self.on_disk: MappedVectors | None = None
-        self.origin = origin
-        if self.sparse:
-            return
-        # One of the rows is subtracted, so that a large common offset, such as that of time
-        # stamps, does not use up float32's digits.
-        if origin is None:
-            self.origin = _in_full(np.array(values[np.argmin(self.keys)]))
-        if is_mapped(values):
-            self.on_disk = MappedVectors(values, self.origin, device)
-        else:
+        if not (self.sparse or is_mapped(values)):
             _require_copy(values)
-            shifted = (values - self.origin).astype(np.float32, copy=False)
-            self.on_device = torch.from_numpy(shifted).to(device)
+        super().__init__(values, self.kind, device, origin)
 
-    def __len__(self) -> int:
-        return int(self.values.shape[0])
+    def _fits(self) -> bool:
+        return not self.sparse and super()._fits()
 
-    def take(self, index: Tensor) -> Tensor:
-        """Return the rows at ``index``, shape (*index.shape, n_features)."""
-        if self.on_device is not None:
-            return self.on_device[index]
-        if self.on_disk is not None:
-            return self.on_disk.take(index)
-        rows = self.values[index.cpu().numpy().ravel()].toarray()
-        return torch.from_numpy(rows.astype(np.float32)).to(self.device).unflatten(0, index.shape)
+    def _fetched(self, places: Tensor) -> Tensor:
+        if not self.sparse:
+            return super()._fetched(places)
+        return torch.from_numpy(self.values[places.cpu().numpy()].toarray().astype(np.float32))
 
-    def another(self, X: Any) -> Self:
-        """Wrap new observations for a network that was trained on these."""
-        values = numeric_matrix(X if scipy.sparse.issparse(X) else flat(as_array(X)))
-        if values.shape[1] != self.n_features:
-            raise InputError(
-                f"X has {values.shape[1]} features, but the network was trained on "
-                f"{self.n_features}; pass the same features."
-            )
-        if self.sparse:
-            values = scipy.sparse.csr_array(values)
-        elif scipy.sparse.issparse(values):
-            values = values.toarray()
-        return type(self)(values, self.device, self.origin)
+    def _width(self) -> int:
+        return self.n_features
 
-    def first(self, n: int) -> Self:
-        """Return the first n rows, without the others but with the same origin."""
-        return type(self)(self.values[:n].copy(), self.device, self.origin)
-
-    def moments(self, index: Index) -> tuple[Tensor, Tensor]:
-        """Return mean and scale of each feature at ``index``; the scale is never zero."""
-        scaler = StandardScaler(with_mean=not self.sparse)
-        step = max(1, CHUNK_ELEMENTS // self.n_features)
-        for start in range(0, len(index), step):
-            some = index[start : start + step]
-            dense = None if self.sparse else self.take(torch.from_numpy(some).to(self.device))
-            scaler.partial_fit(self.values[some] if dense is None else dense.cpu().numpy())
-        mean, scale = (
-            torch.from_numpy(np.asarray(v)).float() for v in (scaler.mean_, scaler.scale_)
-        )
-        return mean.to(self.device), scale.to(self.device)
+    @cached_property
+    def origin(self) -> NDArray[Any]:
+        """One of the rows, whatever their order; zero for sparse rows."""
+        return np.zeros(1) if self.sparse else np.array(self.values[np.argmin(self.keys)])
 
     @cached_property
     def keys(self) -> NDArray[np.uint64]:
         """A 64-bit hash of each row, which depends only on its content."""
         multipliers = odd_numbers(self.n_features)
-        if scipy.sparse.issparse(self.values):
+        if self.sparse:
             bits = _bits(self.values.data) * multipliers[self.values.indices]
             sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(bits, dtype=np.uint64)])
             return sums[self.values.indptr[1:]] - sums[self.values.indptr[:-1]]
@@ -228,23 +173,37 @@ class VectorRows(Rows):
         ]
         return np.concatenate(parts)
 
-    def hold(self, *parts: Index) -> None:
-        """Read rows that are needed again and again into memory, if they are on disk."""
-        if self.on_disk is not None:
-            self.on_disk.hold(*parts)
+    def first(self, n: int) -> Self:
+        """Return the first n rows, without the others but with the same origin."""
+        return self._with(self.values[:n].copy()) if self.sparse else super().first(n)
+
+    def another(self, X: Any) -> Self:
+        """Wrap new observations for a network that was trained on these."""
+        values = numeric_matrix(X if scipy.sparse.issparse(X) else flat(as_array(X)))
+        if self.sparse:
+            values = scipy.sparse.csr_array(values)
+        elif scipy.sparse.issparse(values):
+            values = values.toarray()
+        if values.shape[1] != self.n_features:
+            raise InputError(
+                f"X has {values.shape[1]} features, but the network was trained on "
+                f"{self.n_features}; pass the same features."
+            )
+        return self._with(values)
+
+    def _with(self, values: Any) -> Self:
+        return type(self)(values, self.device, self.origin)
 
 
 def _require_copy(values: NDArray[Any]) -> None:
     """Raise an error if the float32 copy that networks read does not fit into memory."""
     n, d = values.shape
-    # Differences of float64 values are computed before they are rounded.
-    each = n * (4 if values.dtype == np.float32 else 12)
     available = available_memory()
     advice = (
-        f"at most {available // each:,} of its features would fit: reduce them, or save X with "
+        f"at most {available // (4 * n):,} of its features would fit: reduce them, or save X with "
         'numpy.save and pass numpy.load(path, mmap_mode="r"), which stays on disk'
     )
-    require_memory(each * d, available, f"X of shape ({n:,}, {d:,})", advice)
+    require_memory(4 * n * d, available, f"X of shape ({n:,}, {d:,})", advice)
 
 
 class CountRows(VectorRows):
@@ -259,6 +218,7 @@ class CountRows(VectorRows):
 
     kind = "counts"
     stackable = False
+    stream = Rows.stream
 
     def take(self, index: Tensor) -> Tensor:
         """Rows at ``index`` (one-dimensional), a CSR tensor of shape (b, n_features)."""
@@ -274,26 +234,12 @@ class CountRows(VectorRows):
 
 
 def flat(values: NDArray[Any]) -> NDArray[Any]:
-    """Join all axes but the first into one, if there are more than two.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n, …)
-
-    Examples
-    --------
-    >>> flat(np.zeros((5, 4, 3))).shape
-    (5, 12)
-    """
+    """Join all axes but the first into one, if there are more than two."""
     return values.reshape(len(values), math.prod(values.shape[1:])) if values.ndim > 2 else values
 
 
 def numeric_matrix(X: ArrayLike) -> Any:
     """Return X as a contiguous array or a canonical CSR array of finite numbers, shape (n, d).
-
-    Parameters
-    ----------
-    X : array-like or SciPy sparse matrix of shape (n, d)
 
     Examples
     --------
@@ -311,10 +257,9 @@ def numeric_matrix(X: ArrayLike) -> Any:
         )
     largest = max((float(np.abs(block).max()) for block in blocks_of(present)), default=0.0)
     if largest > 1e30:
-        row, column = _place_of_largest(values)
         raise InputError(
-            f"X has values as large as {largest:.0e} (observation {row} of X, feature {column}), "
-            "beyond what single precision holds; rescale the features first."
+            f"X has values as large as {largest:.0e}, beyond what single precision holds; rescale "
+            "the features first."
         )
     return values
 
@@ -333,16 +278,6 @@ def feature_matrix(features: Any, n: int) -> Any:
     return matrix
 
 
-def _place_of_largest(values: Any) -> tuple[int, int]:
-    """Return row and column of the value that is farthest from zero."""
-    if not scipy.sparse.issparse(values):
-        row, column = np.unravel_index(int(np.abs(values).argmax()), values.shape)
-        return int(row), int(column)
-    entry = int(np.abs(values.data).argmax())
-    row = np.searchsorted(values.indptr, entry, side="right") - 1
-    return int(row), int(values.indices[entry])
-
-
 def _numbers(X: ArrayLike) -> Any:
     """Return X as a contiguous array or a canonical CSR array, with unchecked values."""
     values: Any = X if scipy.sparse.issparse(X) else as_array(X)
@@ -351,17 +286,9 @@ def _numbers(X: ArrayLike) -> Any:
             f"X must be a table with one row per observation, got shape {tuple(values.shape)}; "
             "reshape it to (observations, features)."
         )
-    if 0 in values.shape:
-        raise InputError(
-            f"X is empty (shape {tuple(values.shape)}); pass at least two observations."
-        )
-    if values.dtype.kind == "c":
-        raise InputError(
-            f"X must hold real numbers, got values of type {values.dtype}; pass real and imaginary "
-            "parts as features."
-        )
-    if values.dtype.kind not in "fiub":
+    if values.dtype.kind in "OSU" and values.size:
         values = _parsed(values, getattr(X, "columns", range(values.shape[1])))
+    require_numbers(values)
     if scipy.sparse.issparse(values):
         canonical = scipy.sparse.csr_array(values).astype(np.float64)
         canonical.sum_duplicates()
@@ -373,11 +300,6 @@ def _numbers(X: ArrayLike) -> Any:
     return np.ascontiguousarray(values, dtype=kept)
 
 
-def _in_full(row: NDArray[Any]) -> NDArray[Any]:
-    """A row in the precision in which rows are subtracted from each other."""
-    return row.astype(np.float32) if row.dtype == np.float16 else row
-
-
 def _parsed(values: NDArray[Any], names: Sequence[Any]) -> NDArray[np.float64]:
     """Return objects and strings that are numbers as numbers, and missing values as NaN.
 
@@ -387,11 +309,10 @@ def _parsed(values: NDArray[Any], names: Sequence[Any]) -> NDArray[np.float64]:
         return values.astype(np.float64)
     except (TypeError, ValueError):
         found = np.empty(values.shape)
-    for place, value in np.ndenumerate(values):
+    for (row, column), value in np.ndenumerate(values):
         try:
-            found[place] = np.nan if is_gap(value) else float(value)
+            found[row, column] = np.nan if is_gap(value) else float(value)
         except (TypeError, ValueError):
-            row, column = place
             raise InputError(
                 f"X must hold numbers, got {str(value)!r} in row {row}, column "
                 f"{shown(names[column])}; encode text, categories and dates as numbers first, or "
@@ -406,19 +327,7 @@ def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def vector_rows(X: ArrayLike, device: torch.device) -> VectorRows:
-    """Check X and wrap it.
-
-    Parameters
-    ----------
-    X : array-like or SciPy sparse matrix of shape (n, d)
-    device : torch.device
-
-    Examples
-    --------
-    >>> rows = vector_rows([[1.0, 2.0], [3.0, 4.0]], torch.device("cpu"))
-    >>> rows.take(torch.tensor([1])) - rows.take(torch.tensor([0]))
-    tensor([[2., 2.]])
-    """
+    """Check X and wrap it."""
     return VectorRows(numeric_matrix(X), device)
 
 

@@ -1,19 +1,236 @@
 """Sequences of different lengths, sound among them, as observations."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from unsplit._typing import Index
-from unsplit.data.rows.base import Rows, evenly
-from unsplit.data.rows.prefetching import prefetched
-from unsplit.data.rows.ragged import Ragged
+from unsplit.data.rows.base import (
+    CHUNK_ELEMENTS,
+    channel_moments,
+    evenly,
+    plain_array,
+    require_numbers,
+    scrambled,
+)
+from unsplit.data.rows.tensors import TensorRows
 from unsplit.errors import InputError
+
+# An offset this many times as large as the range of the values is subtracted from them.  A smaller
+# one costs float32 so few of its digits that the values are kept as they are.
+FAR = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Sequences joined into one array; made and checked by :meth:`of` or :meth:`of_flat`.
+
+    Parameters
+    ----------
+    flat : ndarray of shape (total, C), float32 or int16
+        All samples, less ``origin``.
+    offsets : ndarray of shape (n + 1,)
+        Sequence i is ``flat[offsets[i]:offsets[i + 1]]``.
+    origin : ndarray of shape (C,), optional
+        A large offset of every channel, such as that of map coordinates or time stamps, which would
+        use up float32's digits; None if there is none.
+
+    Examples
+    --------
+    >>> sequences = Ragged.of([[1, 2, 3], [4, 5]])
+    >>> len(sequences), sequences.lengths.tolist(), sequences.n_channels
+    (2, [3, 2], 1)
+    """
+
+    flat: NDArray[Any]
+    offsets: Index
+    origin: NDArray[np.float64] | None = None
+
+    @classmethod
+    def of(cls, sequences: Sequence[ArrayLike]) -> "Ragged":
+        """Join sequences, each of shape (L,) or (L, C) with the same C.
+
+        Examples
+        --------
+        >>> sequences = Ragged.of([[1, 2, 3], [4, 5]])
+        >>> sequences.batch(np.array([1, 0]))
+        tensor([[[4., 5., 0.],
+                 [1., 1., 0.]],
+        <BLANKLINE>
+                [[1., 2., 3.],
+                 [1., 1., 1.]]])
+        """
+        if not len(sequences):
+            raise InputError("there are no sequences; pass at least two.")
+        parts = [_samples(f"sequence {i}", sequence) for i, sequence in enumerate(sequences)]
+        channels = np.array([part.shape[1] for part in parts])
+        if (channels != channels[0]).any():
+            odd = int(np.argmax(channels != channels[0]))
+            raise InputError(
+                f"sequence {odd} has {channels[odd]} channels, but sequence 0 has {channels[0]}; "
+                "give all sequences the same number of channels."
+            )
+        origin = _origin(parts)
+        flat = np.concatenate([_narrow(part, origin) for part in parts])
+        return cls(flat, np.cumsum([0, *map(len, parts)]), origin)._checked()
+
+    @classmethod
+    def of_flat(cls, flat: NDArray[Any], offsets: NDArray[Any]) -> "Ragged":
+        """Take sequences that are already joined, shape (total,) or (total, C).
+
+        Examples
+        --------
+        >>> Ragged.of_flat(np.array([1.0, 2.0, 3.0]), np.array([0, 1, 3])).lengths
+        array([1, 2])
+        """
+        flat = _samples("the array of samples", flat)
+        usable = offsets.ndim == 1 and offsets.dtype.kind in "iu" and len(offsets) > 1
+        offsets = offsets.astype(np.int64) if usable else offsets
+        if not usable or (offsets[0], offsets[-1]) != (0, len(flat)) or np.diff(offsets).min() < 1:
+            raise InputError(
+                f"offsets must be whole numbers that rise from 0 to the number of samples, "
+                f"{len(flat):,}; write where each sequence starts, then where the last one ends."
+            )
+        origin = _origin([flat])
+        return cls(_narrow(flat, origin), offsets, origin)._checked()
+
+    def _checked(self) -> "Ragged":
+        """Return the same sequences, or raise an error that names one with unusable values."""
+        bad = np.flatnonzero(~np.isfinite(self.flat).all(axis=1))
+        if len(bad):
+            which = np.searchsorted(self.offsets, bad[0], side="right") - 1
+            raise InputError(
+                f"sequence {which} has values that are NaN, infinite or beyond single precision; "
+                "remove the sequence or fill in the values first."
+            )
+        return self
+
+    def moved(self, origin: NDArray[np.float64] | None) -> "Ragged":
+        """Return the same sequences with another origin.
+
+        Examples
+        --------
+        >>> Ragged.of([[10**6, 10**6 + 1], [10**6]]).moved(np.array([999_999.0])).flat.ravel()
+        array([1., 2., 1.], dtype=float32)
+        """
+        if self.origin is None and origin is None:
+            return self
+        move = (0.0 if self.origin is None else self.origin) - (0.0 if origin is None else origin)
+        flat = (self.flat + move).astype(np.float32) if np.any(move) else self.flat
+        return Ragged(flat, self.offsets, origin)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def n_channels(self) -> int:
+        """Number of channels, C."""
+        return int(self.flat.shape[1])
+
+    @property
+    def lengths(self) -> Index:
+        """Length of every sequence, shape (n,)."""
+        return np.diff(self.offsets)
+
+    def batch(self, index: Index) -> Tensor:
+        """Return the sequences at ``index``, padded with zeros, as float32 (b, C + 1, L).
+
+        L is the length of the longest; the last channel is a mask, 1 for samples and 0 for
+        padding.
+        """
+        lengths = self.lengths[index]
+        place = np.arange(lengths.max())
+        real = place < lengths[:, None]
+        samples = self.flat[np.where(real, self.offsets[index][:, None] + place, 0)]
+        padded = torch.empty(len(index), self.n_channels + 1, len(place))
+        mask = torch.from_numpy(real)
+        padded[:, :-1] = torch.from_numpy(samples).movedim(2, 1).float() * mask[:, None]
+        padded[:, -1] = mask
+        return padded
+
+    def chunks(self, index: Index) -> Iterator[Index]:
+        """Split the index into parts of about :data:`CHUNK_ELEMENTS` samples."""
+        part = np.cumsum(self.lengths[index]) * self.n_channels // CHUNK_ELEMENTS
+        yield from np.split(index, np.flatnonzero(np.diff(part)) + 1)
+
+    def joined(self, index: Index) -> NDArray[np.float64]:
+        """Return all samples of the sequences at ``index``, shape (total, C)."""
+        return self.flat[_runs(self.offsets[index], self.lengths[index])].astype(np.float64)
+
+    @cached_property
+    def keys(self) -> NDArray[np.uint64]:
+        """A 64-bit hash of each sequence, which depends only on its content."""
+        return np.concatenate([self._keys_of(chunk) for chunk in self.chunks(np.arange(len(self)))])
+
+    def _keys_of(self, index: Index) -> NDArray[np.uint64]:
+        lengths = self.lengths[index]
+        place = _runs(np.zeros_like(lengths), lengths).astype(np.uint64)
+        channel = np.arange(self.n_channels, dtype=np.uint64)
+        # Adding zero turns -0.0 into 0.0, so that equal values have equal bits.
+        bits = scrambled((self.joined(index) + 0.0).view(np.uint64))
+        # An odd multiplier for every position, so that the order of values matters.
+        odd = scrambled(place[:, None] * np.uint64(self.n_channels) + channel + np.uint64(1))
+        terms = (bits * (odd | np.uint64(1))).sum(axis=1, dtype=np.uint64)
+        starts = np.cumsum(lengths) - lengths
+        return np.add.reduceat(terms, starts) + scrambled(lengths.astype(np.uint64))
+
+
+def _samples(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return samples as an array of numbers, shape (length, channels)."""
+    try:
+        array = np.asarray(plain_array(values))
+    except InputError as error:
+        raise InputError(str(error).replace("X", name, 1)) from None
+    except ValueError:
+        raise InputError(
+            f"{name} is not rectangular; give every sample the same number of values."
+        ) from None
+    if array.ndim not in (1, 2) or 0 in array.shape:
+        raise InputError(
+            f"{name} must have shape (length,) or (length, channels), got {array.shape}; reshape "
+            "or remove it."
+        )
+    require_numbers(array, name)
+    return array.reshape(len(array), -1)
+
+
+def _narrow(samples: NDArray[Any], origin: NDArray[np.float64] | None) -> NDArray[Any]:
+    """Return samples as int16 if that can hold every value of their type, else as float32."""
+    small = samples.dtype.kind in "iu" and np.can_cast(samples.dtype, np.int16)
+    with np.errstate(over="ignore"):  # values that overflow are refused together with NaN
+        if origin is not None:
+            return (samples - origin).astype(np.float32)
+        return np.ascontiguousarray(samples.astype(np.int16 if small else np.float32, copy=False))
+
+
+def _origin(parts: Sequence[NDArray[Any]]) -> NDArray[np.float64] | None:
+    """Return what to subtract from every channel before values become float32, if anything.
+
+    It is halfway between the smallest and the largest value, which do not depend on the order of
+    the sequences, and only where it is far larger than the difference of the two.
+    """
+    if all(np.can_cast(part.dtype, np.float32) for part in parts):
+        return None
+    low = np.min([part.min(axis=0) for part in parts], axis=0).astype(np.float64)
+    high = np.max([part.max(axis=0) for part in parts], axis=0).astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):  # NaN and infinity are refused later
+        middle = low / 2 + high / 2
+        far = np.isfinite(middle) & (np.abs(middle) > FAR * (high - low))
+    # A channel that never varies carries no digits that could be lost.
+    far &= high > low
+    return np.where(far, middle, 0.0) if far.any() else None
+
+
+def _runs(starts: Index, lengths: Index) -> Index:
+    """Join all runs ``start, start + 1, …, start + length − 1``."""
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +264,7 @@ class Audio:
     broken: dict[str, str]
 
 
-class RaggedRows(Rows):
+class RaggedRows(TensorRows):
     """Sequences, padded to the longest of each batch, with a mask as last channel.
 
     Examples
@@ -65,42 +282,32 @@ class RaggedRows(Rows):
         self.sequences = sequences
         self.device = device
         self.rate = rate
+        self.on_device = None
 
     def __len__(self) -> int:
         return len(self.sequences)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Number of channels, including the mask, and the median length."""
         return self.sequences.n_channels + 1, int(np.median(self.sequences.lengths))
 
-    @property
-    def largest(self) -> int:
-        """The longest sequence."""
-        return int(np.argmax(self.sequences.lengths))
-
-    def take(self, index: Tensor) -> Tensor:
-        """Return the sequences at ``index`` (one-dimensional), shape (b, C + 1, longest)."""
-        return self._padded(index).to(self.device)
-
-    def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
-        """Yield what ``take`` returns for each of the batches, in order."""
-        return prefetched(self._padded, batches, self.device)
-
-    def _padded(self, index: Tensor) -> Tensor:
-        return self.sequences.batch(index.cpu().numpy())
-
-    @property
+    @cached_property
     def keys(self) -> NDArray[np.uint64]:
         """A hash of every sequence."""
         return self.sequences.keys
 
+    def _fetched(self, places: Tensor) -> Tensor:
+        return self.sequences.batch(places.cpu().numpy())
+
+    def _formed(self, stored: Tensor) -> Tensor:
+        return stored
+
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
         """Return mean and scale of every channel without padding, and 0 and 1 for the mask."""
-        mean, scale = self.sequences.moments(evenly(index))
-        parts = torch.cat([mean, torch.zeros(1)]), torch.cat([scale, torch.ones(1)])
-        mean, scale = (part.to(self.device)[:, None] for part in parts)
-        return mean, scale
+        chunks = self.sequences.chunks(evenly(index))
+        mean, scale = channel_moments(map(self.sequences.joined, chunks), self.kind)
+        return mean.to(self.device), scale.to(self.device)
 
     def first(self, n: int) -> Self:
         """Return the first n sequences, without the others."""

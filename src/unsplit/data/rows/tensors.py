@@ -1,5 +1,6 @@
-"""Arrays of any shape, in memory, on the GPU or mapped from disk: images, clouds, sequences."""
+"""Observations of one shape in an array: in memory, on the GPU or mapped from disk."""
 
+import math
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, Self
@@ -11,21 +12,23 @@ from torch import Tensor
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import (
+    CHUNK_ELEMENTS,
     Rows,
     as_array,
     channel_moments,
     evenly,
+    gathered,
     is_mapped,
     keys_of_bytes,
+    parts_of,
+    prefetched,
     require_kind,
+    require_numbers,
 )
-from unsplit.data.rows.prefetching import prefetched
 from unsplit.errors import InputError
 
-# Share of the GPU's free memory that data may take.
+# Share of the device's free memory that data may take.
 SHARE_FOR_DATA = 0.4
-
-CHUNK_ELEMENTS = 2**22
 
 
 class TensorRows(Rows):
@@ -44,17 +47,14 @@ class TensorRows(Rows):
     """
 
     def __init__(
-        self,
-        values: NDArray[Any],
-        kind: str,
-        device: torch.device,
-        origin: NDArray[np.float64] | None = None,
+        self, values: Any, kind: str, device: torch.device, origin: NDArray[Any] | None = None
     ) -> None:
         self.values = values
         self.kind = kind
         self.device = device
-        self.origin = self._own_origin() if origin is None else origin
-        self.on_device = None
+        self.on_device: Tensor | None = None
+        if origin is not None:
+            self.origin = origin
         if not is_mapped(values) and self._fits():
             self.on_device = torch.from_numpy(self._stored(values)).to(device)
 
@@ -64,42 +64,51 @@ class TensorRows(Rows):
         return cls(_checked(X, kind), kind, device)
 
     def __len__(self) -> int:
-        return len(self.values)
+        return int(self.values.shape[0])
 
     def take(self, index: Tensor) -> Tensor:
         """Return the observations at ``index`` as a network gets them."""
-        if self.on_device is not None:
-            return self._formed(self.on_device[index])
-        return self._formed(self._fetched(index).to(self.device))
+        places = index.ravel()
+        if self.on_device is None:
+            stored = self._fetched(places).to(self.device)
+        else:
+            stored = self.on_device[places]
+        return self._formed(stored).unflatten(0, index.shape)
 
     def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
         """Yield what ``take`` returns for each of the batches, in order."""
-        if self.on_device is not None:
-            return super().stream(batches)
-        return map(self._formed, prefetched(self._fetched, batches, self.device))
+        batches = list(batches)
+        ready = self._batches([index.ravel() for index in batches])
+        for index, stored in zip(batches, ready, strict=True):
+            yield self._formed(stored).unflatten(0, index.shape)
 
-    def _fetched(self, index: Tensor) -> Tensor:
-        # Each once and in increasing order, which is faster on a disk.
-        places, where = np.unique(index.cpu().numpy().ravel(), return_inverse=True)
-        found = torch.from_numpy(self._stored(self.values[places]))
-        return found[torch.from_numpy(where)].unflatten(0, index.shape)
+    def _batches(self, places: list[Tensor]) -> Iterator[Tensor]:
+        """The observations of each batch as they are stored, on the device."""
+        if self.on_device is not None:
+            return map(self.on_device.__getitem__, places)
+        return prefetched(self._fetched, places, self.device)
+
+    def _fetched(self, places: Tensor) -> Tensor:
+        return torch.from_numpy(self._stored(gathered(self.values, places.cpu().numpy())))
 
     def _formed(self, stored: Tensor) -> Tensor:
-        n_axes = stored.ndim - self.values.ndim + 1  # of the index
+        """Observations (b, …) as a network gets them."""
         if self.kind == "images":
-            return stored.movedim(-1, n_axes)
+            return stored.movedim(-1, 1)
         if self.kind == "sequences":
-            channels = stored.float().movedim(-1, n_axes)
-            return torch.cat([channels, torch.ones_like(channels.narrow(n_axes, 0, 1))], n_axes)
+            channels = stored.float().movedim(-1, 1)
+            return torch.cat([channels, torch.ones_like(channels[:, :1])], 1)
         return stored.float()
 
-    def _own_origin(self) -> NDArray[np.float64]:
-        """Return what is subtracted from every channel before values become float32."""
+    @cached_property
+    def origin(self) -> NDArray[Any]:
+        """What is subtracted from every channel before values become float32.
+
+        Map coordinates, for example, have a large common offset, which would use up the digits.
+        """
         if np.can_cast(self.values.dtype, np.float32):
             return np.zeros(1)
-        # Map coordinates, for example, have a large common offset.
-        one = self.values[np.argmin(self.keys)]
-        return one.reshape(-1, one.shape[-1]).mean(axis=0, dtype=np.float64)
+        return middle_of(self.values[np.argmin(self.keys)])
 
     def _stored(self, values: NDArray[Any]) -> NDArray[Any]:
         """Keep bytes and float16 as they are; subtract the origin from others, as float32."""
@@ -115,15 +124,23 @@ class TensorRows(Rows):
     def _fits(self) -> bool:
         if self.device.type != "cuda":
             return True
-        size = self.values.size * self._stored(self.values[:0]).dtype.itemsize
-        return size <= SHARE_FOR_DATA * torch.cuda.mem_get_info(self.device)[0]
+        return self._n_bytes() <= SHARE_FOR_DATA * torch.cuda.mem_get_info(self.device)[0]
+
+    def _n_bytes(self) -> int:
+        """Bytes that all observations take as they are stored."""
+        return int(self.values.size * self._stored(self.values[:0]).dtype.itemsize)
 
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
         """Return mean and scale of channels over some of the rows; clouds have one scale."""
-        chunks = _chunks(evenly(index), self.values.shape)
-        parts = (self.values[chunk] - self.origin for chunk in chunks)
-        mean, scale = channel_moments(parts, self.kind)
+        some = index if self.kind == "vectors" else evenly(index)
+        places = [
+            torch.from_numpy(part.copy()) for part in parts_of(some, self._width(), CHUNK_ELEMENTS)
+        ]
+        mean, scale = channel_moments((x.cpu().numpy() for x in self._batches(places)), self.kind)
         return mean.to(self.device), scale.to(self.device)
+
+    def _width(self) -> int:
+        return math.prod(self.shape)
 
     @cached_property
     def keys(self) -> NDArray[np.uint64]:
@@ -132,26 +149,36 @@ class TensorRows(Rows):
 
     def first(self, n: int) -> Self:
         """Return the first n observations, without the others."""
-        return type(self)(np.array(self.values[:n]), self.kind, self.device, self.origin)
+        return self._with(np.array(self.values[:n]))
 
     def another(self, X: Any) -> Self:
         """Wrap new observations of the same kind and shape."""
-        values = _checked(X, self.kind)
-        if values.shape[1:] != self.values.shape[1:]:
-            raise InputError(
-                f"X has observations of shape {values.shape[1:]}, but the network was trained on "
-                f"shape {self.values.shape[1:]}; pass observations of that shape."
-            )
+        new = self._with(_checked(X, self.kind))
+        require_like(new, self)
+        return new
+
+    def _with(self, values: Any) -> Self:
         return type(self)(values, self.kind, self.device, self.origin)
 
 
-def as_stored(values: NDArray[Any], kind: str) -> NDArray[Any]:
-    """Return an array in the axis order in which it is stored, without copying it.
+def middle_of(item: NDArray[Any]) -> NDArray[np.float64]:
+    """Mean of every channel of one observation."""
+    found: NDArray[np.float64] = item.reshape(-1, item.shape[-1]).mean(axis=0, dtype=np.float64)
+    return found
 
-    Parameters
-    ----------
-    values : ndarray of shape (n, …)
-    kind : str
+
+def require_like(new: Rows, old: Rows) -> None:
+    """Raise an error if new observations have another shape; sequences may differ in length."""
+    n_axes = 1 if old.kind == "sequences" else len(old.shape)
+    if new.shape[:n_axes] != old.shape[:n_axes]:
+        raise InputError(
+            f"X has observations of shape {new.shape}, but the network was trained on shape "
+            f"{old.shape}; pass observations of that shape."
+        )
+
+
+def as_stored(values: Any, kind: str) -> Any:
+    """Return an array or tensor in the axis order in which it is stored, without copying it.
 
     Examples
     --------
@@ -160,12 +187,10 @@ def as_stored(values: NDArray[Any], kind: str) -> NDArray[Any]:
     >>> as_stored(np.zeros((5, 100)), "sequences").shape
     (5, 100, 1)
     """
-    if kind == "sequences" and values.ndim == 2:
-        return values[:, :, None]
-    if kind == "images" and values.ndim == 3:
-        return values[:, :, :, None]
+    if (kind, values.ndim) in (("sequences", 2), ("images", 3)):
+        return values[..., None]
     if kind == "images" and values.shape[-1] > 4 and values.shape[1] < values.shape[-1]:
-        return np.moveaxis(values, 1, -1)
+        return values.swapaxes(1, 2).swapaxes(2, 3)
     return values
 
 
@@ -173,30 +198,19 @@ def _checked(X: Any, kind: str) -> NDArray[Any]:
     """Return X as an array of numbers that float32 can hold, in the stored axis order."""
     values = as_array(X)
     require_kind(kind, values.shape)
-    if 0 in values.shape:
-        raise InputError(f"X is empty (shape {values.shape}); pass at least two observations.")
-    if values.dtype.kind not in "fiub":
-        raise InputError(
-            f"X must hold numbers, got values of type {values.dtype}; encode them as numbers first."
-        )
+    require_numbers(values)
     if values.dtype.kind == "f":
-        for chunk in _chunks(np.arange(len(values)), values.shape):
-            _refuse_gaps(values[chunk[0] : chunk[-1] + 1], int(chunk[0]))
+        _refuse_gaps(values)
     return as_stored(values, kind)
 
 
-def _refuse_gaps(values: NDArray[Any], start: int) -> None:
-    with np.errstate(over="ignore"):
-        narrow = values.reshape(len(values), -1).astype(np.float32, copy=False)
-    bad = ~np.isfinite(narrow).all(axis=1)
-    if bad.any():
-        raise InputError(
-            f"observation {start + int(np.argmax(bad))} of X has values that are NaN, infinite or "
-            "beyond single precision; remove such observations or fill in the values first."
-        )
-
-
-def _chunks(index: Index, shape: tuple[int, ...]) -> list[Index]:
-    """Split the index into parts, so that the rows of each fit easily into memory."""
-    step = max(1, CHUNK_ELEMENTS // int(np.prod(shape[1:])))
-    return np.split(index, range(step, len(index), step))
+def _refuse_gaps(values: NDArray[Any]) -> None:
+    for part in parts_of(np.arange(len(values)), math.prod(values.shape[1:]), CHUNK_ELEMENTS):
+        with np.errstate(over="ignore"):
+            narrow = values[part[0] : part[-1] + 1].astype(np.float32, copy=False)
+        bad = ~np.isfinite(narrow).reshape(len(part), -1).all(axis=1)
+        if bad.any():
+            raise InputError(
+                f"observation {part[np.argmax(bad)]} of X has values that are NaN, infinite or "
+                "beyond single precision; remove such observations or fill in the values first."
+            )

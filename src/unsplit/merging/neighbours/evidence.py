@@ -146,7 +146,7 @@ class Neighbourhoods:
         """What does not depend on how clusters are stored."""
         self.batches, self.n_batches = graph.batches, int(graph.batches.max()) + 1
         self.n_left, self.rng = graph.n_clusters, rng
-        self.features = graph.features
+        self.features, self.n_neighbors = graph.features, graph.n_neighbors
         self.of_scores = graph.source == SCORES
         self.n_simulated = min(len(graph.clusters), MOST_JUDGED_AT_ALL)
         # Necks take longest, so a re-merge leaves them out where they cannot change a decision.
@@ -275,7 +275,8 @@ class Neighbourhoods:
 
     def _simulated_curve(self) -> NDArray[np.float64]:
         surrogate = Surrogate.of(self.features)
-        return chance_curve(surrogate, self.n_simulated, len(self.judged.sizes), self.rng)
+        k = len(self.judged.sizes)
+        return chance_curve(surrogate, self.n_simulated, k, self.rng, self.n_neighbors)
 
 
 def most_judged(k: int) -> int:
@@ -302,4 +303,5 @@ def thinned(graph: NeighbourGraph, rng: np.random.Generator) -> NeighbourGraph:
     rows = rows[graph.clusters[rows] >= 0]
     parts = graph.features[rows], graph.clusters[rows], graph.batches[rows]
     groups = None if graph.groups is None else graph.groups[rows]
-    return replace(connect(*parts, n_clusters=k, groups=groups), source=graph.source)
+    found = connect(*parts, n_clusters=k, groups=groups, n_neighbors=graph.n_neighbors)
+    return replace(found, source=graph.source, metric=graph.metric)

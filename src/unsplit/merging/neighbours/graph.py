@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.special import softmax
 from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import normalize
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import (
@@ -28,7 +29,7 @@ from unsplit.data.labels import (
 )
 from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import choose_device, n_cores
-from unsplit.errors import InputError, check_flag, numeric_array, shown
+from unsplit.errors import InputError, check_choice, check_flag, check_whole, numeric_array, shown
 from unsplit.merging.neighbours import sample
 from unsplit.pairwise.groups import separate_groups
 from unsplit.pairwise.result import PairwiseTVD
@@ -97,6 +98,8 @@ A_FEW_EDGES = 3.0
 # What the neighbours of a graph were found in.
 OBSERVATIONS, OTHER_FEATURES, SCORES = "observations", "other features", "scores"
 
+EUCLIDEAN, COSINE = METRICS = ("euclidean", "cosine")
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NeighbourGraph:
@@ -127,6 +130,10 @@ class NeighbourGraph:
         The number of observations that these are a sample of; None if all are here.
     groups : ndarray of shape (n,), optional
         Group of each observation, within which there are no edges; −1 where there may be.
+    n_neighbors : int
+        How many neighbours each observation was to have.
+    metric : {"euclidean", "cosine"}
+        What they were compared by; with "cosine", ``features`` have length one.
 
     Examples
     --------
@@ -146,6 +153,8 @@ class NeighbourGraph:
     source: str = OBSERVATIONS
     sampled_from: int | None = None
     groups: Index | None = None
+    n_neighbors: int = N_NEIGHBOURS
+    metric: str = EUCLIDEAN
 
     def __repr__(self) -> str:
         n_edges = int(self.adjacency.sum()) // 2
@@ -286,8 +295,10 @@ def neighbour_graph(
     groups: ArrayLike | None = None,
     device: "str | torch.device" = "auto",
     everything: bool = False,
+    n_neighbors: int = N_NEIGHBOURS,
+    metric: str = EUCLIDEAN,
 ) -> NeighbourGraph:
-    """Connect every observation to its fifteen nearest neighbours, for :func:`unsplit.merge`.
+    """Connect every observation to its nearest neighbours, for :func:`unsplit.merge`.
 
     More than 500,000 observations are sampled: 100,000 of them, or 20 of each cluster if that is
     more, but at most about five million.
@@ -295,13 +306,13 @@ def neighbour_graph(
     Parameters
     ----------
     X : array-like or SciPy sparse matrix of shape (n, d)
-        Vectors, compared by Euclidean distance without scaling: scale them as for any clustering.
+        Vectors, compared without scaling: scale them as for any clustering.
         Counts in a sparse matrix are normalised by their row sums, log-transformed and reduced to
         fifty components.
     labels : array-like of shape (n,)
         The over-clustering; −1 and missing values mean noise.
     batch : array-like of shape (n,), optional
-        Only observations of the same batch are connected: with the share of fifteen neighbours
+        Only observations of the same batch are connected: with the share of the neighbours
         that is the batch's share of the observations, but with five at least.
     groups : array-like of shape (n,), optional
         Track, session, donor or document of each observation: its neighbours are in other groups,
@@ -310,6 +321,11 @@ def neighbour_graph(
         Where to search if there are many observations.
     everything : bool
         Connect all observations, however many there are; :func:`unsplit.refine` needs them all.
+    n_neighbors : int
+        How many neighbours each observation is connected to, at least 3.  All limits by which
+        clusters are merged were chosen with 15 neighbours and Euclidean distance.
+    metric : {"euclidean", "cosine"}
+        "cosine" divides every row by its length first; of counts, the rows of their components.
 
     Returns
     -------
@@ -323,9 +339,12 @@ def neighbour_graph(
     3
     """
     check_flag("everything", everything)
+    check_whole("n_neighbors", n_neighbors, 3)
+    check_choice("metric", metric, METRICS)
     refuse_other_order(X, labels=labels, batch=batch, groups=groups)
     with memory_errors("finding neighbours", "use fewer features, such as principal components"):
-        return graph_of_vectors(X, labels, batch, device, everything, groups)
+        given = X, labels, batch, device, everything, groups
+        return graph_of_vectors(*given, n_neighbors=n_neighbors, metric=metric)
 
 
 def graph_of_vectors(
@@ -335,15 +354,17 @@ def graph_of_vectors(
     device: "str | torch.device" = "auto",
     everything: bool = False,
     groups: ArrayLike | None = None,
+    n_neighbors: int = N_NEIGHBOURS,
+    metric: str = EUCLIDEAN,
 ) -> NeighbourGraph:
     """The graph of :func:`neighbour_graph`, also of VectorRows and for labels that are encoded."""
+    from unsplit.data.rows.base import gathered
     from unsplit.data.rows.kinds import (
         COMPONENTS,
         VectorRows,
         components_of_counts,
         numeric_matrix,
     )
-    from unsplit.data.rows.mapped import gathered
 
     rows = X if isinstance(X, VectorRows) else VectorRows(numeric_matrix(X), choose_device("cpu"))
     encoded = encode_labels(labels, len(rows))
@@ -359,12 +380,14 @@ def graph_of_vectors(
         order = order[chosen]
     batches = None if batches is None else batches[order]
     _require_memory(len(order), COMPONENTS if rows.sparse else rows.n_features)
-    values = rows.values[order] if rows.on_disk is None else gathered(rows.values, order)
+    values = gathered(rows.values, order)
     features = components_of_counts(values) if rows.sparse else values
+    if metric == COSINE:
+        features = normalize(np.asarray(features, np.float64))
     separate = None if separate is None else separate[order]
     given = features, encoded.clusters[order], batches, choose_device(device), k
-    found = connect(*given, separate)
-    return replace(found, rows=order[found.rows], sampled_from=n_used)
+    found = connect(*given, separate, n_neighbors)
+    return replace(found, rows=order[found.rows], sampled_from=n_used, metric=metric)
 
 
 def _order_by_content(keys: NDArray[np.uint64], clusters: Index, batches: Index | None) -> Index:
@@ -425,8 +448,9 @@ def connect(
     device: "torch.device | None" = None,
     n_clusters: int | None = None,
     groups: Index | None = None,
+    n_neighbors: int = N_NEIGHBOURS,
 ) -> NeighbourGraph:
-    """Connect every observation to its fifteen nearest neighbours, or fewer in the same batch.
+    """Connect every observation to its nearest neighbours, fewer of them in the same batch.
 
     Parameters
     ----------
@@ -443,6 +467,7 @@ def connect(
         Required if the last clusters have no observation.
     groups : ndarray of shape (n,), optional
         No two observations of the same group are connected; −1 is no group.
+    n_neighbors : int
 
     Examples
     --------
@@ -466,8 +491,8 @@ def connect(
         rows = np.flatnonzero(batches == batch)
         if len(rows) < 2:
             continue
-        share = round(N_NEIGHBOURS * len(rows) / n)
-        width = min(max(share, FEWEST_NEIGHBOURS), len(rows) - 1)
+        share = round(n_neighbors * len(rows) / n)
+        width = min(max(share, min(FEWEST_NEIGHBOURS, n_neighbors)), len(rows) - 1)
         of_batch = features if len(rows) == n else features[rows]
         apart = None if groups is None else groups[rows]
         found, distances = nearest(of_batch, width, device, apart)
@@ -486,7 +511,7 @@ def connect(
         clusters = _spread(adjacency, clusters)
     clusters = _outvoted(adjacency, clusters, n_clusters)
     made = adjacency, inverse_dimension, clusters, batches, features, n_clusters, used
-    return NeighbourGraph(*made, groups=groups)
+    return NeighbourGraph(*made, groups=groups, n_neighbors=n_neighbors)
 
 
 def _widths(clusters: Index, most: int, groups: Index | None = None) -> Index:

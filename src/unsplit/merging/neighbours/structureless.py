@@ -16,7 +16,7 @@ from sklearn.cluster import KMeans
 from sklearn.utils.extmath import randomized_svd
 
 from unsplit._typing import Index, Matrix
-from unsplit.merging.neighbours.graph import Connections, connect, dithered
+from unsplit.merging.neighbours.graph import N_NEIGHBOURS, Connections, connect, dithered
 
 Vector = NDArray[np.float64]
 
@@ -140,7 +140,9 @@ def _unimodal(density: Vector, width: Vector) -> Vector:
     return best
 
 
-def chance_curve(surrogate: Surrogate, n: int, k: int, rng: np.random.Generator) -> Vector:
+def chance_curve(
+    surrogate: Surrogate, n: int, k: int, rng: np.random.Generator, n_neighbors: int = N_NEIGHBOURS
+) -> Vector:
     """Edges of the closest pair relative to chance, by the number of pieces left.
 
     Parameters
@@ -150,6 +152,8 @@ def chance_curve(surrogate: Surrogate, n: int, k: int, rng: np.random.Generator)
     n, k : int
         Number of observations, and of pieces at the start, at most :data:`MOST_PIECES`.
     rng : numpy.random.Generator
+    n_neighbors : int
+        That of the graph.
 
     Returns
     -------
@@ -164,7 +168,7 @@ def chance_curve(surrogate: Surrogate, n: int, k: int, rng: np.random.Generator)
     for curve in curves:
         X = surrogate.draw(n, rng)
         pieces = _pieces(X, k, int(rng.integers(2**31)))
-        _merge_all(Connections(connect(X, pieces)), curve)
+        _merge_all(Connections(connect(X, pieces, n_neighbors=n_neighbors)), curve)
     middle = np.full(k + 1, np.inf)
     middle[2:] = np.minimum.accumulate(np.nanmedian(curves[:, 2:], axis=0)[::-1])[::-1]
     return middle

@@ -1,10 +1,22 @@
-"""Many maps side by side, none of which lengthens a distance."""
+"""Many maps side by side, none of which lengthens a distance: their means and their training."""
 
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.special import softmax
 from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from unsplit._typing import Index
+from unsplit.networks.training.group import Fold
+from unsplit.networks.training.loop import epoch_minibatches
+
+Array = NDArray[np.float64]
 
 # Number of directions that narrow and wide folding maps fold (even numbers), and their layers.
 WIDTHS = 2, 16
@@ -18,6 +30,16 @@ SHIFT_STEP = 0.05
 
 # This many steps take singular values from 1 ± MATRIX_STEP to 1 within single precision.
 NEWTON_STEPS = 4
+
+ROWS_AT_ONCE = 4096
+ELEMENTS_AT_ONCE = 2**22
+BATCH_SIZE = 128
+
+# A difference shorter than this has no direction.
+NO_LENGTH = 1e-6
+
+# At the start of training, maps whose distances differ by this much (E|x|² = 1) share a pair.
+TEMPERATURE = 0.02
 
 
 class LipschitzMaps(nn.Module):
@@ -173,3 +195,185 @@ def _orthonormal(n_models: int, n_maps: int, a: int, b: int) -> Tensor:
     """Random matrices (M, B, a, b) with orthonormal columns, or rows if there are fewer of them."""
     drawn = torch.linalg.qr(torch.randn(n_models, n_maps, max(a, b), min(a, b))).Q
     return (drawn if a >= b else drawn.mT).contiguous()
+
+
+# --- means of clusters ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterMeans:
+    """Means of clusters under M models of B maps and, as the first map, the identity.
+
+    Parameters
+    ----------
+    raw : ndarray of shape (M, k, d)
+        Means of the observations themselves.
+    mapped : ndarray of shape (M, 1 + B, k, h)
+        Means of the outputs of :class:`LipschitzMaps`; zeros for the identity.
+    counts : ndarray of shape (M, k)
+        Number of observations in each mean; without any, the mean is zero.
+    signs : ndarray of shape (1 + B, h)
+    keeps, kind : ndarray of shape (1 + B,)
+        How :class:`LipschitzMaps` computes distances from ``mapped`` and ``raw``, and the kind of
+        each map.  The identity keeps everything, and is the only map of kind 0.
+    """
+
+    raw: Array
+    mapped: Array
+    counts: Index
+    signs: Array
+    keeps: Array
+    kind: Index
+
+    @classmethod
+    @torch.no_grad()
+    def of(
+        cls, maps: LipschitzMaps, x: Tensor, clusters: Index, parts: Sequence[Index]
+    ) -> "ClusterMeans":
+        """Means of the mapped rows x (n, d) over the part of them that each model uses."""
+        k, n_models, (n_maps, h) = int(clusters.max()) + 1, len(parts), maps.signs.shape
+        used = torch.zeros(n_models, len(x), dtype=torch.bool)
+        for mask, part in zip(used, parts, strict=True):
+            mask[torch.from_numpy(part)] = True
+        used, y = used.to(x.device), torch.from_numpy(clusters).to(x.device)
+        raw = torch.zeros(n_models, k, x.shape[1], dtype=torch.double)
+        mapped = torch.zeros(n_models, 1 + n_maps, k, h, dtype=torch.double)
+        for at in torch.arange(len(x), device=x.device).split(ROWS_AT_ONCE):
+            # Matrix products, because index_add is not deterministic on a GPU.
+            here, place = torch.unique(y[at], return_inverse=True)
+            is_member = place == torch.arange(len(here), device=x.device)[:, None]
+            member = (is_member & used[:, None, at]).to(x)
+            raw[:, here.cpu()] += (member @ x[at]).cpu()
+            mapped[:, 1:, here.cpu()] += (member[:, None] @ maps(x[at][None])).cpu()
+        counts = torch.stack([y[rows].bincount(minlength=k) for rows in used]).cpu()
+        size = counts.clamp_min(1)[..., None]
+        signs = torch.cat([torch.zeros(1, h), maps.signs.cpu()]).double()
+        keeps = torch.cat([torch.ones(1), maps.keeps.cpu()]).double()
+        kind = torch.cat([torch.zeros(1, dtype=torch.long), maps.kind.cpu()])
+        means = raw / size, mapped / size[:, None]
+        return cls(*(t.numpy() for t in (*means, counts, signs, keeps, kind)))
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters, k."""
+        return self.raw.shape[1]
+
+    def kinds(self) -> list[Index]:
+        """Numbers of the maps of each kind, without the identity."""
+        return [np.flatnonzero(self.kind == kind) for kind in np.unique(self.kind[1:])]
+
+    def products(self, other: "ClusterMeans", rows: slice) -> Array:
+        """(m_i − m_j)·(m'_i − m'_j) under every map, shape (M, 1 + B, rows, k).
+
+        Differences are of these means and of those of ``other``.
+        """
+        raw = _products(self.raw, other.raw, rows)[:, None]
+        mapped = _products(self.signs[:, None] * self.mapped, other.mapped, rows)
+        return self.keeps[:, None, None] * raw + mapped
+
+    def lengths(self, rows: slice) -> Array:
+        """|m_i − m_j| under every map, shape (M, 1 + B, rows, k)."""
+        return np.sqrt(np.maximum(self.products(self, rows), 0.0))
+
+    def parts(self) -> Iterator[slice]:
+        """Slices of the clusters, small enough to hold all their pairs in memory."""
+        n_models, n_maps, k, _ = self.mapped.shape
+        step = max(1, ELEMENTS_AT_ONCE // (n_models * n_maps * k))
+        return (slice(start, min(start + step, k)) for start in range(0, k, step))
+
+
+def _products(a: Array, b: Array, rows: slice) -> Array:
+    """(a_i − a_j)·(b_i − b_j) for i in ``rows`` and all j, shape (..., rows, k)."""
+    same = np.einsum("...ih,...ih->...i", a, b)
+    crossed = a[..., rows, :] @ b.swapaxes(-1, -2) + b[..., rows, :] @ a.swapaxes(-1, -2)
+    return same[..., rows, None] + same[..., None, :] - crossed
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+def train(
+    maps: LipschitzMaps,
+    x: Tensor,
+    clusters: Index,
+    folds: Sequence[Fold],
+    epochs: int,
+    rng: np.random.Generator,
+    progress: bool = False,
+) -> tuple[ClusterMeans, Array]:
+    """Train one model per fold in place to move the means of clusters apart.
+
+    Returns
+    -------
+    ClusterMeans
+        Of the training rows at the end.
+    ndarray of shape (epochs + 1,)
+        Mean over folds and pairs of the bound that the trained maps give on training rows, before
+        each epoch and at the end.
+    """
+    y, trained = torch.from_numpy(clusters).to(x.device), [fold.train for fold in folds]
+    optimizer, history = maps.optimizer(), []
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
+    for epoch in tqdm(range(epochs), desc="training", unit=" epochs", disable=not progress):
+        means = ClusterMeans.of(maps, x, clusters, trained)
+        directions, attained = push_directions(means, TEMPERATURE * (1 - epoch / epochs))
+        history.append(attained)
+        pushes = maps.split(torch.from_numpy(directions).float().to(x.device))
+        batches = epoch_minibatches(trained, clusters, BATCH_SIZE, rng)
+        for rows in batches.to(x.device):
+            _step(maps, optimizer, x[rows], [_of_rows(push, y[rows]) for push in pushes])
+        schedule.step()
+    maps.make_orthonormal()  # to the last digit
+    means = ClusterMeans.of(maps, x, clusters, trained)
+    return means, np.array([*history, push_directions(means, TEMPERATURE)[1]])
+
+
+def push_directions(means: ClusterMeans, temperature: float) -> tuple[Array, float]:
+    """Σ_j u_ij for every cluster i, and the mean bound over all pairs.
+
+    u_ij is the unit vector from the mean of j to that of i under the map that moves them furthest
+    apart, so each pair trains one map of every kind; kinds are trained independently.  The choice
+    is soft: maps that come within ``temperature`` of the best get a share of the pair, because
+    otherwise maps that started badly would never be trained.
+
+    The directions have shape (M, B, k, h); the identity is not trained.
+
+    Examples
+    --------
+    >>> raw, mapped = np.zeros((1, 2, 1)), np.zeros((1, 2, 2, 2))
+    >>> mapped[0, 1] = [[3, 1], [0, 1]]
+    >>> signs, keeps = np.array([[0.0, 0.0], [1.0, -1.0]]), np.ones(2)
+    >>> counts, kind = np.ones((1, 2), int), np.array([0, 1])
+    >>> push_directions(ClusterMeans(raw, mapped, counts, signs, keeps, kind), 0.1)
+    (array([[[[ 1., -0.],
+             [-1., -0.]]]]), 3.0)
+    """
+    k, found, total = means.n_clusters, np.empty_like(means.mapped), 0.0
+    for rows in means.parts():
+        length = means.lengths(rows)
+        total += length[:, 1:].max(axis=1).sum()
+        for kind in means.kinds():
+            share = softmax(length[:, kind] / temperature, axis=1)
+            share /= np.maximum(length[:, kind], NO_LENGTH)
+            mapped = means.mapped[:, kind]
+            kept = mapped[:, :, rows] * share.sum(-1, keepdims=True)
+            found[:, kind, rows] = kept - share @ mapped
+    push = means.signs[1:, None] * found[:, 1:]
+    return push, float(total / (len(push) * k * (k - 1)))
+
+
+def _step(
+    maps: LipschitzMaps, optimizer: torch.optim.Adam, x: Tensor, pushes: Sequence[Tensor]
+) -> None:
+    """Move the outputs of the maps for x along the pushes, one tensor for each kind of map."""
+    optimizer.zero_grad()
+    pushed = [(g * p).sum() for g, p in zip(maps.by_kind(x), pushes, strict=True)]
+    (-torch.stack(pushed).sum() / x.shape[1]).backward()
+    optimizer.step()
+    maps.make_orthonormal()
+
+
+def _of_rows(push: Tensor, clusters: Tensor) -> Tensor:
+    """The push of each row (M, B, b, h), from the pushes of the clusters (M, B, k, h)."""
+    models = torch.arange(len(push), device=push.device)[:, None]
+    return push.transpose(1, 2)[models, clusters].transpose(1, 2)
