@@ -12,9 +12,9 @@ from unsplit import ConfusionWarning, InputError, PairwiseTVD, SparsePairwiseTVD
 from unsplit.data.array_files import load_arrays, save_arrays
 from unsplit.pairwise import api
 from unsplit.pairwise.api import Settings
+from unsplit.pairwise.saved_estimates import SPARSE_FORMAT as FORMAT
 from unsplit.pairwise.sparse.confusions import count_confusions
 from unsplit.pairwise.sparse.pair_scores import PairScores
-from unsplit.pairwise.sparse.saved import FORMAT
 from unsplit.pairwise.statistics import rank_sum_p_value, rank_sum_p_value_of_pairs
 
 CPU = torch.device("cpu")
@@ -199,7 +199,7 @@ def test_the_two_forms_do_not_read_each_others_files(tmp_path):
     dense, sparse = both_forms(scores_of_means(*groups(6)))
     sparse.save(tmp_path / "sparse.npz")
     dense.save(tmp_path / "dense.npz")
-    with pytest.raises(InputError, match=r"has format 'unsplit.SparsePairwiseTVD/1"):
+    with pytest.raises(InputError, match=r"has format 'unsplit.SparsePairwiseTVD/2"):
         PairwiseTVD.load(tmp_path / "sparse.npz")
     with pytest.raises(InputError, match=r"has format 'unsplit.PairwiseTVD"):
         SparsePairwiseTVD.load(tmp_path / "dense.npz")

@@ -5,15 +5,15 @@
 >>> sc.pl.umap(adata, color=["leiden", "unsplit"])  # doctest: +SKIP
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.cluster import contingency_matrix
 
+from unsplit.data.array_files import ContentCheck
 from unsplit.data.cells import (
     USUAL,
     CellMatrix,
@@ -24,14 +24,11 @@ from unsplit.data.cells import (
     natural,
     require_key,
 )
-from unsplit.data.content_check import ContentCheck
 from unsplit.data.readers.tables import listing
 from unsplit.errors import InputError
 from unsplit.estimator import ClusterMerger
-from unsplit.merging.answers import listed_answers
-from unsplit.merging.review import Merge
-from unsplit.merging.saved_merges import read_ending
-from unsplit.merging.stability import Stability
+from unsplit.merging.saved_merges import FORMAT as TREE_FORMAT
+from unsplit.merging.saved_merges import content_of_tree, fields_of_tree
 from unsplit.merging.tree import MergeTree
 from unsplit.plots.style import COLOURS
 
@@ -191,28 +188,8 @@ def tree(adata: Any, key: str = "unsplit") -> MergeTree:
             f"adata.uns has no merge under {key!r}; call unsplit.anndata.merge(adata, "
             f"key_added={key!r}) first."
         )
-    content = dict(stored["tree"])
-    if "ending" not in content:
-        raise InputError(
-            f"adata.uns[{key!r}] was stored by an older version of unsplit; call "
-            f"unsplit.anndata.merge(adata, key_added={key!r}) again."
-        )
-    for name in ("merges", "apart"):
-        rows = content[name].to_dict("records")
-        texts = ("stage", "reason", "note")
-        content[name] = tuple(Merge(**row | {t: str(row[t]) for t in texts}) for row in rows)
-    for name, kind in (("cluster_ids", str), ("sizes", np.int64), ("taken", bool)):
-        content[name] = np.array(content[name], kind)
-    for name in ("statistic", "strategy"):
-        content[name] = str(content[name])
-    if "stability" in content:
-        content["stability"] = Stability(np.array(content["stability"], np.int64))
-    # As text, because uns holds no tuples.
-    check = ContentCheck(f"adata.uns[{key!r}]", "MergeTree", "merge again")
-    content["ending"] = read_ending(check, json.loads(str(content["ending"])))
-    answers = json.loads(str(content.get("answers", "[]")))
-    content["answers"] = listed_answers(f"adata.uns[{key!r}]", answers)
-    return MergeTree(**content | {"n_forbidden": int(content["n_forbidden"])})
+    check = ContentCheck(f"adata.uns[{key!r}]", TREE_FORMAT, "call unsplit.anndata.merge again")
+    return MergeTree(**fields_of_tree(stored["tree"], check))
 
 
 @dataclass(frozen=True, eq=False)
@@ -400,16 +377,12 @@ def _frame(columns: Mapping[str, Any]) -> Any:
 
 
 def _stored(tree: MergeTree) -> dict[str, Any]:
-    content = {name: value for name, value in vars(tree).items() if name in tree.__match_args__}
-    names = list(Merge.__match_args__)
-    for part in ("merges", "apart"):
-        rows = [asdict(merge) for merge in getattr(tree, part)]
-        content[part] = _frame({name: [row[name] for row in rows] for name in names})
-    content["ending"] = json.dumps(tree.ending._asdict())
-    content["answers"] = json.dumps([asdict(answer) for answer in tree.answers])
-    if (stability := content.pop("stability")) is not None:
-        content["stability"] = stability.groups
-    return content | {"cluster_ids": tree.cluster_ids.astype(str).astype(object)}
+    """The tree as in a file, with texts as objects, which any version of anndata can write."""
+    content = content_of_tree(tree) | {"cluster_ids": tree.cluster_ids.astype(str)}
+    return {
+        name: value.astype(object) if getattr(value, "dtype", np.dtype(int)).kind == "U" else value
+        for name, value in content.items()
+    }
 
 
 def _relabelled(linkage: NDArray[np.float64], place: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -1,16 +1,56 @@
-"""All results as .npz files: arrays, plain values and a checksum, and nothing that could run."""
+"""All results as .npz files: arrays, plain values and a checksum, checked when they are read.
+
+Nothing in such a file could run.  Its content may have been written by hand, so nothing is known
+about it before it has been compared with a table of what it must be.
+"""
 
 import hashlib
 import json
+import math
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.data.saving import reason_of, replacing
 from unsplit.errors import InputError, check_path
+
+# Shares are averages, and rounding can lift them this far above 1.
+ROUNDING = 1e-6
+# No count is larger, and sums of counts stay within 64 bits.
+LARGEST = 2**40
+# In single precision too.
+FINITE = float(np.finfo(np.float32).max)
+
+
+class Array(NamedTuple):
+    """What an array in a file must be.
+
+    Parameters
+    ----------
+    dtype : str
+        "U" for strings of any length, "ids" for names of clusters.
+    shape : tuple of str or int
+        Lengths along the axes; equal names stand for equal lengths.  Empty for a single value.
+    low, high : float
+        Between which all values lie; ``low`` is the smallest number of names of clusters.
+    rounding : float
+        How far outside a value may be, because averages are rounded.
+    or_nan : bool
+        Whether values may be NaN.
+    among : tuple of str
+        The only texts that it may hold; empty for any.
+    """
+
+    dtype: str
+    shape: tuple[str | int, ...] = ()
+    low: float = -math.inf
+    high: float = math.inf
+    rounding: float = 0.0
+    or_nan: bool = False
+    among: tuple[str, ...] = ()
 
 
 def checksum(values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None) -> str:
@@ -31,30 +71,10 @@ def checksum(values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | Non
     rest = {name: value for name, value in values.items() if name != "sha256"}
     fingerprint = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
     for name, array in sorted((arrays or {}).items()):
-        fingerprint.update(f"\n{name!r} ".encode())
-        hash_array(fingerprint, array)
+        array = np.asarray(array, order="C")
+        fingerprint.update(f"\n{name!r} {array.dtype.str}{array.shape}".encode())
+        fingerprint.update(array.reshape(-1).view(np.uint8).data)
     return fingerprint.hexdigest()
-
-
-def hash_array(fingerprint: Any, array: NDArray[Any]) -> None:
-    """Add the type, shape and values of an array to a hash.
-
-    Parameters
-    ----------
-    fingerprint : hash object of hashlib
-    array : ndarray of numbers or strings
-
-    Examples
-    --------
-    >>> one, other = hashlib.sha256(), hashlib.sha256()
-    >>> hash_array(one, np.arange(4))
-    >>> hash_array(other, np.arange(4).reshape(2, 2))
-    >>> one.hexdigest() == other.hexdigest()
-    False
-    """
-    array = np.asarray(array, order="C")
-    fingerprint.update(f"{array.dtype.str}{array.shape}".encode())
-    fingerprint.update(array.reshape(-1).view(np.uint8).data)
 
 
 def digest(values: Any) -> str:
@@ -65,9 +85,7 @@ def digest(values: Any) -> str:
     >>> digest(np.arange(3)) == digest(np.arange(3)), digest(np.arange(3)) == digest(np.arange(4))
     (True, False)
     """
-    fingerprint = hashlib.sha256()
-    hash_array(fingerprint, values)
-    return fingerprint.hexdigest()
+    return checksum({}, {"": values})
 
 
 def save_arrays(
@@ -94,8 +112,7 @@ def save_arrays(
     Examples
     --------
     >>> import tempfile
-    >>> from pathlib import Path
-    >>> path = Path(tempfile.mkdtemp()) / "result.npz"
+    >>> path = tempfile.mkdtemp() + "/result.npz"
     >>> save_arrays(path, "unsplit.Example/1", {"seed": 3}, {"tvd": np.zeros(2)})
     >>> load_arrays(path, "unsplit.Example/1")
     ({'seed': 3}, {'tvd': array([0., 0.])})
@@ -130,7 +147,6 @@ def load_arrays(
     See :func:`save_arrays`.
     """
     check_path("path", path)
-    name = kind.split("/")[0].removeprefix("unsplit.")
     try:
         meta, arrays = _read(path, everything=True)
         found = checksum(meta, arrays)
@@ -142,7 +158,7 @@ def load_arrays(
         raise InputError(f"{path} does not fit into memory; {advice}, or get more.") from None
     except Exception:  # damaged files make zipfile, json and NumPy raise nearly anything
         raise InputError(
-            f"{path} is not a {name} saved by unsplit, or it is damaged; {advice}."
+            f"{path} is not a {_name(kind)} saved by unsplit, or it is damaged; {advice}."
         ) from None
     if meta["format"] != kind:
         raise InputError(
@@ -154,7 +170,44 @@ def load_arrays(
             f"{path} has been changed since unsplit wrote it, because its checksum does not match "
             f"its content; {advice}."
         )
-    return {key: meta[key] for key in meta if key != "format"}, arrays
+    del meta["format"]
+    return meta, arrays
+
+
+def load_checked(
+    path: str | os.PathLike[str],
+    kind: str,
+    table: Mapping[str, Array],
+    optional: Collection[str] = (),
+    advice: str = "make it again",
+) -> tuple[dict[str, Any], "ContentCheck"]:
+    """Return the arrays that :func:`save_arrays` wrote, compared with a table.
+
+    Parameters
+    ----------
+    path, kind, advice
+        As for :func:`load_arrays`.
+    table, optional
+        As for :meth:`ContentCheck.content`.
+
+    Returns
+    -------
+    content : dict of str to ndarrays and single values
+    check : ContentCheck
+        For further checks of the same file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/result.npz"
+    >>> save_arrays(path, "unsplit.Example/1", {}, {"seed": 3, "tvd": np.zeros(2)})
+    >>> table = {"seed": Array("i8"), "tvd": Array("f8", ("k",))}
+    >>> load_checked(path, "unsplit.Example/1", table)[0]
+    {'seed': 3, 'tvd': array([0., 0.])}
+    """
+    meta, arrays = load_arrays(path, kind, advice)
+    check = ContentCheck(path, kind, advice)
+    return check.content(meta | arrays, table, optional), check
 
 
 def saved_meta(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -174,6 +227,107 @@ def saved_meta(path: str | os.PathLike[str]) -> dict[str, Any]:
         return _read(path, everything=False)[0]
     except Exception:  # loading it says what is wrong
         return {}
+
+
+class ContentCheck:
+    """Refuses a saved file in one sentence if its content cannot be true.
+
+    Parameters
+    ----------
+    path : str or path
+        The file, for the sentence.
+    kind : str
+        What the file should hold, such as "unsplit.PairwiseTVD/1".
+    advice : str
+        What to do about a file that is refused.
+
+    Examples
+    --------
+    >>> check = ContentCheck("tree.npz", "unsplit.MergeTree/6")
+    >>> check.content({"sizes": np.array([3, 0])}, {"sizes": Array("i8", ("k",), 1)})
+    Traceback (most recent call last):
+    unsplit.errors.InputError: tree.npz is not a valid MergeTree: sizes must be at least 1; make ...
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], kind: str, advice: str = "make it again"
+    ) -> None:
+        self.path, self.name, self.advice = path, _name(kind), advice
+
+    def require(self, satisfied: bool | np.bool_, problem: str) -> None:
+        """Refuse the file unless a condition is satisfied; the words say what must be the case."""
+        if not satisfied:
+            raise InputError(
+                f"{self.path} is not a valid {self.name}: {problem}; {self.advice}."
+            ) from None
+
+    def content(
+        self, found: Mapping[str, Any], table: Mapping[str, Array], optional: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """Check all arrays, and return them in the order of the table; single ones as values.
+
+        Parameters
+        ----------
+        found : mapping of str to ndarray
+        table : mapping of str to Array
+        optional : collection of str
+            Which of them may be missing.
+        """
+        for name in sorted(table.keys() - found.keys() - set(optional)):
+            self.require(False, f"{name} is missing")
+        for name in sorted(found.keys() - table.keys()):
+            self.require(False, f"it has an unknown entry {name!r}")
+        content, lengths = {}, dict[str, int]()
+        for name in [name for name in table if name in found]:
+            array, wanted = np.asarray(found[name]), table[name]
+            if array.dtype.kind == "O":  # text from an .h5ad file
+                array = array.astype(str)
+            self._check(name, array, wanted, lengths)
+            content[name] = array if wanted.shape else array.item()
+        return content
+
+    def _check(
+        self, name: str, array: NDArray[Any], wanted: Array, lengths: dict[str, int]
+    ) -> None:
+        """Check the type, shape and limits of an array."""
+        kinds = {"ids": "iubU", "U": "U"}.get(wanted.dtype, "")
+        same = array.dtype.kind in kinds if kinds else array.dtype == np.dtype(wanted.dtype)
+        self.require(same, f"{name} must have dtype {wanted.dtype}, got {array.dtype}")
+        for axis, length in zip(wanted.shape, array.shape, strict=False):
+            lengths.setdefault(str(axis), length if isinstance(axis, str) else axis)
+        shape = tuple(lengths.get(str(axis), axis) for axis in wanted.shape)
+        words = f"({', '.join(map(str, shape))}), got {array.shape}"
+        self.require(array.shape == shape, f"{name} must have shape {words}")
+        fits, words = _fits(array, wanted)
+        self.require(fits, f"{name} must be {words}")
+
+
+def _name(kind: str) -> str:
+    return kind.split("/")[0].removeprefix("unsplit.")
+
+
+def _fits(array: NDArray[Any], wanted: Array) -> tuple[bool, str]:
+    """Whether all values are what they must be, and that in words."""
+    low, high = wanted.low, wanted.high
+    if wanted.dtype == "ids":
+        try:
+            different = len(set(array.tolist()))
+        except ValueError:  # no such characters
+            different = -1
+        return low <= different == len(array), f"unique and at least {low:g}"
+    if wanted.among:
+        return bool(np.isin(array, wanted.among).all()), f"one of {', '.join(wanted.among)}"
+    if array.dtype.kind == "U" or low == -math.inf:
+        return True, ""
+    inside = (array >= low - wanted.rounding) & (array <= high + wanted.rounding)
+    words = f"from {low:g} to {high:g}"
+    if high == FINITE:
+        words = "finite" if low == -FINITE else f"finite and at least {low:g}"
+    elif high == math.inf:
+        words = f"at least {low:g}"
+    if wanted.or_nan:
+        return bool((inside | np.isnan(array)).all()), f"{words}, or NaN"
+    return bool(inside.all()), words
 
 
 def _read(

@@ -13,8 +13,8 @@ from unsplit.data.saving import verify_folder
 from unsplit.errors import InputError
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.saved_estimates import SPARSE_FORMAT
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
-from unsplit.pairwise.sparse.saved import FORMAT as SPARSE_FORMAT
 from unsplit.report.api import Content
 from unsplit.report.kept import NAME as KEPT
 from unsplit.report.kept import Kept

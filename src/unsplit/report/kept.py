@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.data.array_files import load_arrays, save_arrays
-from unsplit.data.content_check import FINITE, LARGEST, Array, ContentCheck
+from unsplit.data.array_files import FINITE, LARGEST, Array, load_checked, save_arrays
 
-FORMAT = "unsplit.Kept/1"
+FORMAT = "unsplit.Kept/2"
 NAME = "report.npz"
 
 
@@ -74,8 +73,7 @@ class Kept:
         >>> Kept.load(path, n_clusters=2).n_observations
         3
         """
-        meta = {name: getattr(self, name) for name in _PLAIN}
-        save_arrays(path, FORMAT, meta, {name: getattr(self, name) for name in _arrays(0)})
+        save_arrays(path, FORMAT, {}, vars(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], n_clusters: int) -> "Kept":
@@ -87,29 +85,24 @@ class Kept:
         n_clusters : int
             Number of initial clusters.
         """
-        meta, arrays = load_arrays(path, FORMAT)
-        check = ContentCheck(path, "report file", "make it again with --report")
-        check.rows([meta], _PLAIN, "plain values")
-        lengths = check.arrays(arrays, _arrays(n_clusters))
-        pixels = max(lengths["height"], lengths["width"])
+        advice = "make it again with --report"
+        content, check = load_checked(path, FORMAT, _table(n_clusters), advice=advice)
+        pixels = max(content["tiles"].shape[1:3])
         check.require(pixels <= 512, "tiles must have at most 512 pixels a side")
-        means = not lengths["f"] or lengths["rows"] == n_clusters
-        check.require(means, "means must have a row for each cluster")
-        check.require((arrays["border_reach"] > 0).all(), "border_reach must be positive")
-        return cls(**meta, **arrays)
+        means = content["means"]
+        fits = means.shape[1] == 0 or len(means) == n_clusters
+        check.require(fits, "means must have a row for each cluster")
+        check.require((content["border_reach"] > 0).all(), "border_reach must be positive")
+        return cls(**content)
 
 
-_PLAIN = {
-    "picture_method": Array("U", (1,)),
-    "n_observations": Array("i8", (1,), 0, LARGEST),
-    "tile_kind": Array("U", (1,)),
-}
-
-
-def _arrays(k: int) -> dict[str, Array]:
-    """What the arrays must be for so many clusters."""
+def _table(k: int) -> dict[str, Array]:
+    """What the file must hold for so many clusters."""
     clusters, nodes = (0, k - 1), (0, 2 * k - 2)
     return {
+        "picture_method": Array("U"),
+        "n_observations": Array("i8", (), 0, LARGEST),
+        "tile_kind": Array("U"),
         "picture_xy": Array("f4", ("m", 2), -FINITE, FINITE),
         "picture_clusters": Array("i8", ("m",), *clusters),
         "tiles": Array("u1", ("t", "height", "width", 3)),

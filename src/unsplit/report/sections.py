@@ -1,6 +1,5 @@
 """The sections of a page: each function returns the data that its section shows."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.data.array_files import hash_array
+from unsplit.data.array_files import checksum
 from unsplit.merging.decision import MUST_LINK, UNCLEAR
 from unsplit.merging.review import Merge, members_of_nodes
 from unsplit.networks.training.history import History
@@ -86,12 +85,8 @@ def rounded(value: float, digits: int = 4) -> float | None:
 def fingerprint(view: View) -> str:
     """What answers belong to: names, sizes, tree and earlier answers, in a few letters."""
     tree = view.tree
-    names = "\n".join(repr(name) for name in tree.cluster_ids.tolist())
-    digest = hashlib.sha256(names.encode("utf-8", "backslashreplace"))
-    digest.update("".join(map(repr, tree.answers)).encode("utf-8", "backslashreplace"))
-    hash_array(digest, tree.sizes)
-    hash_array(digest, tree.linkage)
-    return digest.hexdigest()[:16]
+    about = [*map(repr, tree.cluster_ids.tolist()), *map(repr, tree.answers)]
+    return checksum({"about": about}, {"sizes": tree.sizes, "linkage": tree.linkage})[:16]
 
 
 def matrix_section(

@@ -19,10 +19,10 @@ from unsplit.errors import InputError, check_choice, shown
 from unsplit.networks.training.history import History
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.estimate import PairwiseEstimate, divergences, intervals
+from unsplit.pairwise.saved_estimates import read_sparse, write_sparse
 from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores
 from unsplit.pairwise.sparse.pair_scores import PairScores
 from unsplit.pairwise.sparse.pairs import PairMatrix, StoredPairs
-from unsplit.pairwise.sparse.saved import read_sparse, write_sparse
 
 # Statistics of so many pairs are computed at a time.
 PAIRS_AT_ONCE = 2**20

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.array_files import load_arrays, save_arrays
-from unsplit.data.content_check import FINITE, LARGEST, Array, ContentCheck
+from unsplit.data.array_files import FINITE, LARGEST, Array, load_checked, save_arrays
 from unsplit.data.frames import data_frame
 
 FORMAT = "unsplit.PairwiseWasserstein/2"
@@ -160,10 +159,7 @@ class PairwiseWasserstein:
         >>> unsplit.PairwiseWasserstein.load(path).n_clusters
         2
         """
-        meta, arrays = load_arrays(path, FORMAT)
-        check = ContentCheck(path, "PairwiseWasserstein")
-        check.names(meta, {})
-        check.arrays(arrays, _ARRAYS, k=check.cluster_ids(arrays, at_least=2))
+        arrays, check = load_checked(path, FORMAT, _ARRAYS)
         few = arrays["n_heldout"] <= arrays["sizes"]
         check.require(few.all(), "n_heldout must not be larger than sizes")
         return cls(**arrays)
@@ -181,7 +177,7 @@ class PairwiseWasserstein:
 
 
 _ARRAYS = {
-    "cluster_ids": Array(""),
+    "cluster_ids": Array("ids", ("k",), 2),
     "sizes": Array("i8", ("k",), 1, LARGEST),
     "distance": Array("f8", ("k", "k"), 0, FINITE),
     # Infinite for pairs that could not be compared.
