@@ -16,6 +16,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "linkage": {"strategy": "linkage"},
     "compose": {"strategy": "compose"},
 }
+WAYS = (*STRATEGIES, "paper")  # "paper" is no strategy but a function of its own
 
 
 class Size(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib import pyplot as plt
 
 from experiments.core import Result
-from experiments.discussion.config import STRATEGIES, Case
+from experiments.discussion.config import WAYS, Case
 from experiments.discussion.merging import STATISTICS
 from experiments.discussion.summary import (
     cases,
@@ -69,7 +69,7 @@ def _groups(ax: Any, spectral: Sequence[Result]) -> None:
 
 
 def _prices(ax: Any, merges: Sequence[Result]) -> None:
-    for colour, strategy in zip(COLOURS, STRATEGIES, strict=False):
+    for colour, strategy in zip(COLOURS, WAYS, strict=False):
         some = where(merges, strategy=strategy)
         if some:
             right = [r["correct"] / r["merges"] for r in some]

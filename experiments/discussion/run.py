@@ -10,7 +10,7 @@ import unsplit
 from experiments.core import Result, Setting, Trial
 from experiments.discussion import figure
 from experiments.discussion.claims import claims
-from experiments.discussion.config import FULL, QUICK, STRATEGIES, Config, Size
+from experiments.discussion.config import FULL, QUICK, WAYS, Config, Size
 from experiments.discussion.merging import run_merging, run_spectral
 from experiments.discussion.overclusterings import problem
 from experiments.discussion.summary import where
@@ -18,8 +18,6 @@ from experiments.discussion.tables import table
 from experiments.discussion.training import run_choosing, run_stopping
 
 __all__ = ["claims", "draw", "minutes", "run", "table", "trials"]
-
-WAYS = (*STRATEGIES, "paper")
 
 # Of processor time; twice as many with convolutions.
 MINUTES = {

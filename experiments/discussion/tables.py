@@ -5,7 +5,7 @@ from typing import Any
 
 from benchmarks import markdown
 from experiments.core import Result
-from experiments.discussion.config import STRATEGIES
+from experiments.discussion.config import WAYS
 from experiments.discussion.merging import STATISTICS
 from experiments.discussion.summary import (
     best,
@@ -65,7 +65,7 @@ MERGING = ("clusters", "strategy", "correct merges", "ARI", "trainings", "proces
 
 def _merging(results: Sequence[Result]) -> Iterator[Row]:
     for case, some in _by_case(where(results, part="merging")):
-        for strategy in STRATEGIES:
+        for strategy in WAYS:
             found = where(some, strategy=strategy)
             if found:
                 right, all_ = (sum(r[key] for r in found) for key in ("correct", "merges"))
