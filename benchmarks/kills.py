@@ -43,7 +43,7 @@ FRESH = 5
 WHOLE = 10
 SECONDS_TO_END = 20.0
 # What a run loads only when it needs it.
-LOADED_LATE = ("unsplit.cli.merge", "PIL.Image", "torch._dynamo", "unsplit.report.page")
+LOADED_LATE = ("unsplit.cli.merge", "PIL.Image", "torch._dynamo", "unsplit.report.api")
 KILLED = ("old result", "new result")
 
 

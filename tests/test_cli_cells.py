@@ -14,7 +14,7 @@ from tests.cli_cases import unsplit as run
 from unsplit.cli.about import command_of
 from unsplit.data.readers import h5ad
 from unsplit.data.saving import verify_folder
-from unsplit.report.kept import Kept
+from unsplit.report.collect import Kept
 
 
 @pytest.fixture(autouse=True)

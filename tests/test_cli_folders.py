@@ -10,7 +10,7 @@ from PIL import Image
 import unsplit as library
 from tests.cli_cases import read_csv, read_json, succeeds, unsplit
 from unsplit.cli.about import about_run
-from unsplit.report.kept import Kept
+from unsplit.report.collect import Kept
 
 QUICK = ("--epochs", 1, "--cv", 2, "--device", "cpu", "--seed", 0, "--backbone", "single-layer")
 

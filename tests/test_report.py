@@ -18,11 +18,9 @@ from tests.merging_cases import gaussian_estimate
 from unsplit.data.array_files import save_arrays
 from unsplit.data.rows.sequences import Audio, Ragged
 from unsplit.report import sections
-from unsplit.report.collect import Source, collect
-from unsplit.report.encode import png
-from unsplit.report.kept import FORMAT, Kept
-from unsplit.report.tiles import grid_of
-from unsplit.report.view import view_of
+from unsplit.report.collect import FORMAT, Kept, Source, collect
+from unsplit.report.pictures import grid_of, png
+from unsplit.report.view import View
 
 D = [[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]]
 
@@ -100,14 +98,14 @@ def test_names_cannot_leave_their_text():
 
 def test_a_large_tree_is_folded_by_its_first_merges():
     tree = linked_tree(np.random.default_rng(0).normal(size=(60, 2)), 10)
-    view = view_of(tree, most=20)
+    view = View(tree, most=20)
     assert len(view.leaves) == 20
     assert sorted(i for members in view.members for i in members) == list(range(60))
     cut = tree.cut(n_clusters=20).groups
     assert all(len(set(cut[members].tolist())) == 1 for members in view.members)
     assert view.sizes.sum() == tree.sizes.sum()
-    undone = view_of(tree.undo(3), most=20)
-    assert 3 in undone.steps.tolist()  # an undone merge is not folded
+    undone = View(tree.undo(3), most=20)
+    assert 3 in undone.steps  # an undone merge is not folded
     matrix = np.random.default_rng(1).uniform(size=(60, 60))
     matrix = (matrix + matrix.T) / 2
     a, b = view.members[0], view.members[1]
@@ -193,7 +191,7 @@ def test_labels_are_needed_and_must_be_known():
         tree.report(X=np.zeros((4, 2)))
     with pytest.raises(unsplit.InputError, match="cluster 9 is not in the tree"):
         tree.report(X=np.zeros((4, 2)), labels=[0, 1, 2, 9])
-    with pytest.raises(unsplit.InputError, match="X has 5 observations, but labels has 4; pass"):
+    with pytest.raises(unsplit.InputError, match="X has 5 observations but labels has 4; pass"):
         tree.report(X=np.zeros((5, 2)), labels=[0, 1, 2, 0])
     with pytest.raises(unsplit.InputError, match="feature_names must name the 2 features of X"):
         tree.report(X=np.zeros((4, 2)), labels=[0, 1, 2, 0], feature_names=["a"])
@@ -278,7 +276,7 @@ def test_a_folder_without_the_data_has_a_page_without_a_picture(tmp_path, monkey
 def test_the_page_of_a_folder_needs_no_torch(folder):
     program = f"""
 from unsplit.report.api import make_page
-from unsplit.report.folder import content_of_folder
+from unsplit.report.api import content_of_folder
 print(len(make_page(content_of_folder({str(folder)!r})[0]).html) > 10_000)
 """
     assert run_without_torch(program) == "True"

@@ -15,8 +15,7 @@ from unsplit.errors import InputError, PartitionWarning
 from unsplit.merging import api, remerge
 from unsplit.merging.stability import Stability
 from unsplit.merging.tree import with_stability
-from unsplit.report.sections import merge_entry
-from unsplit.report.words import answer
+from unsplit.report.sections import answer, merge_entry
 
 
 def pieces(means, n, seed=0):

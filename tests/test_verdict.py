@@ -22,7 +22,7 @@ from unsplit.merging.decision import (
 )
 from unsplit.merging.evidence import Contrast
 from unsplit.merging.review import Merge, Row
-from unsplit.report.words import how_sure
+from unsplit.report.sections import how_sure
 
 quick = settings(deadline=None, max_examples=100, derandomize=True)
 

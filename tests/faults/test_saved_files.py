@@ -9,7 +9,7 @@ import tempfile
 import time
 import warnings
 import zipfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,9 @@ from unsplit.data.array_files import checksum
 from unsplit.errors import InputError
 from unsplit.pairwise.scores import ScoreCounts
 from unsplit.report.api import Content, make_page
-from unsplit.report.collect import Source, collect
-from unsplit.report.kept import Kept
+from unsplit.report.collect import Kept, Source, collect
 from unsplit.report.sections import with_borders
-from unsplit.report.view import view_of
+from unsplit.report.view import View
 
 QUICK, MANY = 200, many(5_000)
 DISTANCES = np.abs(np.subtract.outer(*2 * [np.array([0, 0.1, 0.4, 0.45, 0.9])]))
@@ -151,9 +150,9 @@ def kept():
     found = collect(Source(X, labels, 3, names, picture=X[:, :2]), None, graph)
     features = collect(Source(X[:, :2], labels, 3))
     parts = ("feature_names", "means", "spread")
-    found = replace(found, **{part: getattr(features, part) for part in parts})
+    found = Kept(**vars(found) | {part: getattr(features, part) for part in parts})
     result, _ = gaussian_estimate([[0], [1], [2]], 12)
-    return with_borders(found, view_of(unsplit.merge(result, n_clusters=2)), result)
+    return with_borders(found, View(unsplit.merge(result, n_clusters=2)), result)
 
 
 MAKERS = {
@@ -491,7 +490,7 @@ IMPOSSIBLE["report.npz"] = [
     (shorter("spread"), "spread must have shape (2)"),
     (shorter("tiles"), "tile_clusters must have shape"),
     (cast("edges", np.float64), "edges must have dtype i8"),
-    (put("border_reach", 0, 0), "border_reach must be positive"),
+    (put("border_reach", 0, 0), "border_reach must be finite and at least"),
     (put("border_pairs", (0, 1), 5), "border_pairs must be from 0 to 4"),
     (put("borders", (0, 0, 0), -1), "borders must be from 0 to"),
 ]

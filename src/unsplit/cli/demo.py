@@ -25,7 +25,7 @@ from unsplit.data.text_files import write_csv
 from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.loop import PHASES
 from unsplit.pairwise.api import Settings
-from unsplit.report.folder import PAGE
+from unsplit.report.api import PAGE
 
 DATA = "digits.csv"
 LABELS = "cluster"

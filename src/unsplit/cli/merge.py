@@ -29,7 +29,7 @@ from unsplit.merging.options import LABELS_FROM, LINKAGES, STATISTICS, STRATEGIE
 from unsplit.networks.training.loop import PHASES
 from unsplit.networks.training.ranks import together
 from unsplit.pairwise.api import Settings
-from unsplit.report.folder import PAGE
+from unsplit.report.api import PAGE
 
 EXAMPLE = """\b
 Examples:

@@ -37,12 +37,11 @@ from unsplit.pairwise.api import Settings
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.saved_estimates import scores_path
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
-from unsplit.report.api import Content, make_page
+from unsplit.report.api import PAGE, Content, make_page
+from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Source, collect
-from unsplit.report.folder import PAGE
-from unsplit.report.kept import NAME as KEPT
 from unsplit.report.sections import with_borders
-from unsplit.report.view import view_of
+from unsplit.report.view import View
 
 DISTANCES = "distances.npz"
 SCORES = scores_path(DISTANCES).name
@@ -265,7 +264,7 @@ def write_report(
         distances = None
     kept = collect(source, distances, merged.neighbours)
     if distances is not None:
-        kept = with_borders(kept, view_of(tree), distances)
+        kept = with_borders(kept, View(tree), distances)
     kept.save(folder / KEPT)
     content = Content(tree, distances, kept, source.clusters, row_ids, about_run(info))
     make_page(content).save(folder / PAGE)

@@ -21,7 +21,7 @@ from unsplit.data.readers.tables import listing, shortened
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.readers.vectors import with_vectors
 from unsplit.errors import InputError
-from unsplit.report.picture import given_picture
+from unsplit.report.pictures import checked_picture
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def read_picture(path: str, clusters: Index) -> NDArray[np.float64]:
     """
     xy = np.asarray(read(path).X)
     try:
-        given_picture(xy, clusters)
+        checked_picture(xy, len(clusters))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return xy

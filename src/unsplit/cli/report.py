@@ -9,8 +9,7 @@ from unsplit.cli.about import about_run
 from unsplit.cli.outputs import refuse_replacing, require_name
 from unsplit.cli.progress import Console
 from unsplit.data.saving import added_file, earlier_results
-from unsplit.report.api import Content, make_page
-from unsplit.report.folder import PAGE, content_of_folder, files_of_result
+from unsplit.report.api import PAGE, Content, content_of_folder, files_of_result, make_page
 
 EXAMPLE = """\b
 Example:

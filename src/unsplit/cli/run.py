@@ -26,9 +26,9 @@ from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.pairwise.api import Settings, fit
 from unsplit.pairwise.memory import LESS_DATA
+from unsplit.report.api import PAGE
+from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Source
-from unsplit.report.folder import PAGE
-from unsplit.report.kept import NAME as KEPT
 
 RESULT = "result.json"
 FIGURES = ("dendrogram.png", "merge_curve.png", "distances.png")

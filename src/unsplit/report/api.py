@@ -1,26 +1,123 @@
 """Make a page from a tree, and from what is known about its clusters and observations."""
 
+import base64
+import csv
+import hashlib
+import html
+import json
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
+from unsplit.data.array_files import saved_meta
 from unsplit.data.labels import encode_labels
+from unsplit.data.saving import replacing, verify_folder
+from unsplit.data.text_files import plain_values
 from unsplit.devices import version_of
 from unsplit.errors import InputError, shown
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.saved_estimates import SPARSE_FORMAT
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.report import sections
-from unsplit.report.collect import Source, collect
-from unsplit.report.kept import Kept
-from unsplit.report.page import Report, rendered
-from unsplit.report.view import MOST_LEAVES, view_of
-from unsplit.report.words import answer
+from unsplit.report.collect import NAME as KEPT
+from unsplit.report.collect import Kept, Source, collect
+from unsplit.report.view import MOST_LEAVES, View
+
+PAGE = "report.html"
+RESULT = "result.json"
+NEEDED = ("tree.npz", "distances.npz", "labels.csv", RESULT)
+TEMPLATES = Path(__file__).parent / "templates"
+# In the order in which they need each other.
+SCRIPTS = (
+    "model.js", "elements.js", "picture.js", "tree.js", "matrix.js", "clusters.js", "review.js",
+    "downloads.js", "main.js",
+)  # fmt: skip
+
+
+class Report:
+    """A page about a merge, as one HTML file without any reference to the network.
+
+    A notebook shows it in a frame.
+
+    Parameters
+    ----------
+    html : str
+        The whole page.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> "3 clusters are really 2" in tree.report().html
+    True
+    """
+
+    def __init__(self, html: str) -> None:
+        self.html = html
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to a file, replacing an older one.
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Examples
+        --------
+        >>> import tempfile, unsplit
+        >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+        >>> tree.report().save(tempfile.mkdtemp() + "/report.html")
+        """
+        with replacing(path) as new:
+            new.write_bytes(self.html.encode("utf-8", "backslashreplace"))
+
+    def _repr_html_(self) -> str:
+        """The page in a frame, which keeps its style and the notebook's apart."""
+        content = html.escape(self.html, quote=True)
+        return (
+            f'<iframe title="Unsplit report" srcdoc="{content}" '
+            'style="width:100%;height:900px;border:1px solid #8888;border-radius:6px"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        return f"Report: {len(self.html) / 1e6:.1f} MB of HTML; write it with save(path)"
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """Everything that a page is made from.
+
+    Parameters
+    ----------
+    tree : MergeTree
+    distances : PairwiseTVD, array-like of shape (k, k) or None
+    kept : Kept
+        What is kept of the observations.
+    clusters : ndarray of shape (n,) or None
+        Index of each observation's initial cluster.
+    row_ids : ndarray of shape (n,) or None
+    about : mapping
+        Settings, versions and the command, each as a table of names and values.
+    """
+
+    tree: MergeTree
+    distances: PairwiseTVD | ArrayLike | None = None
+    kept: Kept = field(default_factory=Kept)
+    clusters: Index | None = None
+    row_ids: NDArray[Any] | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 def report(
@@ -70,94 +167,67 @@ def report(
     >>> unsplit.merge(result, n_clusters=2).report(result, X, labels)
     Report: ... MB of HTML; write it with save(path)
     """
-    clusters = None if labels is None else _clusters(tree, labels)
-    kept = Kept()
-    more = {"feature_names": feature_names, "picture": picture, "neighbours": neighbours}
-    for name, value in more.items():
-        if value is not None and X is None:
-            raise InputError(f"{name} is about X, which is missing; pass X and labels as well.")
-    n = None if clusters is None else len(clusters)
-    if row_ids is not None and np.shape(row_ids) != (n,):
+    if X is not None and labels is None:
+        raise InputError("labels is required with X; pass the initial cluster of every row.")
+    clusters = None if labels is None else _clusters(tree, X, labels)
+    if row_ids is not None and (clusters is None or np.shape(row_ids) != clusters.shape):
         raise InputError(
             f"row_ids must name each observation in labels, got {shown(row_ids)}; pass one id for "
             "each label."
         )
-    if X is not None:
-        if clusters is None:
-            raise InputError("labels is required with X; pass the initial cluster of every row.")
-        rows = _n_rows(X)
-        if rows not in (None, n):
-            raise InputError(
-                f"X has {rows:,} observations, but labels has {n:,}; pass one label for each "
-                "observation."
-            )
+    kept = Kept()
+    if X is not None and clusters is not None:
         source = Source(X, clusters, tree.n_initial, feature_names, picture)
         estimate = distances if isinstance(distances, PairwiseTVD) else None
         kept = collect(source, estimate, neighbours)
+    elif any(about is not None for about in (feature_names, picture, neighbours)):
+        raise InputError(
+            "feature_names, picture and neighbours are about X, which is missing; pass X and "
+            "labels as well."
+        )
     ids = None if row_ids is None else np.asarray(row_ids)
     return make_page(Content(tree, distances, kept, clusters, ids))
 
 
-@dataclass(frozen=True, eq=False)
-class Content:
-    """Everything that a page is made from.
-
-    Parameters
-    ----------
-    tree : MergeTree
-    distances : PairwiseTVD, array-like of shape (k, k) or None
-    kept : Kept
-        What is kept of the observations.
-    clusters : ndarray of shape (n,) or None
-        Index of each observation's initial cluster.
-    row_ids : ndarray of shape (n,) or None
-    about : mapping
-        Settings, versions and the command, each as a table of names and values.
-    """
-
-    tree: MergeTree
-    distances: PairwiseTVD | ArrayLike | None = None
-    kept: Kept = field(default_factory=Kept)
-    clusters: Index | None = None
-    row_ids: NDArray[Any] | None = None
-    about: Mapping[str, Any] = field(default_factory=dict)
+def _clusters(tree: MergeTree, X: Any, labels: ArrayLike) -> Index:
+    """The index of each observation's cluster in the tree."""
+    n = None  # where only reading would tell how many there are
+    if len(getattr(X, "shape", ())):
+        n = int(X.shape[0])
+    elif hasattr(X, "__len__"):
+        n = len(X)
+    encoded = encode_labels(labels, n, at_least=1)
+    tree.labels(labels)  # refuses clusters that the tree does not know
+    order = np.argsort(tree.cluster_ids)
+    place = order[np.searchsorted(tree.cluster_ids, encoded.cluster_ids, sorter=order)]
+    return np.where(encoded.clusters < 0, -1, place[encoded.clusters])
 
 
 def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
-    """Put all sections together.
-
-    Parameters
-    ----------
-    content : Content
-    most_leaves : int
-        A larger tree is folded to so many leaves.
-    """
+    """Make the page of a tree, which is folded to so many leaves if it is larger."""
     tree, kept = content.tree, content.kept
-    view = view_of(tree, most_leaves)
+    view = View(tree, most_leaves)
     estimate = content.distances if isinstance(content.distances, PairwiseTVD) else None
-    history = None if estimate is None else estimate.history
-    noise = 0 if content.clusters is None else int((content.clusters < 0).sum())
-    noise = noise if estimate is None else estimate.n_noise
     if estimate is not None and estimate.has_scores and not len(kept.borders):
         kept = sections.with_borders(kept, view, estimate)
+    noise = 0 if content.clusters is None else int((content.clusters < 0).sum())
+    noise = noise if estimate is None else estimate.n_noise
     review = sections.review_section(view, kept)
-    return Report(
-        rendered(
-            {
-                "answer": answer(tree, noise, len(view.leaves) if view.folded else None),
-                "look": sections.look_first(view, review),
-                "tree": sections.tree_section(view),
-                "matrix": sections.matrix_section(view, _matrix(content), estimate),
-                "picture": sections.picture_section(view, kept),
-                "exemplars": sections.exemplar_section(view, kept),
-                "features": sections.feature_section(view, kept),
-                "edges": sections.edge_section(view, kept),
-                "review": review,
-                "labels": sections.label_section(view, content.clusters, content.row_ids),
-                "training": sections.training_section(history),
-                "about": _about(tree) | dict(content.about),
-            }
-        )
+    return _rendered(
+        {
+            "answer": sections.answer(tree, noise, len(view.leaves) if view.folded else None),
+            "look": sections.look_first(view, review["pairs"]),
+            "tree": sections.tree_section(view),
+            "matrix": sections.matrix_section(view, _matrix(content), estimate),
+            "picture": sections.picture_section(view, kept),
+            "exemplars": sections.exemplar_section(view, kept),
+            "features": sections.feature_section(view, kept),
+            "edges": sections.edge_section(view, kept),
+            "review": review,
+            "labels": sections.label_section(view, content.clusters, content.row_ids),
+            "training": sections.training_section(estimate),
+            "about": _about(tree) | dict(content.about),
+        }
     )
 
 
@@ -176,27 +246,95 @@ def _about(tree: MergeTree) -> dict[str, Any]:
     }
 
 
-def _n_rows(X: Any) -> int | None:
-    """The number of observations; None where only reading them would tell."""
-    if len(getattr(X, "shape", ())):
-        return int(X.shape[0])
-    return len(X) if hasattr(X, "__len__") else None
-
-
-def _clusters(tree: MergeTree, labels: ArrayLike) -> Index:
-    encoded = encode_labels(labels, at_least=1)
-    tree.labels(labels)  # refuses clusters that the tree does not know
-    order = np.argsort(tree.cluster_ids)
-    place = order[np.searchsorted(tree.cluster_ids, encoded.cluster_ids, sorter=order)]
-    return np.where(encoded.clusters < 0, -1, place[encoded.clusters])
-
-
 def _matrix(content: Content) -> NDArray[np.float64] | None:
     if content.distances is None:
         return None
     from unsplit.plots.matrix import distances_data
 
     data = distances_data(content.tree, content.distances)  # refuses what does not fit the tree
-    found = np.empty_like(data.tvd)
-    found[np.ix_(data.order, data.order)] = data.tvd
-    return found
+    place = np.argsort(data.order)
+    return data.tvd[np.ix_(place, place)]
+
+
+def _rendered(data: Mapping[str, Any]) -> Report:
+    """The page with data, template, style and script in one file, and every text escaped."""
+    script = "\n".join(_text(name) for name in SCRIPTS)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = environment.get_template("page.html").render(
+        answer=data["answer"],
+        look=data["look"],
+        about=data["about"],
+        data=htmlsafe_json_dumps(plain_values(data), separators=(",", ":"), allow_nan=False),
+        style=Markup(_text("page.css")),
+        script=Markup(script),
+        script_hash=digest,
+    )
+    return Report(page)
+
+
+def _text(name: str) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def files_of_result(path: str | os.PathLike[str]) -> list[str]:
+    """Verify a folder that ``unsplit merge`` wrote, and return the names of its files.
+
+    Only its page may have changed.
+    """
+    if not Path(path).is_dir():
+        raise InputError(f"{path} is not a folder; name the --out of an earlier unsplit merge.")
+    files = verify_folder(path, ignore={PAGE})
+    missing = [name for name in NEEDED if name not in files]
+    if missing:
+        raise InputError(
+            f"{os.path.join(os.fspath(path), '')} is not the result of unsplit merge: it has no "
+            f"{missing[0]}; name the --out of an earlier unsplit merge."
+        )
+    return files
+
+
+def content_of_folder(path: str | os.PathLike[str]) -> tuple[Content, dict[str, Any]]:
+    """Verify and read such a folder: what its page needs, and its result.json.
+
+    A picture of the data and exemplars are in it only if it was written with ``--report``.
+    """
+    folder, files = Path(path), files_of_result(path)
+    tree = MergeTree.load(folder / "tree.npz")
+    distances = _distances(folder / "distances.npz")
+    if not np.array_equal(tree.cluster_ids, distances.cluster_ids):
+        raise InputError(
+            f"the tree and the distances in {os.path.join(path, '')} are of different clusters; "
+            "merge again."
+        )
+    kept = Kept.load(folder / KEPT, tree.n_initial) if KEPT in files else Kept()
+    ids, clusters = _rows(folder / "labels.csv", tree)
+    result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    # The page has no room for all pairs of very many clusters.
+    all_pairs = distances if isinstance(distances, PairwiseTVD) else None
+    return Content(tree, all_pairs, kept, clusters, ids), result
+
+
+def _distances(path: Path) -> PairwiseTVD | SparsePairwiseTVD:
+    sparse = saved_meta(path).get("format") == SPARSE_FORMAT
+    return SparsePairwiseTVD.load(path) if sparse else PairwiseTVD.load(path)
+
+
+def _rows(path: Path, tree: MergeTree) -> tuple[NDArray[Any], Index]:
+    """The ids and the initial clusters of labels.csv."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [(row["id"], row["old"]) for row in csv.DictReader(file)]
+    names = tree.cluster_ids.tolist()
+    place = {"": -1, "-1": -1} | {str(name): i for i, name in enumerate(names)}
+    unknown = {old for _, old in rows} - place.keys()
+    if unknown:
+        raise InputError(
+            f"{path} has the cluster {min(unknown)!r}, which is not in the tree; merge again."
+        )
+    return np.array([one for one, _ in rows]), np.array([place[old] for _, old in rows], np.int64)

@@ -1,7 +1,12 @@
-"""From observations to what a page keeps of them: picture, exemplars, features and edges."""
+"""What a page keeps of the observations: a picture, exemplars, features, and edges.
 
+All of it fits into one small file, from which the page can be made again without the data.
+"""
+
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,20 +14,27 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
+from unsplit.data.array_files import FINITE, LARGEST, Array, load_checked, save_arrays
 from unsplit.errors import InputError
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.report.kept import Kept
-from unsplit.report.picture import (
-    Picture,
+from unsplit.report.pictures import (
+    checked_picture,
     drawn_rows,
-    given_picture,
+    exemplar_rows,
+    grid_of,
     picture_of,
     score_features,
     spread,
+    tiles_of_grid,
+    tiles_of_rows,
 )
-from unsplit.report.tiles import exemplar_rows, grid_of, tiles_of_grid, tiles_of_rows
 
+FORMAT = "unsplit.Kept/2"
+NAME = "report.npz"
+
+# What is not zero in single precision.
+TINY = float(np.finfo(np.float32).tiny)
 # Exemplars of each cluster, and of all clusters together.
 PER_CLUSTER = 6
 MOST_TILES = 2_400
@@ -64,6 +76,53 @@ class Source:
     picture_method: str = "the picture that was passed"
 
 
+def _kept_arrays(k: int) -> dict[str, Array]:
+    """What is kept of k clusters, as it must be in a file."""
+    clusters, nodes = (0, k - 1), (0, 2 * k - 2)
+    return {
+        # Where observations are drawn, the initial cluster of each, and how the picture was made.
+        "picture_xy": Array("f4", ("m", 2), -FINITE, FINITE),
+        "picture_clusters": Array("i8", ("m",), *clusters),
+        "picture_method": Array("U"),
+        "n_observations": Array("i8", (), 0, LARGEST),
+        # Exemplars as small images, typical ones first, their clusters, and what they show.
+        "tiles": Array("u1", ("t", "height", "width", 3)),
+        "tile_clusters": Array("i8", ("t",), *clusters),
+        "tile_kind": Array("U"),
+        # Features that differ most between clusters: mean in every one, deviation within them.
+        "feature_names": Array("U", ("f",)),
+        "means": Array("f4", (k, "f"), -FINITE, FINITE),
+        "spread": Array("f4", ("f",), -FINITE, FINITE),
+        # Pairs of clusters that the neighbour graph connects, and the number of edges.
+        "edge_pairs": Array("i8", ("e", 2), *clusters),
+        "edges": Array("i8", ("e",), 0, LARGEST),
+        # Pairs of nodes of the tree that can be reviewed; how many held-out observations of both
+        # sides have which difference of scores; and the largest difference that is shown.
+        "border_pairs": Array("i8", ("p", 2), *nodes),
+        "borders": Array("i8", ("p", 2, "bars"), 0, LARGEST),
+        "border_reach": Array("f4", ("p",), TINY, FINITE),
+    }
+
+
+class Kept(SimpleNamespace):
+    """The arrays that :func:`_kept_arrays` lists; those that are not passed are empty."""
+
+    def __init__(self, **parts: Any) -> None:
+        for name, array in _kept_arrays(0).items():
+            empty = np.zeros([n if isinstance(n, int) else 0 for n in array.shape], array.dtype)
+            setattr(self, name, parts.get(name, empty if array.shape else empty.item()))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one .npz file, with a checksum and without pickle."""
+        save_arrays(path, FORMAT, {}, vars(self))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], n_clusters: int) -> "Kept":
+        """Read a file that :meth:`save` wrote, and refuse one that cannot be true."""
+        advice = "make it again with --report"
+        return cls(**load_checked(path, FORMAT, _kept_arrays(n_clusters), advice=advice)[0])
+
+
 def collect(
     source: Source, distances: PairwiseTVD | None = None, graph: NeighbourGraph | None = None
 ) -> Kept:
@@ -91,12 +150,13 @@ def collect(
     matrix = _matrix(source.X)
     features, rows = _features(source, matrix, distances)
     parts: dict[str, Any] = {"n_observations": len(source.clusters)}
+    parts["means"] = np.zeros((source.n_clusters, 0), np.float32)
     if graph is not None:
         parts |= _edges(graph)
     if len(rows):
         parts |= _picture(source, features, rows, by_scores=matrix is None)
         parts |= _tiles(source, matrix, features, rows)
-    if matrix is not None and parts.get("tile_kind") is None:
+    if matrix is not None and "tiles" not in parts:
         genes = _matrix(source.shown)
         parts |= _differences(source, matrix if genes is None else genes)
     return Kept(**parts)
@@ -134,31 +194,29 @@ def _looked_at(clusters: Index) -> Index:
     order = np.argsort(clusters, kind="stable")
     order = order[clusters[order] >= 0]
     starts = np.unique(clusters[order], return_index=True)[1]
-    parts = np.split(order, starts[1:]) if len(order) else [order]
-    few = [spread(part, LOOKED_AT) for part in parts]
+    few = [spread(part, LOOKED_AT) for part in np.split(order, starts[1:])]
     return np.union1d(np.concatenate(few), drawn_rows(clusters))
 
 
 def _picture(
     source: Source, features: NDArray[np.float64], rows: Index, by_scores: bool
 ) -> dict[str, Any]:
+    """Where observations are drawn, from 0 to 1 along both axes."""
     if source.picture is not None:
-        picture = given_picture(source.picture, source.clusters)
-        picture = replace(picture, method=source.picture_method)
+        drawn, method = drawn_rows(source.clusters), source.picture_method
+        xy = checked_picture(source.picture, len(source.clusters))[drawn]
     else:
-        drawn = drawn_rows(source.clusters[rows])
-        picture = picture_of(features[drawn], rows[drawn])
+        some = drawn_rows(source.clusters[rows])
+        drawn = rows[some]
+        xy, method = picture_of(features[some])
         if by_scores:
-            of_what = "of the probabilities that the networks give to the clusters"
-            picture = replace(picture, method=f"{picture.method} {of_what}")
-    return _scaled(picture) | {"picture_clusters": source.clusters[picture.rows]}
-
-
-def _scaled(picture: Picture) -> dict[str, Any]:
-    """Coordinates from 0 to 1 along both axes."""
-    low, reach = picture.xy.min(axis=0), np.ptp(picture.xy, axis=0)
-    xy = ((picture.xy - low) / np.where(reach > 0, reach, 1.0)).astype(np.float32)
-    return {"picture_xy": xy, "picture_method": picture.method}
+            method += " of the probabilities that the networks give to the clusters"
+    low, reach = xy.min(axis=0), np.ptp(xy, axis=0)
+    return {
+        "picture_xy": ((xy - low) / np.where(reach > 0, reach, 1.0)).astype(np.float32),
+        "picture_method": method,
+        "picture_clusters": source.clusters[drawn],
+    }
 
 
 def _tiles(
@@ -172,33 +230,18 @@ def _tiles(
     if grid is None and _matrix(shown) is not None:
         return {}
     per_cluster = max(1, min(PER_CLUSTER, MOST_TILES // source.n_clusters))
-    chosen = exemplar_rows(features, source.clusters[rows], source.n_clusters, per_cluster)
-    chosen = rows[chosen]
-    found = {"tile_clusters": source.clusters[chosen]}
+    chosen = rows[exemplar_rows(features, source.clusters[rows], per_cluster)]
     if grid is not None:
-        return found | {"tiles": tiles_of_grid(matrix[chosen], grid), "tile_kind": "images"}
-    import torch
-
-    from unsplit.data.rows.kinds import observations
-    from unsplit.data.rows.sequences import Audio
-
-    wrapped = observations(shown, torch.device("cpu"))
-    if wrapped.kind not in ("images", "points", "sequences"):
-        return {}
-    kind = {"points": "point clouds", "sequences": "waveforms"}.get(wrapped.kind, wrapped.kind)
-    sound = isinstance(shown, Audio)
-    kind = "waveforms above spectrograms" if sound else kind
-    return found | {"tiles": tiles_of_rows(wrapped, chosen, sound), "tile_kind": kind}
+        tiles, kind = tiles_of_grid(matrix[chosen], grid), "images"
+    else:
+        tiles, kind = tiles_of_rows(shown, chosen)
+    found = {"tile_clusters": source.clusters[chosen], "tiles": tiles, "tile_kind": kind}
+    return found if kind else {}
 
 
 def _edges(graph: NeighbourGraph) -> dict[str, Any]:
     """Count the edges between clusters, each pair once."""
-    inside = np.flatnonzero(graph.clusters >= 0)
-    member = scipy.sparse.csr_array(
-        (np.ones(len(inside)), (inside, graph.clusters[inside])),
-        (len(graph.clusters), graph.n_clusters),
-    )
-    counts = scipy.sparse.triu(member.T @ graph.adjacency @ member, 1).tocoo()
+    counts = scipy.sparse.triu(graph.edges_between(), 1).tocoo()
     found = np.round(counts.data).astype(np.int64)
     pairs = np.column_stack([counts.row, counts.col]).astype(np.int64)
     return {"edge_pairs": pairs[found > 0], "edges": found[found > 0]}
@@ -207,7 +250,9 @@ def _edges(graph: NeighbourGraph) -> dict[str, Any]:
 def _differences(source: Source, matrix: Any) -> dict[str, Any]:
     """Means of the features that differ most between clusters, relative to their spread."""
     k, names = source.n_clusters, source.feature_names
-    if names is not None and len(names) != matrix.shape[1]:
+    if names is None:
+        names = [f"feature {i}" for i in range(matrix.shape[1])]
+    if len(names) != matrix.shape[1]:
         raise InputError(
             f"feature_names must name the {matrix.shape[1]} features of X, got {len(names)} names; "
             "pass one for each column."
@@ -217,35 +262,21 @@ def _differences(source: Source, matrix: Any) -> dict[str, Any]:
     sizes = np.maximum(np.bincount(clusters, minlength=k), 1)
     place = (clusters, np.arange(len(inside)))
     average = scipy.sparse.csr_array((1 / sizes[clusters], place), (k, len(inside)))
-    values = _comparable(matrix[inside])
-    means, squares = (_dense(average @ part) for part in (values, values * values))
+    if scipy.sparse.issparse(matrix):
+        from unsplit.data.rows.kinds import log_shares
+
+        values = log_shares(matrix[inside])
+        means, squares = ((average @ part).toarray() for part in (values, values * values))
+    else:
+        values = matrix[inside].astype(np.float64)
+        means, squares = average @ values, average @ (values * values)
     shares = sizes / sizes.sum()
     within = np.sqrt(np.maximum(shares @ (squares - means**2), 0.0))
     between = np.sqrt(np.maximum(shares @ means**2 - (shares @ means) ** 2, 0.0))
     floor = 1e-9 + 1e-3 * float(np.max(within, initial=0.0))
     top = np.argsort(-between / np.maximum(within, floor), kind="stable")[:MOST_FEATURES]
-    labels = [f"feature {i}" for i in top] if names is None else [str(names[i]) for i in top]
     return {
-        "feature_names": np.array(labels, dtype=np.str_),
+        "feature_names": np.array([str(names[i]) for i in top], dtype=np.str_),
         "means": means[:, top].astype(np.float32),
         "spread": np.maximum(within, floor)[top].astype(np.float32),
     }
-
-
-def _comparable(matrix: Any) -> Any:
-    """Counts as logarithms of shares, as is usual for cells and texts; vectors as they are."""
-    if not scipy.sparse.issparse(matrix):
-        return matrix.astype(np.float64)
-    if (matrix.data < 0).any():
-        return matrix
-    totals = np.asarray(matrix.sum(axis=1)).ravel()
-    usual = float(np.median(totals[totals > 0])) if (totals > 0).any() else 1.0
-    shares = scipy.sparse.csr_array(
-        scipy.sparse.diags_array(usual / np.maximum(totals, 1)) @ matrix
-    )
-    shares.data = np.log1p(shares.data)
-    return shares
-
-
-def _dense(matrix: Any) -> NDArray[np.float64]:
-    return matrix.toarray() if scipy.sparse.issparse(matrix) else np.asarray(matrix, np.float64)

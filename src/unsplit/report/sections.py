@@ -1,25 +1,31 @@
 """The sections of a page: each function returns the data that its section shows."""
 
+import base64
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
 from unsplit.data.array_files import checksum
 from unsplit.merging.decision import MUST_LINK, UNCLEAR
-from unsplit.merging.review import Merge, members_of_nodes
-from unsplit.networks.training.history import History
+from unsplit.merging.review import Merge, Row, members_of_nodes
+from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.scores import DIVERGENCES
 from unsplit.plots.layout import node_heights, places
 from unsplit.plots.style import AXIS_LABELS
-from unsplit.report.encode import packed, png, shares, sheet
-from unsplit.report.kept import Kept
-from unsplit.report.picture import spread
+from unsplit.report.collect import Kept
+from unsplit.report.pictures import png, sheet, spread
 from unsplit.report.view import View
-from unsplit.report.words import N_FIRST, group
+
+LONGEST_NAME = 28
+MOST_NAMES = 3
+# How many unclear pairs the first paragraph names.
+N_FIRST = 3
+RANKED_BY = DIVERGENCES | {"distance": "the distances that were passed"}
 
 # Pairs that can be reviewed on one page, the most urgent ones.
 MOST_PAIRS = 150
@@ -32,24 +38,196 @@ LONGEST_IDS = 2_000_000  # characters
 # Exemplars of a leaf that stands for several clusters.
 MOST_TILES_OF_LEAF = 6
 SHEET_COLUMNS = 40
+# The largest 16-bit number means "unknown".
+STEPS = 65_534
 
+WORDS = ("verdict", "stage", "why")
 NUMBERS = ("tvd", "low", "p_adjusted", "edges", "times_chance", "strength", "stability")
+
+
+# --- numbers as short text ------------------------------------------------------------------------
+
+
+def packed(values: ArrayLike, kind: Any = np.uint16) -> str:
+    """Whole numbers as base64, little-endian.
+
+    Examples
+    --------
+    >>> packed([1, 2])
+    'AQACAA=='
+    """
+    array = np.asarray(values).astype(np.dtype(kind).newbyteorder("<"))
+    return base64.b64encode(array.tobytes()).decode("ascii")
+
+
+def shares(values: ArrayLike) -> str:
+    """Numbers from 0 to 1 as 16-bit numbers in base64; NaN as 65,535.
+
+    Examples
+    --------
+    >>> base64.b64decode(shares([0, 1, np.nan])).hex()
+    '0000feffffff'
+    """
+    scaled = np.round(STEPS * np.clip(np.asarray(values, np.float64), 0.0, 1.0))
+    return packed(np.nan_to_num(scaled, nan=STEPS + 1))
+
+
+def rounded(value: float) -> float | None:
+    """A number with four digits; None for NaN and infinity.
+
+    Examples
+    --------
+    >>> rounded(0.123456), rounded(float("nan"))
+    (0.1235, None)
+    """
+    return float(f"{value:.4g}") if math.isfinite(value) else None
+
+
+# --- the answer -----------------------------------------------------------------------------------
+
+
+def counted(n: int, thing: str) -> str:
+    """Join a number and what it counts.
+
+    Examples
+    --------
+    >>> counted(1, "cluster"), counted(1200, "pair")
+    ('1 cluster', '1,200 pairs')
+    """
+    return f"{n:,} {thing}{'' if n == 1 else 's'}"
+
+
+def group(names: Sequence[object]) -> str:
+    r"""The first names of a group, and how many more there are.
+
+    Marks around each keep right-to-left text from turning the words around it.
+
+    Examples
+    --------
+    >>> group("abcde").replace("\u2068", "").replace("\u2069", "")
+    'a + b + c + 2 more'
+    """
+    found = []
+    for name in names[:MOST_NAMES]:
+        text = " ".join(str(name).split())
+        text = text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+        found.append(f"\u2068{text}\u2069")
+    more = [f"{len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
+    return " + ".join(found + more)
+
+
+def why_stopped(tree: MergeTree) -> str:
+    """By which rule merging stopped, and what ranked the pairs."""
+    sentence = f"Merging stopped because {tree.stopped}."
+    if tree.strategy == "neighbours":
+        return (
+            f"{sentence} The clusters seem to be cut out of the same features, where every pair "
+            "differs by construction, so nearest neighbours decided. If they come from elsewhere, "
+            "such as classes given by hand, merge with --labels-from elsewhere: then tests decide."
+        )
+    return f"{sentence} Pairs were ranked by {RANKED_BY.get(tree.statistic, tree.statistic)}."
+
+
+def how_sure(rows: list[Row]) -> str:
+    """How many pairs are clear, and how many a person should look at."""
+    n, unclear = len(rows), _n_unclear(rows)
+    if n == 0:
+        return "There was no pair to compare."
+    if all(math.isnan(row.pair.tvd) for row in rows):
+        return "The distances came without scores, so nothing says how sure each pair is."
+    sentence = f"The evidence is clear for all {counted(n, 'compared pair')}."
+    if unclear:
+        sentence = (
+            f"The evidence is clear for {n - unclear:,} of {counted(n, 'compared pair')}; "
+            f"{unclear:,} {'is' if unclear == 1 else 'are'} unclear."
+        )
+    against = [row.told for row in rows if row.against_evidence]
+    told, others = sum(against), len(against) - sum(against)
+    if told:
+        sentence += (
+            f" {counted(told, 'pair')} {'was' if told == 1 else 'were'} decided by a link, a cut "
+            "or a requested number of clusters against the evidence."
+        )
+    if others:
+        sentence += f" The decision goes against the verdict for {counted(others, 'pair')}."
+    return sentence
+
+
+def _n_unclear(rows: list[Row]) -> int:
+    return sum(row.pair.verdict == UNCLEAR for row in rows)
+
+
+def answer(tree: MergeTree, n_noise: int, folded_to: int | None) -> dict[str, Any]:
+    """What happened, by which rule, and how sure; ``folded_to`` leaves if the page shows fewer.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> answer(tree, 0, None)["headline"]
+    '3 clusters are really 2'
+    """
+    before, after = counted(tree.n_initial, "cluster"), f"{tree.n_clusters:,}"
+    merged = tree.taken.any()
+    sentences = [how_sure(tree.reviewed), tree.how_stable, why_stopped(tree)]
+    if n_noise:
+        sentences.append(f"{counted(n_noise, 'observation')} labelled as noise stayed noise.")
+    if folded_to is not None:
+        sentences.append(
+            f"This page shows the {before} as {folded_to:,} groups, which the first merges made; "
+            "the files of the result have every cluster."
+        )
+        if tree.n_clusters > folded_to:
+            sentences.append(f"The result has more clusters ({after}) than the page can show.")
+    return {
+        "headline": f"{before} are really {after}" if merged else f"All {before} are different",
+        "n_initial": tree.n_initial,
+        "n_clusters": tree.n_clusters,
+        "n_unclear": _n_unclear(tree.reviewed),
+        "sentences": [sentence for sentence in sentences if sentence is not None],
+        "cards": [
+            (f"{tree.n_initial:,} → {after}", "clusters"),
+            (f"{int(tree.sizes.sum()) + n_noise:,}", "observations"),
+            (f"{int(tree.taken.sum()):,}", "merges made"),
+            (f"{_n_unclear(tree.reviewed):,}", "unclear pairs"),
+        ],
+    }
+
+
+def look_first(view: View, pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The first unclear pairs in words, or the least certain pair, with its place in the review."""
+    names = view.tree.cluster_ids.tolist()
+    clusters = [[names[i] for leaf in node for i in view.members[leaf]] for node in view.leaves_in]
+    return [
+        {
+            "index": index,
+            "about": f"{pair['verdict']}, {pair['done']}",
+            "sides": [group(clusters[pair[side]]) for side in ("left", "right")],
+        }
+        for index, pair in enumerate(pairs[:N_FIRST])
+        if pair["verdict"] == UNCLEAR or index == 0
+    ]
+
+
+# --- the tree and the data ------------------------------------------------------------------------
 
 
 def tree_section(view: View) -> dict[str, Any]:
     """The dendrogram: leaves in order, and every merge with its evidence."""
     tree = view.tree
     names = [str(name) for name in tree.cluster_ids.tolist()]
-    heights = node_heights(tree)
     linked = sum(merge.stage == MUST_LINK for merge in view.merges)
+    # What answers belong to: names, sizes, tree and earlier answers, in a few letters.
+    about = [*map(repr, tree.cluster_ids.tolist()), *map(repr, tree.answers)]
+    fingerprint = checksum({"about": about}, {"sizes": tree.sizes, "linkage": tree.linkage})
     return {
-        "fingerprint": fingerprint(view),
+        "fingerprint": fingerprint[:16],
         "names": [[names[i] for i in members] for members in view.members],
         "sizes": view.sizes.tolist(),
         "order": np.argsort(places(tree)[view.leaves], kind="stable").tolist(),
-        "base": float(heights[0]),
+        "base": float(node_heights(tree)[0]),
         "merges": [merge_entry(merge) for merge in view.merges],
-        "taken": view.taken,
+        "taken": tree.taken[view.steps].tolist(),
         "fewest": 1 + tree.n_forbidden,
         "most": len(view.leaves) - linked,
         "n_clusters": tree.n_clusters,
@@ -60,33 +238,8 @@ def tree_section(view: View) -> dict[str, Any]:
 
 def merge_entry(merge: Merge) -> dict[str, Any]:
     """One merge or pair with the numbers that a reader sees; None for what is unknown."""
-    entry: dict[str, Any] = {
-        "left": merge.left,
-        "right": merge.right,
-        "height": float(merge.height),
-        "verdict": merge.verdict,
-        "stage": merge.stage,
-        "why": merge.why,
-    }
+    entry = {name: getattr(merge, name) for name in ("left", "right", "height", *WORDS)}
     return entry | {name: rounded(getattr(merge, name)) for name in NUMBERS}
-
-
-def rounded(value: float, digits: int = 4) -> float | None:
-    """A number with few digits; None for NaN and infinity.
-
-    Examples
-    --------
-    >>> rounded(0.123456), rounded(float("nan"))
-    (0.1235, None)
-    """
-    return float(f"{value:.{digits}g}") if np.isfinite(value) else None
-
-
-def fingerprint(view: View) -> str:
-    """What answers belong to: names, sizes, tree and earlier answers, in a few letters."""
-    tree = view.tree
-    about = [*map(repr, tree.cluster_ids.tolist()), *map(repr, tree.answers)]
-    return checksum({"about": about}, {"sizes": tree.sizes, "linkage": tree.linkage})[:16]
 
 
 def matrix_section(
@@ -96,15 +249,11 @@ def matrix_section(
     if tvd is None:
         return None
     upper = np.triu_indices(len(view.leaves), 1)
-    averaged = view.averaged(tvd)
-    section: dict[str, Any] = {
-        "tvd": shares(averaged[upper]),
-        "lowest": float(np.floor(10 * np.nanmin(averaged[upper], initial=0.9)) / 10),
-        "low": None,
-    }
+    between, low = view.averaged(tvd)[upper], None
     if distances is not None and not view.folded:
-        section["low"] = shares(distances.confidence_interval()[0][upper])
-    return section
+        low = shares(distances.confidence_interval()[0][upper])
+    lowest = float(np.floor(10 * np.nanmin(between, initial=0.9)) / 10)
+    return {"tvd": shares(between), "lowest": lowest, "low": low}
 
 
 def picture_section(view: View, kept: Kept) -> dict[str, Any] | None:
@@ -126,9 +275,8 @@ def exemplar_section(view: View, kept: Kept) -> dict[str, Any] | None:
     if not len(kept.tiles):
         return None
     leaf = view.leaf_of[kept.tile_clusters]
-    chosen = [
-        spread(np.flatnonzero(leaf == one), MOST_TILES_OF_LEAF) for one in range(len(view.leaves))
-    ]
+    of_leaves = (np.flatnonzero(leaf == one) for one in range(len(view.leaves)))
+    chosen = [spread(tiles, MOST_TILES_OF_LEAF) for tiles in of_leaves]
     order = np.concatenate(chosen)
     return {
         "kind": kept.tile_kind,
@@ -145,11 +293,10 @@ def feature_section(view: View, kept: Kept) -> dict[str, Any] | None:
     """Means of the features that differ most, in units of their spread within clusters."""
     if not len(kept.feature_names):
         return None
-    weights = view.tree.sizes / view.sizes[view.leaf_of]
     means = np.zeros((len(view.leaves), len(kept.feature_names)))
-    np.add.at(means, view.leaf_of, weights[:, None] * kept.means)
+    np.add.at(means, view.leaf_of, view.weights[:, None] * kept.means)
     return {
-        "names": [str(name) for name in kept.feature_names],
+        "names": kept.feature_names.tolist(),
         "means": [[rounded(value) for value in row] for row in means.tolist()],
         "spread": [rounded(value) for value in kept.spread.tolist()],
     }
@@ -159,12 +306,41 @@ def edge_section(view: View, kept: Kept) -> dict[str, Any] | None:
     """Number of edges between leaves in the neighbour graph."""
     if not len(kept.edges):
         return None
-    pairs = np.sort(view.leaf_of[kept.edge_pairs], axis=1)
-    outside = pairs[:, 0] < pairs[:, 1]
-    n = len(view.leaves)
-    places_, counts = np.unique(pairs[outside] @ np.array([n, 1]), return_inverse=True)
-    totals = np.bincount(counts, kept.edges[outside], len(places_))
-    return {"place": packed(places_, np.uint32), "count": packed(totals, np.uint32)}
+    left, right = np.sort(view.leaf_of[kept.edge_pairs], axis=1).T
+    outside = left < right
+    place, pair = np.unique((len(view.leaves) * left + right)[outside], return_inverse=True)
+    totals = np.bincount(pair, kept.edges[outside], len(place))
+    return {"place": packed(place, np.uint32), "count": packed(totals, np.uint32)}
+
+
+def label_section(
+    view: View, clusters: Index | None, row_ids: NDArray[Any] | None
+) -> dict[str, Any] | None:
+    """The rows of the data, so that the page can write the labels of another cut."""
+    if clusters is None or len(clusters) > MOST_ROWS:
+        return None
+    ids = None if row_ids is None else [str(one) for one in row_ids.tolist()]
+    if ids == [str(row) for row in range(len(clusters))]:
+        ids = None
+    if sum(map(len, ids or ())) > LONGEST_IDS:
+        return None
+    return {"cluster": packed(clusters, np.int32), "ids": ids, "leaf": view.leaf_of.tolist()}
+
+
+def training_section(distances: PairwiseTVD | None) -> dict[str, Any] | None:
+    """Loss and held-out accuracy of every epoch."""
+    history = None if distances is None else distances.history
+    if history is None or not len(history.epoch):
+        return None
+    return {
+        "epoch": history.epoch.tolist(),
+        "loss": [rounded(value) for value in history.loss.tolist()],
+        "accuracy": [rounded(value) for value in history.accuracy.tolist()],
+        "kept": history.kept_epoch.tolist(),
+    }
+
+
+# --- pairs to review ------------------------------------------------------------------------------
 
 
 def review_section(view: View, kept: Kept) -> dict[str, Any]:
@@ -180,25 +356,23 @@ def review_section(view: View, kept: Kept) -> dict[str, Any]:
             reach = rounded(float(kept.border_reach[place]))
             entry["border"] = {"reach": reach, "left": left, "right": right}
         entries.append(entry)
-    given = given_answers(view, entries)
+    given = _given_answers(view, entries)
     return {"pairs": entries, "n_pairs": len(view.tree.reviewed), "given": given}
 
 
-def given_answers(view: View, pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _given_answers(view: View, pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The answers that the merge obeyed, as given, with the leaves and the pair of each."""
     place = {str(name): i for i, name in enumerate(view.tree.cluster_ids.tolist())}
-    inside = members_of_nodes(view.merges, len(view.leaves))
     known = {
-        frozenset(frozenset(inside[pair[side]]) for side in ("left", "right")): index
+        frozenset(frozenset(view.leaves_in[pair[side]]) for side in ("left", "right")): index
         for index, pair in enumerate(pairs)
     }
     found = []
     for one in view.tree.answers:
         names = (one.left, one.right)
-        sides = [sorted({int(view.leaf_of[place[name]]) for name in side}) for side in names]
-        pair = known.get(frozenset(map(frozenset, sides)))
-        entry: dict[str, Any] = {"answer": one.answer, "pair": pair, "names": names}
-        found.append(entry | {"left": sides[0], "right": sides[1]})
+        left, right = (sorted({int(view.leaf_of[place[name]]) for name in side}) for side in names)
+        entry: dict[str, Any] = {"answer": one.answer, "names": names, "left": left, "right": right}
+        found.append(entry | {"pair": known.get(frozenset(map(frozenset, (left, right))))})
     return found
 
 
@@ -213,34 +387,20 @@ def with_borders(kept: Kept, view: View, distances: PairwiseTVD) -> Kept:
             found.append((sides, bars, reach))
     if not found:
         return kept
-    pairs, borders, reaches = zip(*found, strict=True)
-    return replace(
-        kept,
-        border_pairs=np.array(pairs, np.int64),
-        borders=np.array(borders, np.int64),
-        border_reach=np.array(reaches, np.float32),
-    )
+    pairs, bars_of, reaches = (np.array(part) for part in zip(*found, strict=True))
+    reaches = reaches.astype(np.float32)
+    return Kept(**vars(kept) | {"border_pairs": pairs, "borders": bars_of, "border_reach": reaches})
 
 
 def border(
     distances: PairwiseTVD, left: Sequence[int], right: Sequence[int]
 ) -> tuple[Index, float]:
-    """Count the differences of the two scores of held-out observations of both sides.
+    """Count the differences of the two scores of held-out observations of two unions of clusters.
 
     Observations of the left side should lie right of zero, and those of the right side left of it;
-    two heaps that lie on each other are clusters that the network cannot tell apart.
-
-    Parameters
-    ----------
-    distances : PairwiseTVD
-    left, right : sequences of int
-        The initial clusters of both sides.
-
-    Returns
-    -------
-    ndarray of shape (2, bars), float
-        The counts of both sides, all zero if one has no held-out observation; and the largest
-        difference that is shown.
+    two heaps that lie on each other are clusters that the network cannot tell apart.  Returns the
+    counts of both sides, all zero if one has no held-out observation, and the largest difference
+    that is shown.
     """
     scores = distances.scores
     found = []
@@ -256,45 +416,3 @@ def border(
     limits = (-reach, reach)
     bars = [np.histogram(np.clip(part, *limits), BARS, limits)[0] for part in found]
     return np.stack(bars).astype(np.int64), reach
-
-
-def label_section(
-    view: View, clusters: Index | None, row_ids: NDArray[Any] | None
-) -> dict[str, Any] | None:
-    """The rows of the data, so that the page can write the labels of another cut."""
-    if clusters is None or len(clusters) > MOST_ROWS:
-        return None
-    ids = None
-    if row_ids is not None and not np.array_equal(row_ids, np.arange(len(clusters))):
-        ids = [str(one) for one in row_ids.tolist()]
-        if sum(map(len, ids)) > LONGEST_IDS:
-            return None
-    return {"cluster": packed(clusters, np.int32), "ids": ids, "leaf": view.leaf_of.tolist()}
-
-
-def training_section(history: History | None) -> dict[str, Any] | None:
-    """Loss and held-out accuracy of every epoch."""
-    if history is None or not len(history.epoch):
-        return None
-    return {
-        "epoch": history.epoch.tolist(),
-        "loss": [rounded(value) for value in history.loss.tolist()],
-        "accuracy": [rounded(value) for value in history.accuracy.tolist()],
-        "kept": history.kept_epoch.tolist(),
-    }
-
-
-def look_first(view: View, review: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The first unclear pairs in words, or the least certain pair, with its place in the review."""
-    names = view.tree.cluster_ids.tolist()
-    inside = members_of_nodes(view.merges, len(view.leaves))
-    found = []
-    for index, pair in enumerate(review["pairs"][:N_FIRST]):
-        if pair["verdict"] == UNCLEAR or index == 0:
-            sides = [
-                group([names[i] for leaf in inside[pair[side]] for i in view.members[leaf]])
-                for side in ("left", "right")
-            ]
-            about = f"{pair['verdict']}, {pair['done']}"
-            found.append({"index": index, "about": about, "sides": sides})
-    return found

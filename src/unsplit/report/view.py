@@ -1,8 +1,7 @@
 """The tree that a page draws: the whole one, or one whose first merges are folded."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
 import numpy as np
 import scipy.sparse
@@ -16,7 +15,6 @@ from unsplit.merging.tree import MergeTree
 MOST_LEAVES = 500
 
 
-@dataclass(frozen=True, eq=False)
 class View:
     """A tree whose leaves are initial clusters, or clusters that its first merges made.
 
@@ -24,62 +22,41 @@ class View:
     ----------
     tree : MergeTree
         The whole tree.
-    leaves : ndarray of shape (l,)
-        Node of the whole tree that each leaf stands for.
-    steps : ndarray of shape (l − 1,)
-        Step of the whole tree for each merge that is drawn.
+    most : int
+        Of a larger tree the first merges are folded, so that about so many leaves are left.  A
+        merge that was undone is never folded, nor what was built on it.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> view = View(tree, most=2)
+    >>> view.members, view.merges[0].left, view.merges[0].right
+    ([[0, 1], [2]], 0, 1)
     """
 
-    tree: MergeTree
-    leaves: Index
-    steps: Index
-
-    @property
-    def folded(self) -> bool:
-        """Whether leaves stand for several clusters."""
-        return len(self.leaves) < self.tree.n_initial
-
-    @cached_property
-    def members(self) -> list[list[int]]:
-        """Initial clusters in each leaf, in order."""
-        inside = members_of_nodes(self.tree.merges, self.tree.n_initial)
-        return [sorted(inside[leaf]) for leaf in self.leaves.tolist()]
-
-    @cached_property
-    def leaf_of(self) -> Index:
-        """Leaf of each initial cluster, shape (k,)."""
-        found = np.empty(self.tree.n_initial, np.int64)
+    def __init__(self, tree: MergeTree, most: int = MOST_LEAVES) -> None:
+        self.tree = tree
+        k, inside = tree.n_initial, members_of_nodes(tree.merges, tree.n_initial)
+        # Steps of the whole tree that are drawn, and its nodes that are the leaves.
+        self.steps, roots = _unfolded(tree, most)
+        self.leaves = sorted(roots, key=lambda node: min(inside[node]))
+        self.members = [sorted(inside[leaf]) for leaf in self.leaves]
+        self.folded = len(self.leaves) < k
+        self.leaf_of: Index = np.empty(k, np.int64)
         for leaf, members in enumerate(self.members):
-            found[members] = leaf
-        return found
-
-    @cached_property
-    def nodes(self) -> dict[int, int]:
-        """Number of each node in this view, by its number in the whole tree."""
-        k = self.tree.n_initial
-        found = {node: leaf for leaf, node in enumerate(self.leaves.tolist())}
-        return found | {k + t: len(self.leaves) + i for i, t in enumerate(self.steps.tolist())}
-
-    @cached_property
-    def sizes(self) -> Index:
-        """Observations in each leaf, shape (l,)."""
-        return np.bincount(self.leaf_of, self.tree.sizes).astype(np.int64)
-
-    @cached_property
-    def merges(self) -> list[Merge]:
-        """The merges that are drawn, with the nodes of this view."""
-        return [self._renamed(self.tree.merges[step]) for step in self.steps.tolist()]
-
-    @cached_property
-    def taken(self) -> list[bool]:
-        """Whether each merge that is drawn is part of the result."""
-        return [bool(self.tree.taken[step]) for step in self.steps.tolist()]
+            self.leaf_of[members] = leaf
+        self.sizes = np.bincount(self.leaf_of, tree.sizes).astype(np.int64)
+        self.weights = tree.sizes / self.sizes[self.leaf_of]  # of each cluster in its leaf
+        drawn = [*self.leaves, *(k + step for step in self.steps)]
+        self.nodes = {node: number for number, node in enumerate(drawn)}
+        self.merges = [self._renamed(tree.merges[step]) for step in self.steps]
+        self.leaves_in = members_of_nodes(self.merges, len(self.leaves))
 
     def visible(self, rows: Iterable[Row]) -> list[tuple[Row, Row]]:
         """Those pairs whose two sides are nodes of this view, each as it is and renumbered."""
-        step_of = {step: i for i, step in enumerate(self.steps.tolist())}
         return [
-            (row, Row(self._renamed(row.pair), None if row.step is None else step_of[row.step]))
+            (row, replace(row, pair=self._renamed(row.pair), step=self._drawn(row.step)))
             for row in rows
             if row.pair.left in self.nodes and row.pair.right in self.nodes
         ]
@@ -88,11 +65,8 @@ class View:
         """Distances between leaves: means over their clusters, weighted by size."""
         if not self.folded:
             return matrix
-        weights = self.tree.sizes / self.sizes[self.leaf_of]
-        k = self.tree.n_initial
-        mean = scipy.sparse.csr_array(
-            (weights, (self.leaf_of, np.arange(k))), (len(self.leaves), k)
-        )
+        place = (self.leaf_of, np.arange(len(matrix)))
+        mean = scipy.sparse.csr_array((self.weights, place), (len(self.leaves), len(matrix)))
         found = np.asarray(mean @ (mean @ np.nan_to_num(matrix, nan=1.0)).T)
         np.fill_diagonal(found, 0.0)
         return found
@@ -100,40 +74,18 @@ class View:
     def _renamed(self, merge: Merge) -> Merge:
         return replace(merge, left=self.nodes[merge.left], right=self.nodes[merge.right])
 
+    def _drawn(self, step: int | None) -> int | None:
+        k = self.tree.n_initial
+        return None if step is None else self.nodes[k + step] - len(self.leaves)
 
-def view_of(tree: MergeTree, most: int = MOST_LEAVES) -> View:
-    """Fold the first merges of a large tree, so that at most about ``most`` leaves are left.
 
-    A merge that was undone is never folded, nor what was built on it.
-
-    Parameters
-    ----------
-    tree : MergeTree
-    most : int
-
-    Examples
-    --------
-    >>> import unsplit
-    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
-    >>> view = view_of(tree, most=2)
-    >>> view.members, view.merges[0].left, view.merges[0].right
-    ([[0, 1], [2]], 0, 1)
-    """
-    k = tree.n_initial
-    last = int(np.flatnonzero(tree.taken).max(initial=-1))
-    whole = np.ones(2 * k - 1, bool)  # nodes of which every merge is folded
-    whole[k:] = False
-    for step in range(max(0, k - most)):
-        merge = tree.merges[step]
+def _unfolded(tree: MergeTree, most: int) -> tuple[list[int], list[int]]:
+    """The steps that are not folded, and the nodes that they join first."""
+    k, last = tree.n_initial, int(np.flatnonzero(tree.taken).max(initial=-1))
+    whole = [True] * k  # nodes of which every merge is folded
+    for step, merge in enumerate(tree.merges):
         undone = step < last and not tree.taken[step]
-        whole[k + step] = whole[merge.left] and whole[merge.right] and not undone
-    drawn = np.flatnonzero(~whole[k:])
-    below = {node for step in drawn.tolist() for node in _sides(tree.merges[step])}
-    roots = [node for node in range(2 * k - 1) if whole[node] and node in below]
-    inside = members_of_nodes(tree.merges, k)
-    roots.sort(key=lambda node: min(inside[node]))
-    return View(tree, np.array(roots or [2 * k - 2], np.int64), drawn)
-
-
-def _sides(merge: Merge) -> tuple[int, int]:
-    return merge.left, merge.right
+        whole.append(step < k - most and whole[merge.left] and whole[merge.right] and not undone)
+    steps = [step for step in range(k - 1) if not whole[k + step]]
+    below = {node for t in steps for node in (tree.merges[t].left, tree.merges[t].right)}
+    return steps, [node for node in below if whole[node]] or [2 * k - 2]

@@ -331,17 +331,22 @@ def vector_rows(X: ArrayLike, device: torch.device) -> VectorRows:
     return VectorRows(numeric_matrix(X), device)
 
 
+def log_shares(counts: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+    """Divide counts by their row sums and take logarithms; negative values are no counts."""
+    if (counts.data < 0).any():
+        return counts
+    totals = np.asarray(counts.sum(axis=1)).ravel()
+    usual = float(np.median(totals[totals > 0])) if (totals > 0).any() else 1.0
+    shares = scipy.sparse.diags_array(usual / np.maximum(totals, 1e-300)) @ counts
+    return scipy.sparse.csr_array(shares).log1p()
+
+
 def components_of_counts(counts: scipy.sparse.csr_array) -> NDArray[np.float64]:
     """Normalise counts by their row sums, take logarithms, and reduce them to components.
 
     Values that include negative ones are not counts and are only reduced.
     """
-    if not (counts.data < 0).any():
-        totals = np.asarray(counts.sum(axis=1)).ravel()
-        usual = float(np.median(totals[totals > 0])) if (totals > 0).any() else 1.0
-        shares = scipy.sparse.diags_array(usual / np.maximum(totals, 1e-300)) @ counts
-        counts = scipy.sparse.csr_array(shares)
-        counts.data = np.log1p(counts.data)
+    counts = log_shares(counts)
     width = min(COMPONENTS, min(counts.shape) - 1)
     if width < 1:
         return counts.toarray()
