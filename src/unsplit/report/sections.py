@@ -15,8 +15,7 @@ from unsplit.merging.review import Merge, Row, members_of_nodes
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import DIVERGENCES
-from unsplit.plots.layout import node_heights, places
-from unsplit.plots.style import AXIS_LABELS
+from unsplit.plots.style import AXIS_LABELS, node_heights, places
 from unsplit.report.collect import Kept
 from unsplit.report.pictures import png, sheet, spread
 from unsplit.report.view import View
