@@ -16,7 +16,7 @@ from tests.plot_cases import (
 )
 from unsplit import plots
 from unsplit.errors import InputError
-from unsplit.plots.style import new_axes
+from unsplit.plots.style import axes_or_new
 
 # ---- merge curve ----
 
@@ -195,7 +195,7 @@ def test_figures_leave_no_trace_in_matplotlib(name):
 def test_without_matplotlib_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"figures need matplotlib: pip install unsplit\[fig"):
-        new_axes(3, 3)
+        axes_or_new(None, 3, 3)
 
 
 def test_save_figures_writes_all_three(tmp_path):

@@ -121,7 +121,7 @@ def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
     'clusters left (merging goes from left to right)'
     """
     data = merge_curve_data(tree)
-    ax = style.new_axes(8.0, 4.6) if ax is None else ax
+    ax = style.axes_or_new(ax, 8.0, 4.6)
     style.clean(ax, "left", "bottom")
     if np.isnan(data.tvd).all():
         _draw_statistic(ax, data, style.axis_label(tree.statistic), style.COLOURS[0])

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
 from unsplit._typing import Index
-from unsplit.errors import check_type
+from unsplit.errors import InputError, check_type, shown
 from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.scores import DIVERGENCES
@@ -159,8 +159,12 @@ def tiny_clusters(tree: MergeTree) -> NDArray[np.bool_]:
 # --- axes and names -------------------------------------------------------------------------------
 
 
-def new_axes(width: float, height: float) -> Any:
-    """Create axes on a new figure, sized in inches, without pyplot or a display."""
+def axes_or_new(ax: Any, width: float, height: float) -> Any:
+    """The given axes, or axes on a new figure, sized in inches, without pyplot or a display."""
+    if ax is not None:
+        if not hasattr(ax, "add_collection"):
+            raise InputError(f"ax must be matplotlib Axes or None, got {shown(ax)}.")
+        return ax
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
