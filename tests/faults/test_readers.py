@@ -174,7 +174,7 @@ def test_a_null_character_in_a_list_of_images_is_named():
     good_folder("png")
     names = [f"d/{cluster}/{i}.png,{cluster}" for cluster in "ab" for i in range(30)]
     Path("list.csv").write_text("\n".join(["path,cluster", "d/a/\0x.png,a", *names]))
-    with pytest.warns(SkippedWarning, match="x.png"):
+    with pytest.warns(SkippedWarning, match="d/a/"):
         assert len(read("list.csv").row_ids) == 60
 
 
