@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from unsplit.data.cells import CellMatrix
 from unsplit.data.readers.arrow import parquet_files
 from unsplit.data.readers.broken import refuse_unreadable
 from unsplit.data.readers.cloud_files import ENDINGS as CLOUD_ENDINGS
@@ -50,9 +49,6 @@ def read(
     scale: bool = False,
     progress: Callable[[int, int], None] | None = None,
     use_rep: str | None = None,
-    layer: str | None = None,
-    use_raw: bool = False,
-    cache: str | os.PathLike[str] | None = None,
     groups: str | os.PathLike[str] | None = None,
 ) -> Observations:
     """Read observations of any kind, and the cluster of each.
@@ -85,12 +81,8 @@ def read(
         Called now and then with how much has been read so far (bytes, rows or files), and how much
         there is.
     use_rep : str, optional
-        For ``.h5ad``: a key of ``obsm``, or "X".  By default "X_pca" if there is one, otherwise
-        "X".
-    layer : str, optional
-        For ``.h5ad``: a layer with raw counts, instead of ``use_rep``.
-    use_raw : bool
-        For ``.h5ad``: take the raw counts in ``raw``, instead of ``use_rep``.
+        For ``.h5ad``: a key of ``obsm``, "X", or for raw counts "raw" or "layers/NAME".  By default
+        "X_pca" if there is one, otherwise "X".
     cache : str or path, optional
         For ``.parquet`` and Arrow: the folder for a temporary file, used for features that take
         more than a quarter of the free memory; by default that for all temporary files.
@@ -132,13 +124,11 @@ def read(
         for name in (labels, batch if groups is None else groups)
     )
     lists = {"features": () if features is None else features, "drop": drop}
-    _check_options({"id": id, "use_rep": use_rep, "layer": layer}, lists, progress)
-    check_flag("use_raw", use_raw)
+    _check_options({"id": id, "use_rep": use_rep}, lists, progress)
     check_flag("scale", scale)
     only = None if features is None else tuple(features)
     choice = ColumnChoice(id, only, tuple(drop), scale)
-    matrix = CellMatrix(use_rep, layer, use_raw)
-    found = _read(path, wanted, within, choice, matrix, progress, cache)
+    found = _read(path, wanted, within, choice, use_rep, progress, cache)
     return found if groups is None else replace(found, batch=None, groups=found.batch)
 
 
@@ -147,19 +137,16 @@ def _read(
     wanted: str | None,
     within: str | None,
     choice: ColumnChoice,
-    matrix: CellMatrix,
+    use_rep: str | None,
     progress: Progress | None,
     cache: str | os.PathLike[str] | None,
 ) -> Observations:
     """What :func:`read` does, with the batches or the groups as the batches."""
     if path.suffix.lower() == ".h5ad":
         refuse_choice(path, choice.given)
-        return read_cells(path, wanted, within, matrix)
-    if matrix != CellMatrix():
-        raise InputError(
-            f"{option('use_rep')}, {option('layer')} and {option('use_raw')} are for .h5ad files, "
-            f"got {path}; leave them out."
-        )
+        return read_cells(path, wanted, within, use_rep)
+    if use_rep is not None:
+        raise InputError(f"{option('use_rep')} is for .h5ad files, got {path}; leave it out.")
     shards, is_folder = shards_of(path), path.is_dir() and not parquet_files(path)
     if not shards and not is_folder and not lists_images(path):
         return read_observations(path, wanted, within, choice, progress, cache, any_shape=True)
