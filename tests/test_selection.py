@@ -16,7 +16,7 @@ from unsplit.datasets import gaussians
 from unsplit.networks.registry import DEEP
 from unsplit.networks.training.loop import MAX_EPOCHS, TOLERANCE
 from unsplit.selection import Candidate, api
-from unsplit.selection.candidates import named, usual_candidates
+from unsplit.selection import named, usual_candidates
 
 COLUMNS = [
     "candidate", "backbone", "augment", "learning_rate", "weight_decay", "batch_size", "epochs",
