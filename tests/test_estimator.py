@@ -17,10 +17,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from unsplit import ClusterMerger, InputError, datasets
+from unsplit import ClusterMerger, InputError, TrainConfig, datasets
 from unsplit.overclustering import artificial
 
-QUICK = {"epochs": 3, "device": "cpu", "random_state": 0}
+QUICK = {"training": TrainConfig(epochs=3), "device": "cpu", "random_state": 0}
 
 
 # scikit-learn's checks of sparse input take whatever has predict_proba for a classifier of two or
@@ -32,7 +32,7 @@ ONLY_FOR_CLASSIFIERS = dict.fromkeys(
 
 
 @parametrize_with_checks(
-    [ClusterMerger(n_clusters=3, epochs=1, cv=2, device="cpu")],
+    [ClusterMerger(n_clusters=3, training=TrainConfig(epochs=1), cv=2, device="cpu")],
     expected_failed_checks=lambda _: ONLY_FOR_CLASSIFIERS,
 )
 @pytest.mark.filterwarnings(
@@ -54,7 +54,9 @@ def halves():
 @pytest.fixture(scope="module")
 def merger(halves):
     X, labels = halves
-    return ClusterMerger(**QUICK | {"epochs": 30}).fit(X, initial_labels=labels)
+    return ClusterMerger(**QUICK | {"training": TrainConfig(epochs=30)}).fit(
+        X, initial_labels=labels
+    )
 
 
 def test_halves_are_found(merger, halves):
@@ -160,7 +162,9 @@ def test_probabilities_of_images():
 
 def test_prediction_is_not_swayed_by_a_far_origin(halves):
     X, labels = halves
-    far = ClusterMerger(**QUICK | {"epochs": 30}).fit(X + 1e6, initial_labels=labels)
+    far = ClusterMerger(**QUICK | {"training": TrainConfig(epochs=30)}).fit(
+        X + 1e6, initial_labels=labels
+    )
     assert len(set(far.predict(np.array([[0, 0], [9, 0], [0, 9]]) + 1e6))) == 3
 
 
@@ -218,7 +222,7 @@ def test_pickled_it_predicts_the_same_and_leaves_the_data_behind(merger, halves)
 @pytest.mark.parametrize("strategy", ["linkage", "spectral"])
 def test_every_strategy_finds_the_halves(halves, strategy):
     X, labels = halves
-    merger = ClusterMerger(3, strategy=strategy, **QUICK | {"epochs": 15})
+    merger = ClusterMerger(3, strategy=strategy, **QUICK | {"training": TrainConfig(epochs=15)})
     found = merger.fit_predict(X, initial_labels=labels)
     assert adjusted_rand_score(labels // 2, found) == 1.0
     assert merger.tree_.strategy in (strategy, "average linkage")

@@ -33,7 +33,6 @@ from unsplit.merging.tree import MergeTree
 from unsplit.networks.network import Network, ScoreHead, pairwise_logistic_loss
 from unsplit.networks.pair_matrix import PairMatrixHead, pair_matrix_loss
 from unsplit.networks.registry import (
-    Augment,
     Backbone,
     Recipe,
     build_network,
@@ -44,6 +43,7 @@ from unsplit.networks.registry import (
 )
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import (
+    Augment,
     TrainConfig,
     Training,
     balanced_draws,

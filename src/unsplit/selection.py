@@ -67,6 +67,8 @@ LEAST_EPOCHS = 4
 LEAST_STEPS = 100
 FINALISTS = 2
 
+AS_USUAL = TrainConfig()
+
 Tell = Callable[[str, EpochRecord], None]
 
 
@@ -89,7 +91,7 @@ class Candidate:
     """
 
     backbone: Backbone = "auto"
-    training: TrainConfig = TrainConfig()
+    training: TrainConfig = AS_USUAL
 
     def __post_init__(self) -> None:
         wanted_kind(self.backbone)
@@ -458,7 +460,7 @@ def select(
     refuse_other_order(X, labels=labels, batch=batch)
     check_progress(progress)
     check_seed(random_state)
-    for_all = Settings(training=training).training or TrainConfig()
+    for_all = Settings(training=training).training or AS_USUAL
     tried = usual_candidates() if candidates is None else candidates
     runs = [Run(name, _trained_as(candidate, for_all)) for name, candidate in named(tried)]
     rows_of = _rows(runs, X, choose_device(device))
@@ -483,7 +485,7 @@ def select(
 
 
 def _trained_as(candidate: Candidate, training: TrainConfig) -> Candidate:
-    """A candidate with the settings that are given for all; those of networks suit no classifier."""
+    """A candidate with the settings for all; those of networks suit no classifier."""
     if is_fitted_once(candidate.backbone):
         return candidate
     return replace(candidate, training=candidate.training.over(training))

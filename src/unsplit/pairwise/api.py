@@ -205,8 +205,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_choice("form", self.form, FORMS)
-        by_sizes = isinstance(self.cv, str) and self.cv == "auto"
-        if not by_sizes and not is_share(self.cv) and not (is_whole(self.cv) and self.cv >= 2):
+        if not is_cv(self.cv):
             raise InputError(
                 f"{option('cv')} must be a number of folds of at least 2, a share to hold out "
                 f'between 0 and 1, or "auto", got {shown(self.cv)}; 5 is usual.'
@@ -257,9 +256,16 @@ class Settings:
         return usual if self.training is None else self.training.over(usual)
 
 
-def is_share(cv: object) -> bool:
+def is_cv(cv: Any) -> bool:
+    """Whether this is "auto", a share to hold out or a number of folds."""
+    if isinstance(cv, str):
+        return cv == "auto"
+    return is_share(cv) or (is_whole(cv) and cv >= 2)
+
+
+def is_share(cv: Any) -> bool:
     """Whether this is a share to hold out, and no number of folds."""
-    return is_number(cv) and 0 < cv < 1  # type: ignore[operator]
+    return is_number(cv) and 0 < cv < 1
 
 
 @usual_settings()
