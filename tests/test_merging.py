@@ -150,7 +150,7 @@ ODD = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.PartitionWarning")
 @pytest.mark.parametrize("case", ODD)
 @pytest.mark.parametrize("rule", [{}, {"n_clusters": 2}, {"max_tvd": 0.3}, {"alpha": 0.01}])
 def test_odd_clusters_give_a_complete_tree(case, rule):
@@ -190,7 +190,7 @@ def renamed_pairs():
     return [(names, pairwise_tvd(X, names[labels], **estimate)) for names in every]
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.PartitionWarning")
 @pytest.mark.parametrize(
     "merge_options",
     [{"rank_by": "tv"}, {}, {"rank_by": "lecam", "max_tvd": 0.9}],

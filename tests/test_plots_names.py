@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from tests.plot_cases import quick, random_matrix, random_tree
 from unsplit import plots
 from unsplit.merging.options import RANKINGS
-from unsplit.plots.layout import group_name
 from unsplit.plots.style import (
     COLOURS,
     LONGEST_NAME,
     SMALLEST_TEXT,
     axis_label,
     colours_of,
+    group_name,
     short_name,
     spread,
 )

@@ -10,13 +10,14 @@ from sklearn.cluster import KMeans
 import unsplit
 from tests.sparse_cases import both_forms, scores_of_means, whole_scores
 from tests.test_tiny_clusters import EveryPair
-from unsplit import ClusterMerger, InputError, SparsePairwiseTVD, merge, neighbour_graph
+from unsplit import ClusterMerger, InputError, merge, neighbour_graph
 from unsplit.merging.decision import UNCONNECTED, Always
 from unsplit.merging.sparse.closest import ClosestStoredPairs
 from unsplit.merging.sparse.evidence import SparseNeighbourhoods
 from unsplit.merging.sparse.rankings import LinkedPairs
 from unsplit.merging.sparse.state import SparseMergeState
 from unsplit.pairwise import api
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 N_GROUPS, PER_GROUP = 12, 120
 
@@ -38,7 +39,7 @@ def estimates(seed, kind, dimensions=6):
     return dense, sparse, neighbour_graph(X, clusters), truth, clusters
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.PartitionWarning")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", ["random", "kmeans"])
 @pytest.mark.parametrize(
@@ -246,7 +247,7 @@ def test_merges_of_stored_pairs_are_those_of_scipy():
     np.testing.assert_allclose(heights, linkage(distances, "average")[:, 2])
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.PartitionWarning")
 @pytest.mark.parametrize("has_graph", [True, False])
 @pytest.mark.parametrize("split", ["random", "cut"])
 @pytest.mark.parametrize(
