@@ -24,7 +24,7 @@ def demo(tmp_path_factory):
             "unsplit.cli.demo.Settings",
             lambda: Settings(cv=2, training=library.TrainConfig(epochs=2), device="cpu"),
         )
-        patch.setattr("unsplit.report.pictures.FEWEST_FOR_NEIGHBOURS", 10**6)  # PCA is quick
+        patch.setattr("unsplit.report.collect.FEWEST_FOR_NEIGHBOURS", 10**6)  # PCA is quick
         return folder, unsplit("demo", "--report")
 
 

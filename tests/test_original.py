@@ -1,10 +1,10 @@
 """The paper's method in one call, against a slow twin written from the equations."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
 
-from dataclasses import replace
 import numpy as np
 import pytest
 import torch
