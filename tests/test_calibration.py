@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
 from tests.merging_cases import gaussian_estimate
-from unsplit import datasets, pairwise_tvd
+from unsplit import TrainConfig, datasets, pairwise_tvd
 from unsplit.pairwise import heldout_scores
 from unsplit.pairwise.heldout_scores import best_factor, scaled
 
@@ -76,7 +76,7 @@ def test_a_part_of_many_observations_says_as_much(monkeypatch):
 
 def test_estimates_are_calibrated_and_say_by_how_much():
     X, labels = datasets.gaussians([[0, 0], [1, 0], [0, 1]], 80)
-    result = pairwise_tvd(X, labels, random_state=0, epochs=5, device="cpu")
+    result = pairwise_tvd(X, labels, random_state=0, training=TrainConfig(epochs=5), device="cpu")
     assert result.temperature != 1
     # What is left to correct is nothing.
     assert best_factor(result.scores) == pytest.approx(1.0, abs=0.02)

@@ -11,7 +11,7 @@ import unsplit
 from experiments.core import Setting, name_of
 from experiments.discussion import run as discussion
 from experiments.discussion.claims import claims
-from experiments.discussion.config import STRATEGIES, Size
+from experiments.discussion.config import MEASURED, Size
 from experiments.discussion.merging import agreement, run_merging, run_spectral
 from experiments.discussion.overclusterings import GREEDY, Problem, problem
 from experiments.discussion.summary import correlation, in_words, where
@@ -106,7 +106,7 @@ def test_spectral_part_has_every_statistic_both_ways(six_clusters):
     assert 0 < found["CPU seconds of A"] < found["CPU seconds"]
 
 
-@pytest.mark.parametrize("strategy", [*STRATEGIES, "paper"])
+@pytest.mark.parametrize("strategy", MEASURED)
 def test_every_training_is_counted(strategy, monkeypatch):
     given = problem(("digits", "noise 0.3"), Size(2, 20, 10), 0, None)
     trainings = []
@@ -143,8 +143,8 @@ def test_fixed_lengths_are_kept_to_and_a_ends_the_other(six_clusters):
     assert [one["epochs run"] for one in found["fixed"]] == [1, 12]
     assert found["epochs run"] < 50
     result = unsplit.pairwise_tvd(
-        six_clusters.X, six_clusters.labels, training=TrainConfig(least_steps=NEVER), epochs=12,
-        holdout=0.2, loss="pairwise", device="cpu", random_state=0,
+        six_clusters.X, six_clusters.labels, cv=0.2, device="cpu", random_state=0,
+        training=TrainConfig(epochs=12, loss="pairwise", least_steps=NEVER),
     )  # fmt: skip
     assert result.history.kept_epoch.tolist() == [11]
     assert found["fixed"][1]["A"] == result.mean_accuracy

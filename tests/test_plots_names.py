@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.plot_cases import quick, random_matrix, random_tree
 from unsplit import plots
-from unsplit.merging.options import STATISTICS
+from unsplit.merging.options import RANKINGS
 from unsplit.plots.style import (
     COLOURS,
     LONGEST_NAME,
@@ -112,7 +112,7 @@ def test_every_axis_says_what_its_values_mean(k):
     assert "clusters left" in curve.get_xlabel()
 
 
-@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("statistic", RANKINGS)
 def test_every_statistic_is_explained(statistic):
     if statistic != "auto":
         assert ": 0 = same, " in axis_label(statistic)

@@ -359,7 +359,7 @@ def test_the_optimizer_is_that_of_torch():
 def test_training_does_not_load_the_compiler_of_torch():
     program = (
         "import sys, numpy, unsplit; "
-        "unsplit.pairwise_tvd(numpy.eye(12), numpy.arange(12) % 2, epochs=1, random_state=0); "
+        "unsplit.pairwise_tvd(numpy.eye(12), numpy.arange(12) % 2, random_state=0); "
         "print('torch._dynamo' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -10,18 +10,19 @@ import unsplit
 from experiments.core import Result, Setting, Trial
 from experiments.discussion import figure
 from experiments.discussion.claims import claims
-from experiments.discussion.config import FULL, QUICK, WAYS, Config, Size
+from experiments.discussion.config import FULL, MEASURED, QUICK, Config, Size
 from experiments.discussion.merging import run_merging, run_spectral
 from experiments.discussion.overclusterings import problem
 from experiments.discussion.summary import where
 from experiments.discussion.tables import table
 from experiments.discussion.training import run_choosing, run_stopping
+from unsplit import TrainConfig
 
 __all__ = ["claims", "draw", "minutes", "run", "table", "trials"]
 
 # Of processor time; twice as many with convolutions.
 MINUTES = {
-    "spectral": 0.04, "linkage": 0.07, "compose": 0.06,
+    "spectral": 0.04, "linkage": 0.07,
     "paper": 0.2, "cross-fitted": 0.29, "learning rate": 0.27, "weight decay": 0.06,
     "network": 0.03,
 }  # fmt: skip
@@ -42,7 +43,7 @@ def trials(quick: bool) -> list[Trial]:
 def _parts(config: Config) -> list[tuple[str, tuple[str, str], Trial]]:
     return [
         *(("spectral", case, {}) for case in config.spectral),
-        *(("merging", case, {"strategy": s}) for case in config.merging for s in WAYS),
+        *(("merging", case, {"strategy": s}) for case in config.merging for s in MEASURED),
         *(("stopping", case, {"estimator": name}) for case, name, _ in config.stopping),
         *(
             ("choosing", case, {"setting": setting})
@@ -96,4 +97,6 @@ def draw(results: Sequence[Result], folder: Path) -> list[Path]:
 def _warm_up(device: str) -> None:
     """The first training of a process takes a second longer; no trial is to be charged for it."""
     X = np.random.default_rng(0).normal(size=(40, 2))
-    unsplit.pairwise_tvd(X, np.arange(40) % 2, epochs=1, device=device, random_state=0)
+    unsplit.pairwise_tvd(
+        X, np.arange(40) % 2, training=TrainConfig(epochs=1), device=device, random_state=0
+    )

@@ -11,6 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import unsplit
 from benchmarks.baselines import euclidean
+from benchmarks.common import as_options
 from benchmarks.peers.communities import communities, connected
 from experiments.core import Result
 from experiments.imagenet_realistic.methods import FOLDS, linked, with_graph
@@ -25,7 +26,7 @@ DIVERGENCES = ("tv", "lecam", "overlap")
 def trained(X: Any, labels: NDArray[np.int64], **choices: Any) -> tuple[PairwiseTVD, float]:
     """Cross-fitted once; the estimate and the seconds it took."""
     start = time.monotonic()
-    result = unsplit.pairwise_tvd(X, labels, cv=FOLDS, **choices)
+    result = unsplit.pairwise_tvd(X, labels, cv=FOLDS, **as_options(**choices))
     return result, time.monotonic() - start
 
 
@@ -34,7 +35,6 @@ def merged(case: Overclustering, result: PairwiseTVD, graph: NeighbourGraph) -> 
     by_scores = graph_of_scores(result)
     right = {f"average {name}": linked(case, result.divergence(name)) for name in DIVERGENCES}
     right["default"] = _right(case, result)
-    right["compose"] = _right(case, result, strategy="compose")
     far = euclidean(case.features, case.labels)
     both = mean_rank(result.divergence("overlap"), far)
     right["average overlap + euclidean"] = linked(case, both)
@@ -87,5 +87,5 @@ def clustered(R: NDArray[np.float32]) -> dict[str, NDArray[np.int64]]:
     }
 
 
-def _right(case: Overclustering, result: PairwiseTVD, **choices: Any) -> list[int]:
-    return case.right(unsplit.merge(result, n_clusters=1, **choices).linkage)
+def _right(case: Overclustering, result: PairwiseTVD) -> list[int]:
+    return case.right(unsplit.merge(result, n_clusters=1).linkage)

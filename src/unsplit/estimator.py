@@ -45,10 +45,9 @@ from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions
 from unsplit.merging.origin import looks_like_partition
 from unsplit.merging.tree import MergeTree
-from unsplit.networks.registry import Augment, Backbone
+from unsplit.networks.registry import Backbone
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.loop import (
-    MAX_EPOCHS,
     MERGING,
     NEIGHBOURS,
     TRAINING,
@@ -136,10 +135,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     n_clusters, max_tvd, alpha : optional
         When to stop merging; pass at most one.  Without any, the stopping point is found
         automatically.  See :func:`unsplit.merge`.
-    strategy : {"linkage", "compose", "spectral"}
-        How to merge.  See :func:`unsplit.merge`.
-    statistic, linkage : str
-        The distance that ranks pairs of clusters, and the linkage.  See :func:`unsplit.merge`.
+    rank_by : str
+        What says which pair of clusters is closest.  See :func:`unsplit.merge`.
     must_link, cannot_link : sequences of pairs of cluster names
         Clusters that are known to belong together, or known to be different.
     constraints : path or mapping, optional
@@ -153,7 +150,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     overclusterer : scikit-learn clusterer, optional
         Makes the over-clustering when ``fit`` is given none; by default k-means with about √n
         clusters.  See :func:`unsplit.overclustering.default_clusterer`.
-    backbone, augment, training, cv, holdout, loss, epochs, device
+    backbone, training, cv, device
         How distances are estimated.  See :func:`unsplit.pairwise_tvd`.
     random_state : int, Generator, RandomState or None
         The same seed gives the same result.
@@ -222,9 +219,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         *,
         max_tvd: float | None = None,
         alpha: float | None = None,
-        strategy: str = "linkage",
-        statistic: str = "auto",
-        linkage: str = "average",
+        rank_by: str = "auto",
         must_link: Sequence[Link] = (),
         cannot_link: Sequence[Link] = (),
         constraints: str | os.PathLike[str] | Mapping[str, Any] | None = None,
@@ -234,12 +229,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         labels_from: str = "auto",
         overclusterer: Any = None,
         backbone: Backbone = "auto",
-        augment: Augment = "auto",
         training: TrainConfig | None = None,
-        cv: int | str = "auto",
-        holdout: float | None = None,
-        loss: str | None = None,
-        epochs: int = MAX_EPOCHS,
+        cv: float | str = "auto",
         device: str | torch.device = "auto",
         random_state: Any = None,
         progress: bool | Progress = False,
@@ -248,9 +239,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.n_clusters = n_clusters
         self.max_tvd = max_tvd
         self.alpha = alpha
-        self.strategy = strategy
-        self.statistic = statistic
-        self.linkage = linkage
+        self.rank_by = rank_by
         self.must_link = must_link
         self.cannot_link = cannot_link
         self.constraints = constraints
@@ -260,12 +249,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.labels_from = labels_from
         self.overclusterer = overclusterer
         self.backbone = backbone
-        self.augment = augment
         self.training = training
         self.cv = cv
-        self.holdout = holdout
-        self.loss = loss
-        self.epochs = epochs
         self.device = device
         self.random_state = random_state
         self.progress = progress

@@ -88,6 +88,12 @@ def of_review(tree: MergeTree) -> list[str]:
     return lines + [f"  {row.done:10}  {_pair(tree, row.pair)}" for row in unclear[:N_UNCLEAR]]
 
 
+def of_cells(read: Observations) -> str:
+    """Say by which matrix cells were compared."""
+    n, d = read.X.shape
+    return f"Compared {n:,} cells by {read.representation} ({d:,} features)."
+
+
 def of_sample(graph: NeighbourGraph | None) -> list[str]:
     """Say that edges were counted on a sample, and what is left out because of it.
 
@@ -177,10 +183,8 @@ def of_overclustering(labels: Index) -> str:
     spread = "" if smallest == largest else f"{smallest:,} to "
     n_noise = int((labels < 0).sum())
     left_out = f"; {n_noise:,} {'is' if n_noise == 1 else 'are'} in no cluster" if n_noise else ""
-    return (
-        f"Cut {counted(len(labels), 'observation')} into {counted(len(sizes), 'cluster')} of {spread}"
-        f"{counted(int(largest), 'observation')}{left_out}."
-    )
+    clusters = f"{counted(len(sizes), 'cluster')} of {spread}{counted(int(largest), 'observation')}"
+    return f"Cut {counted(len(labels), 'observation')} into {clusters}{left_out}."
 
 
 def _result(tree: MergeTree, requested: bool) -> str:

@@ -246,7 +246,7 @@ class Columns:
             5 * len(scores.rows) * k,
             available_memory(),
             f"composing the scores of {len(scores.rows):,} observations for {k:,} clusters",
-            "hold out fewer observations, with holdout or a smaller cv, or merge fewer clusters",
+            "hold out fewer observations, with a smaller share as cv, or merge fewer clusters",
         )
         self.result = result
         self.lookup = lookup

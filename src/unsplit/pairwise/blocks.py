@@ -33,7 +33,7 @@ def write_tvd(path: str | os.PathLike[str], result: Any) -> None:
     --------
     >>> import tempfile, unsplit
     >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
     >>> path = tempfile.mkdtemp() + "/tvd.npy"
     >>> write_tvd(path, result)
     >>> np.load(path, mmap_mode="r").shape

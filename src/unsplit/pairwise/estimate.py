@@ -156,7 +156,7 @@ class PairwiseEstimate(ABC, Generic[Values]):
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
         >>> bool(result.divergence("auc")[0, 1] > 0.9)
         True
         """
@@ -184,7 +184,7 @@ class PairwiseEstimate(ABC, Generic[Values]):
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
         >>> result.reordered(np.array([1, 0])).cluster_ids
         array([1, 0])
         """
@@ -217,7 +217,7 @@ class PairwiseEstimate(ABC, Generic[Values]):
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
         >>> low, high = result.confidence_interval(0.9)
         >>> bool(low[0, 1] <= result.tvd[0, 1] <= high[0, 1])
         True
@@ -244,7 +244,7 @@ class PairwiseEstimate(ABC, Generic[Values]):
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
         >>> list(result.table())[:5]
         ['cluster_a', 'cluster_b', 'tvd', 'low', 'high']
         """
@@ -286,7 +286,7 @@ class PairwiseEstimate(ABC, Generic[Values]):
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
         >>> result.to_frame()[["cluster_a", "cluster_b", "n_a", "n_b"]]
            cluster_a  cluster_b  n_a  n_b
         0          0          1   50   50
@@ -312,7 +312,7 @@ class PairwiseEstimate(ABC, Generic[Values]):
         --------
         >>> import tempfile, unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
         >>> path = tempfile.mkdtemp() + "/distances.npz"
         >>> result.save(path, scores=True)
         >>> again = unsplit.PairwiseTVD.load(path)

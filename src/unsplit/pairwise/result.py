@@ -59,7 +59,7 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
     --------
     >>> import unsplit
     >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
     >>> bool(result.tvd[0, 1] > 0.9)
     True
     """
@@ -152,7 +152,7 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
         >>> result.nearest(np.ones(3, bool))[0][:2]
         array([1, 0])
         """
@@ -181,7 +181,7 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         >>> import tempfile, unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
         >>> path = tempfile.mkdtemp() + "/distances.npz"
-        >>> unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0).save(path)
+        >>> unsplit.pairwise_tvd(X, labels, cv=2, random_state=0).save(path)
         >>> PairwiseTVD.load(path).divergence("js")
         Traceback (most recent call last):
         ...

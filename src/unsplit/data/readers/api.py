@@ -107,7 +107,7 @@ def read(
     ((4, 100, 3), [0, 0, 1, 1])
     """
     check_path("path", path)
-    given = {"labels": labels, "batch": batch, "cache": cache, "groups": groups}
+    given = {"labels": labels, "batch": batch, "groups": groups}
     for name, value in given.items():
         if value is not None:
             check_path(name, value)
@@ -128,7 +128,7 @@ def read(
     check_flag("scale", scale)
     only = None if features is None else tuple(features)
     choice = ColumnChoice(id, only, tuple(drop), scale)
-    found = _read(path, wanted, within, choice, use_rep, progress, cache)
+    found = _read(path, wanted, within, choice, use_rep, progress)
     return found if groups is None else replace(found, batch=None, groups=found.batch)
 
 
@@ -139,7 +139,6 @@ def _read(
     choice: ColumnChoice,
     use_rep: str | None,
     progress: Progress | None,
-    cache: str | os.PathLike[str] | None,
 ) -> Observations:
     """What :func:`read` does, with the batches or the groups as the batches."""
     if path.suffix.lower() == ".h5ad":
@@ -149,7 +148,7 @@ def _read(
         raise InputError(f"{option('use_rep')} is for .h5ad files, got {path}; leave it out.")
     shards, is_folder = shards_of(path), path.is_dir() and not parquet_files(path)
     if not shards and not is_folder and not lists_images(path):
-        return read_observations(path, wanted, within, choice, progress, cache, any_shape=True)
+        return read_observations(path, wanted, within, choice, progress, any_shape=True)
     refuse_choice(path, choice.given)
     if shards:
         # A name that is no file is that of a field in the .json of every sample.

@@ -49,7 +49,7 @@ class History:
     --------
     >>> import unsplit
     >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-    >>> unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0).history.epoch
+    >>> unsplit.pairwise_tvd(X, labels, cv=2, random_state=0).history.epoch[:2]
     array([0, 1])
     """
 

@@ -65,7 +65,7 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
     --------
     >>> import unsplit
     >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 50, random_state=0)
-    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, form="sparse", random_state=0)
     >>> bool(result.tvd[0, 1] < 0.5), float(result.tvd[0, 2])
     (True, 1.0)
     """
@@ -137,7 +137,7 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, form="sparse", random_state=0)
         >>> bool(result.p_value_of(np.array([0]), np.array([1]))[0] < 1e-6)
         True
         """
@@ -237,7 +237,7 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, form="sparse", random_state=0)
         >>> bool(result.divergence_of("js", np.array([0]), np.array([1]))[0] > 0.5)
         True
         """
@@ -292,7 +292,7 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, form="sparse", random_state=0)
         >>> result.nearest(np.ones(3, bool))[0]
         array([ 1,  0, -1])
         """
@@ -325,7 +325,7 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, form="sparse", random_state=0)
         >>> result.hits_of(np.array([0]), np.array([1]))[1].ravel()
         array([50., 50.])
         """
@@ -371,7 +371,7 @@ class SparsePairwiseTVD(PairwiseEstimate[PairMatrix]):
         --------
         >>> import tempfile, unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, form="sparse", random_state=0)
         >>> path = tempfile.mkdtemp() + "/distances.npz"
         >>> result.save(path, scores=True)
         >>> SparsePairwiseTVD.load(path).has_scores
