@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from unsplit.merging.neighbours.graph import UNLINKED, Connected, Connections, connect
+from unsplit.merging.neighbours.graph import (
+    UNLINKED,
+    Connected,
+    Connections,
+    connect,
+    renumbered,
+)
 
 
 def random_graph(n=300, k=7, n_batches=3, noise=0.1, seed=0):
@@ -23,7 +29,7 @@ def random_graph(n=300, k=7, n_batches=3, noise=0.1, seed=0):
 
 def regrouped(graph, groups):
     """The graph with clusters joined to groups."""
-    return replace(graph.renamed(np.asarray(groups)), n_clusters=max(groups) + 1)
+    return replace(renumbered(graph, np.asarray(groups)), n_clusters=max(groups) + 1)
 
 
 def naive_edges(graph):

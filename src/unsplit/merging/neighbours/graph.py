@@ -29,8 +29,7 @@ from unsplit.data.labels import (
 )
 from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import choose_device, n_cores
-from unsplit.errors import InputError, check_choice, check_flag, check_whole, numeric_array, shown
-from unsplit.merging.neighbours import sample
+from unsplit.errors import check_choice, check_flag, check_whole
 from unsplit.pairwise.groups import separate_groups
 from unsplit.pairwise.result import PairwiseTVD
 
@@ -59,13 +58,18 @@ SPREADING_STEPS = 60
 # float32 shares of walks that are held at a time (64 MiB), whatever the number of clusters.
 MOST_SHARES = 2**24
 
-# Sums between clusters that are counted in one array; of more clusters most sums are zero.
-MOST_SUMS = 2**24
-
 # A thread counts common neighbours for so many rows at a time: the most take some hundred
 # megabytes, and fewer are not worth a thread.
 ROWS_AT_ONCE, FEWEST_ROWS = 10_000, 500
 
+
+# Of more observations than the first number, the graph connects a sample: as many as the second, or
+# the third for each cluster if that is more, but at most about as many as the fourth, so that time
+# and memory are bounded.  docs/scale.md says what this changes.
+MOST_CONNECTED = 500_000
+SAMPLED = 100_000
+SAMPLED_A_CLUSTER = 20
+MOST_SAMPLED = 5_000_000
 
 # A k-d tree is fast in few dimensions only; up to this many observations, comparing all with all is
 # as fast as any other method.
@@ -179,10 +183,7 @@ class NeighbourGraph:
     @cached_property
     def members(self) -> sparse.csr_array:
         """1 if an observation counts for a cluster, shape (n, k)."""
-        inside = np.flatnonzero(self.clusters >= 0)
-        ones = np.ones(len(inside))
-        shape = (len(self.clusters), self.n_clusters)
-        return sparse.csr_array((ones, (inside, self.clusters[inside])), shape)
+        return membership(self.clusters, self.n_clusters)
 
     @cached_property
     def weights(self) -> sparse.csr_array:
@@ -190,28 +191,16 @@ class NeighbourGraph:
 
         Many neighbours are shared inside a cluster and few across a gap (Jarvis and Patrick 1973).
         """
-        # Clusters one after another, because a processor is faster with numbers that lie together.
-        order = np.argsort(self.clusters, kind="stable")
-        place = np.argsort(order).astype(self.adjacency.indices.dtype)
-        near = self.adjacency[order]
-        ones = np.ones(near.nnz, np.float32)  # small counts are exact
-        near = sparse.csr_array((ones, place[near.indices], near.indptr), near.shape)
-        near.sort_indices()  # products are faster then
-        at_once = min(ROWS_AT_ONCE, max(FEWEST_ROWS, -(-len(order) // n_cores())))
+        near = self.adjacency.astype(np.float32)  # small counts are exact
+        at_once = min(ROWS_AT_ONCE, max(FEWEST_ROWS, -(-near.shape[0] // n_cores())))
 
         def part(start: int) -> sparse.csr_array:
             rows = near[start : start + at_once]
-            found = rows + (rows @ near).multiply(rows)
-            named = order.astype(place.dtype)[found.indices]
-            found = sparse.csr_array((found.data, named, found.indptr), found.shape)
-            found.sort_indices()
-            return found
+            return rows + (rows @ near).multiply(rows)
 
         with ThreadPoolExecutor(n_cores()) as pool:  # SciPy's products run side by side
-            parts = list(pool.map(part, range(0, len(order), at_once)))
-        whole = sparse.vstack(parts, format="csr")
-        parts.clear()
-        return whole[place].astype(np.float64)
+            parts = list(pool.map(part, range(0, near.shape[0], at_once)))
+        return sparse.vstack(parts, format="csr").astype(np.float64)
 
     def edges_between(self) -> sparse.csr_array:
         """Number of edges between clusters.
@@ -230,35 +219,22 @@ class NeighbourGraph:
         """
         return _summed(self, self.adjacency)
 
-    def renamed(self, new_index: Index) -> "NeighbourGraph":
-        """The same graph with other numbers for its clusters.
 
-        Parameters
-        ----------
-        new_index : ndarray of shape (k,)
-            Cluster c becomes ``new_index[c]``; clusters with the same number become one.
+def membership(clusters: Index, k: int) -> sparse.csr_array:
+    """1 if an observation is in a cluster, shape (n, k); −1 is no cluster."""
+    inside = np.flatnonzero(clusters >= 0)
+    return sparse.csr_array((np.ones(len(inside)), (inside, clusters[inside])), (len(clusters), k))
 
-        Returns
-        -------
-        NeighbourGraph
 
-        Examples
-        --------
-        >>> import unsplit
-        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 20, random_state=0)
-        >>> graph = unsplit.neighbour_graph(X, labels)
-        >>> graph.clusters[0], graph.renamed(np.array([1, 0])).clusters[0]
-        (np.int64(0), np.int64(1))
-        """
-        index = numeric_array("new_index", new_index, 1).astype(np.int64)
-        within = (index == new_index) & (index >= 0) & (index < self.n_clusters)
-        if len(index) != self.n_clusters or not np.all(within):
-            raise InputError(
-                f"new_index must hold {self.n_clusters} whole numbers from 0 to "
-                f"{self.n_clusters - 1}, got {shown(new_index)}; pass one for each cluster."
-            )
-        clusters = np.where(self.clusters < 0, -1, index[self.clusters])
-        return replace(self, clusters=clusters)
+def _summed(graph: NeighbourGraph, edges: sparse.csr_array) -> sparse.csr_array:
+    """Sums of values of edges, shape (n, n), between clusters, shape (k, k)."""
+    # Not a transposed matrix as it is: SciPy would turn the whole graph around first.
+    return graph.members.T.tocsr() @ edges @ graph.members
+
+
+def renumbered(graph: NeighbourGraph, new_index: Index) -> NeighbourGraph:
+    """The same graph, in which cluster c is called ``new_index[c]``."""
+    return replace(graph, clusters=np.where(graph.clusters < 0, -1, new_index[graph.clusters]))
 
 
 def graph_of_some(graph: NeighbourGraph, rows: Index) -> NeighbourGraph:
@@ -273,18 +249,6 @@ def graph_of_some(graph: NeighbourGraph, rows: Index) -> NeighbourGraph:
         rows=graph.rows[rows],
         groups=None if graph.groups is None else graph.groups[rows],
     )
-
-
-def _summed(graph: NeighbourGraph, edges: sparse.csr_array) -> sparse.csr_array:
-    """Sums of values of edges, shape (n, n), between clusters, shape (k, k)."""
-    k = graph.n_clusters
-    if k**2 > MOST_SUMS or (graph.clusters < 0).any():
-        # Not a transposed matrix as it is: SciPy would turn the whole graph around first.
-        return graph.members.T.tocsr() @ edges @ graph.members
-    clusters = graph.clusters.astype(np.int32)  # in half the memory
-    pair = np.repeat(k * clusters, np.diff(edges.indptr))
-    pair += clusters[edges.indices]
-    return sparse.csr_array(np.bincount(pair, edges.data, k**2).reshape(k, k))
 
 
 def neighbour_graph(
@@ -374,9 +338,9 @@ def graph_of_vectors(
         separate = separate_groups(encoded.clusters, _batches(groups, encoded, "groups"))
     order = _order_by_content(rows.keys, encoded.clusters, batches)
     k, n_used = len(encoded.cluster_ids), None
-    if not everything and len(rows) > sample.MOST_CONNECTED:
+    if not everything and len(rows) > MOST_CONNECTED:
         clusters = encoded.clusters[order]
-        chosen, n_used = sample.sample_of(clusters, with_noise=_spreads(clusters))
+        chosen, n_used = sample_of(clusters, with_noise=_spreads(clusters))
         order = order[chosen]
     batches = None if batches is None else batches[order]
     _require_memory(len(order), COMPONENTS if rows.sparse else rows.n_features)
@@ -388,6 +352,28 @@ def graph_of_vectors(
     given = features, encoded.clusters[order], batches, choose_device(device), k
     found = connect(*given, separate, n_neighbors)
     return replace(found, rows=order[found.rows], sampled_from=n_used, metric=metric)
+
+
+def sample_of(clusters: Index, with_noise: bool) -> tuple[Index | slice, int | None]:
+    """Choose the same share of every cluster (−1 is noise) if there are very many observations.
+
+    Returns the chosen positions and the number they were chosen from, None if all are chosen.  The
+    first of each cluster are chosen, so the order should depend on nothing but the observations.
+    """
+    n = len(clusters) if with_noise else int((clusters >= 0).sum())
+    if n <= MOST_CONNECTED:
+        return slice(None), None
+    sizes = np.bincount(clusters + 1)  # noise first
+    k = len(sizes) - 1
+    most = min(max(SAMPLED, SAMPLED_A_CLUSTER * k), MOST_SAMPLED)
+    of_each = min(SAMPLED_A_CLUSTER, max(1, most // max(1, k)))
+    share = np.ceil(sizes * min(1.0, most / n)).astype(np.int64)
+    wanted = np.maximum(share, np.minimum(sizes, of_each))
+    wanted[0] = share[0] if with_noise else 0
+    order = np.argsort(clusters, kind="stable")
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    chosen = np.sort(order[rank < np.repeat(wanted, sizes)])
+    return (slice(None), None) if len(chosen) == n else (chosen, n)
 
 
 def _order_by_content(keys: NDArray[np.uint64], clusters: Index, batches: Index | None) -> Index:
@@ -485,7 +471,7 @@ def connect(
     if n < len(clusters):
         features, clusters, batches = features[used], clusters[used], batches[used]
         groups = None if groups is None else groups[used]
-    lists: list[tuple[Index, Index, Index]] = []
+    ones, others = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     inverse_dimension = np.zeros(n)
     for batch in np.unique(batches):
         rows = np.flatnonzero(batches == batch)
@@ -504,9 +490,10 @@ def connect(
         widths = _widths(clusters[rows], width, apart)
         if apart is not None:
             widths = np.minimum(widths, np.isfinite(distances).sum(axis=1))
-        lists.append((rows, rows[found], widths))
+        ones.append(np.repeat(rows, widths))
+        others.append(rows[found[np.arange(width) < widths[:, None]]])
         inverse_dimension[rows] = _inverse_dimension(distances, widths)
-    adjacency = _either_way(n, lists)
+    adjacency = _either_way(n, np.concatenate(ones), np.concatenate(others))
     if spread:
         clusters = _spread(adjacency, clusters)
     clusters = _outvoted(adjacency, clusters, n_clusters)
@@ -548,29 +535,9 @@ def dithered(X: Matrix) -> Matrix:
     return X
 
 
-def _either_way(n: int, lists: Sequence[tuple[Index, Index, Index]]) -> sparse.csr_array:
-    """1 if either of two observations is in the other's list of neighbours; symmetric.
-
-    Parameters
-    ----------
-    n : int
-        Number of observations.
-    lists : sequence of three ndarrays
-        Observations, shape (m,), their neighbours, shape (m, width), nearest first, and how many of
-        these count, shape (m,); no observation twice.
-    """
-    n_listed = np.zeros(n, np.int64)
-    for rows, _, widths in lists:
-        n_listed[rows] = widths
-    starts = np.concatenate([[0], np.cumsum(n_listed)])
-    kind = sparse.get_index_dtype(maxval=max(n, 2 * int(starts[-1])))  # half the memory if possible
-    listed = np.empty(starts[-1], kind)
-    for rows, found, widths in lists:
-        rank = np.arange(found.shape[1])
-        counts = rank < widths[:, None]
-        listed[(starts[rows][:, None] + rank)[counts]] = found[counts]
-    one_way = sparse.csr_array((np.ones(len(listed)), listed, starts.astype(kind)), (n, n))
-    one_way.sort_indices()
+def _either_way(n: int, one: Index, other: Index) -> sparse.csr_array:
+    """1 where ``other`` is listed as a neighbour of ``one`` or the other way; symmetric."""
+    one_way = sparse.csr_array((np.ones(len(one)), (one, other)), (n, n))
     return one_way.maximum(one_way.T.tocsr())
 
 
@@ -700,9 +667,7 @@ def _outvoted(adjacency: sparse.csr_array, clusters: Index, n_clusters: int) -> 
     Clusters that would keep fewer than two observations keep all of them.
     """
     inside = np.flatnonzero(clusters >= 0)
-    shape = (len(clusters), n_clusters)
-    members = sparse.csr_array((np.ones(len(inside)), (inside, clusters[inside])), shape)
-    votes = (adjacency @ members).tocoo()
+    votes = (adjacency @ membership(clusters, n_clusters)).tocoo()
     rows, candidates = votes.coords
     won = (votes.data > 0.5 * votes.sum(axis=1)[rows]) & (clusters[rows] >= 0)
     voted = clusters.copy()
@@ -726,11 +691,9 @@ class Connections:
     def __init__(self, graph: NeighbourGraph) -> None:
         members, weights = graph.members, graph.weights
         self._store(_summed(graph, weights))
-        batch = sparse.csr_array(
-            (np.ones(len(graph.batches)), (graph.batches, np.arange(len(graph.batches))))
-        )
+        batch = membership(graph.batches, int(graph.batches.max(initial=0)) + 1)
         degree = weights @ members.sum(axis=1)  # edges to observations in clusters
-        self.degrees = (batch @ (members.multiply(degree[:, None])).tocsr()).toarray()
+        self.degrees = (batch.T @ members.multiply(degree[:, None]).tocsr()).toarray()
         self.totals = np.maximum(self.degrees.sum(axis=1), 1.0)
         known = graph.inverse_dimension > 0
         self.inverse_dimensions = members.T @ graph.inverse_dimension
