@@ -30,6 +30,7 @@ from unsplit.data.labels import (
 from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import choose_device, n_cores
 from unsplit.errors import check_choice, check_flag, check_whole
+from unsplit.merging import limits
 from unsplit.pairwise.groups import separate_groups
 from unsplit.pairwise.result import PairwiseTVD
 
@@ -93,9 +94,7 @@ BYTES_A_FEATURE = 48
 # Pairs without an edge have this distance or a larger one.
 UNLINKED = 0.9
 
-# In fewer dimensions than this, pairs are ranked by the ratio of edges to edges by chance, with a
-# few added to both so that small numbers count little; in more, by a likelihood ratio.
-RATIO_BELOW = 3.0
+# Added to edges and edges by chance before they are divided, so that small numbers count little.
 A_FEW_EDGES = 3.0
 
 
@@ -175,10 +174,10 @@ class NeighbourGraph:
         return f"{len(self.rows):,}{of_all}"
 
     @cached_property
-    def few_dimensions(self) -> bool:
-        """Whether the local dimension is so low that groups are told apart by gaps."""
+    def is_low_dimensional(self) -> bool:
+        """Whether the local dimension is so low that gaps separate groups."""
         inverse = self.inverse_dimension[self.clusters >= 0]
-        return bool(np.count_nonzero(inverse > 0) < RATIO_BELOW * inverse.sum())
+        return bool(np.count_nonzero(inverse > 0) < limits.LOW_DIMENSION * inverse.sum())
 
     @cached_property
     def members(self) -> sparse.csr_array:
@@ -700,7 +699,7 @@ class Connections:
         self.n_known = members.T @ known.astype(float)
         self.sizes = members.sum(axis=0)
         self.usual_weight = float(weights.sum()) / max(weights.nnz, 1)
-        self.few_dimensions = graph.few_dimensions
+        self.is_low_dimensional = graph.is_low_dimensional
 
     def _store(self, edges: sparse.csr_array) -> None:
         self.edges = edges.toarray()
@@ -745,7 +744,7 @@ class Connections:
         """Distances of pairs with edges, given their weight and the weight expected by chance."""
         # In edges of usual weight, so that the distance of a pair does not depend on the density.
         found, chance = found / self.usual_weight, chance / self.usual_weight
-        near = _share(found, chance) if self.few_dimensions else _doubt(found, chance)
+        near = _share(found, chance) if self.is_low_dimensional else _doubt(found, chance)
         far = UNLINKED - (UNLINKED - 0.5) * near
         return np.where(found > chance, 0.5 * near, far)
 
