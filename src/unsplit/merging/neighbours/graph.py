@@ -246,13 +246,17 @@ def graph_of_some(graph: NeighbourGraph, rows: Index) -> NeighbourGraph:
         batches=graph.batches[rows],
         features=graph.features[rows],
         rows=graph.rows[rows],
-        groups=None if graph.groups is None else graph.groups[rows],
+        groups=_at(graph.groups, rows),
     )
+
+
+def _at(values: Index | None, rows: Index) -> Index | None:
+    return None if values is None else values[rows]
 
 
 def neighbour_graph(
     X: Any,
-    labels: ArrayLike,
+    labels: ArrayLike | EncodedLabels,
     *,
     batch: ArrayLike | None = None,
     groups: ArrayLike | None = None,
@@ -301,64 +305,56 @@ def neighbour_graph(
     >>> unsplit.neighbour_graph(X, labels).n_clusters
     3
     """
+    from unsplit.data.rows.kinds import VectorRows, numeric_matrix
+
     check_flag("everything", everything)
     check_whole("n_neighbors", n_neighbors, 3)
     check_choice("metric", metric, METRICS)
     refuse_other_order(X, labels=labels, batch=batch, groups=groups)
     with memory_errors("finding neighbours", "use fewer features, such as principal components"):
-        given = X, labels, batch, device, everything, groups
-        return graph_of_vectors(*given, n_neighbors=n_neighbors, metric=metric)
-
-
-def graph_of_vectors(
-    X: Any,
-    labels: ArrayLike | EncodedLabels,
-    batch: ArrayLike | None = None,
-    device: "str | torch.device" = "auto",
-    everything: bool = False,
-    groups: ArrayLike | None = None,
-    n_neighbors: int = N_NEIGHBOURS,
-    metric: str = EUCLIDEAN,
-) -> NeighbourGraph:
-    """The graph of :func:`neighbour_graph`, also of VectorRows and for labels that are encoded."""
-    from unsplit.data.rows.base import gathered
-    from unsplit.data.rows.kinds import (
-        COMPONENTS,
-        VectorRows,
-        components_of_counts,
-        numeric_matrix,
-    )
-
-    rows = X if isinstance(X, VectorRows) else VectorRows(numeric_matrix(X), choose_device("cpu"))
-    encoded = encode_labels(labels, len(rows))
-    batches = None if batch is None else _batches(batch, encoded)
-    separate = None
-    if groups is not None:
-        separate = separate_groups(encoded.clusters, _batches(groups, encoded, "groups"))
-    order = _order_by_content(rows.keys, encoded.clusters, batches)
-    k, n_used = len(encoded.cluster_ids), None
-    if not everything and len(rows) > MOST_CONNECTED:
-        clusters = encoded.clusters[order]
-        chosen, n_used = sample_of(clusters, with_noise=_spreads(clusters))
-        order = order[chosen]
-    batches = None if batches is None else batches[order]
-    _require_memory(len(order), COMPONENTS if rows.sparse else rows.n_features)
-    values = gathered(rows.values, order)
-    features = components_of_counts(values) if rows.sparse else values
-    if metric == COSINE:
-        features = normalize(np.asarray(features, np.float64))
-    separate = None if separate is None else separate[order]
-    given = features, encoded.clusters[order], batches, choose_device(device), k
-    found = connect(*given, separate, n_neighbors)
+        rows = X
+        if not isinstance(X, VectorRows):
+            rows = VectorRows(numeric_matrix(X), choose_device("cpu"))
+        encoded = encode_labels(labels, len(rows))
+        batches = None if batch is None else _batches(batch, encoded)
+        separate = None
+        if groups is not None:
+            separate = separate_groups(encoded.clusters, _batches(groups, encoded, "groups"))
+        order, n_used = _order_by_content(rows.keys, encoded.clusters, batches), None
+        if not everything:
+            chosen, n_used = sample_of(encoded.clusters[order])
+            order = order[chosen]
+        found = connect(
+            _features(rows, order, metric),
+            encoded.clusters[order],
+            _at(batches, order),
+            choose_device(device),
+            len(encoded.cluster_ids),
+            _at(separate, order),
+            n_neighbors,
+        )
     return replace(found, rows=order[found.rows], sampled_from=n_used, metric=metric)
 
 
-def sample_of(clusters: Index, with_noise: bool) -> tuple[Index | slice, int | None]:
-    """Choose the same share of every cluster (−1 is noise) if there are very many observations.
+def _features(rows: Any, order: Index, metric: str) -> Matrix:
+    """Those of some rows in which neighbours are found."""
+    from unsplit.data.rows.base import gathered
+    from unsplit.data.rows.kinds import COMPONENTS, components_of_counts
+
+    _require_memory(len(order), COMPONENTS if rows.sparse else rows.n_features)
+    values = gathered(rows.values, order)
+    features: Matrix = components_of_counts(values) if rows.sparse else values
+    return normalize(np.asarray(features, np.float64)) if metric == COSINE else features
+
+
+def sample_of(clusters: Index) -> tuple[Index | slice, int | None]:
+    """Choose the same share of every cluster if there are very many observations.
 
     Returns the chosen positions and the number they were chosen from, None if all are chosen.  The
     first of each cluster are chosen, so the order should depend on nothing but the observations.
+    Noise (−1) is left out unless it is connected.
     """
+    with_noise = _spreads(clusters)
     n = len(clusters) if with_noise else int((clusters >= 0).sum())
     if n <= MOST_CONNECTED:
         return slice(None), None
@@ -412,10 +408,11 @@ def graph_of_scores(result: PairwiseTVD) -> NeighbourGraph | None:
         return None
     order = scores.by_content
     share = softmax(scores.dense()[order].astype(np.float64), axis=1)
-    batches = None if scores.batches is None else scores.batches[order]
     clusters = scores.clusters[order]
     groups = None if scores.groups is None else separate_groups(clusters, scores.groups[order])
-    found = connect(np.sqrt(share), clusters, batches, None, result.n_clusters, groups)
+    found = connect(
+        np.sqrt(share), clusters, _at(scores.batches, order), None, result.n_clusters, groups
+    )
     return replace(found, rows=scores.rows[order][found.rows], source=SCORES)
 
 
@@ -437,22 +434,10 @@ def connect(
 ) -> NeighbourGraph:
     """Connect every observation to its nearest neighbours, fewer of them in the same batch.
 
-    Parameters
-    ----------
-    features : ndarray of shape (n, d)
-    clusters : ndarray of shape (n,)
-        The over-clustering, numbered from 0; −1 for noise.  If at least half is noise, every
-        observation counts for the cluster that random walks from it reach most often; otherwise
-        noise is left out.  An observation with more than half of its neighbours in another cluster
-        counts for that one.
-    batches : ndarray of shape (n,), optional
-    device : torch.device, optional
-        Where to search, if there are many observations.
-    n_clusters : int, optional
-        Required if the last clusters have no observation.
-    groups : ndarray of shape (n,), optional
-        No two observations of the same group are connected; −1 is no group.
-    n_neighbors : int
+    Clusters are numbered from 0; −1 is noise.  If at least half is noise, every observation counts
+    for the cluster that random walks from it reach most often; otherwise noise is left out.  An
+    observation with more than half of its neighbours in another cluster counts for that one.  No
+    two observations of the same group are connected; −1 is no group.
 
     Examples
     --------
@@ -464,12 +449,12 @@ def connect(
     features = np.asarray(features, np.float64)
     n_clusters = int(clusters.max()) + 1 if n_clusters is None else n_clusters
     spread = _spreads(clusters)
-    used = np.arange(len(clusters)) if spread else np.flatnonzero(clusters >= 0)
+    used = np.flatnonzero(spread | (clusters >= 0))
     batches = np.zeros(len(clusters), np.int64) if batches is None else batches
     n = len(used)
     if n < len(clusters):
         features, clusters, batches = features[used], clusters[used], batches[used]
-        groups = None if groups is None else groups[used]
+        groups = _at(groups, used)
     ones, others = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     inverse_dimension = np.zeros(n)
     for batch in np.unique(batches):
@@ -479,7 +464,7 @@ def connect(
         share = round(n_neighbors * len(rows) / n)
         width = min(max(share, min(FEWEST_NEIGHBOURS, n_neighbors)), len(rows) - 1)
         of_batch = features if len(rows) == n else features[rows]
-        apart = None if groups is None else groups[rows]
+        apart = _at(groups, rows)
         found, distances = nearest(of_batch, width, device, apart)
         if (distances == 0).mean() > TIED:
             of_batch = dithered(of_batch)
@@ -553,21 +538,8 @@ def nearest(
 ) -> tuple[Index, Matrix]:
     """The nearest neighbours of every observation, without itself, and their distances.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    n_neighbours : int
-        Fewer than n.
-    device : torch.device, optional
-        Where to search in regions, if comparing all with all would take too long.
-    groups : ndarray of shape (n,), optional
-        Neighbours are in other groups; −1 is no group.
-
-    Returns
-    -------
-    ndarrays of shape (n, n_neighbours)
-        Rows, and Euclidean distances; nearest first.  Neighbours that are missing, because there
-        are not so many in other groups, are at an infinite distance.
+    Neighbours are in other groups; −1 is no group.  Neighbours that are missing, because there are
+    not so many in other groups, are at an infinite distance.
 
     Examples
     --------
