@@ -12,6 +12,7 @@ import scipy.cluster.hierarchy as sch
 import scipy.sparse
 import sklearn
 import torch
+from unsplit.cli.select import settings_dict
 
 import unsplit as library
 from tests.cli_cases import (
@@ -29,7 +30,6 @@ from tests.cli_cases import (
 )
 from tests.merging_cases import same_merges
 from unsplit.cli import program
-from unsplit.cli.select import settings_dict
 from unsplit.cli.summary import of_merge, of_review, shortened
 from unsplit.estimator import merge_overclustering
 from unsplit.merging.options import MergeOptions

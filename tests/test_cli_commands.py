@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from unsplit.cli.select import settings_dict
 
 import unsplit as library
 from tests.cli_cases import (
@@ -15,7 +16,6 @@ from tests.cli_cases import (
     succeeds,
     unsplit,
 )
-from unsplit.cli.select import settings_dict
 from unsplit.cli.summary import of_distances, of_overclustering
 from unsplit.data.readers.tables_and_arrays import read_observations
 from unsplit.pairwise.api import Settings

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
+from unsplit.cli.digits import overclustered_digits, scores
 
 import unsplit as library
 from tests.cli_cases import read_csv, read_json, snapshot, succeeds, unsplit
-from unsplit.cli.digits import overclustered_digits, scores
 from unsplit.pairwise.api import Settings
 
 SAME = ("labels.csv", "merges.csv", "review.csv", "linkage.npy", "tree.npz")

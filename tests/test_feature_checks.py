@@ -11,10 +11,10 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
+from unsplit.cli.about import command_of
 
 import unsplit
 from unsplit import ClusterMerger, InputError
-from unsplit.cli.about import command_of
 from unsplit.cli.program import main
 from unsplit.data.feature_checks import dominant, warn_of_scales
 from unsplit.errors import FeatureWarning, LabelsWarning

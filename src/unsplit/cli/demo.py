@@ -20,7 +20,7 @@ from unsplit._typing import Index
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.console import Console, interruptible
 from unsplit.cli.merge import Task, merge_into
-from unsplit.cli.outputs import PAGE, RESULT, ExtraFiles
+from unsplit.cli.outputs import ExtraFiles
 from unsplit.cli.reading import Input
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.saving import output_folder
@@ -29,6 +29,7 @@ from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.training.loop import PHASES
+from unsplit.report.api import PAGE, RESULT
 
 DATA, LABELS = "digits.csv", "cluster"
 N_PIECES, N_DIGITS = 40, 10

@@ -12,7 +12,7 @@ import numpy as np
 
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.console import Console, interruptible
-from unsplit.cli.outputs import DISTANCES, MERGED, PAGE, RESULT, SCORES, ExtraFiles
+from unsplit.cli.outputs import DISTANCES, MERGED, SCORES, ExtraFiles
 from unsplit.cli.reading import Input, observations_named, read_clustered, read_picture
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables_and_arrays import Observations
@@ -29,6 +29,7 @@ from unsplit.networks.training.ranks import together
 from unsplit.pairwise.api import Settings, fit
 from unsplit.pairwise.blocks import write_tvd
 from unsplit.pairwise.heldout_scores import Fitted
+from unsplit.report.api import PAGE, RESULT
 from unsplit.report.collect import Source
 from unsplit.selection import select, usual_candidates
 
@@ -175,7 +176,13 @@ def merge(
     With --report it also writes report.html, the page to look at.
     """
     extra.check(source.data)
-    choices["constraints"] = _known(must_link, cannot_link, constraints)
+    choices |= {"must_link": must_link, "cannot_link": cannot_link, "constraints": constraints}
+    del choices["metric"]
+    requested = isinstance(choices["n_clusters"], int)
+    if isinstance(choices["n_clusters"], tuple):
+        choices["min_clusters"], choices["max_clusters"] = choices.pop("n_clusters")
+    if constraints is not None:
+        read_answers(constraints)  # refuses a bad file before any work is done
     task = Task(source, choices, extra, constraints)
     _merger(task, network | {"backbone": "auto"}).check_options()
     console = Console(progress, as_json)
@@ -184,7 +191,6 @@ def merge(
         merger = merge_into(folder, task, read, network, console, *run)
         tree, graph = merger.tree_, merger.neighbours_
         lines = [] if read.representation is None else [summary.of_cells(read)]
-        requested = isinstance(choices["n_clusters"], int)
         lines += summary.of_merge(tree, merger.pairwise_.n_noise, requested)
         lines += ["", *summary.of_review(tree), *summary.of_sample(graph)]
         lines += summary.of_features(read)

@@ -30,7 +30,7 @@ class Grouped(click.Command):
         found: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None:
+            if isinstance(parameter, click.Option) and record is not None:
                 found.setdefault(getattr(parameter, "heading", "Help"), []).append(record)
         for heading, records in found.items():
             with formatter.section(heading):
@@ -298,6 +298,7 @@ def network(*others: Callable[[F], F]) -> Callable[[F], F]:
             click.option(
                 "--backbone",
                 type=click.Choice(["auto", *RECIPES, SELECT]),
+                metavar="NAME",
                 default="auto",
                 show_default=True,
                 help="The neural network, or for vectors a classifier: trees, lda, "
