@@ -157,7 +157,9 @@ def test_full_disk(refuses, monkeypatch):
 
 def test_missing_packages(refuses, monkeypatch):
     monkeypatch.setattr("unsplit.cli.outputs.find_spec", lambda name: None)
-    refuses(merge("--figures"), "--figures needs matplotlib: pip install unsplit[figures]")
+    refuses(
+        merge("--also", "figures"), "--also figures needs matplotlib: pip install unsplit[figures]"
+    )
     monkeypatch.setitem(sys.modules, "pandas", None)
     refuses(merge(), "reading tables needs pandas: pip install unsplit[tables]")
 
@@ -301,6 +303,6 @@ def test_over_clusterings_that_cannot_be_made(arguments, sentence, refuses):
 
 
 def test_a_mistake_of_ours_is_not_hidden(monkeypatch):
-    monkeypatch.setattr("unsplit.cli.run.merge_overclustering", lambda *_: 1 / 0)
+    monkeypatch.setattr("unsplit.estimator.merge_overclustering", lambda *_: 1 / 0)
     assert isinstance(merge().exception, ZeroDivisionError)
     assert not Path("out").exists()

@@ -190,7 +190,7 @@ def test_an_array_without_labels_asks_for_them():
 
 def test_select_tries_several_networks_and_says_which(folder):
     write_photos(folder / "photos")
-    out = unsplit("distances", "photos", "--out", "out", *QUICK, "--select")
+    out = unsplit("distances", "photos", "--out", "out", *QUICK, "--backbone", "select")
     succeeds(out)
     tried = read_csv("out/candidates.csv")
     assert len(tried["candidate"]) == 5

@@ -76,7 +76,7 @@ def test_an_interrupted_merge_changes_nothing(monkeypatch):
 WAITING = """
 import signal, sys, time
 from unsplit.cli import main
-from unsplit.cli.progress import Console
+from unsplit.cli.console import Console
 
 def wait(console, record):
     open(f"{sys.argv[1]}.ready", "w").close()

@@ -14,13 +14,8 @@ from benchmarks.one_and_ten import Run, draw
 from benchmarks.peers.overclusterings import OVERCLUSTERINGS
 from benchmarks.peers.task import Problem
 from benchmarks.small_groups import far_apart, forty_pairs, rare_groups, twelve_groups
-<<<<<<< HEAD
 from unsplit import ClusterMerger, TrainConfig, neighbour_graph
-from unsplit.merging.neighbours.parts import merge_units
-=======
-from unsplit import ClusterMerger, neighbour_graph
 from unsplit.merging.neighbours.refine import merge_units
->>>>>>> main
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

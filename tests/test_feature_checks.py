@@ -11,7 +11,6 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
-from unsplit.cli.about import command_of
 
 import unsplit
 from unsplit import ClusterMerger, InputError

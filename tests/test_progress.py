@@ -13,8 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from unsplit.cli.events import Events
-from unsplit.cli.progress import Console
 
 import unsplit as library
 from tests.cli_cases import (
@@ -27,6 +25,7 @@ from tests.cli_cases import (
     succeeds,
     unsplit,
 )
+from unsplit.cli.console import Console, Events
 from unsplit.networks.training.history import EpochRecord, StepRecord
 from unsplit.networks.training.loop import Reporter
 from unsplit.networks.training.progress import Bars, TimeLeft, spoken_range

@@ -15,7 +15,7 @@ from sklearn.datasets import load_wine
 import unsplit as library
 from tests.checks import about
 from tests.cli_cases import merge, old_results, read_csv, read_json, snapshot, succeeds, unsplit
-from unsplit.cli.about import about_run
+from unsplit.cli.outputs import about_run
 from unsplit.data.readers import arrow
 from unsplit.errors import FeatureWarning, InputError, SkippedWarning
 
