@@ -205,10 +205,6 @@ def no_training(monkeypatch):
             "links.",
         ),
         (
-            "--min-clusters 3 --max-clusters 2",
-            "--min-clusters 3 is more than --max-clusters 2; swap or drop one of them.",
-        ),
-        (
             "--n-clusters 5",
             "--n-clusters must be a whole number from 1 to 4, the number of initial clusters, got "
             "5.",
@@ -230,6 +226,14 @@ def no_training(monkeypatch):
             "Invalid value for '--must-link': must name at least two clusters with a comma between "
             "them, such as A,B, got '3'.",
         ),
+        ("--select", "--select is gone; type --backbone select."),
+        ("--use-raw", "--use-raw is gone; type --use-rep raw."),
+        (
+            "--n-clusters some",
+            "Invalid value for '--n-clusters': must be a number, or a range such as 8-20, got "
+            "'some'.",
+        ),
+        ("--also all", "Invalid value for '--also': 'all' is not one of figures, h5ad, scores."),
         ("--max-tvd 2", "Invalid value for '--max-tvd': 2.0 is not in the range 0<=x<=1."),
         ("--epochs 0", "Invalid value for '--epochs': 0 is not in the range x>=1."),
     ],

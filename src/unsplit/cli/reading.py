@@ -132,4 +132,5 @@ def observations_named(read: Observations, data: str) -> Iterator[None]:
             return f"observation {shown} of {data}"
 
         said = re.sub(r"\bobservation (\d+)\b( of X\b)?", name, str(error))
-        raise InputError(re.sub(r"^X has\b", lambda _: f"{data} has", said)) from error
+        said = re.sub(r"^(Input )?X (?=has|contains)", lambda _: f"{data} ", said)
+        raise InputError(said) from error
