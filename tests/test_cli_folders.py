@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.io.wavfile
 from PIL import Image
-from unsplit.cli.about import about_run
 
 import unsplit as library
 from tests.cli_cases import read_csv, read_json, succeeds, unsplit
+from unsplit.cli.outputs import about_run
 from unsplit.report.collect import Kept
 
 QUICK = ("--epochs", 1, "--cv", 2, "--device", "cpu", "--seed", 0, "--backbone", "single-layer")
