@@ -215,7 +215,7 @@ class Settings:
                 f"training must be an unsplit.TrainConfig or None, got {shown(self.training)}; "
                 "pass for example unsplit.TrainConfig(epochs=50)."
             )
-        refuse_for_classifiers(self.backbone, self.config())
+        refuse_for_classifiers(self.backbone, self.config(TrainConfig()))
 
     @property
     def n_folds(self) -> int:
