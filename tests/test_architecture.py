@@ -38,7 +38,7 @@ LAYER = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = [
     "unsplit", "_typing", "errors", "datasets", "devices", "metrics", "plots",
     "data.labels", "data.memory", "data.saving", "data.text_files", "networks.training.history",
-    "pairwise.estimate", "pairwise.result", "pairwise.scores", "pairwise.statistics",
+    "pairwise.result", "pairwise.stored_pairs", "pairwise.scores", "pairwise.statistics",
     "pairwise.groups", "merging", "report",
 ]  # fmt: skip
 

@@ -28,7 +28,7 @@ from unsplit.networks.training.ranks import (
     together,
     with_shared_statistics,
 )
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
+from unsplit.pairwise.result import PairwiseTVD
 
 CPU = torch.device("cpu")
 
@@ -97,7 +97,7 @@ def assert_same_history(one, other):
 
 def assert_same_confusions(one, other):
     """Nearly the same misses, of an estimate that keeps only these."""
-    a, b = (SparsePairwiseTVD.load(f"{name}/distances.npz") for name in (one, other))
+    a, b = (PairwiseTVD.load(f"{name}/distances.npz") for name in (one, other))
     assert_same_history(a.history, b.history)
     assert abs(a.misses - b.misses).sum() <= 0.05 * a.misses.sum()
     assert a.misses.sum() > 0

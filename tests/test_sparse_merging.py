@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans
 import unsplit
 from tests.sparse_cases import both_forms, scores_of_means, whole_scores
 from tests.test_tiny_clusters import EveryPair
-from unsplit import ClusterMerger, InputError, SparsePairwiseTVD, merge, neighbour_graph
+from unsplit import ClusterMerger, InputError, merge, neighbour_graph
 from unsplit.merging.decision import UNCONNECTED, Always
 from unsplit.merging.sparse.closest import ClosestStoredPairs
 from unsplit.merging.sparse.evidence import SparseNeighbourhoods
@@ -307,7 +307,7 @@ def test_an_estimator_of_many_clusters_is_sparse(monkeypatch):
     monkeypatch.setattr(api, "MANY_CLUSTERS", 3)
     X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 0]], 60, random_state=0)
     merger = ClusterMerger(cv=2, epochs=5, random_state=0).fit(X, initial_labels=labels)
-    assert isinstance(merger.pairwise_, SparsePairwiseTVD)
+    assert merger.pairwise_.is_sparse
     assert merger.tree_.mapping == {0: 0, 1: 0, 2: 1, 3: 1}
     assert merger.tvd_[0, 2] == 1
     assert merger.predict([[0, 0], [9, 0]]).tolist() == [0, 1]

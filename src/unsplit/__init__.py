@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from unsplit.original import paper
     from unsplit.pairwise.api import pairwise_tvd
     from unsplit.pairwise.result import PairwiseTVD
-    from unsplit.pairwise.sparse.result import SparsePairwiseTVD
     from unsplit.pairwise.wasserstein.api import pairwise_wasserstein
     from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
     from unsplit.selection.api import Selection, select
@@ -69,7 +68,6 @@ __all__ = [
     "Selection",
     "SkippedWarning",
     "SmallClusterWarning",
-    "SparsePairwiseTVD",
     "StepRecord",
     "TrainConfig",
     "anndata",
@@ -113,7 +111,6 @@ _DEFINED_IN = {
     "Selection": "unsplit.selection.api",
     "SkippedWarning": "unsplit.errors",
     "SmallClusterWarning": "unsplit.errors",
-    "SparsePairwiseTVD": "unsplit.pairwise.sparse.result",
     "StepRecord": "unsplit.networks.training.history",
     "TrainConfig": "unsplit.networks.training.loop",
     "features": "unsplit.networks.features",

@@ -64,8 +64,7 @@ class Npz:
             loaded.mapping, loaded.review_table(), loaded.cut(height=0.5)
         elif isinstance(loaded, unsplit.PairwiseTVD):
             loaded.confidence_interval(), loaded.mean_accuracy, loaded.n_batches
-        elif isinstance(loaded, unsplit.SparsePairwiseTVD):
-            loaded.mean_accuracy, loaded.tvd_error[0, 1], loaded.nearest(np.ones(3, bool))
+            loaded.tvd_error[0, 1], loaded.nearest(np.ones(3, bool))
         else:
             unsplit.merge(loaded, n_clusters=2)
 
@@ -158,7 +157,7 @@ def kept():
 MAKERS = {
     "PairwiseTVD": lambda: Npz(estimate()),
     "PairwiseTVD with batches": lambda: Npz(batched_estimate()),
-    "SparsePairwiseTVD": lambda: Npz(sparse_estimate()),
+    "sparse PairwiseTVD": lambda: Npz(sparse_estimate()),
     "scores": lambda: Scores(estimate()),
     "scores with batches": lambda: Scores(batched_estimate()),
     "PairwiseWasserstein": lambda: Npz(wasserstein()),

@@ -62,7 +62,6 @@ from unsplit.merging.sparse.state import SparseMergeState, agglomerate_sparse
 from unsplit.merging.stability import Stability
 from unsplit.merging.tree import MergeTree, with_stability
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
 
 State = TypeVar("State", bound=MergeState)
@@ -79,7 +78,7 @@ FEWER_CLUSTERS = (
 
 
 def merge(
-    distances: PairwiseTVD | SparsePairwiseTVD | PairwiseWasserstein | ArrayLike,
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     *,
     n_clusters: int | None = None,
     max_tvd: float | None = None,
@@ -101,7 +100,7 @@ def merge(
 
     Parameters
     ----------
-    distances : PairwiseTVD, SparsePairwiseTVD, PairwiseWasserstein or array-like of shape (k, k)
+    distances : PairwiseTVD, PairwiseWasserstein or array-like of shape (k, k)
         Estimates with scores, made by :func:`unsplit.pairwise_tvd`, or any symmetric matrix of
         distances, taken as TVD.  A PairwiseWasserstein keeps its cluster names and sizes, and needs
         ``n_clusters``.
@@ -171,7 +170,8 @@ def merge(
     if constraints is not None:
         options = options.with_answers(constraints, _cluster_ids(distances))
     with memory_errors("merging the clusters", FEWER_CLUSTERS):
-        if neighbours is None and isinstance(distances, PairwiseTVD):
+        dense = isinstance(distances, PairwiseTVD) and not distances.is_sparse
+        if neighbours is None and dense:
             neighbours = _own_graph(distances, options)
         return merge_with(distances, options, neighbours, random_state)
 
@@ -184,13 +184,13 @@ def _own_graph(result: PairwiseTVD, options: MergeOptions) -> NeighbourGraph | N
 
 
 def _cluster_ids(distances: Any) -> NDArray[Any]:
-    if isinstance(distances, SparsePairwiseTVD):
+    if isinstance(distances, PairwiseTVD):
         return distances.cluster_ids
     return merge_inputs(distances).ids
 
 
 def merge_with(
-    distances: PairwiseTVD | SparsePairwiseTVD | PairwiseWasserstein | ArrayLike,
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     options: MergeOptions,
     neighbours: NeighbourGraph | None = None,
     random_state: object = None,
@@ -212,7 +212,7 @@ def merge_with(
     """
     inputs = merge_inputs(distances, neighbours)
     result, k = inputs.result, len(inputs.ids)
-    if isinstance(result, SparsePairwiseTVD):
+    if result is not None and result.is_sparse:
         options.check_sparse()
     else:
         check_memory(k, MATRICES if result is None else MATRICES_OF_SCORES)
@@ -227,7 +227,7 @@ def merge_with(
 
     def rule_of(options: MergeOptions) -> Rule:
         rule = stopping_rule(result, options, by)
-        if not isinstance(result, PairwiseTVD) or result.comparable.all():
+        if result is None or result.is_sparse or result.comparable.all():
             return rule
         return WithinBatches(rule, NO_SHARED_BATCH if result.n_groups is None else ONE_GROUP)
 
@@ -263,7 +263,7 @@ def merge_with(
     ranking = _ranking(inputs, options, statistic)
     neighbourhoods = _neighbourhoods(inputs, ranking, random_state)
     parts = inputs, ranking, constraints, neighbourhoods
-    if isinstance(result, SparsePairwiseTVD):
+    if result is not None and result.is_sparse:
         compare_all = rule not in (Always(), Auto(NEIGHBOURS))
         sparse = state_of(SparseMergeState, *parts, on_merge=on_merge, compare_all=compare_all)
         return tree_of(agglomerate_sparse(sparse, rule))
@@ -324,16 +324,16 @@ class MergeInputs:
     order: Index
     sizes: Index
     matrix: NDArray[np.float64] | None = None
-    result: PairwiseTVD | SparsePairwiseTVD | None = None
+    result: PairwiseTVD | None = None
     graph: NeighbourGraph | None = None
 
 
 def merge_inputs(
-    distances: PairwiseTVD | SparsePairwiseTVD | PairwiseWasserstein | ArrayLike,
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     graph: NeighbourGraph | None = None,
 ) -> MergeInputs:
     """Check the input and put its clusters in order."""
-    if not isinstance(distances, (PairwiseTVD, SparsePairwiseTVD)) and graph is not None:
+    if not isinstance(distances, PairwiseTVD) and graph is not None:
         raise InputError(
             "neighbours has no effect without scores; pass a PairwiseTVD as distances, or leave "
             "neighbours out."
@@ -342,7 +342,7 @@ def merge_inputs(
         k = distances.n_clusters
         matrix = _known(distances)
         return MergeInputs(distances.cluster_ids, np.arange(k), distances.sizes, matrix)
-    if not isinstance(distances, (PairwiseTVD, SparsePairwiseTVD)):
+    if not isinstance(distances, PairwiseTVD):
         matrix = _square(distances)
         k = len(matrix)
         return MergeInputs(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
@@ -408,7 +408,7 @@ def _ranking(inputs: MergeInputs, options: MergeOptions, statistic: str) -> Any:
     """The Ranking of all pairs, or a SparseRanking."""
     if inputs.matrix is not None:
         return Linked(inputs.matrix, options.linkage, statistic)
-    if isinstance(inputs.result, SparsePairwiseTVD):
+    if inputs.result is not None and inputs.result.is_sparse:
         return ranking_of_pairs(inputs.result, inputs.graph, options, statistic)
     assert inputs.result is not None
     if options.strategy == "compose":
@@ -426,9 +426,9 @@ def _ranking(inputs: MergeInputs, options: MergeOptions, statistic: str) -> Any:
     return Linked(matrix, options.linkage, statistic, inputs.result.comparable)
 
 
-def _initial_tvd(result: PairwiseTVD | SparsePairwiseTVD) -> Any:
+def _initial_tvd(result: PairwiseTVD) -> Any:
     """The TVDs of all or of the stored pairs, in a form that can be merged."""
-    if isinstance(result, PairwiseTVD):
+    if not result.is_sparse:
         return result.tvd.copy()
     pairs = result.pairs
     return MergedRows(result.n_clusters, pairs.left, pairs.right, result.tvd.values, min)
@@ -440,7 +440,7 @@ def _evidence(inputs: MergeInputs, ranking: Any, all_pairs: bool) -> Evidence | 
         return None
     if isinstance(ranking, (Composed, ComposedPairs)):
         return ranking
-    if isinstance(inputs.result, SparsePairwiseTVD):
+    if inputs.result is not None and inputs.result.is_sparse:
         return GroupScores(inputs.result)
     return evidence_of(inputs.result, all_pairs)
 
@@ -452,7 +452,7 @@ def _neighbourhoods(
         return None
     # Without a seed the same graph still gives the same result.
     rng = generator_of(0 if random_state is None else random_state)
-    if isinstance(inputs.result, SparsePairwiseTVD):
+    if inputs.result is not None and inputs.result.is_sparse:
         return SparseNeighbourhoods(inputs.graph, rng, ranking)
     return Neighbourhoods(inputs.graph, rng)
 

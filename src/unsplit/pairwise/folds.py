@@ -176,7 +176,7 @@ def require_folds(n_folds: int, clusters: Index) -> None:
     --------
     >>> require_folds(1000, np.repeat([0, 1], 30))
     Traceback (most recent call last):
-    unsplit.errors.InputError: cv must be at most 30, the size of the largest cluster, got 1000; ...
+    unsplit.errors.InputError: cv must be at most 30, the size of the largest cluster or 10, ...
     """
     largest = int(np.bincount(clusters[clusters >= 0]).max())
     if n_folds > max(largest, ALWAYS_POSSIBLE):

@@ -8,6 +8,7 @@ docs/statistics.md explains the choices made here and how they were tested.
 """
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +19,8 @@ from scipy.special import ndtr, ndtri
 from unsplit._typing import Matrix
 
 Counts = NDArray[np.int64]
+# Takes hit rates (k, k) or (p, 2, 2) and numbers of held-out observations.
+Statistic = Callable[[Matrix, Any], tuple[Matrix, ...]]
 
 # With cross-fitting, observations of fold f train the network that is tested on fold g, and the
 # other way round.  To first order the statistics of the two folds share one symmetric term, so the
@@ -40,7 +43,7 @@ NODES = 64
 
 
 def balanced_accuracy(hit_rate: Matrix) -> Matrix:
-    """Balanced accuracy of the classifier of each pair, 1/2 on the diagonal.
+    """Balanced accuracy of the classifier of each pair, from hit rates (..., k, k).
 
     Examples
     --------
@@ -48,9 +51,30 @@ def balanced_accuracy(hit_rate: Matrix) -> Matrix:
     array([[0.5, 0.8],
            [0.8, 0.5]])
     """
-    accuracy = (hit_rate + hit_rate.T) / 2
-    np.fill_diagonal(accuracy, 0.5)
+    accuracy: Matrix = (hit_rate + _mirrored(hit_rate)) / 2
     return accuracy
+
+
+def tvd(hit_rate: Matrix) -> Matrix:
+    """Total variation distance of each pair, from hit rates (..., k, k)."""
+    return np.clip(2 * balanced_accuracy(hit_rate) - 1, 0.0, 1.0)
+
+
+def tvd_interval(
+    hit_rate: Matrix, n: Counts | Matrix, level: float, n_folds: int
+) -> tuple[Matrix, Matrix]:
+    """Lower and upper ends of the confidence intervals of the TVD.
+
+    Examples
+    --------
+    >>> hits = np.array([[[0.5, 0.9], [0.7, 0.5]]])
+    >>> low, high = tvd_interval(hits, np.array([[[20], [30]]]), 0.95, 1)
+    >>> low[:, 0, 1].round(3), high[:, 0, 1].round(3)
+    (array([0.331]), array([0.752]))
+    """
+    ends = accuracy_interval(at_least_chance(hit_rate), n, level, n_folds)
+    low, high = (np.clip(2 * end - 1, 0.0, 1.0) for end in ends)
+    return low, high
 
 
 def mean_accuracy(accuracy: Matrix, comparable: NDArray[np.bool_] | None = None) -> float:
@@ -141,7 +165,7 @@ def accuracy_interval(
     if n_folds > 1:
         widening = _crossfit_widening(hit_rate, tvd_stderr(hit_rate, n))
         below, above = below * widening, above * widening
-    accuracy = (hit_rate + _mirrored(hit_rate)) / 2
+    accuracy = balanced_accuracy(hit_rate)
     return np.clip(accuracy - below, 0.0, 1.0), np.clip(accuracy + above, 0.0, 1.0)
 
 
@@ -158,7 +182,7 @@ def at_least_chance(hit_rate: Matrix) -> Matrix:
     array([[0.5, 0.5],
            [0.5, 0.5]])
     """
-    return hit_rate + np.clip(0.5 - (hit_rate + _mirrored(hit_rate)) / 2, 0.0, None)
+    return hit_rate + np.clip(0.5 - balanced_accuracy(hit_rate), 0.0, None)
 
 
 def wilson_interval(rate: Matrix, n: Counts | Matrix, level: float) -> tuple[Matrix, Matrix]:
@@ -359,35 +383,13 @@ def _orders(a: int, b: int) -> Matrix:
     return ways
 
 
-def pairs_possibly_equal(accuracy: Matrix) -> int:
-    """Estimate how many pairs at most come from one distribution each.
+def possibly_equal(n_below: int, n_clusters: int) -> int:
+    """Estimate how many pairs at most come from one distribution each: from 1 to all pairs.
 
     The classifier of such a pair does worse than a coin toss about as often as better, so there
-    are about twice as many of them as pairs with an accuracy of at most one half (as in Storey
-    2002, who counts p-values above one half).  One is added, because few pairs say little.
-
-    Parameters
-    ----------
-    accuracy : ndarray of shape (k, k)
-        Balanced accuracy of each pair.
-
-    Returns
-    -------
-    int
-        At least 1, and at most the number of all pairs.
-
-    Examples
-    --------
-    >>> accuracy = np.full((20, 20), 0.9)  # 190 pairs
-    >>> accuracy[0, 1] = accuracy[1, 0] = 0.45
-    >>> pairs_possibly_equal(accuracy)
-    4
-    """
-    return possibly_equal(int(np.triu(accuracy <= 0.5, 1).sum()), len(accuracy))
-
-
-def possibly_equal(n_below: int, n_clusters: int) -> int:
-    """:func:`pairs_possibly_equal`, given the number of pairs with an accuracy up to one half.
+    are about twice as many of them as pairs with an accuracy of at most one half, ``n_below`` (as
+    in Storey 2002, who counts p-values above one half).  One is added, because few pairs say
+    little.
 
     Examples
     --------
