@@ -8,8 +8,9 @@ import torch
 
 import unsplit
 from tests.sparse_cases import both_forms, scores_of_means, whole_scores
-from unsplit import ConfusionWarning, InputError, PairwiseTVD, pairwise_tvd
+from unsplit import InputError, PairwiseTVD, pairwise_tvd
 from unsplit.data.array_files import load_arrays, save_arrays
+from unsplit.errors import ConfusionWarning
 from unsplit.pairwise import api
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.confusions import count_confusions

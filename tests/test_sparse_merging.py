@@ -38,7 +38,7 @@ def estimates(seed, kind, dimensions=6):
     return dense, sparse, neighbour_graph(X, clusters), truth, clusters
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.PartitionWarning")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", ["random", "kmeans"])
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_merges_of_stored_pairs_are_those_of_scipy(method):
     np.testing.assert_allclose(heights, linkage(distances, method)[:, 2])
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.PartitionWarning")
 @pytest.mark.parametrize("has_graph", [True, False])
 @pytest.mark.parametrize("split", ["random", "cut"])
 @pytest.mark.parametrize(

@@ -15,6 +15,9 @@ import torch
 
 import unsplit
 from unsplit import datasets, metrics, overclustering, plots
+from unsplit.data.saving import verify_folder
+from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
+from unsplit.selection import Candidate
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.standard_normal((12, 2)), RNG.standard_normal((12, 2)) + 4])
@@ -146,7 +149,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         {"network": torch.nn.Flatten(), "X": X},
         {"X": "square", "transform": "None", "kind": "None", "progress": "bool"},
     ),
-    "verify_folder": (unsplit.verify_folder, {"path": "result"}, {}),
+    "verify_folder": (verify_folder, {"path": "result"}, {}),
     "TrainConfig": (
         unsplit.TrainConfig,
         {},
@@ -158,7 +161,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         },
     ),
     "Candidate": (
-        unsplit.Candidate,
+        Candidate,
         {},
         {
             "augment": "bool",
@@ -200,7 +203,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     ),
     "PairwiseTVD.p_value_of": (SPARSE.p_value_of, {"left": [0], "right": [1]}, {}),
     "PairwiseWasserstein.save": (WASSERSTEIN.save, {"path": "new.npz"}, PATH),
-    "PairwiseWasserstein.load": (unsplit.PairwiseWasserstein.load, {"path": "w1.npz"}, {}),
+    "PairwiseWasserstein.load": (PairwiseWasserstein.load, {"path": "w1.npz"}, {}),
     "NeighbourGraph.renamed": (GRAPH.renamed, {"new_index": [1, 0]}, {}),
     "datasets.gaussians": (
         datasets.gaussians,

@@ -170,8 +170,7 @@ def merge(
     if constraints is not None:
         options = options.with_answers(constraints, _cluster_ids(distances))
     with memory_errors("merging the clusters", FEWER_CLUSTERS):
-        dense = isinstance(distances, PairwiseTVD) and not distances.is_sparse
-        if neighbours is None and dense:
+        if neighbours is None and isinstance(distances, PairwiseTVD):
             neighbours = _own_graph(distances, options)
         return merge_with(distances, options, neighbours, random_state)
 
@@ -179,6 +178,8 @@ def merge(
 def _own_graph(result: PairwiseTVD, options: MergeOptions) -> NeighbourGraph | None:
     """The neighbour graph of the network's scores, if *auto* would ask one."""
     # Between cores observations were left out, so a number of them is reached closest first.
+    if result.is_sparse:
+        return None
     closest_first = options.n_clusters is not None and are_cores(result)
     return graph_of_scores(result) if options.asks_neighbours and not closest_first else None
 
