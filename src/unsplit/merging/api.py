@@ -177,9 +177,9 @@ def merge(
 
 def _own_graph(result: PairwiseTVD, options: MergeOptions) -> NeighbourGraph | None:
     """The neighbour graph of the network's scores, if *auto* would ask one."""
-    # Between cores observations were left out, so a number of them is reached closest first.
     if result.is_sparse:
         return None
+    # Between cores observations were left out, so a number of them is reached closest first.
     closest_first = options.n_clusters is not None and are_cores(result)
     return graph_of_scores(result) if options.asks_neighbours and not closest_first else None
 
