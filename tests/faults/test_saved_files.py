@@ -64,7 +64,7 @@ class Npz:
             loaded.mapping, loaded.review_table(), loaded.cut(height=0.5)
         elif isinstance(loaded, unsplit.PairwiseTVD):
             loaded.confidence_interval(), loaded.mean_accuracy, loaded.n_batches
-            loaded.tvd_error[0, 1], loaded.nearest(np.ones(3, bool))
+            loaded.tvd_error[0, 1], loaded.nearest(np.ones(loaded.n_clusters, bool))
         else:
             unsplit.merge(loaded, n_clusters=2)
 

@@ -38,6 +38,9 @@ EXACT_PAIRS = 400
 # there are too few to find even a perfect separation significant.
 FEWEST_WITHIN_FOLDS = 20
 
+# Pairs that are tested at a time.
+PAIRS_AT_ONCE = 2**20
+
 # Nodes of the quadrature over normal variables; with more, p-values change by less than 1e-9.
 NODES = 64
 
@@ -252,19 +255,12 @@ def rank_sum_p_value(U: Matrix, counts: Counts, n_folds: int | None = None) -> M
     array([[1.   , 0.014],
            [0.014, 1.   ]])
     """
-    c = counts.astype(float)
-    n_pairs = c.T @ c
-    variance = ((c**2).T @ c + c.T @ c**2 + n_pairs) / 12
-    n_folds = len(counts) if n_folds is None else n_folds
-    p = _normal_tail(U, n_pairs, variance, n_folds)
-    n = counts.sum(axis=0)
-    if len(counts) == 1:
-        p = _replace_small_by_exact(p, U, n, 1.0)
-    elif (small := across_folds(n, len(counts), n_folds)).any():
-        n_pairs = np.where(np.outer(small, small), np.outer(n, n), n_pairs)
-        p = _replace_small_by_exact(p, U, np.where(small, n, 0), CROSSFIT_VARIANCE)
-    p = np.where(n_pairs > 0, p, 1.0)
-    np.fill_diagonal(p, 1.0)
+    left, right = np.triu_indices(len(U), 1)
+    p = np.ones(U.shape)
+    for start in range(0, len(left), PAIRS_AT_ONCE):
+        i, j = left[start : start + PAIRS_AT_ONCE], right[start : start + PAIRS_AT_ONCE]
+        found = rank_sum_p_value_of_pairs(U[i, j], counts[:, i], counts[:, j], n_folds)
+        p[i, j] = p[j, i] = found
     return p
 
 
@@ -291,7 +287,8 @@ def rank_sum_p_value_of_pairs(
     n_pairs = (a * b).sum(axis=0)
     variance = ((a**2 * b).sum(axis=0) + (a * b**2).sum(axis=0) + n_pairs) / 12
     n_folds = len(a) if n_folds is None else n_folds
-    p = _normal_tail(U, n_pairs, variance, n_folds)
+    variance *= CROSSFIT_VARIANCE if n_folds > 1 else 1.0
+    p: Matrix = ndtr(-(U - n_pairs / 2 - 0.5) / np.sqrt(np.maximum(variance, 1.0 / 12)))
     n = np.stack([n_left.sum(axis=0), n_right.sum(axis=0)])
     if len(a) == 1:
         exact, factor = n_pairs <= EXACT_PAIRS, 1.0
@@ -299,7 +296,7 @@ def rank_sum_p_value_of_pairs(
         exact, factor = across_folds(n.max(axis=0), len(a), n_folds), CROSSFIT_VARIANCE
         n_pairs = np.where(exact, n[0] * n[1], n_pairs)
     small = np.flatnonzero(exact & (n_pairs > 0))
-    # Each pair of sizes once: their observations are a run in this order.
+    # A tie adds one half to U; rounding down keeps the test valid.  Each pair of sizes once: their observations are a run in this order.
     sizes = n[0, small] * (EXACT_PAIRS + 1) + n[1, small]
     small = small[np.argsort(sizes, kind="stable")]
     for some in np.split(small, np.flatnonzero(np.diff(np.sort(sizes))) + 1):
@@ -307,28 +304,6 @@ def rank_sum_p_value_of_pairs(
             survival = rank_sum_survival(int(n[0, some[0]]), int(n[1, some[0]]), factor)
             p[some] = survival[np.floor(U[some]).astype(int)]
     return np.where(n_pairs > 0, p, 1.0)
-
-
-def _normal_tail(U: Matrix, n_pairs: Matrix, variance: Matrix, n_folds: int) -> Matrix:
-    """p-values by the normal approximation, with a continuity correction."""
-    if n_folds > 1:
-        variance = variance * CROSSFIT_VARIANCE
-    z = (U - n_pairs / 2 - 0.5) / np.sqrt(np.maximum(variance, 1.0 / 12))
-    p: Matrix = ndtr(-z)
-    return p
-
-
-def _replace_small_by_exact(p: Matrix, U: Matrix, n: Counts, factor: float) -> Matrix:
-    """The p-values with those of small clusters made exact; ``n`` is 0 for all others."""
-    p = p.copy()
-    sizes = np.unique(n[n > 0])
-    for a in sizes:
-        for b in sizes[sizes * a <= EXACT_PAIRS]:
-            where = np.ix_(n == a, n == b)
-            # A tie adds one half to U; rounding down keeps the test valid.
-            survival = rank_sum_survival(int(a), int(b), factor)
-            p[where] = survival[np.floor(U[where]).astype(int)]
-    return p
 
 
 @lru_cache(maxsize=4096)
