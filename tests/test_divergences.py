@@ -169,12 +169,3 @@ def test_dense_scores_are_features_times_heads():
     expected = np.einsum("nh,nkh->nk", scores.features, scores.weights[folds]) + scores.bias[folds]
     np.testing.assert_allclose(scores.dense(), expected, rtol=1e-5, atol=1e-6)
     assert scores.counts.tolist() == [[1, 1, 0, 0], [1, 0, 1, 1]]
-
-
-@pytest.mark.parametrize("step", [1, 3, None])
-def test_rows_are_divided_in_main_memory_whatever_their_number(step):
-    rng = np.random.default_rng(0)
-    sums = torch.from_numpy(rng.integers(0, 9, size=(37, 5)).astype(np.float32))
-    divisors = rng.integers(1, 9, size=(37, 1))
-    expected = sums.double().numpy() / divisors
-    np.testing.assert_array_equal(divergences.in_main_memory(sums, divisors, step), expected)

@@ -296,7 +296,8 @@ def rank_sum_p_value_of_pairs(
         exact, factor = across_folds(n.max(axis=0), len(a), n_folds), CROSSFIT_VARIANCE
         n_pairs = np.where(exact, n[0] * n[1], n_pairs)
     small = np.flatnonzero(exact & (n_pairs > 0))
-    # A tie adds one half to U; rounding down keeps the test valid.  Each pair of sizes once: their observations are a run in this order.
+    # A tie adds one half to U; rounding down keeps the test valid.
+    # Each pair of sizes once: their observations are a run in this order.
     sizes = n[0, small] * (EXACT_PAIRS + 1) + n[1, small]
     small = small[np.argsort(sizes, kind="stable")]
     for some in np.split(small, np.flatnonzero(np.diff(np.sort(sizes))) + 1):
