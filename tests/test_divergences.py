@@ -7,7 +7,6 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from tests import reference
-from unsplit.errors import InputError
 from unsplit.pairwise import divergences
 from unsplit.pairwise.divergences import directed_means, divergence, hit, rank_sums
 from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores
@@ -139,11 +138,6 @@ def test_cluster_with_nothing_held_out_is_no_evidence(name):
     assert found[0, 1] > 0.9
     if name != "overlap":  # the only one that looks at the other clusters' observations
         assert found[0, 2] <= 0.75
-
-
-def test_unknown_name_lists_the_choices():
-    with pytest.raises(InputError, match="no divergence 'kl'; choose one of tv, lecam, js"):
-        divergence(random_scores(), "kl", CPU)
 
 
 def test_renaming_clusters_permutes_everything():
