@@ -261,8 +261,8 @@ def test_npz_in_stereo_is_averaged():
 def test_npz_with_wrong_offsets_is_refused_with_its_name():
     np.savez("sounds.npz", audio=np.arange(3.0), offsets=[0, 2])
     sentence = (
-        "sounds.npz: offsets must be whole numbers from 0 to the number of samples, 3; write where "
-        "each sequence starts, then where the last one ends."
+        "sounds.npz: offsets must be whole numbers that rise from 0 to the number of samples, 3; "
+        "write where each sequence starts, then where the last one ends."
     )
     refuses(sentence, "sounds.npz")
 
