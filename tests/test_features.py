@@ -13,7 +13,7 @@ from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.readers.vectors import with_vectors
 from unsplit.errors import InputError
 
-IMAGES = np.random.default_rng(0).integers(0, 256, (7, 6, 5, 3), dtype=np.uint8)
+IMAGES = np.random.default_rng(0).integers(0, 256, (7, 6, 4, 3), dtype=np.uint8)
 MEANS = IMAGES.mean(axis=(1, 2)) / 255  # of every channel
 
 
@@ -45,7 +45,7 @@ def write_folder(folder):
     for i, image in enumerate(IMAGES):
         path = folder / f"cluster{i % 2}" / f"{i}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(image[:5]).save(path)
+        Image.fromarray(image[:4]).save(path)
 
 
 @pytest.mark.parametrize("X", [IMAGES, torch.from_numpy(IMAGES), Pictures()])
@@ -58,7 +58,7 @@ def test_rows_are_those_of_the_observations_in_batches_of_any_size(X):
 
 
 def test_the_network_of_the_user_stays_as_it_is():
-    network = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(90))
+    network = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(72))
     before = {name: value.clone() for name, value in network.state_dict().items()}
     unsplit.features(network, IMAGES, device="cpu")
     assert network.training
@@ -70,7 +70,7 @@ def test_a_folder_is_read_in_the_order_of_its_ids(tmp_path):
     write_folder(tmp_path)
     read = unsplit.read(tmp_path)
     order = [int(name.split("/")[1].split(".")[0]) for name in read.row_ids]
-    means = IMAGES[order][:, :5].mean(axis=(1, 2)) / 255
+    means = IMAGES[order][:, :4].mean(axis=(1, 2)) / 255
     for X in (tmp_path, str(tmp_path), read):
         np.testing.assert_allclose(
             unsplit.features(ChannelMeans(), X, device="cpu"), means, atol=1e-6
@@ -106,13 +106,13 @@ class Returns(nn.Module):
     [
         (
             lambda x: x,
-            "the network must turn a batch (b, ...) into features (b, h), but turned (7, 3, 6, 5) "
-            "into (7, 3, 6, 5); wrap it in a module that returns only the features, such as "
+            "the network must turn a batch (b, ...) into features (b, h), but turned (7, 3, 6, 4) "
+            "into (7, 3, 6, 4); wrap it in a module that returns only the features, such as "
             "nn.Sequential(network, nn.Flatten()).",
         ),
         (
             lambda x: {"features": x},
-            "the network must turn a batch (b, ...) into features (b, h), but turned (7, 3, 6, 5) "
+            "the network must turn a batch (b, ...) into features (b, h), but turned (7, 3, 6, 4) "
             "into dict; wrap it in a module that returns only the features, such as "
             "nn.Sequential(network, nn.Flatten()).",
         ),
@@ -133,9 +133,9 @@ def test_networks_without_usable_output_are_refused(make, sentence):
 
 
 def test_a_network_for_other_images_and_other_mistakes_are_refused():
-    with pytest.raises(InputError, match=r"cannot take a batch of shape \(7, 3, 6, 5\): "):
+    with pytest.raises(InputError, match=r"cannot take a batch of shape \(7, 3, 6, 4\): "):
         unsplit.features(nn.Conv2d(1, 2, 3), IMAGES, device="cpu")
-    with pytest.raises(InputError, match=r"transform cannot take a batch of shape \(7, 3, 6, 5\)"):
+    with pytest.raises(InputError, match=r"transform cannot take a batch of shape \(7, 3, 6, 4\)"):
         unsplit.features(nn.Flatten(), IMAGES, transform=lambda x: x @ x, device="cpu")
     with pytest.raises(InputError, match=r"network must be a torch\.nn\.Module, got .* ndarray"):
         unsplit.features(IMAGES, nn.Flatten())

@@ -337,14 +337,17 @@ def test_an_observation_is_named_with_its_file(command):
     assert "observation 7 of gaps.npz has values" in result.stderr
 
 
-def test_a_value_that_is_too_large_is_refused_with_its_file():
+def test_a_value_that_is_too_large_is_named_with_its_file_and_row():
     write_data()
     lines = Path("data.csv").read_text().splitlines()
     lines[4] = "r3,1e300,0,0"
     Path("data.csv").write_text("\n".join(lines))
     result = merge()
     assert result.exit_code == 2
-    assert "data.csv has values as large as 1e+300, beyond" in result.stderr
+    assert (
+        "data.csv has values as large as 1e+300 (observation 'r3' of data.csv, feature 0), beyond"
+        in result.stderr
+    )
 
 
 def test_text_that_is_not_utf8_is_written_with_backslashes():

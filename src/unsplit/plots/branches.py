@@ -25,11 +25,11 @@ from unsplit.plots.style import (
     INK,
     Floats,
     Group,
+    axes_or_new,
     axis_label,
     check_tree,
     clean,
     colours_of,
-    new_axes,
     write_groups,
     write_names,
 )
@@ -179,8 +179,8 @@ def dendrogram(tree: MergeTree, ax: Any = None, *, most_leaves: int | None = Non
     """
     data = dendrogram_data(tree, most_leaves=most_leaves)
     n_leaves = len(data.names)
-    if ax is None:
-        ax = new_axes(9.0, 1.5 + n_leaves * float(np.clip(5 / n_leaves, 0.1, 0.24)))
+    height = 1.5 + n_leaves * float(np.clip(5 / n_leaves, 0.1, 0.24))
+    ax = axes_or_new(ax, 9.0, height)
     colours = {-1: GREY} | colours_of(data.groups[:, 0].tolist())
     # A cluster that was not merged has no colour of its own.
     colours = dict.fromkeys(data.leaf_clusters.tolist(), GREY) | colours

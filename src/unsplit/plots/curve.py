@@ -17,10 +17,10 @@ from unsplit.plots.style import (
     INK,
     LARGEST_TEXT,
     Floats,
+    axes_or_new,
     axis_label,
     check_tree,
     clean,
-    new_axes,
 )
 
 # Up to this many merges, a line helps to follow them one by one.
@@ -133,7 +133,7 @@ def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
     'clusters left (merging goes from left to right)'
     """
     data = merge_curve_data(tree)
-    ax = new_axes(8.0, 4.6) if ax is None else ax
+    ax = axes_or_new(ax, 8.0, 4.6)
     clean(ax, "left", "bottom")
     if np.isnan(data.tvd).all():
         _draw_statistic(ax, data, axis_label(tree.statistic), COLOURS[0])

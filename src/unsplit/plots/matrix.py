@@ -16,10 +16,10 @@ from unsplit.plots.style import (
     GREY,
     INK,
     Group,
+    axes_or_new,
     axis_label,
     check_tree,
     clean,
-    new_axes,
     short_name,
     write_groups,
     write_names,
@@ -147,12 +147,11 @@ def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> 
     """
     data = distances_data(tree, tvd)
     groups = _groups(tree, data)
-    if ax is None:
-        side = float(np.clip(2.5 + 0.11 * tree.n_initial, 5.5, 9.0))
-        side = float(np.clip(1.0 + 0.11 * len(groups), side, LARGEST_SIDE))
-        # Names stand to the left and below, new clusters and the colour bar to the right.
-        names = 0.07 * max(len(short_name(name)) for name in data.names)
-        ax = new_axes(side + names + 3.2, side + names)
+    side = float(np.clip(2.5 + 0.11 * tree.n_initial, 5.5, 9.0))
+    side = float(np.clip(1.0 + 0.11 * len(groups), side, LARGEST_SIDE))
+    # Names stand to the left and below, new clusters and the colour bar to the right.
+    names = 0.07 * max(len(short_name(name)) for name in data.names)
+    ax = axes_or_new(ax, side + names + 3.2, side + names)
     image = ax.imshow(data.tvd, cmap="magma", vmin=data.lowest, vmax=1)
     _outline(ax, data)
     _label(ax, data, tree)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
-from unsplit.errors import check_type
+from unsplit.errors import InputError, check_type, shown
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.scores import DIVERGENCES
 
@@ -48,8 +48,12 @@ LINE = 1.25
 TO_BARS, TO_NAMES = 5.0, 9.0
 
 
-def new_axes(width: float, height: float) -> Any:
-    """Create axes on a new figure, sized in inches, without pyplot or a display."""
+def axes_or_new(ax: Any, width: float, height: float) -> Any:
+    """The given axes, or axes on a new figure, sized in inches, without pyplot or a display."""
+    if ax is not None:
+        if not hasattr(ax, "add_collection"):
+            raise InputError(f"ax must be matplotlib Axes or None, got {shown(ax)}.")
+        return ax
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
