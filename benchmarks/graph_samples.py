@@ -30,7 +30,7 @@ def main() -> None:
     X, y = observations(args.n, args.spread, args.uneven)
     labels = MiniBatchKMeans(args.k, random_state=0, n_init=1, batch_size=8192).fit_predict(X)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", unsplit.PartitionWarning)
+        warnings.simplefilter("ignore", unsplit.errors.PartitionWarning)
         estimate = unsplit.pairwise_tvd(X, labels, random_state=0)
         trees = {}
         for size in (args.n, *args.sampled):

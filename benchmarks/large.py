@@ -105,7 +105,7 @@ class Clock(Reporter):
 
 def run(args: argparse.Namespace, X: Any, y: NDArray[np.int64]) -> None:
     with PeakMemory() as memory, warnings.catch_warnings():
-        warnings.simplefilter("ignore", unsplit.PartitionWarning)
+        warnings.simplefilter("ignore", unsplit.errors.PartitionWarning)
         clock = Clock()
         labels = overclustered(X, args.k, args.mapped)
         settings = Settings(device=args.device)

@@ -12,17 +12,9 @@ from scipy.special import expit, logsumexp
 
 from tests import reference
 from tests.cli_cases import QUICK, read_csv, read_json, succeeds, unsplit
-from unsplit import (
-    BatchWarning,
-    ClusterMerger,
-    InputError,
-    PairwiseTVD,
-    PartitionWarning,
-    merge,
-    pairwise_tvd,
-    read,
-)
+from unsplit import ClusterMerger, InputError, PairwiseTVD, merge, pairwise_tvd, read
 from unsplit.data.labels import Subclusters
+from unsplit.errors import BatchWarning, PartitionWarning
 from unsplit.estimator import merge_overclustering
 from unsplit.merging.evidence import Columns, Mixtures
 from unsplit.merging.options import MergeOptions

@@ -36,8 +36,8 @@ ONLY_FOR_CLASSIFIERS = dict.fromkeys(
     expected_failed_checks=lambda _: ONLY_FOR_CLASSIFIERS,
 )
 @pytest.mark.filterwarnings(
-    "ignore::unsplit.SmallClusterWarning",
-    "ignore::unsplit.LabelsWarning",
+    "ignore::unsplit.errors.SmallClusterWarning",
+    "ignore::unsplit.errors.LabelsWarning",
     "ignore:Can.t check dok",
 )
 def test_scikit_learn_checks(estimator, check):

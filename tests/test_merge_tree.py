@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.merging_cases import gaussian_estimate, partition_of, regrouped, same_merges
-from unsplit import InputError, MergeTree, PartitionWarning, merge
+from unsplit import InputError, MergeTree, merge
+from unsplit.errors import PartitionWarning
 from unsplit.merging.api import merge_with
 from unsplit.merging.decision import ALIKE, CANNOT_LINK, GRAPH
 from unsplit.merging.options import MergeOptions

@@ -217,7 +217,7 @@ ODD = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.PartitionWarning")
 @pytest.mark.parametrize("strategy", ["compose", "linkage"])
 @pytest.mark.parametrize("case", ODD)
 @pytest.mark.parametrize("rule", [{}, {"n_clusters": 2}, {"max_tvd": 0.3}, {"alpha": 0.01}])
@@ -260,7 +260,7 @@ def renamed_pairs():
     return [(names, pairwise_tvd(X, names[labels], **estimate)) for names in every]
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.PartitionWarning")
 @pytest.mark.parametrize(
     "merge_options",
     [{"strategy": "linkage", "statistic": "tv", "linkage": name} for name in LINKAGES]

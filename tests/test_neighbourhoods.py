@@ -9,7 +9,8 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 
 from tests.merging_cases import gaussian_estimate, labels_of, merged_by_neighbours
-from unsplit import ClusterMerger, InputError, SmallClusterWarning, merge, neighbour_graph
+from unsplit import ClusterMerger, InputError, merge, neighbour_graph
+from unsplit.errors import SmallClusterWarning
 from unsplit.estimator import merge_overclustering
 from unsplit.merging.decision import GRAPH, Always, PairEvidence, Reason
 from unsplit.merging.limits import FEW_DIMENSIONS, MANY_DIMENSIONS, NECK_SHARE, WIDEST_NECK

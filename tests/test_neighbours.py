@@ -6,9 +6,15 @@ import scipy.sparse
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 
-from unsplit import InputError, NeighbourGraph, neighbour_graph
+from unsplit import InputError, neighbour_graph
 from unsplit.merging.neighbours import graph as graph_module
-from unsplit.merging.neighbours.graph import N_NEIGHBOURS, Connected, Connections, connect
+from unsplit.merging.neighbours.graph import (
+    N_NEIGHBOURS,
+    Connected,
+    Connections,
+    NeighbourGraph,
+    connect,
+)
 
 
 def pieces(X, k, seed=0):

@@ -10,13 +10,14 @@ from sklearn.cluster import KMeans
 import unsplit
 from tests.sparse_cases import both_forms, scores_of_means, whole_scores
 from tests.test_tiny_clusters import EveryPair
-from unsplit import ClusterMerger, InputError, SparsePairwiseTVD, merge, neighbour_graph
+from unsplit import ClusterMerger, InputError, merge, neighbour_graph
 from unsplit.merging.decision import UNCONNECTED, Always
 from unsplit.merging.sparse.closest import ClosestStoredPairs
 from unsplit.merging.sparse.evidence import SparseNeighbourhoods
 from unsplit.merging.sparse.rankings import LinkedPairs
 from unsplit.merging.sparse.state import SparseMergeState
 from unsplit.pairwise import api
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 N_GROUPS, PER_GROUP = 12, 120
 
@@ -38,7 +39,7 @@ def estimates(seed, kind, dimensions=6):
     return dense, sparse, neighbour_graph(X, clusters), truth, clusters
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.PartitionWarning")
 @pytest.mark.parametrize(("kind", "seed"), [("random", 0), ("kmeans", 1)])
 @pytest.mark.parametrize(
     "options",
@@ -255,7 +256,7 @@ def test_merges_of_stored_pairs_are_those_of_scipy(method):
     np.testing.assert_allclose(heights, linkage(distances, method)[:, 2])
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.PartitionWarning")
 @pytest.mark.parametrize(
     ("split", "has_graph", "options"),
     [

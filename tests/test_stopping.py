@@ -11,15 +11,9 @@ import pytest
 from sklearn.cluster import KMeans
 
 from tests.merging_cases import gaussian_estimate, labels_of, regrouped
-from unsplit import (
-    ClusterMerger,
-    InputError,
-    PartitionWarning,
-    SmallClusterWarning,
-    merge,
-    pairwise_tvd,
-)
+from unsplit import ClusterMerger, InputError, merge, pairwise_tvd
 from unsplit.datasets import gaussians
+from unsplit.errors import PartitionWarning, SmallClusterWarning
 from unsplit.merging.decision import (
     ALIKE,
     GRAPH,

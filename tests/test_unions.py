@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tests.merging_cases import gaussian_estimate
-from unsplit import SmallClusterWarning, merge, neighbour_graph
+from unsplit import merge, neighbour_graph
+from unsplit.errors import SmallClusterWarning
 from unsplit.merging.loop import MergeState
 from unsplit.merging.origin import needs_both_at_random, split_at_random
 

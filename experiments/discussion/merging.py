@@ -14,7 +14,8 @@ from experiments.artificial import DIVERGENCES, PAPER
 from experiments.core import Result
 from experiments.discussion.config import STRATEGIES
 from experiments.discussion.overclusterings import Problem
-from unsplit import PairwiseTVD, PartitionWarning
+from unsplit import PairwiseTVD
+from unsplit.errors import PartitionWarning
 from unsplit.metrics import (
     category_counts,
     correct_merges,
@@ -24,6 +25,7 @@ from unsplit.metrics import (
     purity,
     quality,
 )
+from unsplit.networks.training.history import EpochRecord
 
 STATISTICS = ("tv", "lecam", "overlap")
 
@@ -78,7 +80,7 @@ def run_merging(given: Problem, strategy: str, seed: int, device: str, epochs: i
         return _judged(given, groups, tree, result, result.n_clusters - groups, price)
     trainings = 0
 
-    def count(record: unsplit.EpochRecord) -> None:
+    def count(record: EpochRecord) -> None:
         nonlocal trainings
         trainings += record.epoch == 0
 

@@ -13,8 +13,9 @@ from benchmarks.baselines import euclidean
 from experiments.artificial import DIVERGENCES, PAPER
 from experiments.core import Result
 from experiments.imagenet_realistic.overclustering import Overclustering
-from unsplit import NeighbourGraph, PairwiseTVD, PartitionWarning
-from unsplit.merging.neighbours.graph import Connected, graph_of_scores
+from unsplit import PairwiseTVD
+from unsplit.errors import PartitionWarning
+from unsplit.merging.neighbours.graph import Connected, NeighbourGraph, graph_of_scores
 from unsplit.merging.ranking import mean_rank
 
 FOLDS = 5

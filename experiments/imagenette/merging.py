@@ -15,8 +15,8 @@ from benchmarks.peers.communities import communities, connected
 from experiments.core import Result
 from experiments.imagenet_realistic.methods import FOLDS, linked, with_graph
 from experiments.imagenet_realistic.overclustering import Overclustering
-from unsplit import NeighbourGraph, PairwiseTVD
-from unsplit.merging.neighbours.graph import graph_of_scores
+from unsplit import PairwiseTVD
+from unsplit.merging.neighbours.graph import NeighbourGraph, graph_of_scores
 from unsplit.merging.ranking import mean_rank
 
 DIVERGENCES = ("tv", "lecam", "overlap")

@@ -11,6 +11,21 @@ from typing import Any
 
 import numpy as np
 
+__all__ = [
+    "BatchWarning",
+    "CheckpointWarning",
+    "ConfusionWarning",
+    "DependenceWarning",
+    "FeatureWarning",
+    "InputError",
+    "KeptWarning",
+    "LabelsWarning",
+    "OutOfMemoryWarning",
+    "PartitionWarning",
+    "SkippedWarning",
+    "SmallClusterWarning",
+]
+
 
 class InputError(ValueError):
     """The input cannot be used; the message says what is wrong and what to do."""

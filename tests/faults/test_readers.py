@@ -879,7 +879,7 @@ def read_damaged_folder(ending, n, seed):
     assert 2 <= n_read < n + 2
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.SkippedWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.SkippedWarning")
 @pytest.mark.parametrize("ending", TABLES)
 def test_damaged_tables_and_arrays(ending):
     read_damaged_table(ending, 20, seed=0)
@@ -891,7 +891,7 @@ def test_damaged_files_in_folders(ending):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::unsplit.SkippedWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.SkippedWarning")
 @pytest.mark.parametrize("ending", TABLES)
 def test_a_thousand_damaged_tables_and_arrays(ending):
     read_damaged_table(ending, many(1_000), seed=1)
