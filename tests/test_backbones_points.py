@@ -18,13 +18,6 @@ from unsplit.networks.backbones.single_layer import SingleLayer
 quick = settings(deadline=None, max_examples=25, derandomize=True)
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        yield
-
-
 def small(**more):
     return PointNet2(**{"n_centroids": (16, 4), "n_neighbors": 6, "out_features": 8} | more)
 
