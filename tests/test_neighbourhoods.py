@@ -399,14 +399,14 @@ def test_a_graph_of_other_clusters_is_refused(cut):
     sentence = "neighbours has 3 clusters but distances has 6; make both from the same labels"
     with pytest.raises(InputError, match=sentence):
         merge(result, neighbours=neighbour_graph(X, labels // 2))
-    with pytest.raises(InputError, match='statistic="edges" needs neighbours; pass'):
-        merge(result, statistic="edges")
+    with pytest.raises(InputError, match='rank_by="edges" needs neighbours; pass'):
+        merge(result, rank_by="edges")
 
 
-@pytest.mark.parametrize("strategy", ["linkage", "compose"])
-def test_every_strategy_goes_by_neighbours(strategy):
+@pytest.mark.parametrize("rank_by", ["auto", "lecam"])
+def test_every_ranking_goes_by_neighbours(rank_by):
     X, lump = lumps(240, 2, distance=12.0, n_lumps=2)
-    merger = ClusterMerger(strategy=strategy, cv=2, epochs=15, random_state=0, device="cpu")
+    merger = ClusterMerger(rank_by=rank_by, cv=2, epochs=15, random_state=0, device="cpu")
     assert found_exactly(merger.fit_predict(X, initial_labels=pieces(X, 6)), lump)
     assert merger.tree_.stopped.startswith(ENDING)
 

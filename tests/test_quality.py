@@ -14,19 +14,19 @@ UPPER = np.triu_indices(8, 1)
 
 
 @pytest.mark.parametrize(
-    "n_features",
-    [2, *(pytest.param(d, marks=pytest.mark.slow) for d in (10, 50))],
+    ("n_features", "size", "most"),
+    [(10, 800, 0.03), *(pytest.param(d, 2000, 0.02, marks=pytest.mark.slow) for d in (2, 10, 50))],
 )
-def test_gaussians_against_the_closed_form(n_features):
+def test_gaussians_against_the_closed_form(n_features, size, most):
     means = spread_means(n_features)
-    X, labels = datasets.gaussians(means, 2000)
+    X, labels = datasets.gaussians(means, size)
     exact = datasets.gaussians_tvd(means)[UPPER]
     assert exact.min() < 0.2
     assert exact.max() > 0.8
     result = pairwise_tvd(X, labels, random_state=0)
     error = np.abs(result.tvd[UPPER] - exact)
-    assert error.mean() <= 0.02
-    assert error.max() <= 0.06
+    assert error.mean() <= most
+    assert error.max() <= 3 * most
     assert result.method == "crossfit"
 
 

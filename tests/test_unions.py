@@ -59,7 +59,7 @@ def merged(means, sizes, **options):
 OPTIONS = {
     "auto": {},
     "to one": {"n_clusters": 1},
-    "linkage": {"strategy": "linkage"},
+    "by TVD": {"rank_by": "tv"},
     "linked": {"must_link": [(0, 6), (3, 7), (5, 6)], "cannot_link": [(0, 3), (1, 8)]},
 }
 

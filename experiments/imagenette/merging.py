@@ -34,7 +34,6 @@ def merged(case: Overclustering, result: PairwiseTVD, graph: NeighbourGraph) -> 
     by_scores = graph_of_scores(result)
     right = {f"average {name}": linked(case, result.divergence(name)) for name in DIVERGENCES}
     right["default"] = _right(case, result)
-    right["compose"] = _right(case, result, strategy="compose")
     far = euclidean(case.features, case.labels)
     both = mean_rank(result.divergence("overlap"), far)
     right["average overlap + euclidean"] = linked(case, both)
@@ -87,5 +86,5 @@ def clustered(R: NDArray[np.float32]) -> dict[str, NDArray[np.int64]]:
     }
 
 
-def _right(case: Overclustering, result: PairwiseTVD, **choices: Any) -> list[int]:
-    return case.right(unsplit.merge(result, n_clusters=1, **choices).linkage)
+def _right(case: Overclustering, result: PairwiseTVD) -> list[int]:
+    return case.right(unsplit.merge(result, n_clusters=1).linkage)

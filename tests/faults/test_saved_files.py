@@ -25,8 +25,7 @@ from unsplit.pairwise.scores import ScoreCounts
 from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.report.api import Content, make_page
 from unsplit.report.collect import Kept, Source, collect
-from unsplit.report.sections import with_borders
-from unsplit.report.view import View
+from unsplit.report.sections import View, with_borders
 
 QUICK, MANY = 60, many(5_000)
 DISTANCES = np.abs(np.subtract.outer(*2 * [np.array([0, 0.1, 0.4, 0.45, 0.9])]))

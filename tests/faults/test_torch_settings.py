@@ -91,8 +91,8 @@ def selected() -> np.ndarray:
     return np.array([trial.mean_accuracy for trial in trials])
 
 
-def merged(strategy: str) -> np.ndarray:
-    merger = unsplit.ClusterMerger(**QUICK, strategy=strategy)
+def merged() -> np.ndarray:
+    merger = unsplit.ClusterMerger(**QUICK)
     return merger.fit(X, initial_labels=LABELS).tree_.linkage
 
 
@@ -102,8 +102,8 @@ CALLS: dict[str, Callable[[], np.ndarray]] = {
     "pictures": lambda: tvd(PICTURES[::4], 4, cv=2),
     "module": lambda: tvd(backbone=NETWORK),
     "function": lambda: tvd(backbone=network),
-    "merge": lambda: merged("compose"),
-    "merge of an estimate": lambda: unsplit.merge(ESTIMATE, strategy="compose").linkage,
+    "merge": merged,
+    "merge of an estimate": lambda: unsplit.merge(ESTIMATE).linkage,
     "neighbours": lambda: unsplit.neighbour_graph(X, LABELS, device="cpu").adjacency.toarray(),
     "predict": lambda: MERGER.predict_proba(X),
     "features": lambda: unsplit.features(NETWORK, X, device="cpu"),
