@@ -39,7 +39,7 @@ from unsplit.merging.neighbours.graph import (
     OTHER_FEATURES,
     NeighbourGraph,
     graph_of_scores,
-    graph_of_vectors,
+    neighbour_graph,
 )
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions
@@ -628,6 +628,8 @@ def _neighbours(
             return graph_of_scores(fitted.result)
         features = fitted.rows
     with_batches = None if fitted.subclusters.n_batches == 1 else batch
-    graph = graph_of_vectors(features, labels, with_batches, settings.device, groups=groups)
+    graph = neighbour_graph(
+        features, labels, batch=with_batches, groups=groups, device=settings.device
+    )
     same = fitted.rows.kind in ("vectors", "counts")
     return graph if same else replace(graph, source=OTHER_FEATURES)

@@ -212,7 +212,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     "SparsePairwiseTVD.p_value_of": (SPARSE.p_value_of, {"left": [0], "right": [1]}, {}),
     "PairwiseWasserstein.save": (WASSERSTEIN.save, {"path": "new.npz"}, PATH),
     "PairwiseWasserstein.load": (PairwiseWasserstein.load, {"path": "w1.npz"}, {}),
-    "NeighbourGraph.renamed": (GRAPH.renamed, {"new_index": [1, 0]}, {}),
     "datasets.gaussians": (
         datasets.gaussians,
         {"means": MEANS, "size": 3},

@@ -26,7 +26,12 @@ from unsplit.merging.decision import (
 from unsplit.merging.evidence import Evidence, evidence_of
 from unsplit.merging.loop import MergeRecord, MergeState, agglomerate, assigned_slots
 from unsplit.merging.neighbours.evidence import Neighbourhoods
-from unsplit.merging.neighbours.graph import Connected, NeighbourGraph, graph_of_scores
+from unsplit.merging.neighbours.graph import (
+    Connected,
+    NeighbourGraph,
+    graph_of_scores,
+    renumbered,
+)
 from unsplit.merging.options import (
     OVERLAP_AND_EDGES,
     Constraints,
@@ -334,7 +339,7 @@ def merge_inputs(
     order = distances.scores.order_of_appearance()
     result = distances.reordered(order)
     if graph is not None:
-        graph = graph.renamed(np.argsort(order))
+        graph = renumbered(graph, np.argsort(order))
     return MergeInputs(ids, order, result.sizes, result=result, graph=graph)
 
 

@@ -238,7 +238,7 @@ class SparseNeighbourhoods(Neighbourhoods):
         self._prepare(graph, self.rng)
         self.all_necks = len(graph.clusters) <= most_judged(graph.n_clusters)
         self.saddles = self._saddles(graph) if self.all_necks else None
-        has_necks = self.all_necks or self._few_dimensions()
+        has_necks = self.all_necks or self._judges_by_necks()
         self.rows = _rows_of_clusters(graph) if has_necks else None
         for pair in waiting:
             self.merge(*pair)
@@ -259,7 +259,7 @@ class SparseNeighbourhoods(Neighbourhoods):
         if self.rows is not None:
             self.rows[a] = np.concatenate([self.rows[a], self.rows[b]])
             self.rows[b] = self.rows[b][:0]
-        self._count_merge(a, b)
+        self.n_left -= 1
 
     def connection(self, a: int, b: int) -> Connection:
         """How the graph connects two slots."""
