@@ -26,7 +26,7 @@ from unsplit.report.api import Content, make_page
 from unsplit.report.collect import Kept, Source, collect
 from unsplit.report.sections import View, with_borders
 
-QUICK, MANY = 200, many(5_000)
+QUICK, MANY = 60, many(5_000)
 DISTANCES = np.abs(np.subtract.outer(*2 * [np.array([0, 0.1, 0.4, 0.45, 0.9])]))
 
 
