@@ -54,8 +54,8 @@ def test_distances_are_those_of_the_library():
     about = read_json("out/distances.json")
     assert about["seed"] == 3
     assert about["mean_accuracy"] == expected.mean_accuracy
-    expected = Settings(cv=2, training=library.TrainConfig(epochs=3), device="cpu")
-    assert about["settings"] == settings_dict(expected)
+    settings = Settings(cv=2, training=library.TrainConfig(epochs=3), device="cpu")
+    assert about["settings"] == settings_dict(settings)
     assert about["files"] == ["distances.npz", "pairs.csv", "distances.json", "manifest.json"]
     lines = out.splitlines()
     assert lines[0] == "Compared 6 pairs of 4 clusters."
