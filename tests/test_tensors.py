@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from tests.any_data_cases import CPU, clouds, everything, images, mapped
 from tests.checks import about
-from unsplit.data.rows import tensors
-from unsplit.data.rows.base import LOOKED_AT, evenly, is_mapped
-from unsplit.data.rows.tensors import TensorRows, as_stored
+from unsplit.data.rows import base
+from unsplit.data.rows.base import LOOKED_AT, Rows, as_stored, evenly, is_mapped
 from unsplit.errors import InputError
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
@@ -25,7 +24,7 @@ KINDS = {
 
 
 def rows_of(X, kind="images"):
-    return TensorRows.of(X, kind, CPU)
+    return Rows.of(X, kind, CPU)
 
 
 def naive_batch(kind, values, place):
@@ -224,7 +223,7 @@ def test_a_mapped_array_is_read_only_where_it_is_asked_for(tmp_path):
 
 
 def test_what_does_not_fit_on_the_device_is_fetched_from_memory(monkeypatch):
-    monkeypatch.setattr(TensorRows, "_fits", lambda self: False)
+    monkeypatch.setattr(Rows, "_fits", lambda self: False)
     rows = rows_of(images())
     assert rows.on_device is None
     batches = [torch.tensor([2, 1]), torch.tensor([0])]
@@ -283,7 +282,7 @@ def test_moments_are_those_of_a_loop(case, monkeypatch):
     mean, scale = naive_moments(kind, values[index])
     mean[: values.shape[-1]] -= rows.origin
     for chunk in (2**22, 100):
-        monkeypatch.setattr(tensors, "CHUNK_ELEMENTS", chunk)
+        monkeypatch.setattr(base, "CHUNK_ELEMENTS", chunk)
         found = rows.moments(index)
         for given_, expected in zip(found, (mean, scale), strict=True):
             np.testing.assert_allclose(given_.ravel(), expected, rtol=1e-5, atol=1e-6)
@@ -386,7 +385,7 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_arrays_get_one_sentence_when_new_and_when_fitted(case, monkeypatch):
-    monkeypatch.setattr(tensors, "CHUNK_ELEMENTS", 300)  # of 108 numbers, two at a time
+    monkeypatch.setattr(base, "CHUNK_ELEMENTS", 300)  # of 108 numbers, two at a time
     X, sentence = BAD[case]
     with pytest.raises(InputError, match=about(sentence)):
         rows_of(X)

@@ -148,7 +148,7 @@ def _logmel(rows: Rows, train: Index) -> nn.Module:
     if rows.rate is None:
         raise InputError(
             'backbone "logmel" needs to know the number of samples per second; read the sound with '
-            'unsplit.data.readers.sound.Audio, or use "resnet1d".'
+            'unsplit.read, or use "resnet1d".'
         )
     return AudioNet(rows.rate)
 

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -27,8 +27,7 @@ from unsplit.data.rows.base import (
     scrambled,
 )
 from unsplit.data.rows.datasets import DatasetRows
-from unsplit.data.rows.sequences import Audio, Ragged, RaggedRows
-from unsplit.data.rows.tensors import TensorRows
+from unsplit.data.rows.sequences import Ragged, RaggedRows
 from unsplit.errors import InputError, shown
 
 # Types of numbers that need no conversion, so that a mapped array can stay on disk.
@@ -43,7 +42,7 @@ def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
 
     Parameters
     ----------
-    X : array-like, SciPy sparse matrix, list of sequences, Audio, torch Dataset or Rows
+    X : array-like, SciPy sparse matrix, list of sequences, Ragged, torch Dataset or Rows
     device : torch.device
     kind : str, optional
         What they are, such as "images"; if None,
@@ -61,8 +60,6 @@ def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
     if scipy.sparse.issparse(X):
         rows = CountRows if kind in (None, "counts") else VectorRows
         return rows(numeric_matrix(X), device)
-    if isinstance(X, Audio):
-        return RaggedRows(X.sounds, device, X.rate)
     if isinstance(X, Ragged) or differ_in_length(X):
         if kind == "points":
             raise InputError(
@@ -74,7 +71,7 @@ def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
     if kind is None and values.ndim > 2:
         kind = kind_of(values.shape, values.dtype)
     if kind in ("images", "points", "sequences"):
-        return TensorRows.of(values, kind, device)
+        return Rows.of(values, kind, device)
     matrix = numeric_matrix(flat(values))
     if kind == "counts":
         return CountRows(numeric_matrix(scipy.sparse.csr_array(matrix)), device)
@@ -112,14 +109,14 @@ def is_table(X: Any) -> bool:
     >>> is_table([[1, 2], [3, 4]]), is_table([[1, 2], [3]]), is_table(np.zeros((5, 8, 8)))
     (True, False, False)
     """
-    if isinstance(X, (Dataset, Rows, Ragged, Audio)):
+    if isinstance(X, (Dataset, Rows, Ragged)):
         return False
     if isinstance(X, (list, tuple)):
         return not differ_in_length(X)
     return len(getattr(X, "shape", (0, 0))) <= 2
 
 
-class VectorRows(TensorRows):
+class VectorRows(Rows):
     """Rows of a matrix, handed out as float32 tensors on ``device``.
 
     Dense values stay on the device, or on disk if they are mapped from a file; sparse rows are made
@@ -150,9 +147,6 @@ class VectorRows(TensorRows):
         if not self.sparse:
             return super()._fetched(places)
         return torch.from_numpy(self.values[places.cpu().numpy()].toarray().astype(np.float32))
-
-    def _width(self) -> int:
-        return self.n_features
 
     @cached_property
     def origin(self) -> NDArray[Any]:
@@ -218,7 +212,10 @@ class CountRows(VectorRows):
 
     kind = "counts"
     stackable = False
-    stream = Rows.stream
+
+    def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
+        """Yield what ``take`` returns for each of the batches, in order."""
+        return map(self.take, batches)
 
     def take(self, index: Tensor) -> Tensor:
         """Rows at ``index`` (one-dimensional), a CSR tensor of shape (b, n_features)."""
