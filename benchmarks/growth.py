@@ -363,8 +363,8 @@ def main(arguments: list[str] | None = None) -> None:
         return
     deadline = time.monotonic() + given.time_limit
     device = choose_device(given.device)
-    warnings.simplefilter("ignore", unsplit.SmallClusterWarning)
-    warnings.simplefilter("ignore", unsplit.ConfusionWarning)
+    warnings.simplefilter("ignore", unsplit.errors.SmallClusterWarning)
+    warnings.simplefilter("ignore", unsplit.errors.ConfusionWarning)
     todo = [c for c in cases(device.type) if c.what in given.only and c.size <= given.largest]
     measured = {r["device"] for r in results_file.read(given.results) if r["what"] == "speeds"}
     if "training step" in given.only and machine_of(device)["device"] not in measured:

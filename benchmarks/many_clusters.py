@@ -199,7 +199,7 @@ def print_tree(
 def main() -> None:
     args = parsed()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    warnings.simplefilter("default", unsplit.ConfusionWarning)
+    warnings.simplefilter("default", unsplit.errors.ConfusionWarning)
     note = Phases()
     X, clusters, groups = groups_in_clusters(sizes_of(args), args.dimensions, args.split)
     category = np.zeros(int(clusters.max()) + 1, np.int64)

@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.common import CPU, Run, print_table, run
-from unsplit import DependenceWarning, pairwise_tvd
+from unsplit import pairwise_tvd
 from unsplit.datasets import gaussians
+from unsplit.errors import DependenceWarning
 from unsplit.networks.training.group import Fold
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.divergences import directed_means, hit, p_values, rank_sums

@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import unsplit
 from benchmarks.markdown import table
 from unsplit.networks.training.history import StepRecord
+from unsplit.networks.training.loop import Reporter
 from unsplit.networks.training.progress import TimeLeft
 
 SETS: dict[str, Any] = {
@@ -27,7 +28,7 @@ SETS: dict[str, Any] = {
 }
 
 
-class FirstEstimate(unsplit.Reporter):
+class FirstEstimate(Reporter):
     """Remembers the first estimate and when it was made."""
 
     def __init__(self) -> None:

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.common import CPU, print_table
-from unsplit import MergeTree, NeighbourGraph, PairwiseTVD, merge, neighbour_graph
+from unsplit import MergeTree, PairwiseTVD, merge, neighbour_graph
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
+from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import History
 from unsplit.overclustering import artificial

@@ -1,6 +1,7 @@
 """Who may import whom."""
 
 import ast
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -13,12 +14,13 @@ import unsplit
 import unsplit.data
 from benchmarks.files_of_a_fit import fit, functions_entered
 from tests.checks import run_without_torch
+from unsplit.old_names import MOVED
 
 ROOT = Path(unsplit.__file__).parent
 
 # Rooms from the ground up: a module imports from its own room and from the lines above its own.
 LAYERS = [
-    {"_typing", "errors"},
+    {"_typing", "errors", "old_names"},
     {"devices"},
     {"data", "datasets"},
     {"metrics", "networks", "overclustering"},
@@ -89,7 +91,7 @@ def room_of(module):
 
 
 def test_a_fit_passes_through_few_files():
-    assert len(functions_entered(fit)) <= 37
+    assert len(functions_entered(fit)) <= 39
 
 
 def test_there_are_at_most_twenty_rooms_and_each_has_its_layer():
@@ -266,17 +268,24 @@ def test_every_public_name_is_found_and_listed():
         assert getattr(unsplit, name) is getattr(unsplit, name)
     assert set(unsplit.__all__) <= set(dir(unsplit))
     assert unsplit.__all__ == sorted(unsplit.__all__)
+    assert len(unsplit.__all__) == 20
     with pytest.raises(AttributeError, match="module 'unsplit' has no attribute 'merg'"):
         unsplit.merg  # noqa: B018
+
+
+@pytest.mark.parametrize("name", sorted(MOVED))
+def test_a_name_that_moved_is_where_the_message_says(name):
+    said = f"unsplit.{name} has moved; write from {MOVED[name]} import {name}."
+    with pytest.raises(ImportError, match=re.escape(said)):
+        getattr(unsplit, name)
+    assert hasattr(import_module(MOVED[name]), name)
 
 
 def test_type_checkers_see_the_names_that_are_imported_later():
     tree = ast.parse(FILES["unsplit"].read_text(encoding="utf-8"))
     (block,) = filter(for_type_checkers, tree.body)
     seen = set(imported_names("\n".join(ast.unparse(node) for node in block.body)))
-    names = {f"{module}.{name}" for name, module in unsplit._DEFINED_IN.items()}
-    assert seen == names | {f"unsplit.{module}" for module in unsplit._MODULES}
-    assert {name.rsplit(".")[-1] for name in seen} == set(unsplit.__all__)
+    assert seen == {f"{module}.{name}" for name, module in unsplit._DEFINED_IN.items()}
 
 
 def test_rows_are_found_in_the_package_of_data():

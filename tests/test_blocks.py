@@ -47,7 +47,7 @@ def test_batches_and_single_observations(tmp_path):
     write_tvd(tmp_path / "tvd.npy", result)
     np.testing.assert_allclose(np.load(tmp_path / "tvd.npy"), result.tvd, atol=1e-6)
     labels[0] = 99
-    with pytest.warns(unsplit.SmallClusterWarning):
+    with pytest.warns(unsplit.errors.SmallClusterWarning):
         result = unsplit.pairwise_tvd(X, labels, **fast)
     write_tvd(tmp_path / "tvd.npy", result)
     np.testing.assert_allclose(np.load(tmp_path / "tvd.npy"), result.tvd, atol=1e-6)

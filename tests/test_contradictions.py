@@ -15,7 +15,7 @@ from benchmarks.peers.overclusterings import OVERCLUSTERINGS
 from benchmarks.peers.task import Problem
 from benchmarks.small_groups import far_apart, forty_pairs, rare_groups, twelve_groups
 from unsplit import ClusterMerger, neighbour_graph
-from unsplit.merging.neighbours.parts import merge_units
+from unsplit.merging.neighbours.refine import merge_units
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

@@ -18,8 +18,9 @@ from torch import nn
 
 import unsplit
 from tests import reference
-from unsplit import InputError, PairwiseTVD, SmallClusterWarning, pairwise_tvd
+from unsplit import InputError, PairwiseTVD, pairwise_tvd
 from unsplit.datasets import gaussians
+from unsplit.errors import SmallClusterWarning
 from unsplit.pairwise.scores import DIVERGENCES
 
 

@@ -14,6 +14,7 @@ from experiments.imagenet_realistic.numbers import Place, curves, nearest_in_pur
 from experiments.imagenet_realistic.overclustering import Overclustering, members, overcluster
 from experiments.imagenet_realistic.variants import AUGMENTED, training
 from experiments.texts import ELSEWHERE
+from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import history_of
 
 HERE = core.Setting(None, "cpu", quick=True)
@@ -87,7 +88,7 @@ class Line:
             balanced_accuracy = far
             tvd = far
             mean_accuracy = 0.9
-            history = history_of([unsplit.EpochRecord(0, 1.0, 0.9, 1.0)], np.array([0]))
+            history = history_of([EpochRecord(0, 1.0, 0.9, 1.0)], np.array([0]))
 
         return Result()
 

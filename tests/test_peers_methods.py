@@ -239,7 +239,7 @@ def few_epochs(monkeypatch):
 def test_the_family_shares_one_training():
     task, blob = blobs(2, 2, size=40)
     outcomes = unsplit_family(task) | merged_otherwise(task)
-    assert len(outcomes) == 4 + 5
+    assert len(outcomes) == 3 + 5
     for name, outcome in outcomes.items():
         assert outcome.seconds > 0, name
         if outcome.automatic is not None:

@@ -18,8 +18,7 @@ from tests.plot_cases import (
 from unsplit import plots
 from unsplit.errors import InputError
 from unsplit.merging.review import members_of_nodes
-from unsplit.plots.layout import leaf_order, new_clusters, places
-from unsplit.plots.style import GREY
+from unsplit.plots.style import GREY, leaf_order, new_clusters, places
 
 # ---- layout ----
 

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from tests.plot_cases import quick, random_matrix, random_tree
 from unsplit import plots
-from unsplit.merging.options import STATISTICS
-from unsplit.plots.layout import group_name
+from unsplit.merging.options import RANKINGS
 from unsplit.plots.style import (
     COLOURS,
     LONGEST_NAME,
     SMALLEST_TEXT,
     axis_label,
     colours_of,
+    group_name,
     short_name,
     spread,
 )
@@ -112,7 +112,7 @@ def test_every_axis_says_what_its_values_mean(k):
     assert "clusters left" in curve.get_xlabel()
 
 
-@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("statistic", RANKINGS)
 def test_every_statistic_is_explained(statistic):
     if statistic != "auto":
         assert ": 0 = same, " in axis_label(statistic)

@@ -28,6 +28,7 @@ from tests.cli_cases import (
 from unsplit.cli.events import Events
 from unsplit.cli.progress import Console
 from unsplit.networks.training.history import EpochRecord, StepRecord
+from unsplit.networks.training.loop import Reporter
 from unsplit.networks.training.progress import Bars, TimeLeft, spoken_range
 
 PHASES = ["reading", "training", "finding neighbours", "merging", "writing"]
@@ -37,7 +38,7 @@ PHASES = ["reading", "training", "finding neighbours", "merging", "writing"]
 pytestmark = pytest.mark.usefixtures("folder_with_data")
 
 
-class Log(library.Reporter):
+class Log(Reporter):
     """Remembers all that it is told."""
 
     def __init__(self):

@@ -284,7 +284,6 @@ def test_two_and_three_processes_give_the_result_of_one():
 
 
 OTHERS = {
-    "composed": {"typed": ["--strategy", "compose"]},
     # Batch normalisation and random changes, drawn for the whole batch.
     "pictures": {"data": "pictures.npz"},
     "distances": {"command": "distances"},

@@ -8,13 +8,15 @@ import torch
 
 import unsplit
 from tests.sparse_cases import both_forms, scores_of_means, whole_scores
-from unsplit import ConfusionWarning, InputError, PairwiseTVD, SparsePairwiseTVD, pairwise_tvd
+from unsplit import InputError, PairwiseTVD, pairwise_tvd
 from unsplit.data.array_files import load_arrays, save_arrays
+from unsplit.errors import ConfusionWarning
 from unsplit.pairwise import api
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.saved_estimates import SPARSE_FORMAT as FORMAT
 from unsplit.pairwise.sparse.confusions import count_confusions
 from unsplit.pairwise.sparse.pair_scores import PairScores
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.pairwise.statistics import rank_sum_p_value, rank_sum_p_value_of_pairs
 
 CPU = torch.device("cpu")

@@ -39,7 +39,7 @@ from unsplit.merging.neighbours.graph import (
     OTHER_FEATURES,
     NeighbourGraph,
     graph_of_scores,
-    graph_of_vectors,
+    neighbour_graph,
 )
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions
@@ -136,10 +136,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     n_clusters, max_tvd, alpha : optional
         When to stop merging; pass at most one.  Without any, the stopping point is found
         automatically.  See :func:`unsplit.merge`.
-    strategy : {"linkage", "compose", "spectral"}
-        How to merge.  See :func:`unsplit.merge`.
-    statistic, linkage : str
-        The distance that ranks pairs of clusters, and the linkage.  See :func:`unsplit.merge`.
+    rank_by : str
+        What says which pair of clusters is closest.  See :func:`unsplit.merge`.
     must_link, cannot_link : sequences of pairs of cluster names
         Clusters that are known to belong together, or known to be different.
     constraints : path or mapping, optional
@@ -222,9 +220,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         *,
         max_tvd: float | None = None,
         alpha: float | None = None,
-        strategy: str = "linkage",
-        statistic: str = "auto",
-        linkage: str = "average",
+        rank_by: str = "auto",
         must_link: Sequence[Link] = (),
         cannot_link: Sequence[Link] = (),
         constraints: str | os.PathLike[str] | Mapping[str, Any] | None = None,
@@ -248,9 +244,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.n_clusters = n_clusters
         self.max_tvd = max_tvd
         self.alpha = alpha
-        self.strategy = strategy
-        self.statistic = statistic
-        self.linkage = linkage
+        self.rank_by = rank_by
         self.must_link = must_link
         self.cannot_link = cannot_link
         self.constraints = constraints
@@ -634,6 +628,8 @@ def _neighbours(
             return graph_of_scores(fitted.result)
         features = fitted.rows
     with_batches = None if fitted.subclusters.n_batches == 1 else batch
-    graph = graph_of_vectors(features, labels, with_batches, settings.device, groups=groups)
+    graph = neighbour_graph(
+        features, labels, batch=with_batches, groups=groups, device=settings.device
+    )
     same = fitted.rows.kind in ("vectors", "counts")
     return graph if same else replace(graph, source=OTHER_FEATURES)

@@ -15,6 +15,10 @@ import torch
 
 import unsplit
 from unsplit import datasets, metrics, overclustering, plots
+from unsplit.data.saving import verify_folder
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
+from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
+from unsplit.selection import Candidate
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.standard_normal((12, 2)), RNG.standard_normal((12, 2)) + 4])
@@ -146,7 +150,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         {"network": torch.nn.Flatten(), "X": X},
         {"X": "square", "transform": "None", "kind": "None", "progress": "bool"},
     ),
-    "verify_folder": (unsplit.verify_folder, {"path": "result"}, {}),
+    "verify_folder": (verify_folder, {"path": "result"}, {}),
     "TrainConfig": (
         unsplit.TrainConfig,
         {},
@@ -158,7 +162,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         },
     ),
     "Candidate": (
-        unsplit.Candidate,
+        Candidate,
         {},
         {
             "augment": "bool",
@@ -194,7 +198,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     "PairwiseTVD.table": (TVD.table, {}, {}),
     "PairwiseTVD.to_frame": (TVD.to_frame, {}, {}),
     "SparsePairwiseTVD.save": (SPARSE.save, {"path": "new.npz"}, {**PATH, "scores": "bool"}),
-    "SparsePairwiseTVD.load": (unsplit.SparsePairwiseTVD.load, {"path": "sparse.npz"}, {}),
+    "SparsePairwiseTVD.load": (SparsePairwiseTVD.load, {"path": "sparse.npz"}, {}),
     "SparsePairwiseTVD.divergence": (SPARSE.divergence, {}, {}),
     "SparsePairwiseTVD.reordered": (SPARSE.reordered, {"order": [1, 0]}, {}),
     "SparsePairwiseTVD.confidence_interval": (SPARSE.confidence_interval, {}, {}),
@@ -207,8 +211,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     ),
     "SparsePairwiseTVD.p_value_of": (SPARSE.p_value_of, {"left": [0], "right": [1]}, {}),
     "PairwiseWasserstein.save": (WASSERSTEIN.save, {"path": "new.npz"}, PATH),
-    "PairwiseWasserstein.load": (unsplit.PairwiseWasserstein.load, {"path": "w1.npz"}, {}),
-    "NeighbourGraph.renamed": (GRAPH.renamed, {"new_index": [1, 0]}, {}),
+    "PairwiseWasserstein.load": (PairwiseWasserstein.load, {"path": "w1.npz"}, {}),
     "datasets.gaussians": (
         datasets.gaussians,
         {"means": MEANS, "size": 3},

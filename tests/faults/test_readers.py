@@ -174,7 +174,7 @@ def test_a_null_character_in_a_list_of_images_is_named():
     good_folder("png")
     names = [f"d/{cluster}/{i}.png,{cluster}" for cluster in "ab" for i in range(30)]
     Path("list.csv").write_text("\n".join(["path,cluster", "d/a/\0x.png,a", *names]))
-    with pytest.warns(SkippedWarning, match="x.png"):
+    with pytest.warns(SkippedWarning, match="d/a/"):
         assert len(read("list.csv").row_ids) == 60
 
 
@@ -875,7 +875,7 @@ def read_damaged_folder(ending, n, seed):
     assert 2 <= n_read < n + 2
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.SkippedWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.SkippedWarning")
 @pytest.mark.parametrize("ending", TABLES)
 def test_damaged_tables_and_arrays(ending):
     read_damaged_table(ending, 20, seed=0)
@@ -887,7 +887,7 @@ def test_damaged_files_in_folders(ending):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::unsplit.SkippedWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.SkippedWarning")
 @pytest.mark.parametrize("ending", TABLES)
 def test_a_thousand_damaged_tables_and_arrays(ending):
     read_damaged_table(ending, many(1_000), seed=1)

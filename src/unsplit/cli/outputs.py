@@ -39,8 +39,7 @@ from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.report.api import PAGE, Content, make_page
 from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Source, collect
-from unsplit.report.sections import with_borders
-from unsplit.report.view import View
+from unsplit.report.sections import View, with_borders
 
 DISTANCES = "distances.npz"
 SCORES = scores_path(DISTANCES).name

@@ -20,7 +20,7 @@ from unsplit.data.readers.h5ad import open_cells
 from unsplit.data.readers.observations import Observations, with_vectors
 from unsplit.data.readers.tables import listing, shortened
 from unsplit.errors import InputError
-from unsplit.report.pictures import checked_picture
+from unsplit.report.collect import checked_picture
 
 
 @dataclass(frozen=True)

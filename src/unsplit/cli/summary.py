@@ -215,7 +215,7 @@ def _result(tree: MergeTree, requested: bool) -> str:
 def _neighbours_decided(tree: MergeTree, options: MergeOptions) -> bool:
     """Whether *auto* recognised a partition and used the neighbour graph."""
     own_rule = options.max_tvd is not None or options.alpha is not None
-    return tree.strategy == "neighbours" and options.statistic == "auto" and not own_rule
+    return tree.strategy == "neighbours" and options.rank_by == "auto" and not own_rule
 
 
 def _pair(tree: MergeTree, merge: Merge) -> str:

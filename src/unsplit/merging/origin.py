@@ -79,11 +79,10 @@ def ranking_statistic(options: MergeOptions, result: Estimated, by: str, source:
     of them ("overlap") ranks better.  A graph of features that the network does not see knows
     something else again, so both rank together.  ``source`` is that of the graph, if there is one.
     """
-    if options.statistic != "auto":
-        return options.statistic
+    if options.rank_by != "auto":
+        return options.rank_by
     cores = are_cores(result)
-    linked_by_default = options.linkage == MergeOptions.linkage
-    if by == NEIGHBOURS and options.strategy == "linkage" and linked_by_default:
+    if by == NEIGHBOURS:
         return BY_SOURCE_OF_CORES[source] if cores and source is not None else "edges"
     return "overlap" if options.n_clusters is not None and cores else "lecam"
 

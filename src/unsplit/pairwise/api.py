@@ -497,7 +497,7 @@ class _Calls(Reporter):
 def check_progress(progress: object) -> None:
     """Raise an error unless this is True, False, a function or a reporter."""
     if not callable(progress) and not isinstance(progress, Reporter):
-        check_flag("progress", progress, "a function or an unsplit.Reporter")
+        check_flag("progress", progress, "a function or a Reporter")
 
 
 @contextmanager

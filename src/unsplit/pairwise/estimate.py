@@ -26,7 +26,7 @@ Values = TypeVar("Values")
 
 
 class PairwiseEstimate(ABC, Generic[Values]):
-    """What :class:`unsplit.PairwiseTVD` and :class:`unsplit.SparsePairwiseTVD` share.
+    """What :class:`unsplit.PairwiseTVD` and ``SparsePairwiseTVD`` share.
 
     They differ in how they hold a value for each pair, and so in how they compute one.
     """

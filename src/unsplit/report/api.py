@@ -32,7 +32,7 @@ from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.report import sections
 from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Kept, Source, collect
-from unsplit.report.view import MOST_LEAVES, View
+from unsplit.report.sections import MOST_LEAVES, View
 
 PAGE = "report.html"
 RESULT = "result.json"
