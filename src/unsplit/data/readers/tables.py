@@ -329,8 +329,8 @@ def _opened(pa: Any, path: Path) -> Any:
 
     files = parquet_files(path) or [path]
     if files[0].suffix.lower() != ".parquet":
-        with path.open("rb") as file:
-            is_stream = file.read(6) != b"ARROW1"
+        with path.open("rb") as content:
+            is_stream = content.read(6) != b"ARROW1"
         mapped = pa.memory_map(str(path))
         reader = pa.ipc.open_stream(mapped) if is_stream else pa.ipc.open_file(mapped)
         _refuse_repeated(path, reader.schema.names)
