@@ -26,10 +26,12 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 def texts(folder="out"):
     """The files of a folder with their texts, without the manifest and what is hidden."""
-    files = [
-        path for path in Path(folder).rglob("[!.]*") if path.is_file() and path.name != MANIFEST
-    ]
-    return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
+    found = {path.relative_to(folder).as_posix(): path for path in Path(folder).rglob("*")}
+    return {
+        name: path.read_text()
+        for name, path in found.items()
+        if path.is_file() and name != MANIFEST and not name.startswith(".")
+    }
 
 
 # Files that a result may have had and a new one need not have.
