@@ -286,10 +286,3 @@ def test_type_checkers_see_the_names_that_are_imported_later():
     (block,) = filter(for_type_checkers, tree.body)
     seen = set(imported_names("\n".join(ast.unparse(node) for node in block.body)))
     assert seen == {f"{module}.{name}" for name, module in unsplit._DEFINED_IN.items()}
-
-
-def test_rows_are_found_in_the_package_of_data():
-    assert unsplit.data.Rows is import_module("unsplit.data.rows.base").Rows
-    assert unsplit.data.observations is import_module("unsplit.data.rows.kinds").observations
-    with pytest.raises(AttributeError, match=r"module 'unsplit\.data' has no attribute 'Row'"):
-        unsplit.data.Row  # noqa: B018

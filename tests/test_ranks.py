@@ -15,7 +15,7 @@ from torch import nn
 import unsplit
 from benchmarks import plan
 from tests.cli_cases import read_csv
-from unsplit.data import observations
+from unsplit.data.rows.kinds import observations
 from unsplit.devices import ALONE, Ranks, computing_with, current, private_randomness
 from unsplit.networks.network import drawing_a_part, integers, normal_like, uniform, uniform_like
 from unsplit.networks.registry import RECIPES, build_network
