@@ -1,4 +1,4 @@
-"""Write tables and plain values as text, and replace files and folders of results when complete."""
+"""Results as text and data frames; files and folders of results, replaced when complete."""
 
 import contextlib
 import csv
@@ -26,7 +26,7 @@ MANIFEST_FORMAT = "unsplit.manifest/1"
 TEMPORARY = ".unsplit-"
 
 
-# --- text -----------------------------------------------------------------------------------------
+# --- text and frames ------------------------------------------------------------------------------
 
 
 def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]) -> None:
@@ -104,6 +104,26 @@ def plain_values(value: Any) -> Any:
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def data_frame(columns: Mapping[str, Any], method: str, without: str) -> Any:
+    """Make a pandas DataFrame of columns of the same length.
+
+    If pandas is missing, the message says what the user called, and what works without pandas.
+
+    Examples
+    --------
+    >>> data_frame({"cluster": ["a", "b"], "size": [3, 4]}, "to_frame", "table").shape
+    (2, 2)
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        raise ImportError(
+            f"{method} needs pandas: pip install unsplit[tables], or call {without}(), which "
+            "returns the same columns without pandas."
+        ) from None
+    return pd.DataFrame(columns)
 
 
 # --- one file -------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -199,18 +199,13 @@ def _from_files(path: Path, kind: str, progress: Progress | None) -> tuple[Any, 
 
 def _what_is_in(folder: Path) -> str:
     """Return the kind of most files in clusters; without any, of most files beside them."""
-    found = _kinds(name for name in files_in(folder) if "/" in name) or _kinds(files_in(folder))
-    if not found:
-        supported = "; ".join(f"{kind}: {', '.join(ENDINGS[kind])}" for kind in ENDINGS)
-        raise InputError(
-            f"{folder} has no files of a supported type ({supported}); put the files of each "
-            "cluster into a subfolder of its own."
-        )
-    return found.most_common(1)[0][0]
-
-
-def _kinds(names: Iterable[str]) -> Counter[str]:
-    """Count the kinds of the first files."""
-    endings = (os.path.splitext(name)[1].lower() for name in names)
-    kinds = (kind for ending in endings for kind in ENDINGS if ending in ENDINGS[kind])
-    return Counter(islice(kinds, ENOUGH))
+    for names in ((name for name in files_in(folder) if "/" in name), files_in(folder)):
+        endings = (os.path.splitext(name)[1].lower() for name in names)
+        found = (kind for ending in endings for kind in ENDINGS if ending in ENDINGS[kind])
+        if kinds := Counter(islice(found, ENOUGH)):
+            return kinds.most_common(1)[0][0]
+    supported = "; ".join(f"{kind}: {', '.join(ENDINGS[kind])}" for kind in ENDINGS)
+    raise InputError(
+        f"{folder} has no files of a supported type ({supported}); put the files of each "
+        "cluster into a subfolder of its own."
+    )

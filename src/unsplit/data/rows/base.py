@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unsplit._typing import Index
-from unsplit.data.frames import refuse_annotated
+from unsplit.data.labels import refuse_annotated
 from unsplit.errors import InputError
 
 # Numbers of a block that is looked at from beginning to end; it should fit into the cache.
