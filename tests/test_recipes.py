@@ -212,9 +212,9 @@ def test_how_networks_of_others_are_trained_depends_on_the_data():
         ),
         (
             nn.Flatten().forward,
-            "backbone 'forward' did not return a network, but TypeError(\"Flatten.forward() missing "
-            "1 required positional argument: 'input'\"); pass a torch.nn.Module, or a function "
-            "without parameters that returns one.",
+            "backbone 'forward' did not return a network, but TypeError(\"Flatten.forward() "
+            "missing 1 required positional argument: 'input'\"); pass a torch.nn.Module, or a "
+            "function without parameters that returns one.",
         ),
     ],
 )
