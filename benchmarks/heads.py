@@ -15,8 +15,7 @@ from benchmarks.common import print_table, split_digits
 from unsplit.data.rows.kinds import vector_rows
 from unsplit.devices import choose_device
 from unsplit.metrics import majority_categories, quality
-from unsplit.networks.network import Network, ScoreHead
-from unsplit.networks.pair_matrix import PairMatrixHead
+from unsplit.networks.network import Network, PairMatrixHead, ScoreHead
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import TrainConfig, epoch_minibatches, train

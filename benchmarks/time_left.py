@@ -15,8 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import unsplit
 from benchmarks.markdown import table
-from unsplit.networks.training.history import StepRecord
-from unsplit.networks.training.progress import TimeLeft
+from unsplit.networks.training.progress import StepRecord, TimeLeft
 
 SETS: dict[str, Any] = {
     "digits": lambda: load_digits().data,

@@ -19,7 +19,7 @@ from unsplit import MergeTree, NeighbourGraph, PairwiseTVD, merge, neighbour_gra
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.history import History
+from unsplit.networks.training.progress import History
 from unsplit.overclustering import artificial
 from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.folds import crossfit_folds

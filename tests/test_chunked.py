@@ -47,7 +47,7 @@ def problem(b, h, k, dtype=torch.float64, scale=1.0, seed=0):
 
 def naive(parts, clusters, loss):
     features, weight, bias = parts
-    value = LOSSES[loss](features @ weight.T + bias, clusters)
+    value = LOSSES[loss](features @ weight.T + bias, clusters).mean()
     return [value, *torch.autograd.grad(value, parts)]
 
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from unsplit.merging.review import Merge
     from unsplit.merging.tree import MergeTree
     from unsplit.networks.features import features
-    from unsplit.networks.training.history import EpochRecord, History, StepRecord
-    from unsplit.networks.training.loop import Reporter, TrainConfig
+    from unsplit.networks.training.loop import TrainConfig
+    from unsplit.networks.training.progress import EpochRecord, History, Reporter, StepRecord
     from unsplit.original import paper
     from unsplit.pairwise.api import pairwise_tvd
     from unsplit.pairwise.result import PairwiseTVD
@@ -96,9 +96,9 @@ _DEFINED_IN = {
     "ClusterMerger": "unsplit.estimator",
     "ConfusionWarning": "unsplit.errors",
     "DependenceWarning": "unsplit.errors",
-    "EpochRecord": "unsplit.networks.training.history",
+    "EpochRecord": "unsplit.networks.training.progress",
     "FeatureWarning": "unsplit.errors",
-    "History": "unsplit.networks.training.history",
+    "History": "unsplit.networks.training.progress",
     "InputError": "unsplit.errors",
     "KeptWarning": "unsplit.errors",
     "LabelsWarning": "unsplit.errors",
@@ -109,12 +109,12 @@ _DEFINED_IN = {
     "PairwiseTVD": "unsplit.pairwise.result",
     "PairwiseWasserstein": "unsplit.pairwise.wasserstein.result",
     "PartitionWarning": "unsplit.errors",
-    "Reporter": "unsplit.networks.training.loop",
+    "Reporter": "unsplit.networks.training.progress",
     "Selection": "unsplit.selection.api",
     "SkippedWarning": "unsplit.errors",
     "SmallClusterWarning": "unsplit.errors",
     "SparsePairwiseTVD": "unsplit.pairwise.sparse.result",
-    "StepRecord": "unsplit.networks.training.history",
+    "StepRecord": "unsplit.networks.training.progress",
     "TrainConfig": "unsplit.networks.training.loop",
     "features": "unsplit.networks.features",
     "merge": "unsplit.merging.api",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from unsplit._typing import Index, Matrix
 from unsplit.data.frames import data_frame
 from unsplit.errors import InputError, check_choice, check_flag, is_number, numeric_array, shown
-from unsplit.networks.training.history import History
+from unsplit.networks.training.progress import History
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores, ScoreCounts
 

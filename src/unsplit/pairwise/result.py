@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
-from unsplit.networks.training.history import History
+from unsplit.networks.training.progress import History
 from unsplit.pairwise import groups as of_groups
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.estimate import PairwiseEstimate, divergences, intervals

@@ -18,7 +18,7 @@ from unsplit.data.array_files import (
     load_checked,
     save_arrays,
 )
-from unsplit.networks.training.history import History
+from unsplit.networks.training.progress import History
 from unsplit.pairwise.scores import HeldoutScores, ScoreCounts
 from unsplit.pairwise.sparse.pairs import StoredPairs
 

@@ -17,7 +17,7 @@ from unsplit._typing import Index, Matrix
 from unsplit.data.rows.base import Rows
 from unsplit.devices import seeded
 from unsplit.errors import InputError
-from unsplit.networks.network import Network, OwnNumbers, ScoreHead, integers
+from unsplit.networks.network import Network, OwnNumbers, ScoreHead, balanced, integers
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.single import Single
 
@@ -167,4 +167,5 @@ class Fitting(Single):
             on_step()
         sizes = torch.bincount(own, minlength=self.head.n_clusters)
         with torch.no_grad():
-            return float(self.head.loss_function(self.network(x), own, sizes))
+            losses = self.head.loss_function(self.network(x), own)
+            return float(balanced(losses, own, sizes))

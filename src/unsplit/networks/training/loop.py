@@ -31,7 +31,7 @@ from unsplit.networks.backbones.classifiers import ClassifierNetwork, Fitting
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
-from unsplit.networks.training.history import EpochRecord, History, StepRecord
+from unsplit.networks.training.progress import EpochRecord, History, Reporter, StepRecord
 from unsplit.networks.training.ranks import Sharded
 from unsplit.networks.training.single import Single
 
@@ -44,9 +44,6 @@ MAX_EPOCHS = 200
 # Training on 30 over-clusterings of 14 data sets took 10 to 51 epochs; benchmarks.time_left
 # repeats ten of them.
 USUALLY_MOST = 50
-
-# The phases of a merge that a reporter is told of.
-PHASES = TRAINING, NEIGHBOURS, MERGING = ("training", "finding neighbours", "merging")
 
 
 @dataclass(frozen=True)
@@ -165,44 +162,6 @@ class Stopping:
         return bool((self.epoch - self.kept_epoch >= self.patience).all())
 
 
-class Reporter:
-    """Receives what a run is doing; subclass it and pass it as ``progress``.
-
-    This class does nothing with what it receives.
-
-    Examples
-    --------
-    >>> import unsplit
-    >>> class Phases(unsplit.Reporter):
-    ...     def on_phase(self, name):
-    ...         print(name)
-    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 50, random_state=0)
-    >>> merger = unsplit.ClusterMerger(progress=Phases(), epochs=2, random_state=0)
-    >>> _ = merger.fit(X, initial_labels=labels)
-    training
-    finding neighbours
-    merging
-    """
-
-    def on_phase(self, name: str) -> None:
-        """A phase begins, such as "training" or "merging"; the one before it is over."""
-
-    def on_progress(self, done: int, total: int) -> None:
-        """So much of the present phase is done, such as merges."""
-
-    def on_step(self, step: StepRecord) -> None:
-        """A step of training is done."""
-
-    def on_epoch(self, record: EpochRecord) -> None:
-        """An epoch of training is done, and A is measured."""
-
-    def on_resume(self, epochs: int) -> None:
-        """Training continues from a checkpoint, after so many epochs."""
-
-    def close(self) -> None:
-        """The run is over."""
-
-
 def train(
     networks: Sequence[Network],
     rows: Rows,
@@ -258,7 +217,7 @@ class Training:
     epochs : int
         The most epochs.
     on_step : callable, optional
-        Receives a :class:`unsplit.networks.training.history.StepRecord` after every step.
+        Receives a :class:`unsplit.networks.training.progress.StepRecord` after every step.
     checkpoint : TrainingFile, optional
         Keeps the state from time to time; if it has one, training continues from there.
     ranks : Ranks

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from unsplit._typing import Index, Matrix
 from unsplit.errors import InputError, check_choice, shown
-from unsplit.networks.training.history import History
+from unsplit.networks.training.progress import History
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.estimate import PairwiseEstimate, divergences, intervals
 from unsplit.pairwise.saved_estimates import read_sparse, write_sparse
