@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import head, large_head
 from unsplit.networks import network as network_module
-from unsplit.networks.training import single as single_module
+from unsplit.networks.training import group as group_module
 
 SMALL = "--device cpu --clusters 700 --features 8 --batch 16 --blocks 256 --side 32"
 
@@ -49,6 +49,6 @@ def test_large_heads_are_compared_with_usual_ones(tmp_path, capsys):
     assert [usual["bytes per weight"], large["bytes per weight"]] == pytest.approx([8, 2], abs=0.1)
     assert large["A"] == pytest.approx(usual["A"], abs=0.03)
     # What is treated as large is so only inside.
-    assert single_module.LARGE_HEAD == network_module.LARGE_HEAD
+    assert group_module.LARGE_HEAD == network_module.LARGE_HEAD
     large_head.main(["--draws", "100", "7"])
     assert "round by round" in capsys.readouterr().out

@@ -15,7 +15,6 @@ from unsplit.networks.chunked import (
     blocks_for,
     chunked_loss,
     product_type,
-    sharded_loss,
 )
 from unsplit.networks.network import LOSSES
 
@@ -203,7 +202,7 @@ def in_shards(parts, clusters, loss, ends, kernel=False):
         here = (clusters >= start) & (clusters < end)
         columns = torch.where(here, clusters - start, -1)
         blocks = Blocks(3, kernel=kernel)
-        value = sharded_loss(*own, columns, len(weight), loss, ranks, blocks)
+        value = chunked_loss(*own, columns, loss, blocks, len(weight), ranks)
         found[rank] = [value.detach(), *torch.autograd.grad(value, own)]
 
     starts = [0, *ends[:-1]]

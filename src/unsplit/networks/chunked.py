@@ -80,23 +80,31 @@ def chunked_loss(
     features: Tensor,
     weight: Tensor,
     bias: Tensor,
-    clusters: Tensor,
+    columns: Tensor,
     loss: str = "softmax",
     blocks: Blocks | None = None,
+    n_clusters: int | None = None,
+    ranks: Ranks = ALONE,
 ) -> Tensor:
     """Mean loss of observations drawn evenly from the clusters, over blocks of clusters.
 
-    It equals the loss of :data:`unsplit.networks.network.LOSSES` of the scores
-    ``features @ weight.T + bias``.
+    It equals the mean of :data:`unsplit.networks.network.LOSSES` of the scores
+    ``features @ weight.T + bias``.  If each of several processes holds some of the clusters, all
+    pass the same features and get the same loss and the whole gradient of the features; each gets
+    the gradient of its own weights.
 
     Parameters
     ----------
     features : Tensor of shape (b, h)
     weight : Tensor of shape (k, h)
     bias : Tensor of shape (k,)
-    clusters : integer Tensor of shape (b,)
+    columns : integer Tensor of shape (b,)
+        Place of the own cluster in ``weight``; −1 if another process holds it.
     loss : {"softmax", "pairwise"}
     blocks : Blocks, optional
+    n_clusters : int, optional
+        Number of clusters of all processes; k if None.
+    ranks : Ranks
 
     Returns
     -------
@@ -108,52 +116,8 @@ def chunked_loss(
     >>> chunked_loss(features, weight, torch.zeros(4), torch.tensor([0, 3])).item()  # log(4)
     1.386294...
     """
-    value: Tensor = _ChunkedLoss.apply(
-        features, weight, bias, clusters, len(weight), loss, ALONE, blocks
-    )
-    return value
-
-
-def sharded_loss(
-    features: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    columns: Tensor,
-    n_clusters: int,
-    loss: str,
-    ranks: Ranks,
-    blocks: Blocks | None = None,
-) -> Tensor:
-    """The loss of :func:`chunked_loss` if each process holds some of the clusters.
-
-    All processes pass the same features, and all get the same loss and the whole gradient of the
-    features; each gets the gradient of its own weights.
-
-    Parameters
-    ----------
-    features, loss, blocks
-        As for :func:`chunked_loss`.
-    weight, bias : Tensor of shape (clusters of this process, h) and (clusters of this process,)
-    columns : integer Tensor of shape (b,)
-        Place of the own cluster in ``weight``; −1 if another process holds it.
-    n_clusters : int
-        Number of clusters of all processes, k.
-    ranks : Ranks
-
-    Returns
-    -------
-    Tensor of shape ()
-
-    Examples
-    --------
-    >>> features, weight = torch.ones(2, 3), torch.zeros(4, 3)
-    >>> columns = torch.tensor([0, 3])
-    >>> sharded_loss(features, weight, torch.zeros(4), columns, 4, "pairwise", ALONE).item()
-    0.693147...
-    """
-    value: Tensor = _ChunkedLoss.apply(
-        features, weight, bias, columns, n_clusters, loss, ranks, blocks
-    )
+    k = len(weight) if n_clusters is None else n_clusters
+    value: Tensor = _ChunkedLoss.apply(features, weight, bias, columns, k, loss, ranks, blocks)
     return value
 
 

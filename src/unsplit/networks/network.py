@@ -1,8 +1,6 @@
 """What all networks share (scaling, head, loss, random numbers), and the network for vectors."""
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -327,46 +325,6 @@ _DRAWING = {
 }  # fmt: skip
 
 
-class _Part(threading.local):
-    """Which rows of a batch this thread computes: first, end, and how many there are in all."""
-
-    rows: tuple[int, int, int] | None = None
-
-
-_part = _Part()
-
-
-@contextmanager
-def drawing_a_part(start: int, stop: int, n: int) -> Iterator[None]:
-    """Draw for the rows from ``start`` to ``stop`` what would be drawn for them among all n.
-
-    Processes that compute parts of one batch then change its observations as one process would.
-
-    Examples
-    --------
-    >>> from unsplit.devices import private_randomness
-    >>> with private_randomness(0):
-    ...     whole = uniform((3,), torch.device("cpu"))
-    >>> with private_randomness(0), drawing_a_part(1, 3, 3):
-    ...     part = uniform((2,), torch.device("cpu"))
-    >>> torch.equal(part, whole[1:])
-    True
-    """
-    before, _part.rows = _part.rows, (start, stop, n)
-    try:
-        yield
-    finally:
-        _part.rows = before
-
-
-def _drawn(size: Sequence[int], draw: Callable[[Sequence[int]], Tensor]) -> Tensor:
-    """Draw numbers of a size whose first axis is the observations."""
-    if _part.rows is None or not size or size[0] != _part.rows[1] - _part.rows[0]:
-        return draw(size)
-    start, stop, n = _part.rows
-    return draw((n, *size[1:]))[start:stop]
-
-
 def uniform(size: Sequence[int], device: torch.device) -> Tensor:
     """Draw numbers from 0 to 1.
 
@@ -375,45 +333,28 @@ def uniform(size: Sequence[int], device: torch.device) -> Tensor:
     >>> uniform((2, 3), torch.device("cpu")).shape
     torch.Size([2, 3])
     """
-    return _drawn(size, lambda s: torch.rand(s, device=device, generator=own_generator(device)))
+    return torch.rand(size, device=device, generator=own_generator(device))
 
 
 def uniform_like(x: Tensor) -> Tensor:
-    """Draw numbers from 0 to 1, of the shape and type of x.
-
-    Examples
-    --------
-    >>> uniform_like(torch.zeros(3)).shape
-    torch.Size([3])
-    """
-    return _drawn(x.shape, lambda s: _empty(x, s).uniform_(generator=own_generator(x.device)))
+    """Draw numbers from 0 to 1, of the shape and type of x."""
+    return torch.empty_like(x).uniform_(generator=own_generator(x.device))
 
 
 def normal_like(x: Tensor) -> Tensor:
-    """Draw standard normal numbers, of the shape and type of x.
-
-    Examples
-    --------
-    >>> normal_like(torch.zeros(3)).shape
-    torch.Size([3])
-    """
-    return _drawn(x.shape, lambda s: _empty(x, s).normal_(generator=own_generator(x.device)))
-
-
-def _empty(x: Tensor, size: Sequence[int]) -> Tensor:
-    return torch.empty_like(x) if tuple(size) == tuple(x.shape) else x.new_empty(size)
+    """Draw standard normal numbers, of the shape and type of x."""
+    return torch.empty_like(x).normal_(generator=own_generator(x.device))
 
 
 def integers(low: int, high: int, n: int, device: torch.device) -> Tensor:
-    """Draw whole numbers from ``low`` to ``high`` − 1.
+    """Draw n whole numbers from ``low`` to ``high`` − 1.
 
     Examples
     --------
     >>> integers(3, 4, 2, torch.device("cpu"))
     tensor([3, 3])
     """
-    generator = own_generator(device)
-    return _drawn((n,), lambda s: torch.randint(low, high, s, device=device, generator=generator))
+    return torch.randint(low, high, (n,), device=device, generator=own_generator(device))
 
 
 class OwnNumbers(TorchFunctionMode):

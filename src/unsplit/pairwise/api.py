@@ -327,7 +327,7 @@ def fit(
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
         of_rows = groups_of(encoded, groups, batch, rows, shared)
         # By the free memory of rank 0, if there are several processes.
-        is_sparse = current().agree(
+        is_sparse = current().share(
             settings.is_sparse(len(encoded.cluster_ids), subclusters.n_batches, of_rows is not None)
         )
         named = " or ".join(recipe.name for recipe in recipes)

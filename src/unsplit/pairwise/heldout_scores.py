@@ -268,7 +268,7 @@ def accuracy_within_batches(
     """
     names = np.arange(len(subclusters.cluster))
     clusters = subclusters.of_rows
-    return _validation_accuracy(group.averaged(), group.folds, rows, clusters, names, subclusters)
+    return _validation_accuracy(group.means, group.folds, rows, clusters, names, subclusters)
 
 
 def _validation_accuracy(

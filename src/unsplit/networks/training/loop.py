@@ -33,7 +33,6 @@ from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
 from unsplit.networks.training.progress import EpochRecord, History, Reporter, StepRecord
 from unsplit.networks.training.ranks import Sharded
-from unsplit.networks.training.single import Single
 
 # A smaller rise of A than this does not count as an improvement.
 TOLERANCE = 1e-4
@@ -247,7 +246,10 @@ class Training:
         self.on_step, self.checkpoint = on_step, checkpoint
         self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
         self.draw = balanced_draws if draw is None else draw
-        self.groups = _groups(networks, folds, rows, config, ranks)
+        state = None if checkpoint is None else checkpoint.load()
+        # Networks that were trained one by one go on so.
+        stack = None if state is None else len(state.get("steps_taken", ())) < len(networks)
+        self.groups = _groups(networks, folds, rows, config, ranks, stack)
         self.stopping = Stopping(len(folds), config.patience, judge_of(folds, config))
         self.max_epochs = epochs
         self.records: list[EpochRecord] = []
@@ -260,7 +262,6 @@ class Training:
         self._steps_before = 0
         self._drawn_from = rng.bit_generator.state
         self._began: float | None = None
-        state = None if checkpoint is None else checkpoint.load()
         self.resumed = state is not None
         if checkpoint is not None and state is not None:
             with checkpoint.refusing():
@@ -420,23 +421,21 @@ def _groups(
     rows: Rows,
     config: TrainConfig,
     ranks: Ranks,
+    stack: bool | None,
 ) -> list[Group]:
     """Put all folds into one stacked group, or each into its own group."""
     classifiers = [network for network in networks if isinstance(network, ClassifierNetwork)]
     if classifiers:
         return [Fitting([c], [fold]) for c, fold in zip(classifiers, folds, strict=True)]
-    stack = config.batch_folds
-    if stack is None:
-        stack = can_be_stacked(networks, rows)
     n_clusters = networks[0].head.n_clusters
     rates = config.learning_rate, used_decay(config.weight_decay, n_clusters, config.batch_size)
+    one_by_one = [([n], [f]) for n, f in zip(networks, folds, strict=True)]
     if ranks.size > 1:
-        one_by_one = [([n], [f]) for n, f in zip(networks, folds, strict=True)]
-        # The same batches are drawn as in one process.
-        return [Sharded(*g, *rates, ranks) for g in ([(networks, folds)] if stack else one_by_one)]
-    if stack:
+        return [Sharded(*one, *rates, ranks) for one in one_by_one]
+    stack = config.batch_folds if stack is None else stack
+    if can_be_stacked(networks, rows) if stack is None else stack:
         return [Stacked(networks, folds, *rates)]
-    return [Single([n], [f], *rates) for n, f in zip(networks, folds, strict=True)]
+    return [Group(*one, *rates) for one in one_by_one]
 
 
 # Weight decay where there are as many clusters as observations in a batch, at most, and the least
