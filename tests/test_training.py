@@ -285,7 +285,7 @@ def test_the_running_mean_of_the_weights_warms_up(batch_folds, averaging):
     for _ in range(3):
         training.epoch()
     assert step == group.steps_taken == 30
-    found = group._pairs[0]
+    found = group._means
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
     # At this tolerance one step without the warm-up would show.
     assert not torch.allclose(found[0], weights[0], rtol=1e-4, atol=1e-6)

@@ -108,7 +108,8 @@ class Group:
         # Those that are trained, and those with the averaged weights.
         self.present, self.means = self._prepared(networks)
         self.params, averages = self._joined(self.present), self._joined(self.means)
-        self._pairs = [[p.detach() for p in of.values()] for of in (averages, self.params)]
+        self._means = [mean.detach() for mean in averages.values()]
+        self._present = [param.detach() for param in self.params.values()]
         # They are needed once an epoch, so a large head is kept where there is more memory.
         place = torch.device("cpu") if large else self.device
         self.kept = [
@@ -340,7 +341,7 @@ class Group:
     @torch.no_grad()
     def average(self, share: float) -> None:
         """Move the averaged weights by this share towards the present weights."""
-        torch._foreach_lerp_(*self._pairs, share)
+        torch._foreach_lerp_(self._means, self._present, share)
 
     @torch.no_grad()
     def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
