@@ -29,7 +29,7 @@ def main() -> None:
         loop = confusion_merging(X, labels, random_state=seed, n_jobs=-1)
         between = time.perf_counter()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", unsplit.PartitionWarning)
+            warnings.simplefilter("ignore", unsplit.errors.PartitionWarning)
             merger = unsplit.ClusterMerger(random_state=seed).fit(X, initial_labels=labels)
         end = time.perf_counter()
         same = merger.tree_.cut(n_clusters=loop.n_clusters).labels(labels)

@@ -37,7 +37,7 @@ def compared(problem: Problem, factor: float, epochs: int) -> dict[str, float]:
     for statistic in STATISTICS:
         for told in (min(problem.n_true, k), None):
             tree = unsplit.merge(
-                result, neighbours=graph, statistic=statistic, n_clusters=told, random_state=0
+                result, neighbours=graph, rank_by=statistic, n_clusters=told, random_state=0
             )
             new = [tree.mapping[label] for label in labels[scored]]
             name = f"{statistic}, {'auto' if told is None else 'told'}"

@@ -106,7 +106,7 @@ def merged(problem: Problem, args: argparse.Namespace) -> Iterator[tuple[Any, ..
     print(f"trained in {time.perf_counter() - start:.0f} s", flush=True)
     for name, graph in graphs(fitted.result, problem.features, labels, args.device):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", unsplit.PartitionWarning)
+            warnings.simplefilter("ignore", unsplit.errors.PartitionWarning)
             auto, told = (
                 merge_with(
                     fitted.result,

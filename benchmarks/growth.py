@@ -36,8 +36,8 @@ from unsplit.networks.network import MLP
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.loop import TrainConfig, epoch_minibatches, used_decay
+from unsplit.pairwise.confusions import count_confusions
 from unsplit.pairwise.scores import HeldoutScores
-from unsplit.pairwise.sparse.confusions import count_confusions
 
 RESULTS = Path(__file__).parent / "results" / "growth.jsonl.gz"
 DIMENSIONS, FEATURES = 32, 256
@@ -362,8 +362,8 @@ def main(arguments: list[str] | None = None) -> None:
         return
     deadline = time.monotonic() + given.time_limit
     device = choose_device(given.device)
-    warnings.simplefilter("ignore", unsplit.SmallClusterWarning)
-    warnings.simplefilter("ignore", unsplit.ConfusionWarning)
+    warnings.simplefilter("ignore", unsplit.errors.SmallClusterWarning)
+    warnings.simplefilter("ignore", unsplit.errors.ConfusionWarning)
     todo = [c for c in cases(device.type) if c.what in given.only and c.size <= given.largest]
     measured = {r["device"] for r in results_file.read(given.results) if r["what"] == "speeds"}
     if "training step" in given.only and machine_of(device)["device"] not in measured:

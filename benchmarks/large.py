@@ -22,7 +22,7 @@ import unsplit
 from benchmarks.common import print_table
 from benchmarks.peak_memory import PeakMemory
 from unsplit.estimator import merge_overclustering
-from unsplit.merging.neighbours import sample
+from unsplit.merging.neighbours import graph as graphs
 from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.progress import EpochRecord, Reporter
 from unsplit.pairwise.api import Settings
@@ -44,7 +44,7 @@ def main() -> None:
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     if args.sampled is not None:
-        sample.MOST_CONNECTED = sample.SAMPLED = args.sampled
+        graphs.MOST_CONNECTED = graphs.SAMPLED = args.sampled
     with data(args) as (X, y):
         run(args, X, y)
 
@@ -104,7 +104,7 @@ class Clock(Reporter):
 
 def run(args: argparse.Namespace, X: Any, y: NDArray[np.int64]) -> None:
     with PeakMemory() as memory, warnings.catch_warnings():
-        warnings.simplefilter("ignore", unsplit.PartitionWarning)
+        warnings.simplefilter("ignore", unsplit.errors.PartitionWarning)
         clock = Clock()
         labels = overclustered(X, args.k, args.mapped)
         settings = Settings(device=args.device)

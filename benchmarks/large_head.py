@@ -79,7 +79,7 @@ def compare(k: int, seed: int, device: str) -> Iterator[dict[str, Any]]:
                 random_state=seed,
                 training=unsplit.TrainConfig(batch_folds=False),
             )
-        tree = unsplit.merge(found, n_clusters=k // PARTS, statistic="overlap")
+        tree = unsplit.merge(found, n_clusters=k // PARTS, rank_by="overlap")
         merged = np.array([tree.mapping[c] for c in range(k)])
         yield {
             "clusters": k,

@@ -73,7 +73,7 @@ def measured(shape: tuple[int, ...], k: int, cv: Any, dtype: str) -> tuple[int, 
     from unsplit.data.rows import kinds
     from unsplit.pairwise import memory
 
-    warnings.simplefilter("ignore", unsplit.SmallClusterWarning)
+    warnings.simplefilter("ignore", unsplit.errors.SmallClusterWarning)
     rng = np.random.default_rng(0)
     once: dict[str, Any] = {"epochs": 1, "device": "cpu", "random_state": 0}
     X, labels = rng.standard_normal(shape).astype(dtype), np.arange(shape[0]) % k

@@ -14,8 +14,9 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.common import print_table
-from unsplit import ClusterMerger, FeatureWarning
+from unsplit import ClusterMerger
 from unsplit.data.feature_checks import dominant
+from unsplit.errors import FeatureWarning
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import unsplit
 from benchmarks.markdown import table
-from unsplit.networks.training.progress import StepRecord, TimeLeft
+from unsplit.networks.training.progress import Reporter, StepRecord, TimeLeft
 
 SETS: dict[str, Any] = {
     "digits": lambda: load_digits().data,
@@ -26,7 +26,7 @@ SETS: dict[str, Any] = {
 }
 
 
-class FirstEstimate(unsplit.Reporter):
+class FirstEstimate(Reporter):
     """Remembers the first estimate and when it was made."""
 
     def __init__(self) -> None:

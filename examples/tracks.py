@@ -146,9 +146,7 @@ def report_merges(
     trees = {
         "unsplit": tree,
         f"unsplit, given {n}": tree.cut(n_clusters=n),
-        f"by overlap, given {n}": unsplit.merge(
-            result, n_clusters=n, strategy="linkage", statistic="overlap"
-        ),
+        f"by overlap, given {n}": unsplit.merge(result, n_clusters=n, rank_by="overlap"),
         f"by pixels, given {n}": unsplit.merge(
             euclidean_distance(pixels, data.track), n_clusters=n
         ),

@@ -88,18 +88,6 @@ def union_scores(result, groups):
     return np.stack(columns, axis=1)
 
 
-def soft_hits(z, clusters):
-    """Mean of σ(z_i − z_j) over observations of i, one by one; 1/2 without observations."""
-    k = z.shape[1]
-    rates = np.full((k, k), 0.5)
-    for i in range(k):
-        members = np.flatnonzero(clusters == i)
-        for j in range(k):
-            if len(members):
-                rates[i, j] = np.mean([1 / (1 + np.exp(z[x, j] - z[x, i])) for x in members])
-    return rates
-
-
 def regrouped(result, groups):
     """The estimate a perfect network gives after clusters were joined to groups."""
     groups, scores = np.asarray(groups), result.scores

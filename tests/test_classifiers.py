@@ -145,7 +145,7 @@ def test_clusters_of_one_and_two_give_no_warning():
     kept = np.r_[0:24, 24:26, 36]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.simplefilter("ignore", unsplit.SmallClusterWarning)
+        warnings.simplefilter("ignore", unsplit.errors.SmallClusterWarning)
         result = pairwise_tvd(X[kept], y[kept], backbone="lda", **QUICK)
     assert result.too_small.tolist() == [False, False, False, True]
 

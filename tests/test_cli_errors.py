@@ -216,22 +216,12 @@ def no_training(monkeypatch):
             "--must-link names 'x', which is not a cluster; the clusters are 0, 1, 2, 3.",
         ),
         (
-            "--strategy spectral",
-            "--strategy spectral needs --n-clusters because it cannot choose the number of "
-            "clusters; pass --n-clusters or use another strategy.",
-        ),
-        (
             "--n-clusters 2 --max-tvd 0.5",
             "--n-clusters and --max-tvd are two stopping rules; choose one.",
         ),
         (
             "--alpha 0 --n-clusters 2",
             "--n-clusters and --alpha are two stopping rules; choose one.",
-        ),
-        (
-            "--statistic tv --strategy compose",
-            "--statistic tv has no effect with --strategy compose, only with linkage; leave it "
-            "out.",
         ),
         (
             "--must-link 3",

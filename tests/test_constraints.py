@@ -180,14 +180,12 @@ def test_ties_among_forced_merges_go_to_the_first():
     assert [(m.left, m.right) for m in tree.merges] == [(0, 1), (5, 2), (6, 3), (7, 4)]
 
 
-@pytest.mark.parametrize("strategy", ["linkage", "spectral"])
 @pytest.mark.parametrize("n", range(1, 7))
-def test_exactly_as_many_as_asked_for(strategy, n):
-    assert merge(line(6), strategy=strategy, n_clusters=n, random_state=0).n_clusters == n
+def test_exactly_as_many_as_asked_for(n):
+    assert merge(line(6), n_clusters=n, random_state=0).n_clusters == n
     if 2 <= n <= 5:
         tree = merge(
             line(6),
-            strategy=strategy,
             n_clusters=n,
             random_state=0,
             must_link=[(0, 5)],

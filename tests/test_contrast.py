@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from tests import reference
-from tests.merging_cases import gaussian_estimate, log_density, regrouped, soft_hits, union_scores
+from tests.merging_cases import gaussian_estimate, log_density, regrouped, union_scores
 from unsplit import pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.merging.evidence import Columns, Contrast, Mixtures
-from unsplit.merging.ranking import Composed
 from unsplit.pairwise import statistics as stats
 
 quick = settings(deadline=None, max_examples=15, derandomize=True)
@@ -199,44 +198,9 @@ def test_merged_clusters_are_those_of_an_estimate_for_the_union(case, seed, n_me
             assert contrast.p_value == pytest.approx(union.p_value[i, j], rel=0.01)
 
 
-@pytest.mark.parametrize("case", CASES)
-@quick
-@given(st.integers(0, 10**6), st.integers(0, 5))
-def test_ranking_of_merged_clusters_from_scratch(case, seed, n_merges):
-    result, _ = small(**CASES[case])
-    merges, slot = random_merges(seed, len(SIZES), n_merges)
-    ranking = Composed(result)
-    for a, b in merges:
-        assert tuple(ranking.merge(a, b)) == (a,)
-    alive, groups = np.unique(slot, return_inverse=True)
-    clusters = groups[result.scores.clusters]
-    hits = soft_hits(union_scores(result, groups), clusters)
-    inside = np.ix_(alive, alive)
-    np.testing.assert_allclose(ranking.soft_hits[0][inside], hits, atol=1e-5)
-    expected = observation_weighted_accuracy(hits, clusters)
-    np.testing.assert_allclose(ranking.distances()[inside], expected, atol=2e-5)
-    for slot_of, row in zip(alive, expected, strict=True):
-        np.testing.assert_allclose(ranking.row(slot_of)[alive], row, atol=2e-5)
-
-
-def observation_weighted_accuracy(hits, clusters):
-    """2·mean − 1 of the soft hits of two clusters' observations, each counted once.
-
-    Clusters of which nothing is known come last.
-    """
-    k = len(hits)
-    counts = [int((clusters == i).sum()) for i in range(k)]
-    result = np.array([[float(i + j == 0) for j in counts] for i in counts])
-    for i, j in all_pairs(k):
-        if counts[i] + counts[j]:
-            mean = (counts[i] * hits[i, j] + counts[j] * hits[j, i]) / (counts[i] + counts[j])
-            result[i, j] = max(0.0, 2 * mean - 1)
-    return result
-
-
 def test_composed_column_is_the_log_density_of_the_mixture():
     result, X = small()
-    ranking = Composed(result)
+    ranking = Columns(result)
     for a, b in [(3, 0), (2, 5), (3, 2)]:
         ranking.merge(a, b)
     members = [0, 2, 3, 5]
@@ -247,11 +211,6 @@ def test_composed_column_is_the_log_density_of_the_mixture():
         np.array(SCALES)[members],
     )
     np.testing.assert_allclose(ranking.z[:, 3], expected, rtol=1e-4, atol=1e-4)
-
-
-def test_for_clusters_of_one_size_the_ranking_is_the_le_cam_distance():
-    result, _ = gaussian_estimate([0, 1, 3], 30)
-    np.testing.assert_allclose(Composed(result).distances(), result.divergence("lecam"), atol=1e-6)
 
 
 @pytest.mark.parametrize("case", CASES)

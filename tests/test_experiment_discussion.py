@@ -11,7 +11,7 @@ import unsplit
 from experiments.core import Setting, name_of
 from experiments.discussion import run as discussion
 from experiments.discussion.claims import claims
-from experiments.discussion.config import STRATEGIES, Size
+from experiments.discussion.config import MEASURED, Size
 from experiments.discussion.merging import agreement, run_merging, run_spectral
 from experiments.discussion.overclusterings import GREEDY, Problem, problem
 from experiments.discussion.summary import correlation, in_words, where
@@ -106,7 +106,7 @@ def test_spectral_part_has_every_statistic_both_ways(six_clusters):
     assert 0 < found["CPU seconds of A"] < found["CPU seconds"]
 
 
-@pytest.mark.parametrize("strategy", [*STRATEGIES, "paper"])
+@pytest.mark.parametrize("strategy", MEASURED)
 def test_every_training_is_counted(strategy, monkeypatch):
     given = problem(("digits", "noise 0.3"), Size(2, 20, 10), 0, None)
     trainings = []

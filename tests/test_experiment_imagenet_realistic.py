@@ -15,6 +15,7 @@ from experiments.imagenet_realistic.overclustering import Overclustering, member
 from experiments.imagenet_realistic.variants import AUGMENTED, training
 from experiments.texts import ELSEWHERE
 from unsplit.networks.training.loop import history_of
+from unsplit.networks.training.progress import EpochRecord
 
 HERE = core.Setting(None, "cpu", quick=True)
 
@@ -87,7 +88,7 @@ class Line:
             balanced_accuracy = far
             tvd = far
             mean_accuracy = 0.9
-            history = history_of([unsplit.EpochRecord(0, 1.0, 0.9, 1.0)], np.array([0]))
+            history = history_of([EpochRecord(0, 1.0, 0.9, 1.0)], np.array([0]))
 
         return Result()
 

@@ -86,7 +86,7 @@ def test_an_estimate_in_short_has_the_same_distances():
     assert short.scores.features.shape == (120, 3)
     for name in ("tv", "overlap", "lecam"):
         np.testing.assert_allclose(short.divergence(name), whole.divergence(name), atol=1e-5)
-    trees = [unsplit.merge(r, n_clusters=1, strategy="compose") for r in (whole, short)]
+    trees = [unsplit.merge(r, n_clusters=1) for r in (whole, short)]
     np.testing.assert_allclose(trees[0].linkage, trees[1].linkage, atol=1e-5)
 
 

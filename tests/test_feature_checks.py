@@ -13,10 +13,11 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 import unsplit
-from unsplit import ClusterMerger, FeatureWarning, InputError, LabelsWarning
+from unsplit import ClusterMerger, InputError
 from unsplit.cli.about import command_of
 from unsplit.cli.program import main
 from unsplit.data.feature_checks import dominant, warn_of_scales
+from unsplit.errors import FeatureWarning, LabelsWarning
 
 WINE = load_wine()
 CLUSTERS = KMeans(6, n_init=1, random_state=0).fit_predict(
@@ -64,7 +65,7 @@ def fitted(X, **how):
     return ClusterMerger(epochs=2, cv=2, random_state=0).fit(X, **how)
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.PartitionWarning")
 def test_the_estimator_names_the_column():
     frame = pd.DataFrame(WINE.data, columns=WINE.feature_names)
     with pytest.warns(FeatureWarning, match="column 'proline' of X holds most.*StandardScaler"):
@@ -80,7 +81,7 @@ def test_the_column_of_the_clusters_is_noticed_among_the_features():
         fitted(frame, initial_labels=frame["leiden"])
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.SmallClusterWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.SmallClusterWarning")
 def test_labels_passed_as_y_are_not_ignored_in_silence():
     X = StandardScaler().fit_transform(WINE.data)
     with pytest.warns(LabelsWarning, match="^y is never used.*pass your own clusters as initial_l"):

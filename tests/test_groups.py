@@ -14,16 +14,15 @@ import unsplit as package
 from tests.cli_cases import QUICK, read_csv, read_json, succeeds, unsplit
 from unsplit import (
     ClusterMerger,
-    DependenceWarning,
     InputError,
     PairwiseTVD,
-    SmallClusterWarning,
     merge,
     neighbour_graph,
     pairwise_tvd,
     read,
 )
 from unsplit.data.feature_checks import nearer_than_later, warn_of_order
+from unsplit.errors import DependenceWarning, SmallClusterWarning
 from unsplit.merging.evidence import Columns, Mixtures
 from unsplit.merging.neighbours.graph import graph_of_scores, nearest
 from unsplit.merging.remerge import _drawn

@@ -8,9 +8,10 @@ from torch import nn
 
 from tests import triton_twin
 from tests.test_training import networks_for, small_problem
-from unsplit import OutOfMemoryWarning, TrainConfig
+from unsplit import TrainConfig
 from unsplit.data.rows.kinds import vector_rows
 from unsplit.datasets import gaussians
+from unsplit.errors import OutOfMemoryWarning
 from unsplit.networks import network as network_module
 from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.training import group as group_module

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.merging_cases import gaussian_estimate, partition_of, regrouped, same_merges
-from unsplit import InputError, MergeTree, PartitionWarning, merge
+from unsplit import InputError, MergeTree, merge
+from unsplit.errors import PartitionWarning
 from unsplit.merging.api import merge_with
 from unsplit.merging.decision import ALIKE, CANNOT_LINK, GRAPH
 from unsplit.merging.options import MergeOptions
@@ -268,12 +269,11 @@ def test_review_has_every_merge_and_every_pair_left():
     assert tree.undo(frame["step"].dropna().iloc[0]).n_clusters == 4
 
 
-@pytest.mark.parametrize("strategy", ["compose", "linkage"])
 @pytest.mark.parametrize("n_clusters", [1, 2, 4])
-def test_pairs_kept_apart_are_as_an_estimate_for_the_answer_says(strategy, n_clusters):
+def test_pairs_kept_apart_are_as_an_estimate_for_the_answer_says(n_clusters):
     result, _ = gaussian_estimate([[0, 0], [1, 0], [0, 1.3], [3, 3], [4.1, 3.2]], 30)
     result = replace(result, n_noise=1000)  # of cores only the number decides
-    options = MergeOptions(n_clusters=n_clusters, strategy=strategy)
+    options = MergeOptions(n_clusters=n_clusters)
     tree = merge_with(result, options)
     union = regrouped(result, tree.groups)
     low, high = union.confidence_interval()

@@ -9,19 +9,16 @@ import scipy.cluster.hierarchy as sch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import squareform
-from sklearn.cluster import SpectralClustering
 
 from tests.merging_cases import (
     gaussian_estimate,
     partition_of,
     regrouped,
-    soft_hits,
-    union_scores,
 )
 from unsplit import InputError, merge, neighbour_graph, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.merging.api import merge_with
-from unsplit.merging.options import LINKAGES, MergeOptions
+from unsplit.merging.options import MergeOptions
 from unsplit.merging.ranking import Linked
 from unsplit.merging.review import members_of_nodes
 
@@ -49,54 +46,39 @@ def node_members(merges, k):
     return [frozenset(members) for members in members_of_nodes(merges, k)[k:]]
 
 
-def naive_merging(k, distances_of):
-    """Merge the closest two groups until one is left; ``distances_of`` takes all the groups."""
-    groups, made = np.arange(k), []
-    while groups.max() > 0:
-        matrix = distances_of(groups) + np.diag(np.full(groups.max() + 1, np.inf))
-        a, b = sorted(int(i) for i in np.unravel_index(matrix.argmin(), matrix.shape))
-        groups = np.where(groups == b, a, groups) - (groups > b)
-        made.append((frozenset(np.flatnonzero(groups == a).tolist()), matrix.min()))
-    return made
-
-
 # --- linkage --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", LINKAGES)
 @quick
 @given(st.integers(0, 10**6), st.integers(2, 14))
-def test_linkage_is_that_of_scipy(method, seed, k):
+def test_linkage_is_that_of_scipy(seed, k):
     matrix = random_matrix(np.random.default_rng(seed), k)
-    Z = sch.linkage(squareform(matrix), method)
-    tree = merge(matrix, n_clusters=1, linkage=method)
+    Z = sch.linkage(squareform(matrix), "average")
+    tree = merge(matrix, n_clusters=1)
     theirs = sch.to_tree(Z, rd=True)[1][k:]
     assert node_members(tree.merges, k) == [frozenset(node.pre_order()) for node in theirs]
     np.testing.assert_allclose(tree.linkage[:, 2:], Z[:, 2:], rtol=1e-9)
     assert [m.statistic for m in tree.merges] == [m.height for m in tree.merges]
 
 
-@pytest.mark.parametrize(
-    ("method", "summary"), [("average", np.mean), ("single", np.min), ("complete", np.max)]
-)
-def test_linkage_leaves_out_pairs_of_which_nothing_is_known(method, summary):
+def test_linkage_leaves_out_pairs_of_which_nothing_is_known():
     rng = np.random.default_rng(0)
     matrix, known = random_matrix(rng, 8), random_matrix(rng, 8) > 0.4
     matrix[~known] = 1.0
-    linked, members = Linked(matrix, method, "tv", known), [[i] for i in range(8)]
+    linked, members = Linked(matrix, "tv", known), [[i] for i in range(8)]
     for a, b in [(0, 1), (2, 3), (0, 2), (0, 4)]:
         linked.merge(a, b)
         members[a] += members[b]
         for other in range(5, 8):
             pairs = [i for i in members[a] if known[i, other]]
-            expected = summary(matrix[pairs, other]) if pairs else 1.0
+            expected = matrix[pairs, other].mean() if pairs else 1.0
             assert linked.row(a)[other] == linked.distances()[other, a] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("statistic", ["tv", "lecam", "overlap"])
 def test_linkage_of_an_estimate_takes_the_divergence_asked_for(statistic):
     result = cores()
-    tree = merge(result, n_clusters=2, strategy="linkage", statistic=statistic)
+    tree = merge(result, n_clusters=2, rank_by=statistic)
     plain = merge(result.divergence(statistic), n_clusters=2)
     assert (tree.statistic, tree.strategy) == (statistic, "average linkage")
     assert node_members(tree.merges, 6) == node_members(plain.merges, 6)
@@ -108,7 +90,7 @@ def test_linkage_of_an_estimate_takes_the_divergence_asked_for(statistic):
     [
         (140, {"n_clusters": 2}, "overlap"),  # as many outside as in clusters
         (139, {"n_clusters": 2}, "edges"),
-        (140, {"n_clusters": 2, "statistic": "tv"}, "tv"),
+        (140, {"n_clusters": 2, "rank_by": "tv"}, "tv"),
         (140, {"max_tvd": 0.5}, "lecam"),
         (140, {}, "overlap"),
     ],
@@ -141,29 +123,10 @@ def test_a_plain_matrix_has_distances_and_nothing_else():
 # --- scores ---------------------------------------------------------------------------------------
 
 
-def soft_accuracy(result, groups):
-    """Soft accuracy of all pairs of groups as a distance; every observation counts once."""
-    clusters = groups[result.scores.clusters]
-    hits, counts = soft_hits(union_scores(result, groups), clusters), np.bincount(clusters)
-    total = counts[:, None] * hits
-    return np.clip(2 * (total + total.T) / (counts[:, None] + counts) - 1, 0, 1)
-
-
-def test_compose_against_scores_from_scratch():
-    result = cores()
-    tree = merge(result, n_clusters=1, strategy="compose")
-    made = naive_merging(6, lambda groups: soft_accuracy(result, groups))
-    assert node_members(tree.merges, 6) == [members for members, _ in made]
-    np.testing.assert_allclose([m.statistic for m in tree.merges], [s for _, s in made], atol=1e-5)
-    assert (tree.statistic, tree.strategy) == ("soft accuracy", "compose")
-
-
-@pytest.mark.parametrize("strategy", ["compose", "linkage"])
 @pytest.mark.parametrize("n_folds", [1, 3])
-def test_what_is_reported_is_what_an_estimate_for_the_union_says(strategy, n_folds):
+def test_what_is_reported_is_what_an_estimate_for_the_union_says(n_folds):
     result = spread(n_folds=n_folds)
-    options = MergeOptions(n_clusters=2, strategy=strategy)
-    tree = merge_with(result, options)
+    tree = merge_with(result, MergeOptions(n_clusters=2))
     for step, found in enumerate(tree.merges):
         groups = tree.cut(n_clusters=6 - step).groups
         union = regrouped(result, groups)
@@ -176,37 +139,7 @@ def test_what_is_reported_is_what_an_estimate_for_the_union_says(strategy, n_fol
         assert found.p_adjusted == pytest.approx(expected, rel=0.02)
 
 
-# --- spectral -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n_clusters", range(1, 7))
-def test_spectral_has_the_groups_of_sklearn(n_clusters):
-    result = spread()
-    tree = merge(result, strategy="spectral", n_clusters=n_clusters, random_state=3)
-    assert tree.n_clusters == n_clusters
-    assert (tree.statistic, tree.strategy) == ("tv", "spectral")
-    if n_clusters < 6:
-        model = SpectralClustering(n_clusters, affinity="precomputed", random_state=0)
-        expected = model.fit_predict(np.clip(1 - result.tvd, 1e-6, 1))
-        assert partition_of(tree.groups) == partition_of(expected)
-
-
-def test_spectral_finds_blocks_also_where_all_else_is_far():
-    block = np.repeat([0, 1, 2], 4)
-    distances = np.where(block[:, None] == block, 0.2, 1.0)
-    np.fill_diagonal(distances, 0)
-    tree = merge(distances, strategy="spectral", n_clusters=3, random_state=0)
-    assert partition_of(tree.groups) == partition_of(block)
-
-
-def test_spectral_on_a_matrix():
-    matrix = 1 - np.kron(np.eye(3), np.full((3, 3), 0.8))
-    tree = merge(matrix, strategy="spectral", n_clusters=3, random_state=0)
-    assert tree.groups.tolist() == np.repeat([0, 1, 2], 3).tolist()
-    assert sch.is_valid_linkage(tree.linkage)
-
-
-# --- every strategy, odd clusters -----------------------------------------------------------------
+# --- odd clusters ---------------------------------------------------------------------------------
 
 ODD = {
     "two clusters": ([0, 3], 12, {}),
@@ -217,15 +150,13 @@ ODD = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
-@pytest.mark.parametrize("strategy", ["compose", "linkage"])
+@pytest.mark.filterwarnings("ignore::unsplit.errors.PartitionWarning")
 @pytest.mark.parametrize("case", ODD)
 @pytest.mark.parametrize("rule", [{}, {"n_clusters": 2}, {"max_tvd": 0.3}, {"alpha": 0.01}])
-def test_odd_clusters_give_a_complete_tree(strategy, case, rule):
+def test_odd_clusters_give_a_complete_tree(case, rule):
     means, sizes, more = ODD[case]
     result, _ = gaussian_estimate(means, sizes, **more)
-    options = MergeOptions(strategy=strategy, **rule)
-    tree = merge_with(result, options)
+    tree = merge_with(result, MergeOptions(**rule))
     assert sch.is_valid_linkage(tree.linkage, throw=True)
     assert len(tree.merges) == len(means) - 1
     assert 1 <= tree.n_clusters == rule.get("n_clusters", tree.n_clusters)
@@ -238,9 +169,8 @@ def test_odd_clusters_give_a_complete_tree(strategy, case, rule):
         assert {m.statistic for m in tree.merges} == {0.0}
 
 
-@pytest.mark.parametrize("method", LINKAGES)
-def test_equal_distances_merge_in_the_order_of_the_clusters(method):
-    tree = merge(np.full((5, 5), 0.5), n_clusters=1, linkage=method)
+def test_equal_distances_merge_in_the_order_of_the_clusters():
+    tree = merge(np.full((5, 5), 0.5), n_clusters=1)
     assert [(m.left, m.right) for m in tree.merges] == [(0, 1), (5, 2), (6, 3), (7, 4)]
     assert tree.linkage[:, 2].tolist() == [0.5] * 4
 
@@ -260,11 +190,10 @@ def renamed_pairs():
     return [(names, pairwise_tvd(X, names[labels], **estimate)) for names in every]
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.PartitionWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.PartitionWarning")
 @pytest.mark.parametrize(
     "merge_options",
-    [{"strategy": "linkage", "statistic": "tv", "linkage": name} for name in LINKAGES]
-    + [{}, {"strategy": "spectral"}, {"strategy": "linkage", "max_tvd": 0.9}],
+    [{"rank_by": "tv"}, {}, {"rank_by": "lecam", "max_tvd": 0.9}],
 )
 def test_new_names_give_the_same_tree_under_new_names(renamed_pairs, merge_options):
     n_clusters = None if not merge_options or "max_tvd" in merge_options else 3

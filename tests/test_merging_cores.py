@@ -31,7 +31,7 @@ def test_cores_split_at_random_are_ranked_by_overlap_alone(cores):
 def test_both_is_average_linkage_of_the_mean_rank(cores):
     X, labels, result = cores
     graph = unsplit.neighbour_graph(X, labels)
-    tree = unsplit.merge(result, n_clusters=1, neighbours=graph, statistic="overlap and edges")
+    tree = unsplit.merge(result, n_clusters=1, neighbours=graph, rank_by="overlap and edges")
     both = mean_rank(result.divergence("overlap"), Connected(graph).distances())
     twin = unsplit.merge(both, n_clusters=1)
     np.testing.assert_allclose(tree.linkage, twin.linkage)
@@ -77,4 +77,4 @@ def test_images_with_features_of_their_own_are_ranked_by_both():
 
 def test_edges_and_overlap_need_a_graph(cores):
     with pytest.raises(unsplit.InputError, match="needs neighbours"):
-        unsplit.merge(cores[2], n_clusters=2, statistic="overlap and edges")
+        unsplit.merge(cores[2], n_clusters=2, rank_by="overlap and edges")

@@ -9,7 +9,8 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 
 from tests.merging_cases import gaussian_estimate, labels_of, merged_by_neighbours
-from unsplit import ClusterMerger, InputError, SmallClusterWarning, merge, neighbour_graph
+from unsplit import ClusterMerger, InputError, merge, neighbour_graph
+from unsplit.errors import SmallClusterWarning
 from unsplit.estimator import merge_overclustering
 from unsplit.merging.decision import GRAPH, Always, PairEvidence, Reason
 from unsplit.merging.limits import FEW_DIMENSIONS, MANY_DIMENSIONS, NECK_SHARE, WIDEST_NECK
@@ -398,14 +399,14 @@ def test_a_graph_of_other_clusters_is_refused(cut):
     sentence = "neighbours has 3 clusters but distances has 6; make both from the same labels"
     with pytest.raises(InputError, match=sentence):
         merge(result, neighbours=neighbour_graph(X, labels // 2))
-    with pytest.raises(InputError, match='statistic="edges" needs neighbours; pass'):
-        merge(result, statistic="edges")
+    with pytest.raises(InputError, match='rank_by="edges" needs neighbours; pass'):
+        merge(result, rank_by="edges")
 
 
-@pytest.mark.parametrize("strategy", ["linkage", "compose"])
-def test_every_strategy_goes_by_neighbours(strategy):
+@pytest.mark.parametrize("rank_by", ["auto", "lecam"])
+def test_every_ranking_goes_by_neighbours(rank_by):
     X, lump = lumps(240, 2, distance=12.0, n_lumps=2)
-    merger = ClusterMerger(strategy=strategy, cv=2, epochs=15, random_state=0, device="cpu")
+    merger = ClusterMerger(rank_by=rank_by, cv=2, epochs=15, random_state=0, device="cpu")
     assert found_exactly(merger.fit_predict(X, initial_labels=pieces(X, 6)), lump)
     assert merger.tree_.stopped.startswith(ENDING)
 

@@ -125,9 +125,7 @@ def test_given_the_number_blobs_are_found(method):
     assert adjusted_rand_score(blob, labels) == 1.0
 
 
-@pytest.mark.parametrize(
-    "method", [*GIVEN_NUMBER[:7], kmeans, from_scratch("centroid"), finch, genie]
-)
+@pytest.mark.parametrize("method", [*GIVEN_NUMBER[:7], kmeans, from_scratch("centroid"), genie])
 def test_as_many_groups_as_asked_for(method):
     task, _ = blobs(3, 4)
     outcome = run(method, task)
@@ -239,7 +237,7 @@ def few_epochs(monkeypatch):
 def test_the_family_shares_one_training():
     task, blob = blobs(2, 2, size=40)
     outcomes = unsplit_family(task) | merged_otherwise(task)
-    assert len(outcomes) == 4 + 5
+    assert len(outcomes) == 3 + 5
     for name, outcome in outcomes.items():
         assert outcome.seconds > 0, name
         if outcome.automatic is not None:

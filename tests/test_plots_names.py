@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from tests.plot_cases import quick, random_matrix, random_tree
 from unsplit import plots
-from unsplit.merging.options import STATISTICS
-from unsplit.plots.layout import group_name
+from unsplit.merging.options import RANKINGS
 from unsplit.plots.style import (
     COLOURS,
     LONGEST_NAME,
     SMALLEST_TEXT,
     axis_label,
     colours_of,
+    group_name,
     short_name,
     spread,
 )
@@ -35,8 +35,7 @@ def overlaps(ax, side):
 LONG = "regulatory T cells of donor {}, third replicate"
 
 
-@pytest.mark.parametrize("pattern", ["{}", LONG])
-@pytest.mark.parametrize("k", [5, 40, 90])
+@pytest.mark.parametrize(("k", "pattern"), [(5, "{}"), (40, LONG), (90, "{}")])
 def test_names_do_not_touch(k, pattern):
     tree = random_tree(k, k // 2, names=[pattern.format(i) for i in range(k)])
     tree_axes, matrix_axes = plots.dendrogram(tree), plots.distances(tree, random_matrix(k))
@@ -65,9 +64,7 @@ DRAW = {
 }
 
 
-@pytest.mark.parametrize(
-    ("k", "n_taken", "dpi"), [(20, 14, 100), (20, 14, 150), (200, 170, 150), LARGE]
-)
+@pytest.mark.parametrize(("k", "n_taken", "dpi"), [(20, 14, 100), (200, 170, 150), LARGE])
 @pytest.mark.parametrize("figure", DRAW)
 def test_merged_clusters_are_named_and_do_not_overlap(figure, k, n_taken, dpi):
     tree = random_tree(k, n_taken, names=[f"cluster {i}" for i in range(k)])
@@ -112,7 +109,7 @@ def test_every_axis_says_what_its_values_mean(k):
     assert "clusters left" in curve.get_xlabel()
 
 
-@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("statistic", RANKINGS)
 def test_every_statistic_is_explained(statistic):
     if statistic != "auto":
         assert ": 0 = same, " in axis_label(statistic)

@@ -18,9 +18,8 @@ from tests.merging_cases import gaussian_estimate
 from unsplit.data.array_files import save_arrays
 from unsplit.data.rows.sequences import Audio, Ragged
 from unsplit.report import sections
-from unsplit.report.collect import FORMAT, Kept, Source, collect
-from unsplit.report.pictures import grid_of, png
-from unsplit.report.view import View
+from unsplit.report.collect import FORMAT, Kept, Source, collect, grid_of, png
+from unsplit.report.sections import View
 
 D = [[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]]
 

@@ -9,8 +9,9 @@ from tests import selection_cases
 from tests.checks import exactly
 from tests.cli_cases import QUICK, read_csv, read_json, succeeds, unsplit
 from tests.selection_cases import Column, layer, quick, ragged_donors, two_donors
-from unsplit import BatchWarning, ClusterMerger, InputError, pairwise_tvd
+from unsplit import ClusterMerger, InputError, pairwise_tvd
 from unsplit.data.labels import EncodedLabels
+from unsplit.errors import BatchWarning
 from unsplit.networks.training.loop import history_of
 from unsplit.pairwise.heldout_scores import scores_of, summarize
 from unsplit.selection import api

@@ -7,9 +7,10 @@ from torch import nn
 
 from tests.checks import exactly
 from tests.selection_cases import Explodes, layer, quick, refused, xor
-from unsplit import InputError, OutOfMemoryWarning, TrainConfig, pairwise_tvd
+from unsplit import InputError, TrainConfig, pairwise_tvd
 from unsplit.data.rows.kinds import vector_rows
 from unsplit.datasets import gaussians
+from unsplit.errors import OutOfMemoryWarning
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.loop import MAX_EPOCHS, Training, train
 from unsplit.pairwise.api import Settings

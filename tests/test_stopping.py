@@ -11,15 +11,9 @@ import pytest
 from sklearn.cluster import KMeans
 
 from tests.merging_cases import gaussian_estimate, labels_of, regrouped
-from unsplit import (
-    ClusterMerger,
-    InputError,
-    PartitionWarning,
-    SmallClusterWarning,
-    merge,
-    pairwise_tvd,
-)
+from unsplit import ClusterMerger, InputError, merge, pairwise_tvd
 from unsplit.datasets import gaussians
+from unsplit.errors import PartitionWarning, SmallClusterWarning
 from unsplit.merging.decision import (
     ALIKE,
     GRAPH,
@@ -36,7 +30,7 @@ from unsplit.merging.decision import (
 )
 from unsplit.merging.neighbours.evidence import Connection
 from unsplit.merging.neighbours.graph import graph_of_scores, neighbour_graph
-from unsplit.merging.options import LINKAGES, MergeOptions
+from unsplit.merging.options import MergeOptions
 from unsplit.merging.origin import looks_like_partition, origin, split_at_random
 from unsplit.merging.words import stopped
 
@@ -74,11 +68,10 @@ def taken(tree):
 # --- n_clusters -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", ["compose", "linkage", "spectral"])
 @pytest.mark.parametrize("n", range(1, 7))
-def test_n_clusters_is_exact_and_warns_of_nothing(strategy, n):
+def test_n_clusters_is_exact_and_warns_of_nothing(n):
     for result in (overlapping(), touching()):
-        tree = merge(result, n_clusters=n, strategy=strategy, random_state=0)
+        tree = merge(result, n_clusters=n, random_state=0)
         assert tree.n_clusters == n == len(set(tree.groups))
         assert len(tree.merges) == 5
         expected = "only one cluster is left" if n == 1 else f"{n} clusters were requested"
@@ -88,11 +81,10 @@ def test_n_clusters_is_exact_and_warns_of_nothing(strategy, n):
 # --- max_tvd --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", ["compose", "linkage"])
 @pytest.mark.parametrize("limit", [0.0, 0.15, 0.5, 0.8, 1.0])
-def test_max_tvd_leaves_only_pairs_above_it(strategy, limit):
+def test_max_tvd_leaves_only_pairs_above_it(limit):
     result = overlapping()
-    tree = merge(result, max_tvd=limit, strategy=strategy)
+    tree = merge(result, max_tvd=limit)
     assert all(step.tvd <= limit for step in taken(tree))
     assert (left_over(result, tree, "tvd") > limit).all()
     if limit == 1:
@@ -107,19 +99,16 @@ def test_max_tvd_leaves_only_pairs_above_it(strategy, limit):
 def test_max_tvd_of_a_matrix_is_its_linkage_distance():
     assert merge(MATRIX, max_tvd=0.84).groups.tolist() == [0, 0, 1]
     assert merge(MATRIX, max_tvd=0.86).n_clusters == 1
-    assert merge(MATRIX, max_tvd=0.84, linkage="single").n_clusters == 1
-    assert merge(MATRIX, max_tvd=0.85, linkage="complete").n_clusters == 2
     assert merge(MATRIX, max_tvd=0.0).n_clusters == 3
 
 
 # --- alpha ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", ["compose", "linkage"])
 @pytest.mark.parametrize("alpha", [1e-9, 0.05, 0.5])
-def test_alpha_leaves_only_pairs_that_differ(strategy, alpha):
+def test_alpha_leaves_only_pairs_that_differ(alpha):
     result = overlapping()
-    tree = merge(result, alpha=alpha, strategy=strategy)
+    tree = merge(result, alpha=alpha)
     assert all(step.p_adjusted > alpha for step in taken(tree))
     # All 15 initial pairs count to the end.
     assert (15 * left_over(result, tree, "p_value") <= alpha).all()
@@ -160,10 +149,9 @@ def test_a_pair_that_is_refused_does_not_stop_others():
 # --- auto -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", ["compose", "linkage"])
-def test_auto_is_a_test_where_clusters_overlap(strategy):
-    tree = merge(overlapping(), strategy=strategy)
-    tested = merge(overlapping(), strategy=strategy, alpha=0.05)
+def test_auto_is_a_test_where_clusters_overlap():
+    tree = merge(overlapping())
+    tested = merge(overlapping(), alpha=0.05)
     assert tree.groups.tolist() == tested.groups.tolist() == [0, 0, 0, 1, 1, 2]
     assert tree.stopped.startswith("every remaining pair of nearby clusters differs significantly")
     assert all(step.why.startswith(SAME_WHY) for step in taken(tree))
@@ -171,15 +159,14 @@ def test_auto_is_a_test_where_clusters_overlap(strategy):
     assert all(step.why.startswith("beyond the cut: significant difference") for step in rest)
 
 
-@pytest.mark.parametrize("strategy", ["compose", "linkage"])
-def test_auto_asks_the_graph_of_the_scores_where_clusters_only_touch(strategy):
-    tree = merge(touching(), strategy=strategy)
+def test_auto_asks_the_graph_of_the_scores_where_clusters_only_touch():
+    tree = merge(touching())
     assert tree.groups.tolist() == [0, 0, 0, 1, 1, 1]
     assert "is too weakly connected in the neighbour graph" in tree.stopped
     assert {step.reason for step in tree.merges} == {GRAPH}
     assert all(step.why.startswith("strongly connected: strength ") for step in taken(tree))
     assert tree.merges[-1].why == "beyond the cut: no edge between them in the neighbour graph"
-    assert quietly(touching(), alpha=0.05, strategy=strategy).n_clusters == 6
+    assert quietly(touching(), alpha=0.05).n_clusters == 6
 
 
 def test_the_graph_that_merge_makes_is_that_of_images():
@@ -457,27 +444,9 @@ def test_a_matrix_without_scores_has_no_tests(rule):
     )
 
 
-def test_a_matrix_without_scores_has_no_scores_to_compose():
-    refuses(
-        'strategy="compose" needs scores, but a plain matrix has none; pass a PairwiseTVD or use '
-        'strategy="linkage".',
-        MATRIX,
-        n_clusters=2,
-        strategy="compose",
-    )
-
-
-def test_strategies_that_need_more():
-    with pytest.raises(InputError, match=r'strategy="retrain" is gone; unsplit.paper'):
-        merge(MATRIX, strategy="retrain")
-    with pytest.raises(InputError, match='strategy="spectral" needs n_clusters because'):
-        merge(MATRIX, strategy="spectral", max_tvd=0.5)
-
-
 MISTYPED = [
-    ("strategy", "ward", "linkage, compose, spectral"),
-    ("statistic", "kl", "auto, edges, overlap and edges, tv, lecam, js, hellinger, overlap, auc"),
-    ("linkage", "ward", "average, single, complete"),
+    ("rank_by", "kl", "auto, edges, overlap and edges, tv, lecam, js, hellinger, overlap, auc"),
+    ("labels_from", "nowhere", "auto, clustering, elsewhere"),
 ]
 
 
@@ -492,28 +461,9 @@ def test_mistyped_names_are_refused_before_any_training(name, value, known, monk
         ClusterMerger(**{name: value}).fit(np.zeros((9, 2)))
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"statistic": "tv", "strategy": "compose"}, 'statistic="tv" has no effect with strategy='),
-        ({"statistic": "edges", "strategy": "compose"}, 'statistic="edges" has no effect with st'),
-        ({"linkage": "single", "strategy": "compose"}, 'linkage="single" has no effect with str'),
-        ({"linkage": "single", "statistic": "edges"}, 'linkage="single" has no effect with stat'),
-        ({"statistic": "edges"}, 'statistic="edges" needs neighbours; pass neighbours=unsplit.'),
-    ],
-)
-def test_options_without_an_effect_are_refused_and_not_ignored(options, sentence):
-    with pytest.raises(InputError, match=f"^{re.escape(sentence)}"):
-        merge(overlapping(), **options)
-
-
-def test_a_linkage_makes_auto_rank_by_a_divergence():
-    result, X = gaussian_estimate([[0, 0], [2, 0], [4, 0], [20, 0], [22, 0], [24, 0]], 60)
-    labels = np.empty(len(X), int)
-    labels[result.scores.rows] = result.scores.clusters
-    graph = neighbour_graph(X, labels)
-    found = {name: merge(result, neighbours=graph, linkage=name) for name in LINKAGES}
-    assert [tree.statistic for tree in found.values()] == ["edges", "lecam", "lecam"]
+def test_edges_need_neighbours():
+    with pytest.raises(InputError, match='rank_by="edges" needs neighbours; pass'):
+        merge(overlapping(), rank_by="edges")
 
 
 def test_plain_k_means_is_merged_without_a_warning():

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tests.merging_cases import gaussian_estimate
-from unsplit import SmallClusterWarning, merge, neighbour_graph
+from unsplit import merge, neighbour_graph
+from unsplit.errors import SmallClusterWarning
 from unsplit.merging.loop import MergeState
 from unsplit.merging.origin import needs_both_at_random, split_at_random
 
@@ -58,7 +59,7 @@ def merged(means, sizes, **options):
 OPTIONS = {
     "auto": {},
     "to one": {"n_clusters": 1},
-    "linkage": {"strategy": "linkage"},
+    "by TVD": {"rank_by": "tv"},
     "linked": {"must_link": [(0, 6), (3, 7), (5, 6)], "cannot_link": [(0, 3), (1, 8)]},
 }
 

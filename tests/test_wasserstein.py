@@ -261,7 +261,7 @@ def test_merge_keeps_names_and_sizes():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"max_tvd": 0.5}, {"alpha": 0.05}, {"strategy": "spectral", "n_clusters": 2}]
+    "options", [{}, {"max_tvd": 0.5}, {"alpha": 0.05}, {"rank_by": "tv", "n_clusters": 2}]
 )
 def test_merge_says_what_wasserstein_distances_cannot_do(three, options):
     with pytest.raises(InputError, match=r"PairwiseWasserstein.*unit of X.*n_clusters"):

@@ -104,7 +104,8 @@ ABOUT = """## What was compared
 
 - **unsplit** is `ClusterMerger()` without a setting, and its `labels_`; *refined* are its
   `refined_labels_`; *without neighbours* goes by the same network alone; *spectral* is
-  `strategy="spectral"`.
+  spectral clustering of its TVDs, measured with an earlier version, as are settings named
+  `statistic`, `linkage` and `strategy`: `rank_by` has replaced them.
 - **SCCAF** is a corrected re-implementation: the released package merges the wrong clusters when
   there are more than ten and plotting is off. **CHOIR** is a re-implementation in its manner (the
   original is in R).

@@ -11,12 +11,9 @@ Case = tuple[str, str]  # data and how they were cut into clusters
 
 ESTIMATORS: dict[str, dict[str, Any]] = {"paper": PAPER, "cross-fitted": {"cv": 5}}
 
-# All of them end at the same number of clusters.
-STRATEGIES: dict[str, dict[str, Any]] = {
-    "linkage": {"strategy": "linkage"},
-    "compose": {"strategy": "compose"},
-}
-WAYS = (*STRATEGIES, "paper")  # "paper" is no strategy but a function of its own
+# How clusters are merged; recorded results also have "compose", an option of an earlier version.
+MEASURED = ("linkage", "paper")
+WAYS = ("linkage", "compose", "paper")
 
 
 class Size(NamedTuple):

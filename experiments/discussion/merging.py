@@ -1,4 +1,4 @@
-"""Distances in, groups out: spectral clustering, and every strategy of merging."""
+"""Distances in, groups out: spectral clustering, and merging."""
 
 import time
 import warnings
@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.cluster import SpectralClustering
 from sklearn.metrics import adjusted_rand_score
 
 import unsplit
 from experiments.artificial import DIVERGENCES, PAPER
 from experiments.core import Result
-from experiments.discussion.config import STRATEGIES
 from experiments.discussion.overclusterings import Problem
-from unsplit import PairwiseTVD, PartitionWarning
+from unsplit import PairwiseTVD
+from unsplit.errors import PartitionWarning
 from unsplit.metrics import (
     category_counts,
     correct_merges,
@@ -24,6 +25,7 @@ from unsplit.metrics import (
     purity,
     quality,
 )
+from unsplit.networks.training.progress import EpochRecord
 
 STATISTICS = ("tv", "lecam", "overlap")
 
@@ -40,9 +42,9 @@ def run_spectral(given: Problem, seed: int, device: str, epochs: int) -> Result:
     found: dict[str, dict[str, float]] = {"linkage": {}, "spectral": {}}
     for name in STATISTICS:
         matrix = result.divergence(name)
-        for strategy, by_name in found.items():
-            tree = unsplit.merge(matrix, n_clusters=groups, strategy=strategy, random_state=seed)
-            by_name[name] = agreement(given, tree.groups)
+        tree = unsplit.merge(matrix, n_clusters=groups)
+        found["linkage"][name] = agreement(given, tree.groups)
+        found["spectral"][name] = agreement(given, spectral_groups(matrix, groups, seed))
     return about(given, result) | {
         "groups": groups,
         "ARI": found,
@@ -52,6 +54,15 @@ def run_spectral(given: Problem, seed: int, device: str, epochs: int) -> Result:
     }
 
 
+def spectral_groups(matrix: NDArray[np.float64], n_groups: int, seed: int) -> NDArray[np.int64]:
+    """Spectral clustering by 1 − distance."""
+    # Slightly above zero, because the spectral embedding needs a connected graph.
+    similarity = np.clip(1 - matrix, 1e-6, 1.0)
+    drawn = int(np.random.default_rng(seed).integers(2**31))
+    model = SpectralClustering(n_groups, affinity="precomputed", random_state=drawn)
+    return model.fit_predict(similarity).astype(np.int64)
+
+
 def _by_majority(given: Problem) -> NDArray[np.int64]:
     """The right groups: more than that no merging can do, for clusters are not pure."""
     majority = majority_categories(given.labels, given.categories)
@@ -59,7 +70,7 @@ def _by_majority(given: Problem) -> NDArray[np.int64]:
 
 
 def run_merging(given: Problem, strategy: str, seed: int, device: str, epochs: int) -> Result:
-    """One strategy down to as many clusters as there are majority categories; the whole tree.
+    """One way of merging down to as many clusters as there are majority categories; the whole tree.
 
     "paper" trains one network, whose hard accuracy on a fifth held out ranks, and trains it anew
     after every merge.
@@ -78,11 +89,11 @@ def run_merging(given: Problem, strategy: str, seed: int, device: str, epochs: i
         return _judged(given, groups, tree, result, result.n_clusters - groups, price)
     trainings = 0
 
-    def count(record: unsplit.EpochRecord) -> None:
+    def count(record: EpochRecord) -> None:
         nonlocal trainings
         trainings += record.epoch == 0
 
-    merger = unsplit.ClusterMerger(groups, **STRATEGIES[strategy], **same, progress=count)
+    merger = unsplit.ClusterMerger(groups, **same, progress=count)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PartitionWarning)
         _, price = timed(lambda: merger.fit(given.X, initial_labels=given.labels))

@@ -10,7 +10,7 @@ import unsplit
 from experiments.core import Result, Setting, Trial
 from experiments.discussion import figure
 from experiments.discussion.claims import claims
-from experiments.discussion.config import FULL, QUICK, WAYS, Config, Size
+from experiments.discussion.config import FULL, MEASURED, QUICK, Config, Size
 from experiments.discussion.merging import run_merging, run_spectral
 from experiments.discussion.overclusterings import problem
 from experiments.discussion.summary import where
@@ -21,7 +21,7 @@ __all__ = ["claims", "draw", "minutes", "run", "table", "trials"]
 
 # Of processor time; twice as many with convolutions.
 MINUTES = {
-    "spectral": 0.04, "linkage": 0.07, "compose": 0.06,
+    "spectral": 0.04, "linkage": 0.07,
     "paper": 0.2, "cross-fitted": 0.29, "learning rate": 0.27, "weight decay": 0.06,
     "network": 0.03,
 }  # fmt: skip
@@ -42,7 +42,7 @@ def trials(quick: bool) -> list[Trial]:
 def _parts(config: Config) -> list[tuple[str, tuple[str, str], Trial]]:
     return [
         *(("spectral", case, {}) for case in config.spectral),
-        *(("merging", case, {"strategy": s}) for case in config.merging for s in WAYS),
+        *(("merging", case, {"strategy": s}) for case in config.merging for s in MEASURED),
         *(("stopping", case, {"estimator": name}) for case, name, _ in config.stopping),
         *(
             ("choosing", case, {"setting": setting})

@@ -9,7 +9,8 @@ from experiments.core import Result
 from experiments.discussion.config import ESTIMATORS
 from experiments.discussion.merging import timed
 from experiments.discussion.overclusterings import Problem
-from unsplit import Candidate, InputError, TrainConfig
+from unsplit import InputError, TrainConfig
+from unsplit.selection import Candidate
 
 # Below so many steps A ends nothing, and the last weights are kept, not the best.
 NEVER = 10**9

@@ -13,8 +13,9 @@ from benchmarks.baselines import euclidean
 from experiments.artificial import DIVERGENCES, PAPER
 from experiments.core import Result
 from experiments.imagenet_realistic.overclustering import Overclustering
-from unsplit import NeighbourGraph, PairwiseTVD, PartitionWarning
-from unsplit.merging.neighbours.graph import Connected, graph_of_scores
+from unsplit import PairwiseTVD
+from unsplit.errors import PartitionWarning
+from unsplit.merging.neighbours.graph import Connected, NeighbourGraph, graph_of_scores
 from unsplit.merging.ranking import mean_rank
 
 FOLDS = 5
@@ -64,7 +65,6 @@ def ranked(case: Overclustering, result: PairwiseTVD) -> dict[str, list[int]]:
     forgotten = replace(result, n_noise=0)  # that there are images in no cluster
     right = {
         "default": case.right(unsplit.merge(result, n_clusters=1).linkage),
-        "compose": case.right(unsplit.merge(result, n_clusters=1, strategy="compose").linkage),
         "valleys first": case.right(unsplit.merge(forgotten, n_clusters=1).linkage),
     }
     right |= {f"average {name}": linked(case, result.divergence(name)) for name in DIVERGENCES}
@@ -86,7 +86,7 @@ def with_graph(
     assert by_scores is not None
 
     def by_edges(neighbours: NeighbourGraph) -> list[int]:
-        tree = unsplit.merge(result, n_clusters=1, neighbours=neighbours, statistic="edges")
+        tree = unsplit.merge(result, n_clusters=1, neighbours=neighbours, rank_by="edges")
         return case.right(tree.linkage)
 
     both = mean_rank(result.divergence("overlap"), Connected(graph).distances())

@@ -15,8 +15,8 @@ from benchmarks.peers.communities import communities, connected
 from experiments.core import Result
 from experiments.imagenet_realistic.methods import FOLDS, linked, with_graph
 from experiments.imagenet_realistic.overclustering import Overclustering
-from unsplit import NeighbourGraph, PairwiseTVD
-from unsplit.merging.neighbours.graph import graph_of_scores
+from unsplit import PairwiseTVD
+from unsplit.merging.neighbours.graph import NeighbourGraph, graph_of_scores
 from unsplit.merging.ranking import mean_rank
 
 DIVERGENCES = ("tv", "lecam", "overlap")
@@ -34,7 +34,6 @@ def merged(case: Overclustering, result: PairwiseTVD, graph: NeighbourGraph) -> 
     by_scores = graph_of_scores(result)
     right = {f"average {name}": linked(case, result.divergence(name)) for name in DIVERGENCES}
     right["default"] = _right(case, result)
-    right["compose"] = _right(case, result, strategy="compose")
     far = euclidean(case.features, case.labels)
     both = mean_rank(result.divergence("overlap"), far)
     right["average overlap + euclidean"] = linked(case, both)
@@ -87,5 +86,5 @@ def clustered(R: NDArray[np.float32]) -> dict[str, NDArray[np.int64]]:
     }
 
 
-def _right(case: Overclustering, result: PairwiseTVD, **choices: Any) -> list[int]:
-    return case.right(unsplit.merge(result, n_clusters=1, **choices).linkage)
+def _right(case: Overclustering, result: PairwiseTVD) -> list[int]:
+    return case.right(unsplit.merge(result, n_clusters=1).linkage)

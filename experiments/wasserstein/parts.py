@@ -14,7 +14,8 @@ from experiments.wasserstein.transport import (
     same_size,
     value_of_best_function,
 )
-from unsplit import PairwiseWasserstein, pairwise_wasserstein
+from unsplit import pairwise_wasserstein
+from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
 
 # Of two clusters there is but one pair, so it is drawn several times.
 PAIRS_OF_TWO = 3

@@ -11,6 +11,21 @@ from typing import Any
 
 import numpy as np
 
+__all__ = [
+    "BatchWarning",
+    "CheckpointWarning",
+    "ConfusionWarning",
+    "DependenceWarning",
+    "FeatureWarning",
+    "InputError",
+    "KeptWarning",
+    "LabelsWarning",
+    "OutOfMemoryWarning",
+    "PartitionWarning",
+    "SkippedWarning",
+    "SmallClusterWarning",
+]
+
 
 class InputError(ValueError):
     """The input cannot be used; the message says what is wrong and what to do."""
@@ -92,11 +107,11 @@ def option(name: str, value: object = None) -> str:
 
     Examples
     --------
-    >>> option("use_rep"), option("drop", ["age"]), option("linkage", "single")
-    ('use_rep', "drop=['age']", 'linkage="single"')
+    >>> option("use_rep"), option("drop", ["age"]), option("rank_by", "tv")
+    ('use_rep', "drop=['age']", 'rank_by="tv"')
     >>> with on_the_command_line():
-    ...     option("use_rep"), option("drop", ["age"]), option("linkage", "single")
-    ('--use-rep', '--drop age', '--linkage single')
+    ...     option("use_rep"), option("drop", ["age"]), option("rank_by", "tv")
+    ('--use-rep', '--drop age', '--rank-by tv')
     """
     if value is None:
         return typed(name) if _Typed.as_options else name

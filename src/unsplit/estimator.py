@@ -39,7 +39,7 @@ from unsplit.merging.neighbours.graph import (
     OTHER_FEATURES,
     NeighbourGraph,
     graph_of_scores,
-    graph_of_vectors,
+    neighbour_graph,
 )
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions
@@ -62,7 +62,6 @@ from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.memory import LESS_DATA
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import nothing_held_out
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +96,7 @@ class Merged:
 def refined(
     labels: Index,
     graph: NeighbourGraph,
-    result: PairwiseTVD | SparsePairwiseTVD,
+    result: PairwiseTVD,
     tree: MergeTree,
     gaps: str,
 ) -> Index:
@@ -110,7 +109,7 @@ def refined(
     ----------
     labels : ndarray of shape (n,)
     graph : NeighbourGraph
-    result : PairwiseTVD or SparsePairwiseTVD
+    result : PairwiseTVD
         What was merged.
     tree : MergeTree
         A cut of the merge, which gave the labels.
@@ -118,7 +117,7 @@ def refined(
         As for :func:`unsplit.refine`.
     """
     by_graph = tree.strategy == "neighbours" or looks_like_partition(result)
-    networks = result if isinstance(result, PairwiseTVD) and not by_graph else None
+    networks = None if result.is_sparse or by_graph else result
     found: Index = refine(labels, graph, gaps=gaps, distances=networks)
     return found
 
@@ -131,10 +130,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     n_clusters, max_tvd, alpha : optional
         When to stop merging; pass at most one.  Without any, the stopping point is found
         automatically.  See :func:`unsplit.merge`.
-    strategy : {"linkage", "compose", "spectral"}
-        How to merge.  See :func:`unsplit.merge`.
-    statistic, linkage : str
-        The distance that ranks pairs of clusters, and the linkage.  See :func:`unsplit.merge`.
+    rank_by : str
+        What says which pair of clusters is closest.  See :func:`unsplit.merge`.
     must_link, cannot_link : sequences of pairs of cluster names
         Clusters that are known to belong together, or known to be different.
     constraints : path or mapping, optional
@@ -182,7 +179,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         The tree as a SciPy linkage matrix.
     pairwise_ : PairwiseTVD
         Distances between the initial clusters, with their uncertainty; a
-        :class:`SparsePairwiseTVD` of more than 10,000 clusters.
+        A sparse one of more than 10,000 clusters.
     tvd_ : ndarray of shape (k, k)
         Total variation distances between the initial clusters; indexed by pairs, ``tvd_[i, j]``,
         if they are sparse.
@@ -217,9 +214,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         *,
         max_tvd: float | None = None,
         alpha: float | None = None,
-        strategy: str = "linkage",
-        statistic: str = "auto",
-        linkage: str = "average",
+        rank_by: str = "auto",
         must_link: Sequence[Link] = (),
         cannot_link: Sequence[Link] = (),
         constraints: str | os.PathLike[str] | Mapping[str, Any] | None = None,
@@ -243,9 +238,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.n_clusters = n_clusters
         self.max_tvd = max_tvd
         self.alpha = alpha
-        self.strategy = strategy
-        self.statistic = statistic
-        self.linkage = linkage
+        self.rank_by = rank_by
         self.must_link = must_link
         self.cannot_link = cannot_link
         self.constraints = constraints
@@ -629,6 +622,8 @@ def _neighbours(
             return graph_of_scores(fitted.result)
         features = fitted.rows
     with_batches = None if fitted.subclusters.n_batches == 1 else batch
-    graph = graph_of_vectors(features, labels, with_batches, settings.device, groups=groups)
+    graph = neighbour_graph(
+        features, labels, batch=with_batches, groups=groups, device=settings.device
+    )
     same = fitted.rows.kind in ("vectors", "counts")
     return graph if same else replace(graph, source=OTHER_FEATURES)

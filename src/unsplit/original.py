@@ -206,7 +206,7 @@ class Retrained(Linked):
     """
 
     def __init__(self, matrix: Matrix, statistic: str, estimate: Estimate, n_clusters: int) -> None:
-        super().__init__(matrix, "average", statistic)
+        super().__init__(matrix, statistic)
         self.estimate = estimate
         self.n_clusters = n_clusters
         self.slot_of = np.arange(len(matrix))

@@ -15,6 +15,9 @@ import torch
 
 import unsplit
 from unsplit import datasets, metrics, overclustering, plots
+from unsplit.data.saving import verify_folder
+from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
+from unsplit.selection import Candidate
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.standard_normal((12, 2)), RNG.standard_normal((12, 2)) + 4])
@@ -146,7 +149,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         {"network": torch.nn.Flatten(), "X": X},
         {"X": "square", "transform": "None", "kind": "None", "progress": "bool"},
     ),
-    "verify_folder": (unsplit.verify_folder, {"path": "result"}, {}),
+    "verify_folder": (verify_folder, {"path": "result"}, {}),
     "TrainConfig": (
         unsplit.TrainConfig,
         {},
@@ -158,7 +161,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         },
     ),
     "Candidate": (
-        unsplit.Candidate,
+        Candidate,
         {},
         {
             "augment": "bool",
@@ -193,22 +196,14 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     "PairwiseTVD.confidence_interval": (TVD.confidence_interval, {}, {}),
     "PairwiseTVD.table": (TVD.table, {}, {}),
     "PairwiseTVD.to_frame": (TVD.to_frame, {}, {}),
-    "SparsePairwiseTVD.save": (SPARSE.save, {"path": "new.npz"}, {**PATH, "scores": "bool"}),
-    "SparsePairwiseTVD.load": (unsplit.SparsePairwiseTVD.load, {"path": "sparse.npz"}, {}),
-    "SparsePairwiseTVD.divergence": (SPARSE.divergence, {}, {}),
-    "SparsePairwiseTVD.reordered": (SPARSE.reordered, {"order": [1, 0]}, {}),
-    "SparsePairwiseTVD.confidence_interval": (SPARSE.confidence_interval, {}, {}),
-    "SparsePairwiseTVD.table": (SPARSE.table, {}, {}),
-    "SparsePairwiseTVD.to_frame": (SPARSE.to_frame, {}, {}),
-    "SparsePairwiseTVD.divergence_of": (
+    "PairwiseTVD.divergence_of": (
         SPARSE.divergence_of,
         {"name": "lecam", "left": [0], "right": [1]},
         {},
     ),
-    "SparsePairwiseTVD.p_value_of": (SPARSE.p_value_of, {"left": [0], "right": [1]}, {}),
+    "PairwiseTVD.p_value_of": (SPARSE.p_value_of, {"left": [0], "right": [1]}, {}),
     "PairwiseWasserstein.save": (WASSERSTEIN.save, {"path": "new.npz"}, PATH),
-    "PairwiseWasserstein.load": (unsplit.PairwiseWasserstein.load, {"path": "w1.npz"}, {}),
-    "NeighbourGraph.renamed": (GRAPH.renamed, {"new_index": [1, 0]}, {}),
+    "PairwiseWasserstein.load": (PairwiseWasserstein.load, {"path": "w1.npz"}, {}),
     "datasets.gaussians": (
         datasets.gaussians,
         {"means": MEANS, "size": 3},
@@ -304,14 +299,12 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
 # Classes whose objects the library makes; users only read them.
 MADE = {
     "EpochRecord", "History", "Merge", "MergeTree", "NeighbourGraph", "PairwiseTVD",
-    "SparsePairwiseTVD", "PairwiseWasserstein", "Selection", "StepRecord", "Dendrogram",
+    "PairwiseWasserstein", "Selection", "StepRecord", "Dendrogram",
     "Distances", "MergeCurve",
 }  # fmt: skip
 # Called by the library alone.
 WITHIN = {
-    "SparsePairwiseTVD.hits_of",
     "PairwiseTVD.nearest",
-    "SparsePairwiseTVD.nearest",
     "Candidate.training",
     "History.of",
     "ClusterMerger.set_fit_request",

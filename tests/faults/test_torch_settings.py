@@ -12,6 +12,7 @@ from torch import nn
 
 import unsplit
 from unsplit.devices import usual_settings
+from unsplit.networks.training.progress import Reporter, StepRecord
 
 X, LABELS = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 1]], 40, random_state=0)
 PICTURES = np.random.default_rng(0).integers(0, 200, (160, 12, 12, 3)).astype(np.uint8)
@@ -89,8 +90,8 @@ def selected() -> np.ndarray:
     return np.array([trial.mean_accuracy for trial in trials])
 
 
-def merged(strategy: str) -> np.ndarray:
-    merger = unsplit.ClusterMerger(**QUICK, strategy=strategy)
+def merged() -> np.ndarray:
+    merger = unsplit.ClusterMerger(**QUICK)
     return merger.fit(X, initial_labels=LABELS).tree_.linkage
 
 
@@ -100,8 +101,8 @@ CALLS: dict[str, Callable[[], np.ndarray]] = {
     "pictures": lambda: tvd(PICTURES[::4], 4, cv=2),
     "module": lambda: tvd(backbone=NETWORK),
     "function": lambda: tvd(backbone=network),
-    "merge": lambda: merged("compose"),
-    "merge of an estimate": lambda: unsplit.merge(ESTIMATE, strategy="compose").linkage,
+    "merge": merged,
+    "merge of an estimate": lambda: unsplit.merge(ESTIMATE).linkage,
     "neighbours": lambda: unsplit.neighbour_graph(X, LABELS, device="cpu").adjacency.toarray(),
     "predict": lambda: MERGER.predict_proba(X),
     "features": lambda: unsplit.features(NETWORK, X, device="cpu"),
@@ -152,8 +153,8 @@ CHANGES: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_progress_function_cannot_change_the_settings_of_a_run(change: str) -> None:
-    class Changing(unsplit.Reporter):
-        def on_step(self, step: unsplit.StepRecord) -> None:
+    class Changing(Reporter):
+        def on_step(self, step: StepRecord) -> None:
             CHANGES[change]()
 
     expected = tvd()

@@ -70,12 +70,11 @@ METHODS: dict[str, Method] = {
     "unsplit": ours.unsplit_family,
     **{name: _alone(name, run) for name, run in (_MERGING | _ANEW).items()},
     **{name: _alone(name, ours.trained_otherwise(name)) for name in ours.TRAINED_OTHERWISE},
-    ours.COMPOSED: _alone(ours.COMPOSED, ours.composed),
     "unsplit, merged otherwise": ours.merged_otherwise,
 }
 
 # For comparisons of settings alone, so not everywhere.
-SETTINGS = frozenset((*ours.TRAINED_OTHERWISE, ours.COMPOSED, "unsplit, merged otherwise"))
+SETTINGS = frozenset((*ours.TRAINED_OTHERWISE, "unsplit, merged otherwise"))
 
 # One run serves every over-clustering of the same observations.
 FROM_SCRATCH = frozenset(_ANEW)

@@ -1,4 +1,4 @@
-"""Our own: one training, and every strategy and stopping rule on what it gave."""
+"""Our own: one training, and every ranking and stopping rule on what it gave."""
 
 import time
 import warnings
@@ -14,11 +14,12 @@ from unsplit.merging.options import MergeOptions
 from unsplit.pairwise.api import Settings
 
 WITHOUT_NEIGHBOURS = "unsplit, without neighbours"
-# One setting of the merge changed, the same networks and neighbours.
+# One setting of the merge changed, the same networks and neighbours.  Under the names of recorded
+# results: ``rank_by`` was ``statistic``.
 MERGED_OTHERWISE: dict[str, dict[str, Any]] = {
-    "unsplit, statistic=lecam": {"statistic": "lecam"},
-    "unsplit, statistic=tv": {"statistic": "tv"},
-    "unsplit, statistic=overlap": {"statistic": "overlap"},
+    "unsplit, statistic=lecam": {"rank_by": "lecam"},
+    "unsplit, statistic=tv": {"rank_by": "tv"},
+    "unsplit, statistic=overlap": {"rank_by": "overlap"},
 }
 RULES: dict[str, dict[str, Any]] = {
     "unsplit, alpha=0.05": {"alpha": 0.05},
@@ -36,7 +37,6 @@ TRAINED_OTHERWISE: dict[str, dict[str, Any]] = {
 }
 # The same tree; then observations go where their neighbours are.
 REFINED = "unsplit, refined"
-COMPOSED = "unsplit, strategy=compose"
 
 
 def unsplit_family(task: Task) -> dict[str, Outcome]:
@@ -48,7 +48,6 @@ def unsplit_family(task: Task) -> dict[str, Outcome]:
         "unsplit": _outcome(merged.tree, task, seconds),
         REFINED: _refined(merged, task, seconds),
         WITHOUT_NEIGHBOURS: _again(merged, task, seconds, {"neighbours": None}),
-        "unsplit, spectral": Outcome(at=_spectral(merged, task), seconds=seconds),
     }
 
 
@@ -72,11 +71,6 @@ def trained_otherwise(name: str) -> Callable[[Task], Outcome]:
     return run
 
 
-def composed(task: Task) -> Outcome:
-    """Pairs ranked by scores that are merged in closed form."""
-    return _outcome(_merge_anew(task, MergeOptions(strategy="compose")).tree, task, None)
-
-
 def _merge_anew(
     task: Task, merge_options: MergeOptions, settings: Settings | None = None
 ) -> Merged:
@@ -93,14 +87,6 @@ def _again(merged: Merged, task: Task, before: float, merge_options: dict[str, A
         warnings.simplefilter("ignore", UserWarning)
         tree = unsplit.merge(merged.fitted.result, **given | merge_options)
     return _outcome(tree, task, before + time.process_time() - start)
-
-
-def _spectral(merged: Merged, task: Task) -> Callable[[int], Any]:
-    def at(n: int) -> Any:
-        merge_options = {"n_clusters": n, "strategy": "spectral"}
-        return _again(merged, task, 0.0, merge_options).automatic
-
-    return at
 
 
 def _refined(merged: Merged, task: Task, before: float) -> Outcome:

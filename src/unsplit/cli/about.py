@@ -15,8 +15,8 @@ from unsplit.pairwise.api import Settings
 ANSWERS = "unsplit-review.json"
 # Settings that are options with one value; they are left out where they have their default.
 NAMES = (
-    "n_clusters", "max_tvd", "alpha", "min_clusters", "max_clusters", "labels_from", "strategy",
-    "statistic", "linkage", "backbone", "cv", "epochs", "device",
+    "n_clusters", "max_tvd", "alpha", "min_clusters", "max_clusters", "labels_from", "backbone",
+    "cv", "epochs", "device",
 )  # fmt: skip
 DEFAULTS = {f.name: f.default for f in (*fields(MergeOptions), *fields(Settings))}
 

@@ -25,7 +25,7 @@ from unsplit.cli.select import selected
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.saving import output_folder
 from unsplit.merging.answers import read_answers
-from unsplit.merging.options import LABELS_FROM, LINKAGES, STATISTICS, STRATEGIES
+from unsplit.merging.options import LABELS_FROM
 from unsplit.networks.training.progress import PHASES
 from unsplit.networks.training.ranks import together
 from unsplit.pairwise.api import Settings
@@ -73,22 +73,6 @@ when_to_stop = options.together(
 )
 
 how_to_merge = options.together(
-    click.option(
-        "--strategy",
-        type=click.Choice(STRATEGIES),
-        help="How to compare clusters after a merge.  [default: linkage]",
-    ),
-    click.option(
-        "--statistic",
-        type=click.Choice(STATISTICS),
-        help="Distance that decides which pair is merged first; auto uses edges (of the neighbour "
-        "graph) or lecam.  [default: auto]",
-    ),
-    click.option(
-        "--linkage",
-        type=click.Choice(LINKAGES),
-        help="Kind of linkage for --strategy linkage and spectral.  [default: average]",
-    ),
     linked("--must-link", help="Always merge clusters A and B; may be repeated."),
     linked("--cannot-link", help="Never merge clusters A and B; may be repeated."),
     click.option(

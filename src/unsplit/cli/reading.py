@@ -21,7 +21,7 @@ from unsplit.data.readers.tables import listing, shortened
 from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.data.readers.vectors import with_vectors
 from unsplit.errors import InputError
-from unsplit.report.pictures import checked_picture
+from unsplit.report.collect import checked_picture
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.cluster import SpectralClustering
 
 from unsplit._typing import Index
 from unsplit.data.frames import refuse_annotated
@@ -22,13 +21,17 @@ from unsplit.merging.decision import (
     Always,
     Auto,
     Rule,
-    SameGroup,
     WithinBatches,
 )
 from unsplit.merging.evidence import Evidence, evidence_of
 from unsplit.merging.loop import MergeRecord, MergeState, agglomerate, assigned_slots
 from unsplit.merging.neighbours.evidence import Neighbourhoods
-from unsplit.merging.neighbours.graph import Connected, NeighbourGraph, graph_of_scores
+from unsplit.merging.neighbours.graph import (
+    Connected,
+    NeighbourGraph,
+    graph_of_scores,
+    renumbered,
+)
 from unsplit.merging.options import (
     OVERLAP_AND_EDGES,
     Constraints,
@@ -45,14 +48,9 @@ from unsplit.merging.origin import (
     split_at_random,
     stopping_rule,
 )
-from unsplit.merging.ranking import (
-    Composed,
-    Linked,
-    mean_rank,
-)
+from unsplit.merging.ranking import Linked, mean_rank
 from unsplit.merging.remerge import Remerge, can_be_repeated, remerged, sure_merges
 from unsplit.merging.sparse.evidence import (
-    ComposedPairs,
     GroupScores,
     SparseNeighbourhoods,
     ranking_of_pairs,
@@ -62,7 +60,6 @@ from unsplit.merging.sparse.state import SparseMergeState, agglomerate_sparse
 from unsplit.merging.stability import Stability
 from unsplit.merging.tree import MergeTree, with_stability
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
 
 State = TypeVar("State", bound=MergeState)
@@ -79,14 +76,12 @@ FEWER_CLUSTERS = (
 
 
 def merge(
-    distances: PairwiseTVD | SparsePairwiseTVD | PairwiseWasserstein | ArrayLike,
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     *,
     n_clusters: int | None = None,
     max_tvd: float | None = None,
     alpha: float | None = None,
-    strategy: str = "linkage",
-    statistic: str = "auto",
-    linkage: str = "average",
+    rank_by: str = "auto",
     must_link: Iterable[Link] = (),
     cannot_link: Iterable[Link] = (),
     constraints: str | os.PathLike[str] | Mapping[str, Any] | None = None,
@@ -101,7 +96,7 @@ def merge(
 
     Parameters
     ----------
-    distances : PairwiseTVD, SparsePairwiseTVD, PairwiseWasserstein or array-like of shape (k, k)
+    distances : PairwiseTVD, PairwiseWasserstein or array-like of shape (k, k)
         Estimates with scores, made by :func:`unsplit.pairwise_tvd`, or any symmetric matrix of
         distances, taken as TVD.  A PairwiseWasserstein keeps its cluster names and sizes, and needs
         ``n_clusters``.
@@ -110,22 +105,16 @@ def merge(
         with a TVD up to this value.  ``alpha`` merges pairs that do not differ significantly at
         this level, adjusted for all pairs.  Without any of them merging stops by itself (*auto*),
         which needs a PairwiseTVD.
-    strategy : {"linkage", "compose", "spectral"}
-        "linkage" ranks pairs by the distances as they are; "compose" by the scores of merged
-        clusters, which follow from those of their parts; "spectral" cuts a spectral clustering
-        into ``n_clusters``.
-    statistic : str
-        What ranks pairs under strategy "linkage": "tv", "lecam", "js", "hellinger", "overlap" or
-        "auc"; "edges", the edges between clusters in the graph of ``neighbours``; or "overlap and
-        edges", the mean rank by both.  "auto" is "edges" if there are ``neighbours``, most clusters
-        were not split at random and ``linkage`` is left at its default; otherwise "lecam", or
-        "overlap" if ``n_clusters`` is given and at least half of the observations are in no
-        cluster, as after the paper's Algorithm 1.  :class:`unsplit.ClusterMerger` ranks such cores
-        by "overlap and edges" if ``features`` are passed that the network does not see.
-        "compose" always uses soft accuracy, "spectral" the TVD, and a plain matrix its own values.
-    linkage : {"average", "single", "complete"}
-        Distance between merged clusters under strategies "linkage" and "spectral".  "edges" needs
-        none, because edges add up.
+    rank_by : str
+        What says which pair is closest: "tv", "lecam", "js", "hellinger", "overlap" or "auc",
+        averaged over the pairs of initial clusters in two merged ones (average linkage); "edges",
+        the edges between clusters in the graph of ``neighbours``, which add up; or "overlap and
+        edges", the mean rank by both.  "auto" is "edges" if there are ``neighbours`` and most
+        clusters were not split at random; otherwise "lecam", or "overlap" if ``n_clusters`` is
+        given and at least half of the observations are in no cluster, as after the paper's
+        Algorithm 1.  :class:`unsplit.ClusterMerger` ranks such cores by "overlap and edges" if
+        ``features`` are passed that the network does not see.  A plain matrix is ranked by its own
+        values.
     must_link, cannot_link : iterables of pairs of cluster names
         Clusters known to belong together, or known to be different.
     constraints : path or mapping, optional
@@ -146,7 +135,7 @@ def merge(
         clusters were cut out of the same features, *auto* decides by it.  Without one, *auto* makes
         the graph of the network's scores, unless there are too many of them.
     random_state : int, Generator, RandomState or None
-        For "spectral", and for the simulated data that neighbours are compared with.
+        For the simulated data that neighbours are compared with.
 
     Returns
     -------
@@ -163,10 +152,10 @@ def merge(
     for name, links in (("must_link", must_link), ("cannot_link", cannot_link)):
         check_links(name, links)
     check_seed(random_state)
-    check_wasserstein(distances, n_clusters, max_tvd, strategy)
-    how, links = (strategy, statistic, linkage), (tuple(must_link), tuple(cannot_link))
+    check_wasserstein(distances, n_clusters, max_tvd, rank_by)
+    links = tuple(must_link), tuple(cannot_link)
     options = MergeOptions(
-        n_clusters, max_tvd, alpha, *how, *links, min_clusters, max_clusters, rule, labels_from
+        n_clusters, max_tvd, alpha, rank_by, *links, min_clusters, max_clusters, rule, labels_from
     )
     if constraints is not None:
         options = options.with_answers(constraints, _cluster_ids(distances))
@@ -178,19 +167,21 @@ def merge(
 
 def _own_graph(result: PairwiseTVD, options: MergeOptions) -> NeighbourGraph | None:
     """The neighbour graph of the network's scores, if *auto* would ask one."""
+    if result.is_sparse:
+        return None
     # Between cores observations were left out, so a number of them is reached closest first.
     closest_first = options.n_clusters is not None and are_cores(result)
     return graph_of_scores(result) if options.asks_neighbours and not closest_first else None
 
 
 def _cluster_ids(distances: Any) -> NDArray[Any]:
-    if isinstance(distances, SparsePairwiseTVD):
+    if isinstance(distances, PairwiseTVD):
         return distances.cluster_ids
     return merge_inputs(distances).ids
 
 
 def merge_with(
-    distances: PairwiseTVD | SparsePairwiseTVD | PairwiseWasserstein | ArrayLike,
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     options: MergeOptions,
     neighbours: NeighbourGraph | None = None,
     random_state: object = None,
@@ -212,7 +203,7 @@ def merge_with(
     """
     inputs = merge_inputs(distances, neighbours)
     result, k = inputs.result, len(inputs.ids)
-    if isinstance(result, SparsePairwiseTVD):
+    if result is not None and result.is_sparse:
         options.check_sparse()
     else:
         check_memory(k, MATRICES if result is None else MATRICES_OF_SCORES)
@@ -227,7 +218,7 @@ def merge_with(
 
     def rule_of(options: MergeOptions) -> Rule:
         rule = stopping_rule(result, options, by)
-        if not isinstance(result, PairwiseTVD) or result.comparable.all():
+        if result is None or result.is_sparse or result.comparable.all():
             return rule
         return WithinBatches(rule, NO_SHARED_BATCH if result.n_groups is None else ONE_GROUP)
 
@@ -242,7 +233,7 @@ def merge_with(
         result = inputs.result
         return kind(
             ranking,
-            _evidence(inputs, ranking, options.alpha is not None),
+            _evidence(inputs, options.alpha is not None),
             neighbourhoods,
             at_random,
             needs_both_at_random(by, inputs.graph),
@@ -260,16 +251,14 @@ def merge_with(
         return record.tree(inputs.ids, sizes, inputs.order, ranking.statistic, options)
 
     rule = rule_of(options)
-    ranking = _ranking(inputs, options, statistic)
+    ranking = _ranking(inputs, statistic)
     neighbourhoods = _neighbourhoods(inputs, ranking, random_state)
     parts = inputs, ranking, constraints, neighbourhoods
-    if isinstance(result, SparsePairwiseTVD):
+    if result is not None and result.is_sparse:
         compare_all = rule not in (Always(), Auto(NEIGHBOURS))
         sparse = state_of(SparseMergeState, *parts, on_merge=on_merge, compare_all=compare_all)
         return tree_of(agglomerate_sparse(sparse, rule))
     state = state_of(MergeState, *parts, on_merge=on_merge)
-    if options.strategy == "spectral":
-        rule = SameGroup(_spectral_groups(ranking.distances(), options.n_clusters, random_state))
     record = agglomerate(state, rule)
     tree = tree_of(record)
     if result is None or not can_be_repeated(result, options):
@@ -284,7 +273,7 @@ def merge_with(
         part: PairwiseTVD, graph: NeighbourGraph | None, judged: Neighbourhoods | None
     ) -> Remerge:
         parts = replace(inputs, result=part, graph=graph)
-        ranking = _ranking(parts, options, statistic)
+        ranking = _ranking(parts, statistic)
         return state_of(Remerge, parts, ranking, unbounded, judged, record=MergeRecord(sure))
 
     groups = remerged(result, inputs.graph, neighbourhoods, again, rule_of(free), by)
@@ -324,16 +313,16 @@ class MergeInputs:
     order: Index
     sizes: Index
     matrix: NDArray[np.float64] | None = None
-    result: PairwiseTVD | SparsePairwiseTVD | None = None
+    result: PairwiseTVD | None = None
     graph: NeighbourGraph | None = None
 
 
 def merge_inputs(
-    distances: PairwiseTVD | SparsePairwiseTVD | PairwiseWasserstein | ArrayLike,
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     graph: NeighbourGraph | None = None,
 ) -> MergeInputs:
     """Check the input and put its clusters in order."""
-    if not isinstance(distances, (PairwiseTVD, SparsePairwiseTVD)) and graph is not None:
+    if not isinstance(distances, PairwiseTVD) and graph is not None:
         raise InputError(
             "neighbours has no effect without scores; pass a PairwiseTVD as distances, or leave "
             "neighbours out."
@@ -342,7 +331,7 @@ def merge_inputs(
         k = distances.n_clusters
         matrix = _known(distances)
         return MergeInputs(distances.cluster_ids, np.arange(k), distances.sizes, matrix)
-    if not isinstance(distances, (PairwiseTVD, SparsePairwiseTVD)):
+    if not isinstance(distances, PairwiseTVD):
         matrix = _square(distances)
         k = len(matrix)
         return MergeInputs(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
@@ -351,22 +340,22 @@ def merge_inputs(
     order = distances.scores.order_of_appearance()
     result = distances.reordered(order)
     if graph is not None:
-        graph = graph.renamed(np.argsort(order))
+        graph = renumbered(graph, np.argsort(order))
     return MergeInputs(ids, order, result.sizes, result=result, graph=graph)
 
 
 def check_wasserstein(
-    distances: object, n_clusters: int | None, max_tvd: float | None, strategy: str
+    distances: object, n_clusters: int | None, max_tvd: float | None, rank_by: str
 ) -> None:
     """Refuse options that take distances for TVDs, if they are Wasserstein distances."""
     if not isinstance(distances, PairwiseWasserstein):
         return
-    if n_clusters is None or max_tvd is not None or strategy != "linkage":
+    if n_clusters is None or max_tvd is not None or rank_by != "auto":
         raise InputError(
-            "distances is a PairwiseWasserstein, which can only be merged by "
-            f"{option('strategy', 'linkage')} to a given number of clusters because it is in the "
-            f"unit of X; pass {option('n_clusters')}, or pass {option('n_clusters', 1)} and cut "
-            "the tree with tree.cut(height=...)."
+            "distances is a PairwiseWasserstein, which is in the unit of X, so it can only be "
+            f"merged to a given number of clusters, without {option('rank_by')}; pass "
+            f"{option('n_clusters')}, or pass {option('n_clusters', 1)} and cut the tree with "
+            "tree.cut(height=...)."
         )
 
 
@@ -404,43 +393,38 @@ def _square(distances: ArrayLike) -> NDArray[np.float64]:
     return (matrix + matrix.T) / 2
 
 
-def _ranking(inputs: MergeInputs, options: MergeOptions, statistic: str) -> Any:
+def _ranking(inputs: MergeInputs, statistic: str) -> Any:
     """The Ranking of all pairs, or a SparseRanking."""
     if inputs.matrix is not None:
-        return Linked(inputs.matrix, options.linkage, statistic)
-    if isinstance(inputs.result, SparsePairwiseTVD):
-        return ranking_of_pairs(inputs.result, inputs.graph, options, statistic)
+        return Linked(inputs.matrix, statistic)
+    if inputs.result is not None and inputs.result.is_sparse:
+        return ranking_of_pairs(inputs.result, inputs.graph, statistic)
     assert inputs.result is not None
-    if options.strategy == "compose":
-        return Composed(inputs.result, lookup=options.alpha is not None)
-    if statistic == "edges" and options.strategy == "linkage":
+    if statistic == "edges":
         assert inputs.graph is not None
         return Connected(inputs.graph)
     if statistic == OVERLAP_AND_EDGES:
         assert inputs.graph is not None
         edges = Connected(inputs.graph).distances()
         matrix = mean_rank(inputs.result.divergence("overlap"), edges)
-        return Linked(matrix, options.linkage, statistic, inputs.result.comparable)
-    statistic = "tv" if options.strategy == "spectral" else statistic
-    matrix = inputs.result.divergence(statistic)
-    return Linked(matrix, options.linkage, statistic, inputs.result.comparable)
+    else:
+        matrix = inputs.result.divergence(statistic)
+    return Linked(matrix, statistic, inputs.result.comparable)
 
 
-def _initial_tvd(result: PairwiseTVD | SparsePairwiseTVD) -> Any:
+def _initial_tvd(result: PairwiseTVD) -> Any:
     """The TVDs of all or of the stored pairs, in a form that can be merged."""
-    if isinstance(result, PairwiseTVD):
+    if not result.is_sparse:
         return result.tvd.copy()
     pairs = result.pairs
     return MergedRows(result.n_clusters, pairs.left, pairs.right, result.tvd.values, min)
 
 
-def _evidence(inputs: MergeInputs, ranking: Any, all_pairs: bool) -> Evidence | None:
+def _evidence(inputs: MergeInputs, all_pairs: bool) -> Evidence | None:
     """The held-out scores of the clusters, if there are any."""
     if inputs.result is None:
         return None
-    if isinstance(ranking, (Composed, ComposedPairs)):
-        return ranking
-    if isinstance(inputs.result, SparsePairwiseTVD):
+    if inputs.result.is_sparse:
         return GroupScores(inputs.result)
     return evidence_of(inputs.result, all_pairs)
 
@@ -452,19 +436,6 @@ def _neighbourhoods(
         return None
     # Without a seed the same graph still gives the same result.
     rng = generator_of(0 if random_state is None else random_state)
-    if isinstance(inputs.result, SparsePairwiseTVD):
+    if inputs.result is not None and inputs.result.is_sparse:
         return SparseNeighbourhoods(inputs.graph, rng, ranking)
     return Neighbourhoods(inputs.graph, rng)
-
-
-def _spectral_groups(
-    distances: NDArray[np.float64], n_clusters: int | None, random_state: object
-) -> Index:
-    k = len(distances)
-    if n_clusters is None or n_clusters >= k:
-        return np.arange(k)
-    seed = int(generator_of(random_state).integers(2**31))
-    # Slightly above zero, because the spectral embedding needs a connected graph.
-    similarity = np.clip(1 - distances, 1e-6, 1.0)
-    model = SpectralClustering(n_clusters, affinity="precomputed", random_state=seed)
-    return model.fit_predict(similarity).astype(np.int64)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
-from unsplit._typing import Index
 from unsplit.merging import limits
 from unsplit.merging.evidence import Contrast, Evidence
 from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods
@@ -167,7 +166,6 @@ UNDECIDED = "undecided"  # the TVD is large, but of too few observations to be s
 BOTH_SMALL, ONE_SMALL, ASSIGNED = "both small", "one small", "assigned"  # to hold out observations
 NO_SHARED_BATCH = "no shared batch"
 ONE_GROUP = "one group"  # of observations that are not independent
-SAME_GROUP, OTHER_GROUP = "same group", "other group"  # of a spectral clustering
 CLOSEST = "closest"  # every pair may be merged, and this one was next
 UNCONNECTED = "unconnected"  # nothing is known, and something must be joined
 NOT_ASKED = "not asked"  # no rule has looked at the pair
@@ -177,7 +175,7 @@ USERS_RULE = "rule"  # what a rule of the user says, in its own words
 REASONS = (
     *(ALIKE, SIGNIFICANCE, MAX_TVD, GRAPH, OVERRULED, UNDECIDED, BOTH_SMALL, ONE_SMALL, ASSIGNED),
     *(NO_SHARED_BATCH, ONE_GROUP),
-    *(SAME_GROUP, OTHER_GROUP, CLOSEST, UNCONNECTED, NOT_ASKED, USERS_RULE),
+    *(CLOSEST, UNCONNECTED, NOT_ASKED, USERS_RULE),
 )
 
 # How a merge came about, or why a pair was kept apart.
@@ -448,20 +446,6 @@ class WithinBatches:
         if pair.contrast is not None and not pair.contrast.comparable:
             return Decision(False, Reason(self.otherwise), objection=math.inf)
         return self.rule.judge(pair)
-
-
-@dataclass(frozen=True, eq=False)
-class SameGroup:
-    """Merge within known groups; ``groups`` holds the group of every initial cluster."""
-
-    groups: Index
-    ending = Ending(OTHER_GROUP)
-    reach = None
-
-    def judge(self, pair: Pair) -> Decision:
-        """Allow the pair if both are in the same group."""
-        merge = bool(self.groups[pair.a] == self.groups[pair.b])
-        return Decision(merge, Reason(SAME_GROUP if merge else OTHER_GROUP))
 
 
 # --- verdicts -------------------------------------------------------------------------------------

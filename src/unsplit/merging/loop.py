@@ -1,4 +1,4 @@
-"""The merging loop, which all strategies share."""
+"""The merging loop."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -87,14 +87,13 @@ class MergeRecord:
             What ranked pairs.
         options : MergeOptions
         """
-        linked = "neighbours" if statistic == "edges" else "average linkage"
         return MergeTree(
             cluster_ids=cluster_ids,
             sizes=sizes,
             merges=tuple(renumbered(merge, order) for merge in self.merges),
             taken=np.arange(len(cluster_ids) - 1) < (self.n_taken or 0),
             statistic=statistic,
-            strategy=linked if options.strategy == "linkage" else options.strategy,
+            strategy="neighbours" if statistic == "edges" else "average linkage",
             ending=self.ending,
             n_forbidden=len(self.merges) - self.n_allowed,
             apart=tuple(renumbered(pair, order) for pair in self.apart),
@@ -334,7 +333,7 @@ class MergeState:
         if self.neighbourhoods is not None:
             self.neighbourhoods.merge(a, b)
         changed = self.ranking.merge(a, b)
-        if self.evidence is not None and id(self.evidence) != id(self.ranking):
+        if self.evidence is not None:
             self.evidence.merge(a, b)
         return changed
 

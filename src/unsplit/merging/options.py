@@ -27,20 +27,15 @@ from unsplit.merging.neighbours.graph import (
 )
 from unsplit.pairwise.scores import DIVERGENCES
 
-STRATEGIES = ("linkage", "compose", "spectral")
 # The mean rank of a pair by overlap and by edges.
 OVERLAP_AND_EDGES = "overlap and edges"
 NEED_NEIGHBOURS = ("edges", OVERLAP_AND_EDGES)
-STATISTICS = ("auto", *NEED_NEIGHBOURS, *DIVERGENCES)
-LINKAGES = ("average", "single", "complete")
+RANKINGS = ("auto", *NEED_NEIGHBOURS, *DIVERGENCES)
 # Where the labels come from: computed from the features that are compared, or not.
 CLUSTERING, ELSEWHERE = "clustering", "elsewhere"
 LABELS_FROM = ("auto", CLUSTERING, ELSEWHERE)
 # Overlap needs all pairs.  What ranks pairs of a sparse estimate instead.
 WITHOUT_OVERLAP = {"overlap": "lecam", OVERLAP_AND_EDGES: "edges"}
-
-# Strategies for which an option has an effect; with the others it is refused, not ignored.
-APPLIES_TO = {"statistic": ("linkage",), "linkage": ("linkage", "spectral")}
 
 Link = Sequence[Any]
 
@@ -76,9 +71,7 @@ class MergeOptions:
     n_clusters: int | None = None
     max_tvd: float | None = None
     alpha: float | None = None
-    strategy: str = "linkage"
-    statistic: str = "auto"
-    linkage: str = "average"
+    rank_by: str = "auto"
     must_link: Sequence[Link] = ()
     cannot_link: Sequence[Link] = ()
     min_clusters: int | None = None
@@ -89,22 +82,17 @@ class MergeOptions:
     answers: tuple[Answer, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.strategy == "retrain":
-            raise InputError(
-                f"{option('strategy', 'retrain')} is gone; unsplit.paper(X, labels, n_clusters=…) "
-                "trains anew after every merge, as in the paper."
-            )
-        for name, known in (
-            ("strategy", STRATEGIES),
-            ("statistic", STATISTICS),
-            ("linkage", LINKAGES),
-            ("labels_from", LABELS_FROM),
-        ):
-            check_choice(name, getattr(self, name), known)
+        check_choice("rank_by", self.rank_by, RANKINGS)
+        check_choice("labels_from", self.labels_from, LABELS_FROM)
         for name in ("must_link", "cannot_link"):
             check_links(name, getattr(self, name))
         self._check_rules()
-        self._check_combinations()
+        if self.labels_from != "auto" and not self.asks_neighbours:
+            raise InputError(
+                f"{option('labels_from', self.labels_from)} has no effect with "
+                f"{option('max_tvd')}, {option('alpha')}, a rule of yours or a ranking by edges, "
+                "which do not ask where labels come from; leave it out."
+            )
 
     def _check_rules(self) -> None:
         names = ("n_clusters", "max_tvd", "alpha", "rule")
@@ -120,39 +108,6 @@ class MergeOptions:
             raise InputError(
                 f"rule must be an object with a method judge(pair), got {shown(self.rule)}; see "
                 "unsplit.merging.decision for examples."
-            )
-
-    def _check_combinations(self) -> None:
-        strategy, statistic, linkage = self.strategy, self.statistic, self.linkage
-        if strategy == "spectral" and self.n_clusters is None:
-            raise InputError(
-                f"{option('strategy', strategy)} needs {option('n_clusters')} because it cannot "
-                f"choose the number of clusters; pass {option('n_clusters')} or use another "
-                "strategy."
-            )
-        for name, strategies in APPLIES_TO.items():
-            value = getattr(self, name)
-            if value != getattr(MergeOptions, name) and strategy not in strategies:
-                raise InputError(
-                    f"{option(name, value)} has no effect with {option('strategy', strategy)}, "
-                    f"only with {' and '.join(strategies)}; leave it out."
-                )
-        if self.labels_from != "auto" and not self.asks_neighbours:
-            raise InputError(
-                f"{option('labels_from', self.labels_from)} has no effect with "
-                f"{option('max_tvd')}, {option('alpha')}, rule, {option('strategy', 'spectral')} "
-                "or a statistic of edges, which do not ask where labels come from; leave it out."
-            )
-        if statistic in NEED_NEIGHBOURS and strategy != "linkage":
-            raise InputError(
-                f"{option('statistic', statistic)} needs {option('strategy', 'linkage')}, got "
-                f'"{strategy}"; choose another statistic or leave strategy out.'
-            )
-        if statistic == "edges" and linkage != MergeOptions.linkage:
-            raise InputError(
-                f"{option('linkage', linkage)} has no effect with {option('statistic', 'edges')}, "
-                "because edges are added up; leave linkage out or choose a divergence such as "
-                f"{option('statistic', 'lecam')}."
             )
 
     def gaps(self, strategy: str) -> str:
@@ -207,30 +162,21 @@ class MergeOptions:
     def asks_neighbours(self) -> bool:
         """Whether *auto* may decide, so that a neighbour graph is made if none was passed."""
         told = any(choice is not None for choice in (self.max_tvd, self.alpha, self.rule))
-        return not told and self.strategy != "spectral" and self.statistic not in NEED_NEIGHBOURS
+        return not told and self.rank_by not in NEED_NEIGHBOURS
 
     def check_sparse(self) -> None:
         """Refuse options that need all pairs, if only confused pairs are stored."""
-        if self.strategy == "spectral":
-            needy, instead = option("strategy", self.strategy), option("strategy", "linkage")
-        elif self.statistic in WITHOUT_OVERLAP:
-            needy = option("statistic", self.statistic)
-            instead = option("statistic", WITHOUT_OVERLAP[self.statistic])
-        else:
+        if self.rank_by not in WITHOUT_OVERLAP:
             return
         raise InputError(
-            f"{needy} needs the distances of all pairs, and of so many clusters only those are "
-            f"kept that are ever confused (a sparse estimate); use {instead}, or "
-            'unsplit.pairwise_tvd with form="dense" if its matrices fit into memory.'
+            f"{option('rank_by', self.rank_by)} needs the distances of all pairs, and of so many "
+            "clusters only those are kept that are ever confused (a sparse estimate); use "
+            f"{option('rank_by', WITHOUT_OVERLAP[self.rank_by])}, or unsplit.pairwise_tvd with "
+            'form="dense" if its matrices fit into memory.'
         )
 
     def check_input(self, has_scores: bool, has_neighbours: bool) -> None:
         """Refuse options that need more than there is."""
-        if self.strategy == "compose" and not has_scores:
-            raise InputError(
-                f"{option('strategy', 'compose')} needs scores, but a plain matrix has none; pass "
-                f"a PairwiseTVD or use {option('strategy', 'linkage')}."
-            )
         knows_when = any(
             choice is not None for choice in (self.n_clusters, self.max_tvd, self.rule)
         )
@@ -239,9 +185,9 @@ class MergeOptions:
                 f"{option('n_clusters')} or {option('max_tvd')} is required for a plain matrix, "
                 "which has no scores to test; pass one of them, or a PairwiseTVD."
             )
-        if self.statistic in NEED_NEIGHBOURS and not has_neighbours:
+        if self.rank_by in NEED_NEIGHBOURS and not has_neighbours:
             raise InputError(
-                f"{option('statistic', self.statistic)} needs neighbours; pass "
+                f"{option('rank_by', self.rank_by)} needs neighbours; pass "
                 "neighbours=unsplit.neighbour_graph(X, labels) with a PairwiseTVD."
             )
 

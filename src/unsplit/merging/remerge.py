@@ -40,7 +40,7 @@ class Remerge(MergeState):
 def can_be_repeated(result: PairwiseTVD, options: MergeOptions) -> bool:
     """Whether re-merges are cheap and mean something: by *auto* or to a number of clusters."""
     limits = (options.max_tvd, options.alpha, options.rule)
-    known = options.strategy in ("linkage", "compose") and all(limit is None for limit in limits)
+    known = all(limit is None for limit in limits)
     return known and result.has_scores and result.n_clusters <= MOST_CLUSTERS
 
 

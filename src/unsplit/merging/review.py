@@ -13,11 +13,9 @@ from unsplit.merging.decision import (
     DIFFERENT,
     MUST_LINK,
     NUMBER,
-    OTHER_GROUP,
     PROBABLY_SAME,
     REACHED,
     SAME,
-    SAME_GROUP,
     UNCLEAR,
     PairEvidence,
     Reason,
@@ -168,7 +166,7 @@ class Row:
         """Whether a link, a cut or a requested number decided, not the rule."""
         stage = self.pair.stage
         cut = self.taken_apart if self.step is None else stage == BEYOND
-        any_pair = self.pair.reason in (CLOSEST, SAME_GROUP, OTHER_GROUP)
+        any_pair = self.pair.reason == CLOSEST
         return cut or any_pair or stage in (MUST_LINK, CANNOT_LINK, NUMBER, REACHED)
 
     @property

@@ -269,8 +269,8 @@ class MergeTree:
         Returns
         -------
         dict of str to list
-            Columns are the step, the fields of :class:`unsplit.Merge`, the reason in words, the
-            verdict, and whether the merge is part of the result.
+            Columns are the step, the fields of :class:`unsplit.merging.review.Merge`, the
+            reason in words, the verdict, and whether the merge is part of the result.
 
         Examples
         --------

@@ -71,6 +71,7 @@ from unsplit.pairwise.heldout_scores import (
     summarize,
 )
 from unsplit.pairwise.memory import LESS_DATA, require_memory_of_estimate
+from unsplit.pairwise.result import PairwiseTVD
 
 log = logging.getLogger("unsplit")
 
@@ -106,7 +107,7 @@ def pairwise_tvd(
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: bool | Progress = False,
     checkpoint: str | os.PathLike[str] | None = None,
-) -> Any:
+) -> PairwiseTVD:
     """Estimate the total variation distance between all pairs of clusters with one network.
 
     Parameters
@@ -179,7 +180,7 @@ def pairwise_tvd(
     Returns
     -------
     PairwiseTVD
-        Or a :class:`SparsePairwiseTVD` of very many clusters, with the same methods.
+        Of very many clusters a sparse one, which stores only pairs that are ever confused.
 
     Examples
     --------
@@ -490,7 +491,7 @@ class _Calls(Reporter):
 def check_progress(progress: object) -> None:
     """Raise an error unless this is True, False, a function or a reporter."""
     if not callable(progress) and not isinstance(progress, Reporter):
-        check_flag("progress", progress, "a function or an unsplit.Reporter")
+        check_flag("progress", progress, "a function or a Reporter")
 
 
 @contextmanager

@@ -168,16 +168,7 @@ def folds_by_need(clusters: Index, n_folds: int, rng: np.random.Generator) -> li
 
 
 def require_folds(n_folds: int, clusters: Index) -> None:
-    """Raise an error if there are so many folds that most of them would hold out next to nothing.
-
-    Up to ten folds are always possible.
-
-    Examples
-    --------
-    >>> require_folds(1000, np.repeat([0, 1], 30))
-    Traceback (most recent call last):
-    unsplit.errors.InputError: cv must be at most 30, the size of the largest cluster, got 1000; ...
-    """
+    """Refuse so many folds that most would hold out next to nothing; ten are always possible."""
     largest = int(np.bincount(clusters[clusters >= 0]).max())
     if n_folds > max(largest, ALWAYS_POSSIBLE):
         raise InputError(

@@ -72,7 +72,7 @@ def save_figures(
     ['dendrogram.png', 'merge_curve.png', 'distances.png']
     """
     check_path("folder", folder)
-    if isinstance(formats, str) or not set(formats) <= set(_NO_METADATA):
+    if not isinstance(formats, (list, tuple)) or not set(formats) <= set(_NO_METADATA):
         raise InputError(
             f"formats must be a list of some of {', '.join(_NO_METADATA)}, got {shown(formats)}."
         )

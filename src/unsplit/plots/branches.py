@@ -10,29 +10,7 @@ from unsplit._typing import Index
 from unsplit.errors import check_whole
 from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
-from unsplit.plots.layout import (
-    group_name,
-    group_sizes,
-    members_of,
-    name_of_several,
-    new_clusters,
-    node_heights,
-    places,
-    tiny_clusters,
-)
-from unsplit.plots.style import (
-    GREY,
-    INK,
-    Floats,
-    Group,
-    axis_label,
-    check_tree,
-    clean,
-    colours_of,
-    new_axes,
-    write_groups,
-    write_names,
-)
+from unsplit.plots import style
 
 # Merges are hidden in larger trees, but those between new clusters only in much larger ones.
 MOST_LEAVES = 200
@@ -84,9 +62,9 @@ class Dendrogram:
     n_members: Index
     leaf_clusters: Index
     is_tiny: NDArray[np.bool_]
-    leaf_heights: Floats
-    x: Floats
-    y: Floats
+    leaf_heights: style.Floats
+    x: style.Floats
+    y: style.Floats
     branch_clusters: Index
     groups: Index
     base: float
@@ -118,20 +96,21 @@ def dendrogram_data(tree: MergeTree, *, most_leaves: int | None = None) -> Dendr
     >>> data.names, data.branch_clusters
     (('0', '1', '2'), array([ 0, -1]))
     """
-    check_tree(tree)
+    style.check_tree(tree)
     if most_leaves is None:
         most_leaves = max(MOST_LEAVES, min(tree.n_clusters, MOST_CLUSTERS))
     check_whole("most_leaves", most_leaves, 2, f"the default is {MOST_LEAVES}")
     k = tree.n_initial
     n_folded = max(0, k - most_leaves)
-    first, heights, clusters = places(tree, n_folded), node_heights(tree), new_clusters(tree)
+    first, clusters = style.places(tree, n_folded), style.new_clusters(tree)
+    heights = style.node_heights(tree)
     leaves = np.flatnonzero(first[: k + n_folded] >= 0)
     leaves = leaves[np.argsort(first[leaves])]
     members = np.append(np.ones(k), tree.linkage[:, 3]).astype(np.int64)
     x, y = _brackets(tree, n_folded, first, heights)
-    tiny = np.append(tiny_clusters(tree), np.zeros(k - 1, bool))
+    tiny = np.append(style.tiny_clusters(tree), np.zeros(k - 1, bool))
     return Dendrogram(
-        names=_leaf_names(tree, leaves),
+        names=tuple(style.node_name(tree, leaf) for leaf in leaves.tolist()),
         n_members=members[leaves],
         leaf_clusters=clusters[leaves],
         is_tiny=tiny[leaves],
@@ -179,35 +158,26 @@ def dendrogram(tree: MergeTree, ax: Any = None, *, most_leaves: int | None = Non
     """
     data = dendrogram_data(tree, most_leaves=most_leaves)
     n_leaves = len(data.names)
-    if ax is None:
-        ax = new_axes(9.0, 1.5 + n_leaves * float(np.clip(5 / n_leaves, 0.1, 0.24)))
-    colours = {-1: GREY} | colours_of(data.groups[:, 0].tolist())
+    height = 1.5 + n_leaves * float(np.clip(5 / n_leaves, 0.1, 0.24))
+    ax = style.axes_or_new(ax, 9.0, height)
+    colours = {-1: style.GREY} | style.colours_of(data.groups[:, 0].tolist())
     # A cluster that was not merged has no colour of its own.
-    colours = dict.fromkeys(data.leaf_clusters.tolist(), GREY) | colours
+    colours = dict.fromkeys(data.leaf_clusters.tolist(), style.GREY) | colours
     _draw_branches(ax, data, colours)
     _draw_wedges(ax, data, colours)
     if np.isfinite(data.cut):
-        ax.axvline(data.cut, color=INK, linewidth=0.8, dashes=(4, 3), zorder=1)
+        ax.axvline(data.cut, color=style.INK, linewidth=0.8, dashes=(4, 3), zorder=1)
     highest = data.y.max(initial=data.base)
     room = 0.04 * (highest - data.base or 1.0)
     ax.set(xlim=(highest + room, data.base), ylim=(n_leaves - 0.3, -0.7))
     _label(ax, data, tree)
-    sizes = group_sizes(tree)
+    sizes = style.group_sizes(tree)
     groups = [
-        Group(group_name(tree, cluster), first, last, int(sizes[cluster]), colours[cluster])
-        for cluster, first, last in data.groups.tolist()
+        style.Group(style.group_name(tree, one), first, last, int(sizes[one]), colours[one])
+        for one, first, last in data.groups.tolist()
     ]
-    _explain(ax, data, write_groups(ax, groups), len(groups))
+    _explain(ax, data, style.write_groups(ax, groups), len(groups))
     return ax
-
-
-def _leaf_names(tree: MergeTree, leaves: Index) -> tuple[str, ...]:
-    """Name every leaf, also those that stand for several clusters."""
-    k = tree.n_initial
-    return tuple(
-        tree.name(leaf) if leaf < k else name_of_several(tree, members_of(tree, leaf))
-        for leaf in leaves.tolist()
-    )
 
 
 def _groups(leaf_clusters: Index, n_members: Index) -> Index:
@@ -220,8 +190,8 @@ def _groups(leaf_clusters: Index, n_members: Index) -> Index:
 
 
 def _brackets(
-    tree: MergeTree, n_folded: int, first: Index, heights: Floats
-) -> tuple[Floats, Floats]:
+    tree: MergeTree, n_folded: int, first: Index, heights: style.Floats
+) -> tuple[style.Floats, style.Floats]:
     """Compute x and y of every bracket."""
     k = tree.n_initial
     centres = first.astype(np.float64)
@@ -247,14 +217,11 @@ def _draw_branches(ax: Any, data: Dendrogram, colours: dict[int, str]) -> None:
 
     # Grey first, so that coloured branches stay visible where two share a height.
     order = np.argsort(data.branch_clusters, kind="stable")
-    lines = LineCollection(
-        list(np.stack([data.y, data.x], axis=2)[order]),
-        colors=[colours[cluster] for cluster in data.branch_clusters[order].tolist()],
-        linewidths=1.4 if len(data.names) <= 100 else 0.9,
-        joinstyle="miter",
-        zorder=2,
-    )
-    ax.add_collection(lines)
+    lines = list(np.stack([data.y, data.x], axis=2)[order])
+    colors = [colours[cluster] for cluster in data.branch_clusters[order].tolist()]
+    width = 1.4 if len(data.names) <= 100 else 0.9
+    look: dict[str, Any] = {"linewidths": width, "joinstyle": "miter", "zorder": 2}
+    ax.add_collection(LineCollection(lines, colors=colors, **look))
 
 
 def _draw_wedges(ax: Any, data: Dendrogram, colours: dict[int, str]) -> None:
@@ -271,18 +238,18 @@ def _draw_wedges(ax: Any, data: Dendrogram, colours: dict[int, str]) -> None:
 
 
 def _label(ax: Any, data: Dendrogram, tree: MergeTree) -> None:
-    clean(ax, "bottom")
+    style.clean(ax, "bottom")
     ax.yaxis.tick_right()
-    write_names(ax, data.names, "y")
+    style.write_names(ax, data.names, "y")
     for label, tiny in zip(ax.get_yticklabels(), data.is_tiny, strict=False):
         if tiny:
-            label.set(color=GREY, fontstyle="italic")
+            label.set(color=style.GREY, fontstyle="italic")
     if ax.get_window_extent().height / ax.figure.dpi > TALL:
         ax.tick_params(axis="x", top=True, labeltop=True)
-    ax.set_xlabel(axis_label(tree.statistic), color=INK, loc="left")
+    ax.set_xlabel(style.axis_label(tree.statistic), color=style.INK, loc="left")
     ax.set_title(
         f"{tree.n_initial:,} clusters merged into {tree.n_clusters:,}",
-        loc="left", fontsize=11, color=INK,
+        loc="left", fontsize=11, color=style.INK,
     )  # fmt: skip
 
 

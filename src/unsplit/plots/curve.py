@@ -9,19 +9,7 @@ from numpy.typing import NDArray
 from unsplit._typing import Index
 from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
-from unsplit.plots.layout import members_of, name_of_several, tiny_clusters
-from unsplit.plots.style import (
-    COLOURS,
-    ENDS,
-    GREY,
-    INK,
-    LARGEST_TEXT,
-    Floats,
-    axis_label,
-    check_tree,
-    clean,
-    new_axes,
-)
+from unsplit.plots import style
 
 # Up to this many merges, a line helps to follow them one by one.
 FEW_MERGES = 60
@@ -58,10 +46,10 @@ class MergeCurve:
     """
 
     n_left: Index
-    tvd: Floats
-    low: Floats
-    high: Floats
-    statistic: Floats
+    tvd: style.Floats
+    low: style.Floats
+    high: style.Floats
+    statistic: style.Floats
     taken: NDArray[np.bool_]
     cut: float
     n_left_out: int
@@ -88,7 +76,7 @@ def merge_curve_data(tree: MergeTree) -> MergeCurve:
     >>> data.n_left, data.taken, data.cut
     (array([2, 1]), array([ True, False]), 1.5)
     """
-    check_tree(tree)
+    style.check_tree(tree)
     k = tree.n_initial
     columns = {
         name: np.array([getattr(merge, name) for merge in tree.merges], np.float64)
@@ -133,12 +121,12 @@ def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
     'clusters left (merging goes from left to right)'
     """
     data = merge_curve_data(tree)
-    ax = new_axes(8.0, 4.6) if ax is None else ax
-    clean(ax, "left", "bottom")
+    ax = style.axes_or_new(ax, 8.0, 4.6)
+    style.clean(ax, "left", "bottom")
     if np.isnan(data.tvd).all():
-        _draw_statistic(ax, data, axis_label(tree.statistic), COLOURS[0])
+        _draw_statistic(ax, data, style.axis_label(tree.statistic), style.COLOURS[0])
     else:
-        _draw_both(ax, data, axis_label(tree.statistic))
+        _draw_both(ax, data, style.axis_label(tree.statistic))
     _draw_left_out(ax, data)
     _mark_cut(ax, data, tree.n_clusters)
     _name_merges(ax, data, tree)
@@ -147,28 +135,23 @@ def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
 
 
 def _tiny_merges(tree: MergeTree) -> NDArray[np.bool_]:
-    if not tiny_clusters(tree).any():
+    if not style.tiny_clusters(tree).any():
         return np.zeros(len(tree.merges), bool)
     return np.array([min(merge.size_left, merge.size_right) < FEW for merge in tree.merges])
 
 
 def _draw_both(ax: Any, data: MergeCurve, statistic: str) -> None:
-    """Draw the TVD and the statistic, on one axis if the statistic lies in [0, 1]."""
+    """Draw the TVD and the statistic that ranked the pairs."""
     _draw_tvd(ax, data)
     if np.array_equal(data.tvd, data.statistic):
-        ax.set_ylabel(axis_label("tv").replace(": ", "\n"), color=INK)
-    elif data.statistic.min() < 0 or data.statistic.max() > 1:
-        ax.set_ylabel(axis_label("tv").replace(": ", "\n"), color=COLOURS[0])
-        own = ax.twinx()
-        clean(own, "right")
-        _draw_statistic(own, data, statistic, COLOURS[1])
+        ax.set_ylabel(style.axis_label("tv").replace(": ", "\n"), color=style.INK)
     else:
-        _draw_statistic(ax, data, statistic, COLOURS[1])
-        ax.set_ylabel(f"distance between the two merged clusters\n{ENDS}", color=INK)
+        _draw_statistic(ax, data, statistic, style.COLOURS[1])
+        ax.set_ylabel(f"distance between the two merged clusters\n{style.ENDS}", color=style.INK)
     # Below the axes, where it hides nothing.
     ax.legend(
         loc="upper left", bbox_to_anchor=(0, -0.16), borderaxespad=0, frameon=False,
-        labelcolor=INK, fontsize=LARGEST_TEXT,
+        labelcolor=style.INK, fontsize=style.LARGEST_TEXT,
     )  # fmt: skip
 
 
@@ -177,17 +160,18 @@ def _draw_tvd(ax: Any, data: MergeCurve) -> None:
     bar = min(3.0, max(0.5, 150 / max(n, 1)))
     dots: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 1.5 + 0.6 * bar}
     if n <= FEW_MERGES:  # a line through very many points is hard to read
-        ax.plot(data.n_left, data.tvd, color=COLOURS[0], linewidth=1.2)
+        ax.plot(data.n_left, data.tvd, color=style.COLOURS[0], linewidth=1.2)
     kinds = [
-        (data.is_tiny, GREY, f"TVD with a cluster of fewer than {FEW} observations"),
-        (~data.is_tiny, COLOURS[0], "TVD with 95% interval"),
+        (data.is_tiny, style.GREY, f"TVD with a cluster of fewer than {FEW} observations"),
+        (~data.is_tiny, style.COLOURS[0], "TVD with 95% interval"),
     ]
     for shown, colour, label in kinds:
         at = data.n_left[shown]
         if len(at):
             ax.vlines(at, data.low[shown], data.high[shown], color=colour, alpha=0.3, linewidth=bar)
             ax.plot(at, data.tvd[shown], color=colour, label=label, markeredgewidth=0, **dots)
-    ax.set_ylim(-0.02, 1.02)
+    values = np.append(data.statistic, [0, 1])
+    ax.set_ylim(values.min() - 0.02, values.max() + 0.02)
 
 
 def _draw_statistic(ax: Any, data: MergeCurve, name: str, colour: str) -> None:
@@ -200,18 +184,18 @@ def _draw_statistic(ax: Any, data: MergeCurve, name: str, colour: str) -> None:
 def _draw_left_out(ax: Any, data: MergeCurve) -> None:
     left_out = ~data.taken & (data.n_left > data.cut)
     y = np.where(np.isnan(data.tvd), data.statistic, data.tvd)
-    look: dict[str, Any] = {"facecolors": "white", "edgecolors": COLOURS[0], "zorder": 3}
+    look: dict[str, Any] = {"facecolors": "white", "edgecolors": style.COLOURS[0], "zorder": 3}
     size = 25 if len(data.n_left) <= FEW_MERGES else 8
     ax.scatter(data.n_left[left_out], y[left_out], s=size, **look)
 
 
 def _mark_cut(ax: Any, data: MergeCurve, n_clusters: int) -> None:
-    text = f"stopped at {_counted(n_clusters, 'cluster')}"
+    text = f"stopped at {style.counted(n_clusters, 'cluster')}"
     if data.n_left_out:
-        text += f", {_counted(data.n_left_out, 'earlier merge')} not made"
-    ax.axvline(data.cut, color=INK, linewidth=0.8, dashes=(4, 3), zorder=1)
+        text += f", {style.counted(data.n_left_out, 'earlier merge')} not made"
+    ax.axvline(data.cut, color=style.INK, linewidth=0.8, dashes=(4, 3), zorder=1)
     ax.annotate(
-        text, (data.cut, 1.0), xytext=(0, 3), color=INK, fontsize=LARGEST_TEXT,
+        text, (data.cut, 1.0), xytext=(0, 3), color=style.INK, fontsize=style.LARGEST_TEXT,
         xycoords=("data", "axes fraction"), textcoords="offset points", ha="center",
     )  # fmt: skip
 
@@ -224,18 +208,14 @@ def _name_merges(ax: Any, data: MergeCurve, tree: MergeTree) -> None:
         lines.append(f"last merge: {_pair(tree, n_before - 1)}")
     if n_before < len(tree.merges):
         lines.append(f"first not made: {_pair(tree, n_before)}")
-    look: dict[str, Any] = {"fontsize": LARGEST_TEXT, "color": INK, "parse_math": False}
+    look: dict[str, Any] = {"fontsize": style.LARGEST_TEXT, "color": style.INK, "parse_math": False}
     ax.set_title("\n".join(lines), loc="left", pad=20, **look)
 
 
 def _pair(tree: MergeTree, step: int) -> str:
     """Name the two sides of a merge, the larger clusters by their largest members."""
     sides = tree.merges[step].left, tree.merges[step].right
-    return " with ".join(name_of_several(tree, members_of(tree, node)) for node in sides)
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+    return " with ".join(style.short_name(style.node_name(tree, node)) for node in sides)
 
 
 def _set_x_axis(ax: Any, data: MergeCurve) -> None:
@@ -251,4 +231,4 @@ def _set_x_axis(ax: Any, data: MergeCurve) -> None:
         ax.set_xlim(n + 0.7, 0.3)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.xaxis.set_major_formatter("{x:,.0f}")
-    ax.set_xlabel("clusters left (merging goes from left to right)", color=INK)
+    ax.set_xlabel("clusters left (merging goes from left to right)", color=style.INK)

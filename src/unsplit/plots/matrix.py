@@ -11,19 +11,7 @@ from unsplit.errors import InputError, numeric_array
 from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.plots.layout import group_name, group_sizes, leaf_order, tiny_clusters
-from unsplit.plots.style import (
-    GREY,
-    INK,
-    Group,
-    axis_label,
-    check_tree,
-    clean,
-    new_axes,
-    short_name,
-    write_groups,
-    write_names,
-)
+from unsplit.plots import style
 
 OUTLINE = "#0077BB"
 # Bars beside the rows take turns, so that neighbours can be told apart.
@@ -95,10 +83,10 @@ def distances_data(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> Distances:
     >>> data.order, data.blocks.tolist()
     (array([0, 2, 1]), [[0, 2], [2, 3]])
     """
-    check_tree(tree)
+    style.check_tree(tree)
     matrix = _checked(tree, tvd)
-    tiny = tiny_clusters(tree)
-    order = leaf_order(tree)
+    tiny = style.tiny_clusters(tree)
+    order = style.leaf_order(tree)
     order = np.concatenate([order[~tiny[order]], order[tiny[order]]])
     large = ~tiny[:, None] & ~tiny & ~np.eye(len(order), dtype=bool)
     smallest = np.nanmin(matrix[large], initial=0.9)
@@ -147,22 +135,21 @@ def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> 
     """
     data = distances_data(tree, tvd)
     groups = _groups(tree, data)
-    if ax is None:
-        side = float(np.clip(2.5 + 0.11 * tree.n_initial, 5.5, 9.0))
-        side = float(np.clip(1.0 + 0.11 * len(groups), side, LARGEST_SIDE))
-        # Names stand to the left and below, new clusters and the colour bar to the right.
-        names = 0.07 * max(len(short_name(name)) for name in data.names)
-        ax = new_axes(side + names + 3.2, side + names)
+    side = float(np.clip(2.5 + 0.11 * tree.n_initial, 5.5, 9.0))
+    side = float(np.clip(1.0 + 0.11 * len(groups), side, LARGEST_SIDE))
+    # Names stand to the left and below, new clusters and the colour bar to the right.
+    names = 0.07 * max(len(style.short_name(name)) for name in data.names)
+    ax = style.axes_or_new(ax, side + names + 3.2, side + names)
     image = ax.imshow(data.tvd, cmap="magma", vmin=data.lowest, vmax=1)
     _outline(ax, data)
     _label(ax, data, tree)
     # A pointed colour bar shows that values on the diagonal lie below its range.
     below = "min" if data.lowest > 0 else "neither"
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.7, aspect=30, extend=below)
-    bar.set_label(axis_label("tv").replace(": ", "\n"), color=INK)
-    bar.ax.tick_params(colors=INK)
+    bar.set_label(style.axis_label("tv").replace(": ", "\n"), color=style.INK)
+    bar.ax.tick_params(colors=style.INK)
     bar.outline.set_visible(False)
-    n_named = write_groups(ax, groups)
+    n_named = style.write_groups(ax, groups)
     if n_named < len(groups):
         note = f"named: the {n_named:,} largest of {len(groups):,} merged clusters"
         ax.xaxis.label.set_text(f"{ax.get_xlabel()}\n{note}")
@@ -178,7 +165,7 @@ def _checked(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> NDArray[np.float6
                 f"tvd must have the {k} clusters of the tree, got {tvd.n_clusters} clusters or "
                 "other names; pass the result that the tree was made from."
             )
-        return tvd.tvd
+        return tvd.tvd.toarray() if tvd.is_sparse else tvd.tvd
     matrix = numeric_array("tvd", tvd, 2)
     if matrix.shape != (k, k):
         raise InputError(
@@ -194,9 +181,9 @@ def _checked(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> NDArray[np.float6
     return matrix
 
 
-def _groups(tree: MergeTree, data: Distances) -> list[Group]:
+def _groups(tree: MergeTree, data: Distances) -> list[style.Group]:
     """Describe the merged clusters, and the tiny ones as a group of their own."""
-    n_members, sizes = np.bincount(tree.groups), group_sizes(tree)
+    n_members, sizes = np.bincount(tree.groups), style.group_sizes(tree)
     k = tree.n_initial
     blocks: dict[int, tuple[int, int]] = {}
     for cluster, (start, end) in zip(data.block_clusters.tolist(), data.blocks, strict=True):
@@ -204,7 +191,7 @@ def _groups(tree: MergeTree, data: Distances) -> list[Group]:
             blocks.setdefault(cluster, (int(start), int(end) - 1))
     first_tiny = k - data.n_tiny
     groups = [
-        Group(group_name(tree, cluster), *rows, int(sizes[cluster]), BARS[i % 2])
+        style.Group(style.group_name(tree, cluster), *rows, int(sizes[cluster]), BARS[i % 2])
         for i, (cluster, rows) in enumerate(blocks.items())
         if rows[0] < first_tiny
     ]
@@ -214,7 +201,7 @@ def _groups(tree: MergeTree, data: Distances) -> list[Group]:
         inside = [str(cluster) for cluster, rows in blocks.items() if rows[0] >= first_tiny]
         name += f", all of {', '.join(inside)}" if inside else ""
         # With the largest size, so that this name is never left out.
-        groups.append(Group(name, first_tiny, k - 1, int(tree.sizes.sum()), GREY))
+        groups.append(style.Group(name, first_tiny, k - 1, int(tree.sizes.sum()), style.GREY))
     return groups
 
 
@@ -224,24 +211,22 @@ def _outline(ax: Any, data: Distances) -> None:
     ends = [(a - 0.5, b - 0.5) for a, b in data.blocks.tolist() if b - a > 1]
     squares = [[(a, a), (b, a), (b, b), (a, b)] for a, b in ends]
     thin = len(data.blocks) > 100
-    outlines = PolyCollection(
-        squares, facecolors="none", edgecolors=OUTLINE, linewidths=0.8 if thin else 1.6
-    )
-    ax.add_collection(outlines)
+    look: dict[str, Any] = {"facecolors": "none", "edgecolors": OUTLINE}
+    ax.add_collection(PolyCollection(squares, linewidths=0.8 if thin else 1.6, **look))
     if data.n_tiny:
         border = len(data.order) - data.n_tiny - 0.5
         # Paler, because these distances are rough guesses.
         for line, pale in ((ax.axhline, ax.axhspan), (ax.axvline, ax.axvspan)):
-            line(border, color=GREY, linewidth=1.5)
+            line(border, color=style.GREY, linewidth=1.5)
             pale(border, len(data.order) - 0.5, facecolor="white", alpha=0.45, linewidth=0)
 
 
 def _label(ax: Any, data: Distances, tree: MergeTree) -> None:
-    clean(ax)
-    write_names(ax, data.names, "x")
-    write_names(ax, data.names, "y")
-    ax.set_xlabel("initial clusters, in the order of the dendrogram", color=INK, loc="left")
-    ax.set_ylabel("initial clusters, in the same order", color=INK)
+    style.clean(ax)
+    style.write_names(ax, data.names, "x")
+    style.write_names(ax, data.names, "y")
+    ax.set_xlabel("initial clusters, in the order of the dendrogram", color=style.INK, loc="left")
+    ax.set_ylabel("initial clusters, in the same order", color=style.INK)
     merged = f"merged into {tree.n_clusters:,} (blue outlines)"
     title = f"Distances between {tree.n_initial:,} clusters, {merged}"
-    ax.set_title(title, loc="left", fontsize=11, color=INK)
+    ax.set_title(title, loc="left", fontsize=11, color=style.INK)

@@ -1,15 +1,16 @@
-"""What all figures share: colours, axes, and names beside rows, spread so that none overlap."""
+"""What all figures share: where leaves and merges stand, colours, axes, and names that fit."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import cycle
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
-from unsplit.errors import check_type
+from unsplit._typing import Index
+from unsplit.errors import InputError, check_type, shown
+from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.scores import DIVERGENCES
 
@@ -48,8 +49,122 @@ LINE = 1.25
 TO_BARS, TO_NAMES = 5.0, 9.0
 
 
-def new_axes(width: float, height: float) -> Any:
-    """Create axes on a new figure, sized in inches, without pyplot or a display."""
+# --- the tree -------------------------------------------------------------------------------------
+
+
+def places(tree: MergeTree, n_folded: int = 0) -> Index:
+    """Return the position of the leftmost leaf of every node, shape (2k − 1,).
+
+    The left side of a merge comes first, as in SciPy.  A cluster made by the first ``n_folded``
+    merges counts as one leaf; nodes inside it have −1.  There is no recursion, because a tree can
+    be thousands of merges deep.
+    """
+    k = tree.n_initial
+    steps = range(n_folded, k - 1)
+    width, first = np.ones(2 * k - 1, np.int64), np.full(2 * k - 1, -1)
+    for step in steps:
+        merge = tree.merges[step]
+        width[k + step] = width[merge.left] + width[merge.right]
+    first[-1] = 0
+    for step in reversed(steps):
+        merge = tree.merges[step]
+        first[merge.left] = first[k + step]
+        first[merge.right] = first[k + step] + width[merge.left]
+    return first
+
+
+def leaf_order(tree: MergeTree) -> Index:
+    """The initial clusters from left to right, shape (k,)."""
+    return np.argsort(places(tree)[: tree.n_initial])
+
+
+def new_clusters(tree: MergeTree) -> Index:
+    """Return the new cluster of every node, shape (2k − 1,); −1 for merges not made."""
+    k = tree.n_initial
+    clusters = np.append(tree.groups, np.full(k - 1, -1))
+    for step in np.flatnonzero(tree.taken):
+        clusters[k + step] = clusters[tree.merges[step].left]
+    return clusters
+
+
+def node_heights(tree: MergeTree) -> Floats:
+    """Return the height of every node, shape (2k − 1,); leaves lie a little below all merges.
+
+    Otherwise merges at height zero would be hidden by the axis.  The axis includes zero unless all
+    merges are far above it.
+    """
+    heights = np.array([merge.height for merge in tree.merges])
+    low, high = heights.min(initial=np.inf), heights.max(initial=0.0)
+    if low < high / 2 or low >= high:
+        low = min(low, 0.0)
+    base = low - 0.04 * ((high - low) or 1.0)
+    return np.append(np.full(tree.n_initial, base), heights)
+
+
+def group_name(tree: MergeTree, cluster: int) -> str:
+    """Return the number of a new cluster and what it was made of.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> group_name(tree, 0)
+    '0: 2 clusters, largest 0'
+    """
+    members = np.flatnonzero(tree.groups == cluster)
+    return f"{cluster}: {len(members):,} clusters, largest {short_name(_largest(tree, members))}"
+
+
+def node_name(tree: MergeTree, node: int) -> str:
+    """Name an initial cluster, or several by the largest of them, in 24 characters.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> node_name(tree, 1), node_name(tree, 3)
+    ('1', '0 + 1 more')
+    """
+    k, members, open_nodes = tree.n_initial, [], [node]
+    while open_nodes:
+        inside = open_nodes.pop()
+        if inside < k:
+            members.append(inside)
+        else:
+            open_nodes += [tree.merges[inside - k].left, tree.merges[inside - k].right]
+    if len(members) == 1:
+        return tree.name(node)
+    rest = f" + {len(members) - 1:,} more"
+    return short_name(_largest(tree, np.sort(members)), LONGEST_NAME - len(rest)) + rest
+
+
+def _largest(tree: MergeTree, members: Index) -> str:
+    return tree.name(int(members[np.argmax(tree.sizes[members])]))
+
+
+def group_sizes(tree: MergeTree) -> Index:
+    """Return the number of observations in each new cluster, shape (n_clusters,)."""
+    return np.bincount(tree.groups, weights=tree.sizes).astype(np.int64)
+
+
+def tiny_clusters(tree: MergeTree) -> NDArray[np.bool_]:
+    """Return which initial clusters are too small to be compared well, shape (k,).
+
+    If most clusters are that small, none stands out.
+    """
+    tiny = tree.sizes < FEW
+    return tiny if 2 * tiny.sum() <= len(tiny) else np.zeros(len(tiny), bool)
+
+
+# --- axes and names -------------------------------------------------------------------------------
+
+
+def axes_or_new(ax: Any, width: float, height: float) -> Any:
+    """The given axes, or axes on a new figure, sized in inches, without pyplot or a display."""
+    if ax is not None:
+        if not hasattr(ax, "add_collection"):
+            raise InputError(f"ax must be matplotlib Axes or None, got {shown(ax)}.")
+        return ax
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -92,6 +207,17 @@ def short_name(name: object, longest: int = LONGEST_NAME) -> str:
     return text if len(text) <= longest else f"{text[:head]}…{text[-tail:]}"
 
 
+def counted(n: int, thing: str) -> str:
+    """Join a number and what it counts.
+
+    Examples
+    --------
+    >>> counted(1, "cluster"), counted(1200, "pair")
+    ('1 cluster', '1,200 pairs')
+    """
+    return f"{n:,} {thing}{'' if n == 1 else 's'}"
+
+
 def axis_label(statistic: str) -> str:
     """Return the label of the axis of a statistic, which says what its values mean.
 
@@ -112,16 +238,7 @@ def points_per_row(ax: Any, side: str, n_rows: float) -> float:
 
 
 def write_names(ax: Any, names: Sequence[str], side: str) -> None:
-    """Write names at the ticks 0, 1, … of an axis, unless there are too many to read.
-
-    Parameters
-    ----------
-    ax : matplotlib.axes.Axes
-    names : sequence of str
-        One name per tick.
-    side : {"x", "y"}
-        Which axis.
-    """
+    """Write names at the ticks 0, 1, … of the axis "x" or "y", unless there are too many."""
     room = points_per_row(ax, side, len(names))
     size = min(LARGEST_TEXT, 0.85 * room)
     shown = [short_name(name) for name in names] if size >= SMALLEST_TEXT else []
@@ -129,12 +246,8 @@ def write_names(ax: Any, names: Sequence[str], side: str) -> None:
     horizontal = side == "y" or 0.6 * size * (max(map(len, shown), default=0) + 1) < room
     axis = ax.xaxis if side == "x" else ax.yaxis
     # Names come from the user, so a dollar sign does not start a formula.
-    look: dict[str, Any] = {
-        "fontsize": size,
-        "rotation": 0 if horizontal else 90,
-        "parse_math": False,
-    }
-    axis.set_ticks(range(len(shown)), shown, **look)
+    look: dict[str, Any] = {"rotation": 0 if horizontal else 90, "parse_math": False}
+    axis.set_ticks(range(len(shown)), shown, fontsize=size, **look)
     axis.set_tick_params(length=0)
 
 
@@ -160,45 +273,20 @@ def clean(ax: Any, *spines: str) -> None:
     ax.tick_params(colors=INK, labelsize=LARGEST_TEXT)
 
 
-@dataclass(frozen=True)
-class Group:
-    """Rows of a figure that have a common name.
-
-    Parameters
-    ----------
-    name : str
-        What is written beside the rows.
-    first, last : int
-        First and last row.
-    size : int
-        Number of observations; where room is short, the largest groups are named.
-    colour : str
-        Colour of the bar beside the rows.
-    """
+class Group(NamedTuple):
+    """Rows of a figure with a common name; where room is short, the largest groups are named."""
 
     name: str
     first: int
     last: int
     size: int
-    colour: str = INK
-
-    @property
-    def centre(self) -> float:
-        """The middle of the rows."""
-        return (self.first + self.last) / 2
+    colour: str
 
 
 def spread(wanted: ArrayLike, gap: float, low: float, high: float) -> Floats:
     """Move sorted positions apart as little as possible, to at least ``gap`` from each other.
 
-    Parameters
-    ----------
-    wanted : array-like of shape (n,)
-        Positions in increasing order.
-    gap : float
-        Smallest difference between two positions.
-    low, high : float
-        All positions stay between these if there is room for n of them.
+    All stay between ``low`` and ``high`` if there is room for them.
 
     Examples
     --------
@@ -219,42 +307,36 @@ def write_groups(ax: Any, groups: list[Group]) -> int:
     A bar marks the rows of each group, and a thin line leads from the bar to a name that had to
     move.  Row i must be at y = i, and y must grow downwards.  Call this last, because it needs to
     know the final size of the axes.
-
-    Parameters
-    ----------
-    ax : matplotlib.axes.Axes
-    groups : list of Group
-        In the order of their rows.
     """
     low, high = sorted(ax.get_ylim())
     # No more names than the whole figure has lines: writing and measuring thousands takes long.
-    named = _largest(groups, range(len(groups)), _lines_of_text(ax.figure.bbox.height, ax))
+    named = _largest_groups(groups, range(len(groups)), _lines_of_text(ax.figure.bbox.height, ax))
     beside, bars = _beside(ax), _width_of_names(ax) + TO_BARS
-    texts = {i: _write(ax, groups[i], bars + TO_NAMES, beside) for i in named}
-    _make_layout(ax)
+    look = {"va": "center", "color": INK, "parse_math": False, "transform": beside}
+    x, look["fontsize"] = bars + TO_NAMES, LARGEST_GROUP_TEXT
+    centres = [(group.first + group.last) / 2 for group in groups]
+    texts = {i: ax.text(x, centres[i], groups[i].name, **look) for i in named}
+    figure = ax.figure.figure  # also of a part of a figure
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)  # gives the axes their final size
+    ax.apply_aspect()
     fit_names(ax)
-    shown = _largest(groups, named, _lines_of_text(ax.get_window_extent().height, ax))
+    shown = _largest_groups(groups, named, _lines_of_text(ax.get_window_extent().height, ax))
     for i in set(named).difference(shown):
         texts[i].remove()
     row = points_per_row(ax, "y", high - low)
     size = float(np.clip(row / LINE, USUAL_GROUP_TEXT, LARGEST_GROUP_TEXT))
     size = min(size, row * (high - low) / LINE / max(len(shown), 1))
     half = LINE * size / row / 2
-    centres = [groups[i].centre for i in shown]
-    places = spread(centres, 2 * half, low + half, high - half)
-    for i, place in zip(shown, places.tolist(), strict=True):
+    places = spread([centres[i] for i in shown], 2 * half, low + half, high - half).tolist()
+    leaders = []
+    for i, place in zip(shown, places, strict=True):
         texts[i].set(fontsize=size, y=place)
-    ends = zip(centres, places, strict=True)
-    leaders = [[(bars + 2, y), (bars + TO_NAMES - 2.5, place)] for y, place in ends]
+        leaders.append([(bars + 2, centres[i]), (x - 2.5, place)])
     _lines(ax, beside, leaders, colors=GREY, linewidths=0.5)
     rows = [[(bars, group.first - 0.3), (bars, group.last + 0.3)] for group in groups]
     _lines(ax, beside, rows, colors=[group.colour for group in groups], linewidths=2.5)
     return len(shown)
-
-
-def _write(ax: Any, group: Group, x: float, transform: Any) -> Any:
-    look = {"va": "center", "color": INK, "fontsize": LARGEST_GROUP_TEXT, "parse_math": False}
-    return ax.text(x, group.centre, group.name, transform=transform, **look)
 
 
 def _lines_of_text(height: float, ax: Any) -> int:
@@ -277,14 +359,6 @@ def _lines(ax: Any, transform: Any, lines: list[Any], **look: Any) -> None:
     ax.add_collection(drawn, autolim=False)
 
 
-def _make_layout(ax: Any) -> None:
-    """Give the axes their final size."""
-    figure = ax.figure.figure  # also of a part of a figure
-    if (engine := figure.get_layout_engine()) is not None:
-        engine.execute(figure)
-    ax.apply_aspect()
-
-
 def _width_of_names(ax: Any) -> float:
     """Return how many points the names of the rows take to the right of the axes."""
     if ax.yaxis.get_ticks_position() != "right":
@@ -294,7 +368,7 @@ def _width_of_names(ax: Any) -> float:
     return 1.08 * max(widths, default=0.0) * 72 / ax.figure.dpi + TO_BARS
 
 
-def _largest(groups: list[Group], some: Iterable[int], n: int) -> list[int]:
+def _largest_groups(groups: list[Group], some: Iterable[int], n: int) -> list[int]:
     """Return the positions of the n largest of some groups, in order."""
     by_size = sorted(some, key=lambda i: -groups[i].size)
     return sorted(by_size[:n])

@@ -104,7 +104,11 @@ class DatasetRows(TensorRows):
         return (items.double() - torch.from_numpy(self.origin)).float()
 
     def _in_order(self, items: Tensor) -> Tensor:
-        return items.flatten(1) if self.kind == "vectors" else as_stored(items, self.kind)
+        if self.kind == "vectors":
+            return items.flatten(1)
+        if self.kind == "images" and items.ndim == 4 and items.shape[1] <= 4:
+            return items.movedim(1, -1)  # items of torch have their channels first, however narrow
+        return as_stored(items, self.kind)
 
     @cached_property
     def _first(self) -> Tensor:

@@ -257,9 +257,10 @@ def numeric_matrix(X: ArrayLike) -> Any:
         )
     largest = max((float(np.abs(block).max()) for block in blocks_of(present)), default=0.0)
     if largest > 1e30:
+        row, column = np.unravel_index(np.argmax(np.abs(values)), values.shape)
         raise InputError(
-            f"X has values as large as {largest:.0e}, beyond what single precision holds; rescale "
-            "the features first."
+            f"X has values as large as {largest:.0e} (observation {row} of X, feature {column}), "
+            "beyond what single precision holds; rescale the features first."
         )
     return values
 

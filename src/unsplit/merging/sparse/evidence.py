@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from unsplit._typing import Index, Matrix
 from unsplit.merging.evidence import CONFIDENCE, Contrast
 from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods, most_judged
 from unsplit.merging.neighbours.graph import NeighbourGraph
-from unsplit.merging.options import WITHOUT_OVERLAP, MergeOptions
+from unsplit.merging.options import WITHOUT_OVERLAP
 from unsplit.merging.sparse.rankings import (
     ConnectedPairs,
     LinkedPairs,
@@ -26,16 +25,14 @@ from unsplit.merging.sparse.rankings import (
     SparseConnections,
     SparseRanking,
 )
-from unsplit.pairwise.sparse.pair_scores import MOST_ENTRIES, parts, ragged, rank_sums
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD, interval_of_pairs
-from unsplit.pairwise.statistics import across_folds, rank_sum_p_value_of_pairs
+from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.statistics import across_folds, rank_sum_p_value_of_pairs, tvd_interval
+from unsplit.pairwise.stored_pairs import MOST_ENTRIES, parts, ragged, rank_sums
 
 # With more multiplications of rows and members, a matrix product is faster than single ones.
 ENOUGH_FOR_PRODUCTS = 2**15
 # Observations in compared pairs at a time: what fits into the cache.
 MOST_COMPARED = 2**17
-# Pairs that are ranked at a time.
-PAIRS_AT_ONCE = 2**14
 
 Floats = NDArray[np.float32]
 
@@ -70,11 +67,11 @@ class GroupScores:
 
     Parameters
     ----------
-    result : SparsePairwiseTVD
+    result : PairwiseTVD
     """
 
-    def __init__(self, result: SparsePairwiseTVD) -> None:
-        self.result, self.scores = result, result.pair_scores
+    def __init__(self, result: PairwiseTVD) -> None:
+        self.result, self.scores = result, result.pairs.pair_scores
         rows = np.split(self.scores.rows, self.scores.starts[1:-1])
         members, sizes = np.arange(result.n_clusters)[:, None], result.sizes.tolist()
         self.groups = [Group(*parts_of) for parts_of in zip(rows, members, sizes, strict=True)]
@@ -130,12 +127,12 @@ class GroupScores:
         rate = np.where(n > 0, hits.reshape(n_pairs, 2) / np.maximum(n, 1), 0.5)
         rates = np.full((n_pairs, 2, 2), 0.5)
         rates[:, 0, 1], rates[:, 1, 0] = rate.T
-        low, high = interval_of_pairs(rates, n[:, :, None], CONFIDENCE, n_folds)
+        low, high = tvd_interval(rates, n[:, :, None], CONFIDENCE, n_folds)
         small = across_folds(n.max(axis=1), n_strata, n_folds)
         group = pair * n_strata + np.where(small[pair], 0, strata)
         U = rank_sums(pair, group, values, of_a, n_pairs)
         p = rank_sum_p_value_of_pairs(U, counts[:, 0].T, counts[:, 1].T, n_folds).tolist()
-        intervals = list(zip(low.tolist(), high.tolist(), strict=True))
+        intervals = list(zip(low[:, 0, 1].tolist(), high[:, 0, 1].tolist(), strict=True))
         ends, found = [0, *np.cumsum(n.sum(axis=1)).tolist()], []
         for i in range(n_pairs):
             both = slice(ends[i], ends[i + 1])
@@ -143,13 +140,6 @@ class GroupScores:
             contrast.__dict__.update(hit_rate=rates[i], interval=intervals[i], p_value=p[i])
             found.append(contrast)
         return found
-
-    def soft_distances(self, pairs: GroupPairs) -> Matrix:
-        """2·soft accuracy − 1 of some pairs, every observation counted once."""
-        side, _, margin = self._margins(pairs)
-        n = np.bincount(side // 2, minlength=len(pairs))
-        mean = np.bincount(side // 2, expit(margin), minlength=len(pairs)) / np.maximum(n, 1)
-        return np.clip(2 * np.where(n > 0, mean, 1.0) - 1, 0.0, 1.0)
 
     def _margins(self, pairs: GroupPairs) -> tuple[Index, Index, Matrix]:
         """Side of a pair, position, and own minus other score of each observation of the pairs."""
@@ -248,7 +238,7 @@ class SparseNeighbourhoods(Neighbourhoods):
         self._prepare(graph, self.rng)
         self.all_necks = len(graph.clusters) <= most_judged(graph.n_clusters)
         self.saddles = self._saddles(graph) if self.all_necks else None
-        has_necks = self.all_necks or self._few_dimensions()
+        has_necks = self.all_necks or self._judges_by_necks()
         self.rows = _rows_of_clusters(graph) if has_necks else None
         for pair in waiting:
             self.merge(*pair)
@@ -269,7 +259,7 @@ class SparseNeighbourhoods(Neighbourhoods):
         if self.rows is not None:
             self.rows[a] = np.concatenate([self.rows[a], self.rows[b]])
             self.rows[b] = self.rows[b][:0]
-        self._count_merge(a, b)
+        self.n_left -= 1
 
     def connection(self, a: int, b: int) -> Connection:
         """How the graph connects two slots."""
@@ -296,56 +286,14 @@ def _rows_of_clusters(graph: NeighbourGraph) -> list[Index]:
     return np.split(order[: starts[-1]], starts[:-1])[1:]
 
 
-class ComposedPairs(GroupScores, SparseRanking):
-    """Ranks pairs by the soft accuracy of composed scores, as strategy "compose" does.
-
-    Parameters
-    ----------
-    result : SparsePairwiseTVD
-        The estimate whose scores are composed.
-    left, right : ndarrays of shape (p,)
-        The pairs that are stored.
-    """
-
-    statistic = "soft accuracy"
-
-    def __init__(self, result: SparsePairwiseTVD, left: Index, right: Index) -> None:
-        super().__init__(result)
-        self.distances: list[dict[int, float]] = [{} for _ in self.groups]
-        pairs = list(zip(left.tolist(), right.tolist(), strict=True))
-        for start in range(0, len(pairs), PAIRS_AT_ONCE):
-            self._set(pairs[start : start + PAIRS_AT_ONCE])
-
-    def merge(self, a: int, b: int) -> Sequence[int]:
-        """Compose the scores of the two and compare them with all that had a stored pair."""
-        super().merge(a, b)
-        others = (self.distances[a].keys() | self.distances[b].keys()) - {a, b}
-        for other in self.distances[b]:
-            self.distances[other].pop(b)
-        self.distances[a], self.distances[b] = {}, {}
-        if others:
-            self._set([(a, other) for other in sorted(others)])
-        return (a,)
-
-    def row(self, a: int) -> dict[int, float]:
-        """Distances between a and the slots with which it has a stored pair."""
-        return dict(self.distances[a])
-
-    def _set(self, pairs: list[tuple[int, int]]) -> None:
-        found = self.soft_distances([(self.groups[a], self.groups[b]) for a, b in pairs])
-        for (a, b), distance in zip(pairs, found.tolist(), strict=True):
-            self.distances[a][b] = self.distances[b][a] = distance
-
-
 def ranking_of_pairs(
-    result: SparsePairwiseTVD,
+    result: PairwiseTVD,
     graph: NeighbourGraph | None,
-    options: MergeOptions,
     statistic: str,
 ) -> SparseRanking:
     """What ranks the pairs that are confused or have edges."""
     statistic = WITHOUT_OVERLAP.get(statistic, statistic)
-    if statistic == "edges" and options.strategy == "linkage":
+    if statistic == "edges":
         assert graph is not None
         return ConnectedPairs(graph)
     k, keys = result.n_clusters, result.pairs.keys
@@ -353,7 +301,5 @@ def ranking_of_pairs(
         left, right = (side.astype(np.int64) for side in graph.edges_between().tocoo().coords)
         keys = np.union1d(keys, (left * k + right)[left < right])
     left, right = np.divmod(keys, k)
-    if options.strategy == "compose":
-        return ComposedPairs(result, left, right)
     distances = result.divergence_of(statistic, left, right)
-    return LinkedPairs(k, left, right, distances, options.linkage, statistic)
+    return LinkedPairs(k, left, right, distances, statistic)

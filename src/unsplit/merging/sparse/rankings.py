@@ -103,18 +103,14 @@ class SparseRanking(ABC):
         """Distances between a and the slots with which it has a stored pair."""
 
 
-COMBINE: dict[str, Combine] = {"average": float.__add__, "single": min, "complete": max}
-
-
 class LinkedPairs(SparseRanking):
-    """Average, single or complete linkage; pairs that are not stored have the distance 1.
+    """Average linkage; pairs that are not stored have the distance 1.
 
     Parameters
     ----------
     n_clusters : int
     left, right, distances : ndarrays of shape (p,)
         Distances of pairs of initial clusters.
-    method : {"average", "single", "complete"}
     statistic : str
         Name of the distance.
     """
@@ -125,44 +121,30 @@ class LinkedPairs(SparseRanking):
         left: Index,
         right: Index,
         distances: Matrix,
-        method: str,
         statistic: str,
     ) -> None:
-        self.method, self.statistic = method, statistic
-        # For average linkage how much nearer than 1 the pairs of initial clusters are, added up.
-        values = 1 - distances if method == "average" else distances
-        combine = COMBINE[method]
-        self.values = MergedRows(n_clusters, left, right, values, combine)
-        # How many pairs of initial clusters are stored.
-        self.counts = MergedRows(n_clusters, left, right, np.ones(len(left)))
+        self.statistic = statistic
+        # How much nearer than 1 the pairs of initial clusters are, added up.
+        self.values = MergedRows(n_clusters, left, right, 1 - distances)
         self.n_members = [1] * n_clusters
 
     def copy(self) -> "LinkedPairs":
         """A ranking that can be merged without changing this one."""
         other = copy(self)
-        other.values, other.counts = self.values.copy(), self.counts.copy()
+        other.values = self.values.copy()
         other.n_members = self.n_members.copy()
         return other
 
     def merge(self, a: int, b: int) -> Sequence[int]:
         """Every pair of initial clusters counts once, as in SciPy."""
         self.values.merge(a, b)
-        if self.method == "complete":
-            self.counts.merge(a, b)
         self.n_members[a] += self.n_members[b]
         return (a,)
 
     def row(self, a: int) -> dict[int, float]:
         """Linkage distances between a and others."""
         row, n, mine = self.values.rows[a], self.n_members, self.n_members[a]
-        if self.method == "average":
-            return {other: 1 - value / (mine * n[other]) for other, value in row.items()}
-        if self.method == "single":
-            return dict(row)
-        count = self.counts.rows[a]
-        return {
-            other: value if count[other] == mine * n[other] else 1.0 for other, value in row.items()
-        }
+        return {other: 1 - value / (mine * n[other]) for other, value in row.items()}
 
 
 class SparseConnections(Connections):

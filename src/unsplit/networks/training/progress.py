@@ -108,7 +108,7 @@ class Reporter:
     Examples
     --------
     >>> import unsplit
-    >>> class Phases(unsplit.Reporter):
+    >>> class Phases(Reporter):
     ...     def on_phase(self, name):
     ...         print(name)
     >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 50, random_state=0)

@@ -131,7 +131,7 @@ class PairwiseWasserstein:
         >>> result = unsplit.pairwise_wasserstein(X, labels, epochs=3, random_state=0)
         >>> path = f"{tempfile.mkdtemp()}/distances.npz"
         >>> result.save(path)
-        >>> bool((unsplit.PairwiseWasserstein.load(path).distance == result.distance).all())
+        >>> bool((PairwiseWasserstein.load(path).distance == result.distance).all())
         True
         """
         save_arrays(path, FORMAT, {}, {name: getattr(self, name) for name in _ARRAYS})
@@ -156,7 +156,7 @@ class PairwiseWasserstein:
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
         >>> path = f"{tempfile.mkdtemp()}/distances.npz"
         >>> unsplit.pairwise_wasserstein(X, labels, epochs=3, random_state=0).save(path)
-        >>> unsplit.PairwiseWasserstein.load(path).n_clusters
+        >>> PairwiseWasserstein.load(path).n_clusters
         2
         """
         arrays, check = load_checked(path, FORMAT, _ARRAYS)
