@@ -89,13 +89,6 @@ def case(request):
     return table, BagOfWords(scaling, width=16)
 
 
-@pytest.fixture(autouse=True)
-def _own_randomness():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        yield
-
-
 @pytest.mark.parametrize("index_type", [torch.int64, torch.int32])
 def test_features_are_those_of_a_dense_network(case, index_type):
     table, backbone = case
