@@ -3,10 +3,10 @@
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import is_classifier
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
+from unsplit.data.rows.kinds import CountRows
 from unsplit.data.rows.sequences import RaggedRows
 from unsplit.devices import current
 from unsplit.errors import InputError, shown
@@ -31,7 +32,15 @@ from unsplit.networks.network import (
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import TrainConfig
 
-Backbone = str | nn.Module | BaseEstimator | Callable[[], nn.Module]
+
+class Estimator(Protocol):
+    """A classifier of scikit-learn; it also has predict_proba or decision_function."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Learn the labels y of the rows of X."""
+
+
+Backbone = str | nn.Module | Estimator | Callable[[], nn.Module]
 
 # Convolutions with batch normalisation need less weight decay than small networks.
 DEEP = TrainConfig(learning_rate=1e-3, weight_decay=0.1, batch_size=256)
@@ -78,6 +87,7 @@ class Recipe:
 
 
 def _bag_of_words(rows: Rows, train: Index) -> nn.Module:
+    assert isinstance(rows, CountRows)
     return backbones.BagOfWords(backbones.CountScaling.of(rows.values[train]))
 
 
