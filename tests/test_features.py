@@ -106,14 +106,12 @@ class Returns(nn.Module):
         (
             lambda x: x,
             "the network must turn a batch (b, ...) into features (b, h), but turned (7, 3, 6, 4) "
-            "into (7, 3, 6, 4); wrap it in a module that returns only the features, such as "
-            "nn.Sequential(network, nn.Flatten()).",
+            "into (7, 3, 6, 4); flatten its output, as nn.Sequential(network, nn.Flatten()) does.",
         ),
         (
             lambda x: {"features": x},
             "the network must turn a batch (b, ...) into features (b, h), but turned (7, 3, 6, 4) "
-            "into dict; wrap it in a module that returns only the features, such as "
-            "nn.Sequential(network, nn.Flatten()).",
+            "into dict; flatten its output, as nn.Sequential(network, nn.Flatten()) does.",
         ),
         (
             lambda x: torch.where(torch.arange(7)[:, None] == 4, torch.nan, x.mean((2, 3))),

@@ -22,7 +22,7 @@ from unsplit.cli.run import (
 from unsplit.data.readers.observations import Observations
 from unsplit.data.saving import output_folder, write_csv
 from unsplit.merging.options import MergeOptions
-from unsplit.networks.training.loop import PHASES
+from unsplit.networks.training.progress import PHASES
 from unsplit.pairwise.api import Settings
 from unsplit.report.api import PAGE
 
