@@ -1,6 +1,6 @@
 """What was once called otherwise, and what to write now."""
 
-_OF_TRAINING = "unsplit.networks.training.history"
+_OF_TRAINING = "unsplit.networks.training.progress"
 
 # Names of ``unsplit`` that moved, and their modules.
 MOVED = {
@@ -25,7 +25,7 @@ MOVED = {
     "Merge": "unsplit.merging.review",
     "NeighbourGraph": "unsplit.merging.neighbours.graph",
     "PairwiseWasserstein": "unsplit.pairwise.wasserstein.result",
-    "Reporter": "unsplit.networks.training.loop",
+    "Reporter": _OF_TRAINING,
     "Selection": "unsplit.selection",
     "StepRecord": _OF_TRAINING,
     "verify_folder": "unsplit.data.saving",
