@@ -25,9 +25,8 @@ from unsplit.devices import choose_device, mixed_precision
 from unsplit.networks.augmentation import ImageAugmentation
 from unsplit.networks.backbones import ResNet18
 from unsplit.networks.registry import RECIPES, build_network
-from unsplit.networks.training.group import Fold
+from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.loop import epoch_minibatches
-from unsplit.networks.training.single import Single
 
 # Clusters of the plain loop.
 K = 1000
@@ -38,7 +37,7 @@ def ours(rows: Rows, clusters: Any, batch: int, k: int = K) -> Callable[[int], N
     everything = np.arange(len(rows))
     fold = Fold(everything, everything[:0], everything)
     network = build_network(rows, fold, RECIPES["resnet18"], k, "softmax")
-    group = Single([network], [fold], learning_rate=1e-3, weight_decay=0.1)
+    group = Group([network], [fold], learning_rate=1e-3, weight_decay=0.1)
     on_device = torch.from_numpy(clusters).to(rows.device)
     rng = np.random.default_rng(0)
 

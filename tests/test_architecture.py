@@ -39,7 +39,7 @@ LAYER = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 # many modules lie between.  A package stands for all of its modules.
 WITHOUT_TORCH = [
     "unsplit", "_typing", "errors", "datasets", "devices", "metrics", "plots",
-    "data.labels", "data.memory", "data.saving", "data.text_files", "networks.training.history",
+    "data.labels", "data.memory", "data.saving", "data.text_files", "networks.training.progress",
     "pairwise.result", "pairwise.stored_pairs", "pairwise.scores", "pairwise.statistics",
     "pairwise.groups", "merging", "report",
 ]  # fmt: skip
