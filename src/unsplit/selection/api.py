@@ -26,11 +26,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
-from unsplit.data.frames import data_frame
 from unsplit.data.labels import Subclusters, encode_labels, refuse_other_order
 from unsplit.data.memory import is_out_of_memory, memory_errors
 from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import observations
+from unsplit.data.saving import data_frame
 from unsplit.devices import (
     check_seed,
     choose_device,
