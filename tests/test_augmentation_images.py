@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tests.checks import containing
 from unsplit.errors import InputError
-from unsplit.networks.augmentation import ImageAugmentation
-from unsplit.networks.augmentation.images import shifted, tinted, zoomed
+from unsplit.networks.augmentation import ImageAugmentation, shifted, tinted, zoomed
 
 quick = settings(deadline=None, max_examples=40, derandomize=True)
 
@@ -27,13 +26,6 @@ NAMES = ["crop", "flip", "zoom", "colour", "grey", "photograph", "all"]
 every_kind = pytest.mark.parametrize("augmentation", EVERY_KIND, ids=NAMES)
 FORMATS = [torch.contiguous_format, torch.channels_last]
 both_formats = pytest.mark.parametrize("memory_format", FORMATS, ids=["first", "last"])
-
-
-@pytest.fixture(autouse=True)
-def own_randomness():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        yield
 
 
 def images(*shape, seed=0):

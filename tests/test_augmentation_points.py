@@ -7,20 +7,12 @@ from hypothesis import strategies as st
 
 from tests.checks import containing
 from unsplit.errors import InputError
-from unsplit.networks.augmentation import PointAugmentation
-from unsplit.networks.augmentation.points import thinned, turned
+from unsplit.networks.augmentation import PointAugmentation, thinned, turned
 
 quick = settings(deadline=None, max_examples=25, derandomize=True)
 
 ALL = {"rotation": True, "scaling": 0.3, "jitter": 0.02, "dropout": 0.5}
 AXES = {"x": 0, "y": 1, "z": 2}
-
-
-@pytest.fixture(autouse=True)
-def seeded():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        yield
 
 
 def rms(points):

@@ -17,7 +17,7 @@ from tests.cli_cases import (
     unsplit,
 )
 from unsplit.cli.summary import of_distances, of_overclustering
-from unsplit.data.readers.tables_and_arrays import read_observations
+from unsplit.data.readers.observations import read_observations
 
 # Every test works in a folder of its own, with data.csv in it.
 pytestmark = pytest.mark.usefixtures("folder_with_data")

@@ -15,7 +15,7 @@ from unsplit import ClusterMerger, InputError, TrainConfig, pairwise_tvd, select
 from unsplit import selection as api
 from unsplit.datasets import gaussians
 from unsplit.networks.registry import DEEP
-from unsplit.networks.training.loop import MAX_EPOCHS, TOLERANCE
+from unsplit.networks.training.loop import MAX_EPOCHS, TOLERANCE, USUAL
 from unsplit.selection import Candidate, named, usual_candidates
 
 COLUMNS = [
@@ -164,7 +164,7 @@ def test_table_has_a_row_for_every_candidate_best_first(halved):
     assert frame["why"][0] == "the highest A"
     assert (np.diff(frame["round"]) <= 0).all()
     rates = dict(zip(frame["candidate"], frame["learning_rate"], strict=True))
-    assert (rates["slow"], rates["mlp"]) == (3e-4, TrainConfig.learning_rate)
+    assert (rates["slow"], rates["mlp"]) == (3e-4, USUAL.learning_rate)
     backbones = dict(zip(frame["candidate"], frame["backbone"], strict=True))
     assert (backbones["line"], backbones["mlp"]) == ("Identity", "mlp")
     assert (frame["seconds"] > 0).all()

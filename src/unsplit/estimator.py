@@ -47,12 +47,8 @@ from unsplit.merging.origin import looks_like_partition
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.registry import Backbone
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.loop import (
-    MERGING,
-    NEIGHBOURS,
-    TRAINING,
-    TrainConfig,
-)
+from unsplit.networks.training.loop import TrainConfig
+from unsplit.networks.training.progress import MERGING, NEIGHBOURS, TRAINING
 from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.overclustering.clusterers import check_clusterer
 from unsplit.pairwise.api import (
@@ -66,7 +62,6 @@ from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.memory import LESS_DATA
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import nothing_held_out
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +96,7 @@ class Merged:
 def refined(
     labels: Index,
     graph: NeighbourGraph,
-    result: PairwiseTVD | SparsePairwiseTVD,
+    result: PairwiseTVD,
     tree: MergeTree,
     gaps: str,
 ) -> Index:
@@ -114,7 +109,7 @@ def refined(
     ----------
     labels : ndarray of shape (n,)
     graph : NeighbourGraph
-    result : PairwiseTVD or SparsePairwiseTVD
+    result : PairwiseTVD
         What was merged.
     tree : MergeTree
         A cut of the merge, which gave the labels.
@@ -122,7 +117,7 @@ def refined(
         As for :func:`unsplit.refine`.
     """
     by_graph = tree.strategy == "neighbours" or looks_like_partition(result)
-    networks = result if isinstance(result, PairwiseTVD) and not by_graph else None
+    networks = None if result.is_sparse or by_graph else result
     found: Index = refine(labels, graph, gaps=gaps, distances=networks)
     return found
 
@@ -184,7 +179,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         The tree as a SciPy linkage matrix.
     pairwise_ : PairwiseTVD
         Distances between the initial clusters, with their uncertainty; a
-        :class:`SparsePairwiseTVD` of more than 10,000 clusters.
+        A sparse one of more than 10,000 clusters.
     tvd_ : ndarray of shape (k, k)
         Total variation distances between the initial clusters; indexed by pairs, ``tvd_[i, j]``,
         if they are sparse.

@@ -1,6 +1,6 @@
 """What was once called otherwise, and what to write now."""
 
-_OF_TRAINING = "unsplit.networks.training.history"
+_OF_TRAINING = "unsplit.networks.training.progress"
 
 # Names of ``unsplit`` that moved, and their modules.
 MOVED = {
@@ -25,9 +25,8 @@ MOVED = {
     "Merge": "unsplit.merging.review",
     "NeighbourGraph": "unsplit.merging.neighbours.graph",
     "PairwiseWasserstein": "unsplit.pairwise.wasserstein.result",
-    "Reporter": "unsplit.networks.training.loop",
+    "Reporter": _OF_TRAINING,
     "Selection": "unsplit.selection",
-    "SparsePairwiseTVD": "unsplit.pairwise.sparse.result",
     "StepRecord": _OF_TRAINING,
     "verify_folder": "unsplit.data.saving",
 }
@@ -40,6 +39,8 @@ def refuse_name(name: str) -> None:
     """
     if name in MOVED:
         raise ImportError(f"unsplit.{name} has moved; write from {MOVED[name]} import {name}.")
+    if name == "SparsePairwiseTVD":
+        raise ImportError("unsplit.SparsePairwiseTVD is PairwiseTVD now; ask result.is_sparse.")
 
 
 _NUMBER = "type --n-clusters 8-20, --n-clusters 8- or --n-clusters -20"

@@ -16,7 +16,6 @@ import torch
 import unsplit
 from unsplit import datasets, metrics, overclustering, plots
 from unsplit.data.saving import verify_folder
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
 from unsplit.selection import Candidate
 
@@ -138,7 +137,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         unsplit.read,
         {"path": "x.csv"},
         {
-            **dict.fromkeys(("labels", "batch", "groups", "cache"), "str None"),
+            **dict.fromkeys(("labels", "batch", "groups"), "str None"),
             **dict.fromkeys(("id", "features", "progress", "use_rep", "layer"), "None"),
             "scale": "bool",
         },
@@ -164,7 +163,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     "Candidate": (Candidate, {}, {}),
     "ClusterMerger": (to_fit, {}, {**TRAIN, **MERGE, "overclusterer": "None"}),
     "ClusterMerger.fit": (merger().fit, FIT, DATA),
-    "ClusterMerger.fit_predict": (merger().fit_predict, FIT, DATA),
     "ClusterMerger.predict": (FITTED.predict, {"X": X}, {"X": "square"}),
     "ClusterMerger.predict_proba": (FITTED.predict_proba, {"X": X}, {"X": "square"}),
     "ClusterMerger.transform": (FITTED.transform, {"X": X}, {"X": "square"}),
@@ -188,19 +186,12 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     "PairwiseTVD.confidence_interval": (TVD.confidence_interval, {}, {}),
     "PairwiseTVD.table": (TVD.table, {}, {}),
     "PairwiseTVD.to_frame": (TVD.to_frame, {}, {}),
-    "SparsePairwiseTVD.save": (SPARSE.save, {"path": "new.npz"}, {**PATH, "scores": "bool"}),
-    "SparsePairwiseTVD.load": (SparsePairwiseTVD.load, {"path": "sparse.npz"}, {}),
-    "SparsePairwiseTVD.divergence": (SPARSE.divergence, {}, {}),
-    "SparsePairwiseTVD.reordered": (SPARSE.reordered, {"order": [1, 0]}, {}),
-    "SparsePairwiseTVD.confidence_interval": (SPARSE.confidence_interval, {}, {}),
-    "SparsePairwiseTVD.table": (SPARSE.table, {}, {}),
-    "SparsePairwiseTVD.to_frame": (SPARSE.to_frame, {}, {}),
-    "SparsePairwiseTVD.divergence_of": (
+    "PairwiseTVD.divergence_of": (
         SPARSE.divergence_of,
         {"name": "lecam", "left": [0], "right": [1]},
         {},
     ),
-    "SparsePairwiseTVD.p_value_of": (SPARSE.p_value_of, {"left": [0], "right": [1]}, {}),
+    "PairwiseTVD.p_value_of": (SPARSE.p_value_of, {"left": [0], "right": [1]}, {}),
     "PairwiseWasserstein.save": (WASSERSTEIN.save, {"path": "new.npz"}, PATH),
     "PairwiseWasserstein.load": (PairwiseWasserstein.load, {"path": "w1.npz"}, {}),
     "datasets.gaussians": (
@@ -298,17 +289,16 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
 # Classes whose objects the library makes; users only read them.
 MADE = {
     "EpochRecord", "History", "Merge", "MergeTree", "NeighbourGraph", "PairwiseTVD",
-    "SparsePairwiseTVD", "PairwiseWasserstein", "Selection", "StepRecord", "Dendrogram",
+    "PairwiseWasserstein", "Selection", "StepRecord", "Dendrogram",
     "Distances", "MergeCurve",
 }  # fmt: skip
 # Called by the library alone.
 WITHIN = {
-    "SparsePairwiseTVD.hits_of",
     "PairwiseTVD.nearest",
-    "SparsePairwiseTVD.nearest",
     "TrainConfig.over",
     "History.of",
     "ClusterMerger.set_fit_request",
+    "ClusterMerger.fit_predict",  # it calls fit
     "Reporter",
     *(f"Reporter.on_{what}" for what in ("phase", "progress", "step", "epoch", "resume")),
 }

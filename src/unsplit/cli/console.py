@@ -21,9 +21,14 @@ from unsplit.data.memory import memory_errors
 from unsplit.data.saving import MANIFEST
 from unsplit.errors import InputError
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.history import EpochRecord, StepRecord
-from unsplit.networks.training.loop import Reporter
-from unsplit.networks.training.progress import Bars, TimeLeft, spoken_range
+from unsplit.networks.training.progress import (
+    Bars,
+    EpochRecord,
+    Reporter,
+    StepRecord,
+    TimeLeft,
+    spoken_range,
+)
 from unsplit.pairwise.memory import LESS_DATA
 
 # Every new estimate raises these warnings again.

@@ -22,13 +22,12 @@ from unsplit.cli.console import Console, interruptible
 from unsplit.cli.merge import Task, merge_into
 from unsplit.cli.outputs import ExtraFiles
 from unsplit.cli.reading import Input
-from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.saving import output_folder
-from unsplit.data.text_files import write_csv
+from unsplit.data.readers.observations import Observations
+from unsplit.data.saving import output_folder, write_csv
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.tree import MergeTree
-from unsplit.networks.training.loop import PHASES
+from unsplit.networks.training.progress import PHASES
 from unsplit.report.api import PAGE, RESULT
 
 DATA, LABELS = "digits.csv", "cluster"

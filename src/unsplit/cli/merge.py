@@ -15,20 +15,19 @@ from unsplit.cli.console import Console, interruptible
 from unsplit.cli.outputs import DISTANCES, MERGED, SCORES, ExtraFiles
 from unsplit.cli.reading import Input, observations_named, read_clustered, read_picture
 from unsplit.data.labels import encode_labels
-from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.saving import output_folder
-from unsplit.data.text_files import write_csv
+from unsplit.data.readers.observations import Observations
+from unsplit.data.saving import output_folder, write_csv
 from unsplit.devices import current
 from unsplit.errors import BatchWarning, FeatureWarning, InputError
 from unsplit.estimator import ClusterMerger, seeds_of
 from unsplit.merging.answers import read_answers
 from unsplit.merging.options import LABELS_FROM
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.loop import PHASES
+from unsplit.networks.training.progress import PHASES
 from unsplit.networks.training.ranks import together
 from unsplit.pairwise.api import Settings, fit
-from unsplit.pairwise.blocks import write_tvd
 from unsplit.pairwise.heldout_scores import Fitted
+from unsplit.pairwise.result import write_tvd
 from unsplit.report.api import PAGE, RESULT
 from unsplit.report.collect import Source
 from unsplit.selection import select, usual_candidates

@@ -24,10 +24,9 @@ from unsplit.data.cells import groups_in
 from unsplit.data.labels import as_named
 from unsplit.data.readers.folders import find_images
 from unsplit.data.readers.h5ad import open_cells, write_extended
+from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.shards import shards_of
-from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.saving import MANIFEST, earlier_results
-from unsplit.data.text_files import write_csv, write_json
+from unsplit.data.saving import MANIFEST, earlier_results, write_csv, write_json
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
 from unsplit.estimator import ClusterMerger
@@ -37,7 +36,6 @@ from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.loop import TrainConfig
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.saved_estimates import scores_path
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.report.api import PAGE, Content, make_page
 from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Source, collect
@@ -220,9 +218,7 @@ def described_run(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     }
 
 
-def described_distances(
-    read: Observations, distances: PairwiseTVD | SparsePairwiseTVD
-) -> dict[str, Any]:
+def described_distances(read: Observations, distances: PairwiseTVD) -> dict[str, Any]:
     """The numbers of an estimate."""
     named = {} if read.representation is None else {"representation": read.representation}
     return named | {
@@ -395,7 +391,7 @@ def write_merge(
         from unsplit.plots import save_figures
 
         # A picture of all pairs of very many clusters would show nothing.
-        all_pairs = distances if isinstance(distances, PairwiseTVD) else None
+        all_pairs = None if distances.is_sparse else distances
         tasks.append(lambda: save_figures(folder, tree, all_pairs))
     for done, task in enumerate(tasks, start=1):
         task()
@@ -416,9 +412,8 @@ def write_page(
     folder: Path, source: Source, read: Observations, merger: ClusterMerger, info: dict[str, Any]
 ) -> None:
     """Write the page, and the file that keeps what it shows of the observations."""
-    tree, distances = merger.tree_, merger.pairwise_
-    if not isinstance(distances, PairwiseTVD):
-        distances = None
+    tree, result = merger.tree_, merger.pairwise_
+    distances = None if result.is_sparse else result
     kept = collect(source, distances, merger.neighbours_)
     if distances is not None:
         kept = with_borders(kept, View(tree), distances)

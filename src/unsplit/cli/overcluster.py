@@ -15,9 +15,8 @@ from unsplit._typing import Index
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.console import Console, interruptible
 from unsplit.cli.reading import Input
-from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.saving import replacing
-from unsplit.data.text_files import write_csv
+from unsplit.data.readers.observations import Observations
+from unsplit.data.saving import replacing, write_csv
 from unsplit.errors import InputError, typed
 
 # Not the docstring: there \b would be two characters, and click would join the lines.

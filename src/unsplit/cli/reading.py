@@ -16,9 +16,8 @@ from unsplit.cli.console import Console
 from unsplit.data.cells import clusterings_in
 from unsplit.data.readers.api import read
 from unsplit.data.readers.h5ad import open_cells
+from unsplit.data.readers.observations import Observations, with_vectors
 from unsplit.data.readers.tables import listing, shortened
-from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.readers.vectors import with_vectors
 from unsplit.errors import InputError
 from unsplit.report.collect import checked_picture
 

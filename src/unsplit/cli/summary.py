@@ -7,14 +7,13 @@ import numpy as np
 
 from unsplit._typing import Index
 from unsplit.data.labels import is_missing
+from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.tables import listing
-from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.merging.decision import CANNOT_LINK, UNCLEAR
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.review import Merge, members_of_nodes
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.plots.style import counted, short_name
 
 N_CLOSEST = 8
@@ -145,7 +144,7 @@ def of_features(read: Observations, verb: str = "Used") -> list[str]:
     return [f"{verb} {counted(len(names), 'feature')}: {first}{last}{left_out}."]
 
 
-def of_distances(distances: PairwiseTVD | SparsePairwiseTVD) -> list[str]:
+def of_distances(distances: PairwiseTVD) -> list[str]:
     """Say how many pairs were compared, and list the closest."""
     k = distances.n_clusters
     table = distances.table()
@@ -161,7 +160,7 @@ def of_distances(distances: PairwiseTVD | SparsePairwiseTVD) -> list[str]:
         "",
         f"  {'closest pairs':{width}}   TVD    95% interval     adjusted p",
     ]
-    if isinstance(distances, SparsePairwiseTVD):
+    if distances.is_sparse:
         stored = f"{counted(len(distances.pairs), 'pair')} are ever confused and stored"
         lines.insert(1, f"{stored}; all others have the TVD 1.")
     for row, name in enumerate(names):

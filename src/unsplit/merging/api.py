@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
-from unsplit.data.frames import refuse_annotated
+from unsplit.data.labels import refuse_annotated
 from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import check_seed, generator_of
 from unsplit.errors import InputError, option
@@ -60,7 +60,6 @@ from unsplit.merging.sparse.state import SparseMergeState, agglomerate_sparse
 from unsplit.merging.stability import Stability
 from unsplit.merging.tree import MergeTree, with_stability
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
 
 State = TypeVar("State", bound=MergeState)
@@ -77,7 +76,7 @@ FEWER_CLUSTERS = (
 
 
 def merge(
-    distances: PairwiseTVD | SparsePairwiseTVD | PairwiseWasserstein | ArrayLike,
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     *,
     n_clusters: int | None = None,
     max_tvd: float | None = None,
@@ -97,7 +96,7 @@ def merge(
 
     Parameters
     ----------
-    distances : PairwiseTVD, SparsePairwiseTVD, PairwiseWasserstein or array-like of shape (k, k)
+    distances : PairwiseTVD, PairwiseWasserstein or array-like of shape (k, k)
         Estimates with scores, made by :func:`unsplit.pairwise_tvd`, or any symmetric matrix of
         distances, taken as TVD.  A PairwiseWasserstein keeps its cluster names and sizes, and needs
         ``n_clusters``.
@@ -168,19 +167,21 @@ def merge(
 
 def _own_graph(result: PairwiseTVD, options: MergeOptions) -> NeighbourGraph | None:
     """The neighbour graph of the network's scores, if *auto* would ask one."""
+    if result.is_sparse:
+        return None
     # Between cores observations were left out, so a number of them is reached closest first.
     closest_first = options.n_clusters is not None and are_cores(result)
     return graph_of_scores(result) if options.asks_neighbours and not closest_first else None
 
 
 def _cluster_ids(distances: Any) -> NDArray[Any]:
-    if isinstance(distances, SparsePairwiseTVD):
+    if isinstance(distances, PairwiseTVD):
         return distances.cluster_ids
     return merge_inputs(distances).ids
 
 
 def merge_with(
-    distances: PairwiseTVD | SparsePairwiseTVD | PairwiseWasserstein | ArrayLike,
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     options: MergeOptions,
     neighbours: NeighbourGraph | None = None,
     random_state: object = None,
@@ -202,7 +203,7 @@ def merge_with(
     """
     inputs = merge_inputs(distances, neighbours)
     result, k = inputs.result, len(inputs.ids)
-    if isinstance(result, SparsePairwiseTVD):
+    if result is not None and result.is_sparse:
         options.check_sparse()
     else:
         check_memory(k, MATRICES if result is None else MATRICES_OF_SCORES)
@@ -217,7 +218,7 @@ def merge_with(
 
     def rule_of(options: MergeOptions) -> Rule:
         rule = stopping_rule(result, options, by)
-        if not isinstance(result, PairwiseTVD) or result.comparable.all():
+        if result is None or result.is_sparse or result.comparable.all():
             return rule
         return WithinBatches(rule, NO_SHARED_BATCH if result.n_groups is None else ONE_GROUP)
 
@@ -253,7 +254,7 @@ def merge_with(
     ranking = _ranking(inputs, statistic)
     neighbourhoods = _neighbourhoods(inputs, ranking, random_state)
     parts = inputs, ranking, constraints, neighbourhoods
-    if isinstance(result, SparsePairwiseTVD):
+    if result is not None and result.is_sparse:
         compare_all = rule not in (Always(), Auto(NEIGHBOURS))
         sparse = state_of(SparseMergeState, *parts, on_merge=on_merge, compare_all=compare_all)
         return tree_of(agglomerate_sparse(sparse, rule))
@@ -312,16 +313,16 @@ class MergeInputs:
     order: Index
     sizes: Index
     matrix: NDArray[np.float64] | None = None
-    result: PairwiseTVD | SparsePairwiseTVD | None = None
+    result: PairwiseTVD | None = None
     graph: NeighbourGraph | None = None
 
 
 def merge_inputs(
-    distances: PairwiseTVD | SparsePairwiseTVD | PairwiseWasserstein | ArrayLike,
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     graph: NeighbourGraph | None = None,
 ) -> MergeInputs:
     """Check the input and put its clusters in order."""
-    if not isinstance(distances, (PairwiseTVD, SparsePairwiseTVD)) and graph is not None:
+    if not isinstance(distances, PairwiseTVD) and graph is not None:
         raise InputError(
             "neighbours has no effect without scores; pass a PairwiseTVD as distances, or leave "
             "neighbours out."
@@ -330,7 +331,7 @@ def merge_inputs(
         k = distances.n_clusters
         matrix = _known(distances)
         return MergeInputs(distances.cluster_ids, np.arange(k), distances.sizes, matrix)
-    if not isinstance(distances, (PairwiseTVD, SparsePairwiseTVD)):
+    if not isinstance(distances, PairwiseTVD):
         matrix = _square(distances)
         k = len(matrix)
         return MergeInputs(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
@@ -396,7 +397,7 @@ def _ranking(inputs: MergeInputs, statistic: str) -> Any:
     """The Ranking of all pairs, or a SparseRanking."""
     if inputs.matrix is not None:
         return Linked(inputs.matrix, statistic)
-    if isinstance(inputs.result, SparsePairwiseTVD):
+    if inputs.result is not None and inputs.result.is_sparse:
         return ranking_of_pairs(inputs.result, inputs.graph, statistic)
     assert inputs.result is not None
     if statistic == "edges":
@@ -411,9 +412,9 @@ def _ranking(inputs: MergeInputs, statistic: str) -> Any:
     return Linked(matrix, statistic, inputs.result.comparable)
 
 
-def _initial_tvd(result: PairwiseTVD | SparsePairwiseTVD) -> Any:
+def _initial_tvd(result: PairwiseTVD) -> Any:
     """The TVDs of all or of the stored pairs, in a form that can be merged."""
-    if isinstance(result, PairwiseTVD):
+    if not result.is_sparse:
         return result.tvd.copy()
     pairs = result.pairs
     return MergedRows(result.n_clusters, pairs.left, pairs.right, result.tvd.values, min)
@@ -423,7 +424,7 @@ def _evidence(inputs: MergeInputs, all_pairs: bool) -> Evidence | None:
     """The held-out scores of the clusters, if there are any."""
     if inputs.result is None:
         return None
-    if isinstance(inputs.result, SparsePairwiseTVD):
+    if inputs.result.is_sparse:
         return GroupScores(inputs.result)
     return evidence_of(inputs.result, all_pairs)
 
@@ -435,6 +436,6 @@ def _neighbourhoods(
         return None
     # Without a seed the same graph still gives the same result.
     rng = generator_of(0 if random_state is None else random_state)
-    if isinstance(inputs.result, SparsePairwiseTVD):
+    if inputs.result is not None and inputs.result.is_sparse:
         return SparseNeighbourhoods(inputs.graph, rng, ranking)
     return Neighbourhoods(inputs.graph, rng)

@@ -115,11 +115,8 @@ class Contrast:
         n = counts[0] if self.n_batches == 1 else effective_counts(counts)
         if self.groups is not None:
             n = counts_of_pair(self.values, self.of_a, self.groups, self.hit_rate)
-        ends = stats.accuracy_interval(
-            stats.at_least_chance(self.hit_rate), n, CONFIDENCE, n_networks
-        )
-        low, high = (float(np.clip(2 * end[0, 1] - 1, 0.0, 1.0)) for end in ends)
-        return low, high
+        low, high = stats.tvd_interval(self.hit_rate, n, CONFIDENCE, n_networks)
+        return float(low[0, 1]), float(high[0, 1])
 
     @cached_property
     def p_value(self) -> float:

@@ -29,10 +29,9 @@ from unsplit.merging.evidence import CONFIDENCE, Mixtures
 from unsplit.merging.neighbours.graph import OBSERVATIONS, OTHER_FEATURES, SCORES, NeighbourGraph
 from unsplit.merging.options import CLUSTERING, ELSEWHERE, OVERLAP_AND_EDGES, MergeOptions
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD, interval_of_pairs
-from unsplit.pairwise.statistics import adjust_for_pairs
+from unsplit.pairwise.statistics import adjust_for_pairs, tvd_interval
 
-Estimated = PairwiseTVD | SparsePairwiseTVD
+Estimated = PairwiseTVD
 
 
 def stopping_rule(result: Estimated | None, options: MergeOptions, by: str) -> Rule:
@@ -140,15 +139,16 @@ def at_random_like_most(
 def _are_alike(result: Estimated, pairs: Index, level: float) -> NDArray[np.bool_]:
     """Whether no difference is significant and the TVD cannot be large, for each pair."""
     n_pairs = math.comb(result.n_clusters, 2)
-    if isinstance(result, PairwiseTVD):
+    if not result.is_sparse:
         evidence = Mixtures(result, lookup=False)
         alike = [Pair(a, b, 0.0, n_pairs, evidence).alike(level) for a, b in pairs.tolist()]
         return np.array(alike, bool)
     if len(pairs) == 0:
         return np.zeros(0, bool)
     p = adjust_for_pairs(result.p_value_of(*pairs.T), n_pairs)
-    high = interval_of_pairs(*result.hits_of(*pairs.T), CONFIDENCE, result.scores.n_folds)[1]
-    return (p > level) & (high <= limits.LARGE_TVD)
+    hits, n = result.pairs.hits_of(*pairs.T)
+    high = tvd_interval(hits, n, CONFIDENCE, result.scores.n_folds)[1]
+    return (p > level) & (high[:, 0, 1] <= limits.LARGE_TVD)
 
 
 def origin(

@@ -58,15 +58,8 @@ from unsplit.networks.registry import (
 )
 from unsplit.networks.training.checkpoint import Checkpoint, TrainingFile
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.history import EpochRecord
-from unsplit.networks.training.loop import (
-    TRAINING,
-    USUAL,
-    Reporter,
-    TrainConfig,
-    draws_in_epoch,
-)
-from unsplit.networks.training.progress import Bars
+from unsplit.networks.training.loop import USUAL, TrainConfig, draws_in_epoch
+from unsplit.networks.training.progress import TRAINING, Bars, EpochRecord, Reporter
 from unsplit.pairwise.folds import USUAL_FOLDS, make_folds, require_folds
 from unsplit.pairwise.groups import check_groups, check_overlap
 from unsplit.pairwise.heldout_scores import (
@@ -77,6 +70,7 @@ from unsplit.pairwise.heldout_scores import (
     summarize,
 )
 from unsplit.pairwise.memory import LESS_DATA, require_memory_of_estimate
+from unsplit.pairwise.result import PairwiseTVD
 
 log = logging.getLogger("unsplit")
 
@@ -108,7 +102,7 @@ def pairwise_tvd(
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: bool | Progress = False,
     checkpoint: str | os.PathLike[str] | None = None,
-) -> Any:
+) -> PairwiseTVD:
     """Estimate the total variation distance between all pairs of clusters with one network.
 
     Parameters
@@ -170,7 +164,7 @@ def pairwise_tvd(
     Returns
     -------
     PairwiseTVD
-        Or a :class:`SparsePairwiseTVD` of very many clusters, with the same methods.
+        Of very many clusters a sparse one, which stores only pairs that are ever confused.
 
     Examples
     --------
@@ -215,7 +209,7 @@ class Settings:
                 f"training must be an unsplit.TrainConfig or None, got {shown(self.training)}; "
                 "pass for example unsplit.TrainConfig(epochs=50)."
             )
-        refuse_for_classifiers(self.backbone, self.config())
+        refuse_for_classifiers(self.backbone, self.config(TrainConfig()))
 
     @property
     def n_folds(self) -> int:
@@ -308,7 +302,7 @@ def fit(
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
         of_rows = groups_of(encoded, groups, batch, rows, shared)
         # By the free memory of rank 0, if there are several processes.
-        is_sparse = current().agree(
+        is_sparse = current().share(
             settings.is_sparse(len(encoded.cluster_ids), subclusters.n_batches, of_rows is not None)
         )
         named = " or ".join(recipe.name for recipe in recipes)

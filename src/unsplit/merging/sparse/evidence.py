@@ -25,9 +25,9 @@ from unsplit.merging.sparse.rankings import (
     SparseConnections,
     SparseRanking,
 )
-from unsplit.pairwise.sparse.pair_scores import MOST_ENTRIES, parts, ragged, rank_sums
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD, interval_of_pairs
-from unsplit.pairwise.statistics import across_folds, rank_sum_p_value_of_pairs
+from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.statistics import across_folds, rank_sum_p_value_of_pairs, tvd_interval
+from unsplit.pairwise.stored_pairs import MOST_ENTRIES, parts, ragged, rank_sums
 
 # With more multiplications of rows and members, a matrix product is faster than single ones.
 ENOUGH_FOR_PRODUCTS = 2**15
@@ -67,11 +67,11 @@ class GroupScores:
 
     Parameters
     ----------
-    result : SparsePairwiseTVD
+    result : PairwiseTVD
     """
 
-    def __init__(self, result: SparsePairwiseTVD) -> None:
-        self.result, self.scores = result, result.pair_scores
+    def __init__(self, result: PairwiseTVD) -> None:
+        self.result, self.scores = result, result.pairs.pair_scores
         rows = np.split(self.scores.rows, self.scores.starts[1:-1])
         members, sizes = np.arange(result.n_clusters)[:, None], result.sizes.tolist()
         self.groups = [Group(*parts_of) for parts_of in zip(rows, members, sizes, strict=True)]
@@ -127,12 +127,12 @@ class GroupScores:
         rate = np.where(n > 0, hits.reshape(n_pairs, 2) / np.maximum(n, 1), 0.5)
         rates = np.full((n_pairs, 2, 2), 0.5)
         rates[:, 0, 1], rates[:, 1, 0] = rate.T
-        low, high = interval_of_pairs(rates, n[:, :, None], CONFIDENCE, n_folds)
+        low, high = tvd_interval(rates, n[:, :, None], CONFIDENCE, n_folds)
         small = across_folds(n.max(axis=1), n_strata, n_folds)
         group = pair * n_strata + np.where(small[pair], 0, strata)
         U = rank_sums(pair, group, values, of_a, n_pairs)
         p = rank_sum_p_value_of_pairs(U, counts[:, 0].T, counts[:, 1].T, n_folds).tolist()
-        intervals = list(zip(low.tolist(), high.tolist(), strict=True))
+        intervals = list(zip(low[:, 0, 1].tolist(), high[:, 0, 1].tolist(), strict=True))
         ends, found = [0, *np.cumsum(n.sum(axis=1)).tolist()], []
         for i in range(n_pairs):
             both = slice(ends[i], ends[i + 1])
@@ -287,7 +287,7 @@ def _rows_of_clusters(graph: NeighbourGraph) -> list[Index]:
 
 
 def ranking_of_pairs(
-    result: SparsePairwiseTVD,
+    result: PairwiseTVD,
     graph: NeighbourGraph | None,
     statistic: str,
 ) -> SparseRanking:

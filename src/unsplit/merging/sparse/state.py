@@ -35,7 +35,7 @@ from unsplit.merging.loop import (
 from unsplit.merging.sparse.closest import ClosestStoredPairs
 from unsplit.merging.sparse.evidence import Group, GroupPairs, GroupScores
 from unsplit.merging.sparse.rankings import LinkedPairs
-from unsplit.pairwise.sparse.pair_scores import MOST_ENTRIES
+from unsplit.pairwise.stored_pairs import MOST_ENTRIES
 
 # Clusters nearer than this will probably be merged.
 NEAR = 0.5
