@@ -14,6 +14,7 @@ from sklearn.metrics.cluster import contingency_matrix
 
 from unsplit.data.array_files import ContentCheck
 from unsplit.data.cells import (
+    USUAL,
     Groups,
     batches_in,
     clusterings_in,
@@ -42,7 +43,7 @@ MOST_NAMED = 4
 def merge(
     adata: Any,
     groupby: str = DEFAULT_COLUMN,
-    use_rep: str | None = None,
+    use_rep: str | None = USUAL,
     batch_key: str | None = None,
     key_added: str = "unsplit",
     copy: bool = False,
