@@ -79,6 +79,7 @@ def demo(out: str, seed: int, report: bool) -> None:
         merger = merge_into(folder, task, digits, NETWORK, console, seed, kept)
     kept.remove()
     lines = summary.of_merge(merger.tree_, n_noise=0)
+    assert merger.neighbours_ is not None  # digits are vectors
     table = _table(scores(digits, merger.tree_, merger.neighbours_, truth, seed))
     outputs.print_result(Path(out, RESULT), [*lines, "", *table], console)
     if report:

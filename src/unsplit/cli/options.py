@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from functools import partial, wraps
 from inspect import signature
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -16,7 +16,7 @@ from unsplit.data.readers.shards import shards_of
 from unsplit.networks.registry import RECIPES
 from unsplit.networks.training.loop import TrainConfig
 
-F = TypeVar("F", bound=Callable[..., Any])
+Decorator = Callable[[Any], Any]
 
 # Not a network: several are tried, and the most accurate one is used.
 SELECT = "select"
@@ -37,20 +37,20 @@ class Grouped(click.Command):
                 formatter.write_dl(records)
 
 
-def under(heading: str, *options: Callable[[F], F]) -> Callable[[F], F]:
+def under(heading: str, *options: Decorator) -> Decorator:
     """Combine options into one decorator; --help lists them in this order under a heading."""
 
-    def decorate(command: F) -> F:
+    def decorate(command: Any) -> Any:
         for option in reversed(options):
             command = option(command)
-            for parameter in command.__click_params__:  # type: ignore[attr-defined]
+            for parameter in command.__click_params__:
                 parameter.heading = getattr(parameter, "heading", heading)
         return command
 
     return decorate
 
 
-def packed(name: str, make: Callable[..., object], options: Callable[[F], F]) -> Callable[[F], F]:
+def packed(name: str, make: Callable[..., object], options: Decorator) -> Decorator:
     """Pass the values of options to the command as one object, made by ``make``.
 
     Options that ``make`` does not take reach the command as usual.
@@ -63,13 +63,13 @@ def packed(name: str, make: Callable[..., object], options: Callable[[F], F]) ->
     """
     taken = list(signature(make).parameters)
 
-    def decorate(command: F) -> F:
+    def decorate(command: Any) -> Any:
         @wraps(command)
         def with_object(**given: Any) -> Any:
             made = make(**{option: given.pop(option) for option in taken if option in given})
             return command(**{name: made}, **given)
 
-        return options(with_object)  # type: ignore[arg-type]
+        return options(with_object)
 
     return decorate
 
@@ -288,7 +288,7 @@ seed = click.option(
 )
 
 
-def network(*others: Callable[[F], F]) -> Callable[[F], F]:
+def network(*others: Decorator) -> Decorator:
     """The options of an estimate, and others about it."""
     return packed(
         "network",
@@ -344,7 +344,7 @@ report = click.option(
 )
 
 
-def also(*known: str, help: str) -> Callable[[F], F]:
+def also(*known: str, help: str) -> Decorator:
     """The option that asks for more files, by these words."""
     return click.option("--also", multiple=True, callback=some_of(*known), metavar="A,B", help=help)
 

@@ -104,7 +104,7 @@ def overcluster(
         with console.stage("writing"):
             write_csv(new, {"id": read.row_ids, "label": labels})
     if as_json:
-        info = {"command": "overcluster", "data": source.data}
+        info: dict[str, Any] = {"command": "overcluster", "data": source.data}
         info |= {"settings": {"method": method} | given, **outputs.described_columns(read)}
         click.echo(json.dumps(info | _counts(labels), indent=2))
         return

@@ -66,7 +66,7 @@ class Input:
         """What result.json says about it: the options that were used."""
         reading = {name: value for name in READING if (value := getattr(self, name))}
         reading |= {n: list(value) for n, value in reading.items() if isinstance(value, tuple)}
-        more = {"batch": self.batch, "groups": self.groups, "vectors": self.vectors}
+        more: dict[str, Any] = {"batch": self.batch, "groups": self.groups, "vectors": self.vectors}
         more |= {"reading": reading}
         return {"data": self.data, "labels": self.clusters} | {n: v for n, v in more.items() if v}
 
