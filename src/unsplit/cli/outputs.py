@@ -444,7 +444,7 @@ def write_cells(
     defaults = ClusterMerger().get_params(deep=False)
     params = {"groupby": labels, "representation": read.representation} | params
     for name, value in merger.get_params(deep=False).items():
-        if name not in NO_SETTINGS and value != defaults[name]:
+        if name not in NO_SETTINGS and value not in (defaults[name], [], ()):
             params[name] = value
     found = annotations(merger, groups, KEY, labels if known else INITIAL, params, uns)
     columns = dict(found.obs)
