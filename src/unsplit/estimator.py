@@ -57,6 +57,7 @@ from unsplit.networks.training.loop import (
 from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.overclustering.clusterers import check_clusterer
 from unsplit.pairwise.api import (
+    LESS_DATA,
     Progress,
     Settings,
     check_progress,
@@ -64,7 +65,6 @@ from unsplit.pairwise.api import (
     reporting,
 )
 from unsplit.pairwise.heldout_scores import Fitted
-from unsplit.pairwise.memory import LESS_DATA
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import nothing_held_out
 

@@ -60,7 +60,7 @@ from unsplit.merging.sparse.state import SparseMergeState, agglomerate_sparse
 from unsplit.merging.stability import Stability
 from unsplit.merging.tree import MergeTree, with_stability
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
+from unsplit.pairwise.wasserstein import PairwiseWasserstein
 
 State = TypeVar("State", bound=MergeState)
 

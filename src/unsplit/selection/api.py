@@ -44,10 +44,9 @@ from unsplit.networks.registry import build_network, is_users, recipe_for
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, Training, draws_in_epoch
-from unsplit.pairwise.api import Settings, check_progress, kind_for, subclusters_of
+from unsplit.pairwise.api import LESS_DATA, Settings, check_progress, kind_for, subclusters_of
 from unsplit.pairwise.folds import holdout_fold
 from unsplit.pairwise.heldout_scores import accuracy_within_batches
-from unsplit.pairwise.memory import LESS_DATA
 from unsplit.selection.candidates import Candidate, Candidates, named, usual_candidates, word
 
 log = logging.getLogger("unsplit")
