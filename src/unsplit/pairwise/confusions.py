@@ -6,8 +6,7 @@ is confused is kept.  The rest is known without storing it: the classifier of a 
 confused makes no mistake on the held-out observations.
 """
 
-import logging
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,14 +15,8 @@ from scipy import sparse
 from torch import Tensor
 
 from unsplit._typing import Index
-from unsplit.data.labels import EncodedLabels
-from unsplit.devices import ALONE, Ranks, current, device_for_sums
-from unsplit.errors import ConfusionWarning, warn
-from unsplit.networks.training.history import History
-from unsplit.pairwise.result import PairwiseTVD
+from unsplit.devices import ALONE, Ranks, device_for_sums
 from unsplit.pairwise.scores import HeldoutScores, StratumScores
-
-log = logging.getLogger("unsplit")
 
 # Only this many confusions of one observation are kept, those with the highest scores.  A network
 # that has learned nothing confuses each observation with half of all clusters.
@@ -35,17 +28,11 @@ FEWEST_ROWS = {"cpu": 2048, "cuda": 4096}
 BLOCKS = {"cpu": 2**21, "cuda": 2**28}
 
 
-@dataclass(frozen=True, eq=False)
-class Confusions:
+class Confusions(NamedTuple):
     """How often the observations of one cluster are confused with another.
 
-    Parameters
-    ----------
-    misses : sparse matrix of shape (k, k)
-        At [i, j], how many held-out observations of i score higher for j than for i; ties count
-        one half.
-    capped : ndarray of shape (k,)
-        How many held-out observations of a cluster had more confusions than are kept.
+    ``misses[i, j]``: how many held-out observations of i score higher for j than for i; ties count
+    one half.  ``capped[i]``: how many of them had more confusions than are kept.
     """
 
     misses: sparse.csr_array
@@ -100,57 +87,6 @@ def count_confusions(
         capped = ranks.sum(torch.from_numpy(capped)).numpy()
     misses.sort_indices()
     return Confusions(misses, capped)
-
-
-def sparse_estimate(
-    scores: HeldoutScores,
-    labels: EncodedLabels,
-    history: History,
-    temperature: float = 1.0,
-    most: int = MOST_CONFUSIONS,
-) -> PairwiseTVD:
-    """Count confusions, and say so if there were too many to keep.
-
-    Parameters
-    ----------
-    scores : HeldoutScores
-        Calibrated, and without batches.
-    labels : EncodedLabels
-    history : History
-    temperature : float
-        What the scores were divided by.
-    most : int
-        Largest number of confusions that are kept of one observation.
-    """
-    found = count_confusions(scores, most=most, ranks=current())
-    result = PairwiseTVD(
-        cluster_ids=labels.cluster_ids,
-        sizes=np.bincount(labels.clusters[labels.clusters >= 0]),
-        n_heldout=scores.counts.sum(axis=0),
-        hit_rate=None,
-        misses=found.misses,
-        capped=found.capped,
-        scores=scores,
-        history=history,
-        n_noise=labels.n_noise,
-        temperature=temperature,
-    )
-    log.info("sparse estimate: %s confused pairs are stored", f"{len(result.pairs):,}")
-    if found.capped.any():
-        _warn_of_cap(result, found.capped, most)
-    return result
-
-
-def _warn_of_cap(result: PairwiseTVD, capped: Index, most: int) -> None:
-    share = capped / np.maximum(result.n_heldout, 1)
-    largest: list[float] = np.sort(share)[-2:].tolist()
-    warn(
-        f"{int(capped.sum()):,} of {int(result.n_heldout.sum()):,} held-out observations "
-        f"score higher for more than {most} other clusters than for their own, and only {most} of "
-        f"these are kept: a TVD may be too large, by up to {min(1.0, sum(largest)):.2g} for the "
-        "worst pair (see tvd_error); train longer or with a larger network if that is much.",
-        ConfusionWarning,
-    )
 
 
 def _of_stratum(stratum: StratumScores, most: int, block: int) -> tuple[sparse.csr_array, Index]:
