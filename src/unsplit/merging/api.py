@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
-from unsplit.data.frames import refuse_annotated
+from unsplit.data.labels import refuse_annotated
 from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import check_seed, generator_of
 from unsplit.errors import InputError, option

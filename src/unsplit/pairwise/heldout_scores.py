@@ -28,8 +28,8 @@ from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.history import History
-from unsplit.networks.training.loop import MAX_EPOCHS, Reporter, TrainConfig, judge_of, train
+from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, judge_of, train
+from unsplit.networks.training.progress import History, Reporter
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.confusions import MOST_CONFUSIONS, count_confusions
 from unsplit.pairwise.divergences import directed_means, hit

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.array_files import FINITE, LARGEST, Array, load_checked, save_arrays
-from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels
 from unsplit.data.memory import memory_errors
+from unsplit.data.saving import data_frame
 from unsplit.devices import check_seed, choose_device, usual_settings
 from unsplit.errors import check_flag, check_whole
 
