@@ -23,13 +23,13 @@ from unsplit.merging.decision import (
     Rule,
     WithinBatches,
 )
-from unsplit.merging.evidence import Evidence, evidence_of
+from unsplit.merging.evidence import Estimated, evidence_of, is_sparse
 from unsplit.merging.loop import MergeRecord, MergeState, agglomerate, assigned_slots
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import Connected, NeighbourGraph, graph_of_scores
 from unsplit.merging.options import (
+    NEED_NEIGHBOURS,
     OVERLAP_AND_EDGES,
-    Constraints,
     Link,
     MergeOptions,
     check_links,
@@ -43,19 +43,12 @@ from unsplit.merging.origin import (
     split_at_random,
     stopping_rule,
 )
-from unsplit.merging.ranking import Linked, mean_rank
+from unsplit.merging.pairs import Linked, Pairs, Ranking, mean_rank
 from unsplit.merging.remerge import Remerge, can_be_repeated, remerged, sure_merges
-from unsplit.merging.sparse.evidence import (
-    GroupScores,
-    SparseNeighbourhoods,
-    ranking_of_pairs,
-)
-from unsplit.merging.sparse.rankings import MergedRows
-from unsplit.merging.sparse.state import SparseMergeState, agglomerate_sparse
 from unsplit.merging.stability import Stability
+from unsplit.merging.stored_pairs import SparseNeighbourhoods, StoredPairs, pairs_of
 from unsplit.merging.tree import MergeTree, with_stability
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
 
 State = TypeVar("State", bound=MergeState)
@@ -72,7 +65,7 @@ FEWER_CLUSTERS = (
 
 
 def merge(
-    distances: PairwiseTVD | SparsePairwiseTVD | PairwiseWasserstein | ArrayLike,
+    distances: Estimated | PairwiseWasserstein | ArrayLike,
     *,
     n_clusters: int | None = None,
     max_tvd: float | None = None,
@@ -154,7 +147,7 @@ def merge(
         n_clusters, max_tvd, alpha, rank_by, *links, min_clusters, max_clusters, rule, labels_from
     )
     if constraints is not None:
-        options = options.with_answers(constraints, _cluster_ids(distances))
+        options = options.with_answers(constraints, merge_inputs(distances).ids)
     with memory_errors("merging the clusters", FEWER_CLUSTERS):
         if neighbours is None and isinstance(distances, PairwiseTVD):
             neighbours = _own_graph(distances, options)
@@ -168,14 +161,8 @@ def _own_graph(result: PairwiseTVD, options: MergeOptions) -> NeighbourGraph | N
     return graph_of_scores(result) if options.asks_neighbours and not closest_first else None
 
 
-def _cluster_ids(distances: Any) -> NDArray[Any]:
-    if isinstance(distances, SparsePairwiseTVD):
-        return distances.cluster_ids
-    return merge_inputs(distances).ids
-
-
 def merge_with(
-    distances: PairwiseTVD | SparsePairwiseTVD | PairwiseWasserstein | ArrayLike,
+    distances: Estimated | PairwiseWasserstein | ArrayLike,
     options: MergeOptions,
     neighbours: NeighbourGraph | None = None,
     random_state: object = None,
@@ -196,82 +183,125 @@ def merge_with(
         Called after every merge with the number of merges so far.
     """
     inputs = merge_inputs(distances, neighbours)
-    result, k = inputs.result, len(inputs.ids)
-    if isinstance(result, SparsePairwiseTVD):
+    _check(inputs, options)
+    plan = Plan.of(inputs, options, assigned_slots(assigned, inputs.order))
+    rule, pairs = plan.rule(options), plan.pairs(inputs)
+    judged = _neighbourhoods(inputs, pairs, random_state)
+    state = plan.state(
+        MergeState,
+        (inputs, pairs, judged),
+        options,
+        on_merge=on_merge,
+        compare_all=not is_sparse(inputs.result) or rule not in (Always(), Auto(NEIGHBOURS)),
+    )
+    record = agglomerate(state, rule)
+    sizes = inputs.sizes[np.argsort(inputs.order)]
+    tree = record.tree(inputs.ids, sizes, inputs.order, pairs.ranking.statistic, options)
+    if isinstance(inputs.result, PairwiseTVD) and can_be_repeated(inputs.result, options):
+        return with_stability(tree, _repeated(plan, inputs.result, record, judged))
+    return tree
+
+
+def _check(inputs: "MergeInputs", options: MergeOptions) -> None:
+    """Refuse options that need more than there is, and more clusters than fit into memory."""
+    result = inputs.result
+    if is_sparse(result):
         options.check_sparse()
     else:
-        check_memory(k, MATRICES if result is None else MATRICES_OF_SCORES)
+        check_memory(len(inputs.ids), MATRICES if result is None else MATRICES_OF_SCORES)
     options.check_input(result is not None, inputs.graph is not None)
-    constraints = options.constraints(inputs.ids[inputs.order])
-    at_random, by, statistic = np.zeros(k, bool), "", "distance"
-    if result is not None:
-        at_random, by = origin(result, inputs.graph, split_at_random(result), options)
-        statistic = ranking_statistic(
-            options, result, by, None if inputs.graph is None else inputs.graph.source
-        )
 
-    def rule_of(options: MergeOptions) -> Rule:
-        rule = stopping_rule(result, options, by)
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a merge and its re-merges have in common.
+
+    ``at_random`` are the clusters that were split at random, ``by`` is what decides about most
+    pairs, ``statistic`` what ranks them; ``assigned`` as :func:`assigned_slots` returns it.
+    """
+
+    inputs: "MergeInputs"
+    options: MergeOptions
+    assigned: Index
+    at_random: NDArray[np.bool_]
+    by: str = ""
+    statistic: str = "distance"
+
+    @classmethod
+    def of(cls, inputs: "MergeInputs", options: MergeOptions, assigned: Index) -> "Plan":
+        """Find out how the clusters were made, and what to do about it."""
+        result, graph = inputs.result, inputs.graph
+        if result is None:
+            return cls(inputs, options, assigned, np.zeros(len(inputs.ids), bool))
+        at_random, by = origin(result, graph, split_at_random(result), options)
+        source = None if graph is None else graph.source
+        statistic = ranking_statistic(options, result, by, source)
+        return cls(inputs, options, assigned, at_random, by, statistic)
+
+    def rule(self, options: MergeOptions) -> Rule:
+        """The stopping rule, which keeps pairs apart that cannot be compared."""
+        result = self.inputs.result
+        rule = stopping_rule(result, options, self.by)
         if not isinstance(result, PairwiseTVD) or result.comparable.all():
             return rule
         return WithinBatches(rule, NO_SHARED_BATCH if result.n_groups is None else ONE_GROUP)
 
-    def state_of(
-        kind: Callable[..., State],
-        inputs: MergeInputs,
-        ranking: Any,
-        constraints: Constraints,
-        neighbourhoods: Neighbourhoods | None,
+    def pairs(self, inputs: "MergeInputs") -> Pairs | StoredPairs:
+        """What ranks the pairs of a merge, or of a re-merge of other inputs."""
+        result = inputs.result
+        if is_sparse(result):
+            return pairs_of(result, inputs.graph, self.statistic)
+        if result is None:
+            assert inputs.matrix is not None
+            return Pairs(Linked(inputs.matrix, self.statistic))
+        assert isinstance(result, PairwiseTVD)
+        return Pairs(_ranking(result, inputs.graph, self.statistic), result.tvd)
+
+    def state(
+        self,
+        kind: type[State],
+        known: tuple["MergeInputs", Pairs | StoredPairs, Neighbourhoods | None],
+        options: MergeOptions,
         **more: Any,
     ) -> State:
+        """The state with which a merge of these inputs begins."""
+        inputs, pairs, neighbourhoods = known
         result = inputs.result
         return kind(
-            ranking,
-            _evidence(inputs, options.alpha is not None),
-            neighbourhoods,
-            at_random,
-            needs_both_at_random(by, inputs.graph),
-            np.zeros(k, bool) if result is None else result.too_small,
-            assigned_slots(assigned, inputs.order),
-            np.ones((k, k)) if result is None else _initial_tvd(result),
-            1 if result is None else result.n_possibly_equal,
-            constraints,
-            inputs.sizes,
+            pairs=pairs,
+            evidence=None if result is None else evidence_of(result, options.alpha is not None),
+            neighbourhoods=neighbourhoods,
+            at_random=self.at_random,
+            both_at_random=needs_both_at_random(self.by, inputs.graph),
+            small=np.zeros(len(inputs.ids), bool) if result is None else result.too_small,
+            assigned=self.assigned,
+            n_pairs=1 if result is None else result.n_possibly_equal,
+            constraints=options.constraints(inputs.ids[inputs.order]),
+            sizes=inputs.sizes,
             **more,
         )
 
-    def tree_of(record: MergeRecord) -> MergeTree:
-        sizes = inputs.sizes[np.argsort(inputs.order)]
-        return record.tree(inputs.ids, sizes, inputs.order, ranking.statistic, options)
 
-    rule = rule_of(options)
-    ranking = _ranking(inputs, statistic)
-    neighbourhoods = _neighbourhoods(inputs, ranking, random_state)
-    parts = inputs, ranking, constraints, neighbourhoods
-    if isinstance(result, SparsePairwiseTVD):
-        compare_all = rule not in (Always(), Auto(NEIGHBOURS))
-        sparse = state_of(SparseMergeState, *parts, on_merge=on_merge, compare_all=compare_all)
-        return tree_of(agglomerate_sparse(sparse, rule))
-    state = state_of(MergeState, *parts, on_merge=on_merge)
-    record = agglomerate(state, rule)
-    tree = tree_of(record)
-    if result is None or not can_be_repeated(result, options):
-        return tree
+def _repeated(
+    plan: Plan, result: PairwiseTVD, record: MergeRecord, judged: Neighbourhoods | None
+) -> Stability:
+    """Merge again and again.
 
-    # Whatever number was requested, re-merges stop by themselves: only that says how sure it is.
-    free = replace(options, n_clusters=None, min_clusters=None, max_clusters=None)
-    unbounded = free.constraints(inputs.ids[inputs.order])
-    sure = sure_merges(record.merges[: record.n_taken], k)
+    Whatever number was requested, re-merges stop by themselves: only that says how sure it is.
+    """
+    inputs = plan.inputs
+    free = replace(plan.options, n_clusters=None, min_clusters=None, max_clusters=None)
+    sure = sure_merges(record.merges[: record.n_taken], len(inputs.ids))
 
     def again(
         part: PairwiseTVD, graph: NeighbourGraph | None, judged: Neighbourhoods | None
     ) -> Remerge:
         parts = replace(inputs, result=part, graph=graph)
-        ranking = _ranking(parts, statistic)
-        return state_of(Remerge, parts, ranking, unbounded, judged, record=MergeRecord(sure))
+        known = parts, plan.pairs(parts), judged
+        return plan.state(Remerge, known, free, record=MergeRecord(sure))
 
-    groups = remerged(result, inputs.graph, neighbourhoods, again, rule_of(free), by)
-    return with_stability(tree, Stability(groups[:, np.argsort(inputs.order)]))
+    groups = remerged(result, inputs.graph, judged, again, plan.rule(free), plan.by)
+    return Stability(groups[:, np.argsort(inputs.order)])
 
 
 def check_memory(n_clusters: int, matrices: int) -> None:
@@ -307,16 +337,16 @@ class MergeInputs:
     order: Index
     sizes: Index
     matrix: NDArray[np.float64] | None = None
-    result: PairwiseTVD | SparsePairwiseTVD | None = None
+    result: Estimated | None = None
     graph: NeighbourGraph | None = None
 
 
 def merge_inputs(
-    distances: PairwiseTVD | SparsePairwiseTVD | PairwiseWasserstein | ArrayLike,
+    distances: Estimated | PairwiseWasserstein | ArrayLike,
     graph: NeighbourGraph | None = None,
 ) -> MergeInputs:
     """Check the input and put its clusters in order."""
-    if not isinstance(distances, (PairwiseTVD, SparsePairwiseTVD)) and graph is not None:
+    if not isinstance(distances, Estimated) and graph is not None:
         raise InputError(
             "neighbours has no effect without scores; pass a PairwiseTVD as distances, or leave "
             "neighbours out."
@@ -325,7 +355,7 @@ def merge_inputs(
         k = distances.n_clusters
         matrix = _known(distances)
         return MergeInputs(distances.cluster_ids, np.arange(k), distances.sizes, matrix)
-    if not isinstance(distances, (PairwiseTVD, SparsePairwiseTVD)):
+    if not isinstance(distances, Estimated):
         matrix = _square(distances)
         k = len(matrix)
         return MergeInputs(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
@@ -387,49 +417,24 @@ def _square(distances: ArrayLike) -> NDArray[np.float64]:
     return (matrix + matrix.T) / 2
 
 
-def _ranking(inputs: MergeInputs, statistic: str) -> Any:
-    """The Ranking of all pairs, or a SparseRanking."""
-    if inputs.matrix is not None:
-        return Linked(inputs.matrix, statistic)
-    if isinstance(inputs.result, SparsePairwiseTVD):
-        return ranking_of_pairs(inputs.result, inputs.graph, statistic)
-    assert inputs.result is not None
-    if statistic == "edges":
-        assert inputs.graph is not None
-        return Connected(inputs.graph)
-    if statistic == OVERLAP_AND_EDGES:
-        assert inputs.graph is not None
-        edges = Connected(inputs.graph).distances()
-        matrix = mean_rank(inputs.result.divergence("overlap"), edges)
-    else:
-        matrix = inputs.result.divergence(statistic)
-    return Linked(matrix, statistic, inputs.result.comparable)
-
-
-def _initial_tvd(result: PairwiseTVD | SparsePairwiseTVD) -> Any:
-    """The TVDs of all or of the stored pairs, in a form that can be merged."""
-    if isinstance(result, PairwiseTVD):
-        return result.tvd.copy()
-    pairs = result.pairs
-    return MergedRows(result.n_clusters, pairs.left, pairs.right, result.tvd.values, min)
-
-
-def _evidence(inputs: MergeInputs, all_pairs: bool) -> Evidence | None:
-    """The held-out scores of the clusters, if there are any."""
-    if inputs.result is None:
-        return None
-    if isinstance(inputs.result, SparsePairwiseTVD):
-        return GroupScores(inputs.result)
-    return evidence_of(inputs.result, all_pairs)
+def _ranking(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) -> Ranking:
+    """What ranks all pairs."""
+    if statistic not in NEED_NEIGHBOURS:
+        return Linked(result.divergence(statistic), statistic, result.comparable)
+    assert graph is not None
+    if statistic != OVERLAP_AND_EDGES:
+        return Connected(graph)
+    both = mean_rank(result.divergence("overlap"), Connected(graph).distances())
+    return Linked(both, statistic, result.comparable)
 
 
 def _neighbourhoods(
-    inputs: MergeInputs, ranking: Any, random_state: object
+    inputs: MergeInputs, pairs: Pairs | StoredPairs, random_state: object
 ) -> Neighbourhoods | None:
     if inputs.graph is None:
         return None
     # Without a seed the same graph still gives the same result.
     rng = generator_of(0 if random_state is None else random_state)
-    if isinstance(inputs.result, SparsePairwiseTVD):
-        return SparseNeighbourhoods(inputs.graph, rng, ranking)
+    if isinstance(pairs, StoredPairs):
+        return SparseNeighbourhoods(inputs.graph, rng, pairs.ranking)
     return Neighbourhoods(inputs.graph, rng)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,17 @@ from unsplit.pairwise.groups import (
 )
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores, log_of_shares
+from unsplit.pairwise.sparse.result import SparsePairwiseTVD
+
+Estimated = PairwiseTVD | SparsePairwiseTVD
 
 # Of all intervals of the TVD.
 CONFIDENCE = 0.95
+
+
+def is_sparse(result: Any) -> TypeGuard[SparsePairwiseTVD]:
+    """Whether an estimate stores only pairs that are ever confused, instead of all."""
+    return isinstance(result, SparsePairwiseTVD)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,33 +192,31 @@ class Mixtures:
     """Evidence from one estimate, computed when it is needed.
 
     A merged cluster is the mixture of its members.  This needs no memory, but time for every
-    member of the two clusters.
-
-    Parameters
-    ----------
-    result : PairwiseTVD
-        The estimate.
-    lookup : bool
-        Whether p-values of initial clusters are taken from the result, which is faster if most
-        pairs are compared.
+    member of the two clusters.  With ``lookup``, p-values of initial clusters are taken from the
+    result, which is faster if most pairs are compared.
     """
 
-    def __init__(self, result: PairwiseTVD, lookup: bool = True) -> None:
+    def __init__(self, result: Estimated, lookup: bool = True) -> None:
         self.result = result
         self.lookup = lookup
         self.slot = result.scores.clusters.copy()
+        order = np.argsort(self.slot, kind="stable")
+        starts = np.searchsorted(self.slot[order], np.arange(1, result.n_clusters))
+        self.rows = np.split(order, starts)
         self.members = [[slot] for slot in range(result.n_clusters)]
 
     def merge(self, a: int, b: int) -> Sequence[int]:
         """Add the members of b to a."""
         self.members[a] += self.members[b]
-        self.slot[self.slot == b] = a
+        self.slot[self.rows[b]] = a
+        self.rows[a] = np.concatenate([self.rows[a], self.rows[b]])
+        self.members[b], self.rows[b] = [], self.rows[b][:0]
         return (a,)
 
     def contrast(self, a: int, b: int) -> Contrast:
         """Score differences between the two mixtures."""
         scores, sizes = self.result.scores, self.result.sizes
-        index = np.flatnonzero((self.slot == a) | (self.slot == b))
+        index = np.sort(np.concatenate([self.rows[a], self.rows[b]]))
         z_a, z_b = (scores.composed(index, self.members[slot], sizes) for slot in (a, b))
         difference = (z_a - z_b).astype(np.float64)
         groups = None if scores.groups is None else scores.groups[index]
@@ -223,10 +229,12 @@ class Mixtures:
         return None
 
 
-def evidence_of(result: PairwiseTVD, lookup: bool) -> Evidence:
+def evidence_of(result: Estimated, lookup: bool) -> Evidence:
     """The faster kind of evidence if it needs at most a gibibyte, otherwise the smaller one."""
     few = len(result.scores.rows) * result.n_clusters <= MOST_SCORES
-    return Columns(result, lookup) if few else Mixtures(result, lookup)
+    if few and isinstance(result, PairwiseTVD):
+        return Columns(result, lookup)
+    return Mixtures(result, lookup)
 
 
 class Columns:

@@ -25,14 +25,11 @@ from unsplit.merging.decision import (
     Rule,
     UsersRule,
 )
-from unsplit.merging.evidence import CONFIDENCE, Mixtures
+from unsplit.merging.evidence import CONFIDENCE, Estimated, Mixtures, is_sparse
 from unsplit.merging.neighbours.graph import OBSERVATIONS, OTHER_FEATURES, SCORES, NeighbourGraph
 from unsplit.merging.options import CLUSTERING, ELSEWHERE, OVERLAP_AND_EDGES, MergeOptions
-from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD, interval_of_pairs
+from unsplit.pairwise.sparse.result import interval_of_pairs
 from unsplit.pairwise.statistics import adjust_for_pairs
-
-Estimated = PairwiseTVD | SparsePairwiseTVD
 
 
 def stopping_rule(result: Estimated | None, options: MergeOptions, by: str) -> Rule:
@@ -140,7 +137,7 @@ def at_random_like_most(
 def _are_alike(result: Estimated, pairs: Index, level: float) -> NDArray[np.bool_]:
     """Whether no difference is significant and the TVD cannot be large, for each pair."""
     n_pairs = math.comb(result.n_clusters, 2)
-    if isinstance(result, PairwiseTVD):
+    if not is_sparse(result):
         evidence = Mixtures(result, lookup=False)
         alike = [Pair(a, b, 0.0, n_pairs, evidence).alike(level) for a, b in pairs.tolist()]
         return np.array(alike, bool)

@@ -24,6 +24,7 @@ from unsplit.merging.neighbours.graph import (
     graph_of_some,
 )
 from unsplit.merging.options import Constraints
+from unsplit.merging.pairs import Pairs
 
 # With more initial clusters, merging again would take minutes; pieces so small rarely cross a gap.
 MOST_CLUSTERS = 2_000
@@ -150,14 +151,13 @@ def _state(graph: NeighbourGraph) -> MergeState:
     """Clusters that are merged by the graph alone, without a network."""
     k = graph.n_clusters
     return MergeState(
-        Connected(graph),
+        pairs=Pairs(Connected(graph)),
         evidence=None,
         neighbourhoods=Neighbourhoods(graph, np.random.default_rng(0)),
         at_random=np.zeros(k, bool),
         both_at_random=True,
         small=np.zeros(k, bool),
         assigned=np.full(k, -1),
-        tvd=np.ones((k, k)),
         n_pairs=1,
         constraints=Constraints([], [], 1, k),
         sizes=np.bincount(graph.clusters[graph.clusters >= 0], minlength=k),
