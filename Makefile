@@ -1,7 +1,7 @@
 # `make demo` shows the main job on bundled data, `make test` checks everything but what takes long
 # (tests marked slow), and `make test-all` that too.  `make docs` builds the documentation into site/.
 # All set up .venv first if it is missing or out of date, and install nothing when it is not.
-# The tests also install Debian's chromium, for the tests of the page, where they may.
+# `make test-all` also installs Debian's chromium, for the tests of the page, where it may.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,18 +9,26 @@ READY := $(VENV)/.ready
 RUNS := $(VENV)/.runs
 
 # Tests compute with one thread: their arrays are small, and threads that wait cost more.  Instead
-# as many test files run side by side as there are cores, up to four.
-TESTS := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
+# as many processes as there are cores, up to four, share the tests; one that is done early takes
+# over half of what another has left.
+TESTS := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
-.PHONY: demo test test-all chromium lint format docs bench clean
+.PHONY: demo test test-all quick-tests all-tests chromium lint format docs bench clean
 
 demo: $(RUNS)
 	$(BIN)/unsplit demo --out demo-output --report
 
-test: lint chromium
+# The types are checked while tests run, because tests often wait.
+test: $(READY)
+	@$(MAKE) --no-print-directory --jobs=2 lint quick-tests
+
+test-all: $(READY) chromium
+	@$(MAKE) --no-print-directory --jobs=2 lint all-tests
+
+quick-tests: $(READY)
 	$(TESTS) -m "not slow"
 
-test-all: lint chromium
+all-tests: $(READY)
 	$(TESTS)
 
 chromium:

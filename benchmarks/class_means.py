@@ -11,10 +11,10 @@ from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
 from unsplit.merging.neighbours.graph import nearest
 from unsplit.networks.training.history import History
+from unsplit.pairwise.confusions import sparse_estimate
 from unsplit.pairwise.folds import crossfit_folds, holdout_fold
+from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores
-from unsplit.pairwise.sparse.confusions import sparse_estimate
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 Floats = NDArray[np.float32]
 
@@ -66,7 +66,7 @@ def estimate_by_means(
     n_folds: int,
     on_part: Callable[[str], None],
     near: Near | None = None,
-) -> SparsePairwiseTVD:
+) -> PairwiseTVD:
     """The sparse estimate of a linear network whose weights are class means of training rows.
 
     Parameters
@@ -108,10 +108,11 @@ def estimate_by_means(
     if near is None:
         result = sparse_estimate(scores, labels, no_history)
     else:
-        result = SparsePairwiseTVD(
+        result = PairwiseTVD(
             cluster_ids=labels.cluster_ids,
             sizes=np.bincount(clusters),
             n_heldout=scores.counts.sum(axis=0),
+            hit_rate=None,
             misses=near.misses(scores),
             capped=np.zeros(k, np.int64),
             scores=scores,

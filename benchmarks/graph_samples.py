@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 import unsplit
 from benchmarks.common import print_table
 from benchmarks.large import DIMENSIONS, GROUPS
-from unsplit.merging.neighbours import sample
+from unsplit.merging.neighbours import graph as graphs
 from unsplit.merging.tree import MergeTree
 
 
@@ -34,7 +34,7 @@ def main() -> None:
         estimate = unsplit.pairwise_tvd(X, labels, random_state=0)
         trees = {}
         for size in (args.n, *args.sampled):
-            sample.MOST_CONNECTED = sample.SAMPLED = size
+            graphs.MOST_CONNECTED = graphs.SAMPLED = size
             start = time.perf_counter()
             graph = unsplit.neighbour_graph(X, labels)
             trees[size] = unsplit.merge(estimate, neighbours=graph, random_state=0)

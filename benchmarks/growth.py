@@ -37,8 +37,8 @@ from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import TrainConfig, epoch_minibatches, used_decay
 from unsplit.networks.training.single import Single
+from unsplit.pairwise.confusions import count_confusions
 from unsplit.pairwise.scores import HeldoutScores
-from unsplit.pairwise.sparse.confusions import count_confusions
 
 RESULTS = Path(__file__).parent / "results" / "growth.jsonl.gz"
 DIMENSIONS, FEATURES = 32, 256

@@ -22,7 +22,7 @@ import unsplit
 from benchmarks.common import print_table
 from benchmarks.peak_memory import PeakMemory
 from unsplit.estimator import merge_overclustering
-from unsplit.merging.neighbours import sample
+from unsplit.merging.neighbours import graph as graphs
 from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import Reporter
@@ -45,7 +45,7 @@ def main() -> None:
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     if args.sampled is not None:
-        sample.MOST_CONNECTED = sample.SAMPLED = args.sampled
+        graphs.MOST_CONNECTED = graphs.SAMPLED = args.sampled
     with data(args) as (X, y):
         run(args, X, y)
 

@@ -32,7 +32,7 @@ from unsplit.data.labels import encode_labels
 from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import Reporter
 from unsplit.pairwise.api import Settings, fit
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
+from unsplit.pairwise.result import PairwiseTVD
 
 ROWS_AT_ONCE = 2**18
 SAMPLED_PAIRS = 200_000
@@ -104,7 +104,7 @@ def _cut(X: Floats, groups: Index, group_of: Index, rng: np.random.Generator) ->
     return np.unique(clusters, return_inverse=True)[1].astype(np.int64)
 
 
-def sampled_quality(result: SparsePairwiseTVD, category: Index) -> float:
+def sampled_quality(result: PairwiseTVD, category: Index) -> float:
     """Q of a sample of pairs: how often clusters of one group are closer than of two."""
     rng, k = np.random.default_rng(0), len(category)
     order = np.argsort(category, kind="stable")
@@ -169,7 +169,7 @@ def sizes_of(args: argparse.Namespace) -> Index:
 
 def estimated(
     args: argparse.Namespace, X: Floats, clusters: Index, category: Index, note: Phases
-) -> SparsePairwiseTVD:
+) -> PairwiseTVD:
     """The estimate by a network, or by class means."""
     if args.learned == "means":
         near = None if args.near is None else Near(category, args.near)
@@ -178,7 +178,7 @@ def estimated(
     settings = Settings(epochs=args.epochs, device=args.device, form="sparse", **how)
     result = fit(X, encode_labels(clusters), settings, 0, note).result
     note.end("scores and confusions")
-    assert isinstance(result, SparsePairwiseTVD)
+    assert result.is_sparse
     return result
 
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 
+from unsplit.merging.neighbours.evidence import DIMENSIONS, SIZES, neck
 from unsplit.merging.neighbours.graph import Connections, connect
-from unsplit.merging.neighbours.neck import DIMENSIONS, SIZES, neck
 
 LEVEL = 0.01
 # Ends of the bins around DIMENSIONS and SIZES.

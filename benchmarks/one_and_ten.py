@@ -27,7 +27,7 @@ from benchmarks.common import print_table
 from benchmarks.peers.overclusterings import OVERCLUSTERINGS
 from benchmarks.peers.task import Problem
 from unsplit import ClusterMerger, neighbour_graph
-from unsplit.merging.neighbours.parts import merge_units
+from unsplit.merging.neighbours.refine import merge_units
 
 Matrix = NDArray[np.float64]
 

@@ -22,11 +22,10 @@ from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.history import History
 from unsplit.overclustering import artificial
+from unsplit.pairwise.confusions import sparse_estimate
 from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.folds import crossfit_folds
 from unsplit.pairwise.scores import HeldoutScores
-from unsplit.pairwise.sparse.confusions import sparse_estimate
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 Matrix = NDArray[np.float64]
 
@@ -103,7 +102,7 @@ def main() -> None:
     graph = neighbour_graph(X, clusters)
     table = []
     for learned in arguments.only:
-        result: PairwiseTVD | SparsePairwiseTVD
+        result: PairwiseTVD
         if arguments.sparse:
             scores = linear_scores(X, clusters, learned)
             result = sparse_estimate(scores, encode_labels(clusters), NO_HISTORY)

@@ -4,11 +4,11 @@ import numpy as np
 
 from unsplit.data.labels import EncodedLabels
 from unsplit.networks.training.history import History
+from unsplit.pairwise.confusions import sparse_estimate
 from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.folds import crossfit_folds, holdout_fold
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores
-from unsplit.pairwise.sparse.confusions import sparse_estimate
 
 NO_HISTORY = History(*(np.zeros(0, kind) for kind in (int, float, float, float, int)))
 

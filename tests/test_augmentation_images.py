@@ -29,13 +29,6 @@ FORMATS = [torch.contiguous_format, torch.channels_last]
 both_formats = pytest.mark.parametrize("memory_format", FORMATS, ids=["first", "last"])
 
 
-@pytest.fixture(autouse=True)
-def own_randomness():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        yield
-
-
 def images(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 

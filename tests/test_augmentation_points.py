@@ -16,13 +16,6 @@ ALL = {"rotation": True, "scaling": 0.3, "jitter": 0.02, "dropout": 0.5}
 AXES = {"x": 0, "y": 1, "z": 2}
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        yield
-
-
 def rms(points):
     """Size of each cloud (b,): root of the mean squared distance from its centre."""
     return (points - points.mean(dim=1, keepdim=True)).square().sum(dim=2).mean(dim=1).sqrt()

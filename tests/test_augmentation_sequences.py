@@ -18,13 +18,6 @@ def numbered(lengths, total, channels=1):
     return torch.cat([values, mask[:, None]], dim=1)
 
 
-@pytest.fixture(autouse=True)
-def _own_randomness():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        yield
-
-
 def slow_shifted(x, moves):
     out = torch.zeros_like(x)
     for i, move in enumerate(moves):

@@ -85,13 +85,6 @@ def case(request):
     return table, BagOfWords(table.shape[1], width=16, scaling=scaling)
 
 
-@pytest.fixture(autouse=True)
-def _own_randomness():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        yield
-
-
 @pytest.mark.parametrize("index_type", [torch.int64, torch.int32])
 def test_features_are_those_of_a_dense_network(case, index_type):
     table, backbone = case

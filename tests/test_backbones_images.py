@@ -12,13 +12,6 @@ from unsplit.networks.backbones import Shrink
 from unsplit.networks.backbones.images import ConvNet, ResNet18, load_weights, stem
 
 
-@pytest.fixture(autouse=True)
-def own_randomness():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        yield
-
-
 @cache
 def network_for(in_channels=3, image_size=224):
     """One for all tests that only look: making eleven million weights takes a while."""

@@ -86,13 +86,11 @@ def test_a_true_difference_is_still_found(estimates):
     assert (within.p_adjusted[2, :2] < 1e-6).all()
 
 
-def test_auto_merges_within_batches_what_a_test_keeps_apart_without():
+def test_auto_merges_within_batches_what_a_test_keeps_apart_without(estimates):
     X, labels, batch = confounded()
-    settings = {"epochs": 12, "random_state": 0, "device": "cpu"}
-    tested = ClusterMerger(alpha=0.05, **settings)
     with pytest.warns(PartitionWarning):
-        assert tested.fit(X, initial_labels=labels).n_clusters_ == 3
-    merger = ClusterMerger(**settings)
+        assert merge(estimates[0], alpha=0.05).n_clusters == 3
+    merger = ClusterMerger(epochs=12, random_state=0, device="cpu")
     found = merger.fit_predict(X, initial_labels=labels, batch=batch)
     assert merger.tree_.groups.tolist() == [0, 0, 1]
     assert np.array_equal(found, [0, 0, 1] @ (labels == np.arange(3)[:, None]))

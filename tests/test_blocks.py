@@ -9,8 +9,7 @@ from click.testing import CliRunner
 import unsplit
 from tests.merging_cases import gaussian_estimate
 from unsplit.cli.program import main
-from unsplit.pairwise import blocks
-from unsplit.pairwise.blocks import write_tvd
+from unsplit.pairwise.result import write_tvd
 
 CENTRES = [[0, 0], [0.3, 0], [3, 0], [3, 2], [9, 0]]
 
@@ -20,11 +19,9 @@ def estimate():
     return gaussian_estimate(CENTRES, 40)[0]
 
 
-@pytest.mark.parametrize(("tile", "elements"), [(2048, 2**24), (2, 7), (1, 1), (3, 200)])
-def test_blocks_of_any_size_give_the_same(estimate, tile, elements, tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks, "TILE", tile)
-    monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", elements)
-    write_tvd(tmp_path / "tvd.npy", estimate)
+@pytest.mark.parametrize("tile", [2048, 3, 2, 1])
+def test_blocks_of_any_size_give_the_same(estimate, tile, tmp_path):
+    write_tvd(tmp_path / "tvd.npy", estimate, tile)
     found = np.load(tmp_path / "tvd.npy", mmap_mode="r")
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, estimate.tvd, atol=1e-6)

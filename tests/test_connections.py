@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from unsplit.merging.neighbours.graph import UNLINKED, Connected, Connections, connect
+from unsplit.merging.neighbours.graph import (
+    UNLINKED,
+    Connected,
+    Connections,
+    connect,
+    renumbered,
+)
 
 
 def random_graph(n=300, k=7, n_batches=3, noise=0.1, seed=0):
@@ -23,7 +29,7 @@ def random_graph(n=300, k=7, n_batches=3, noise=0.1, seed=0):
 
 def regrouped(graph, groups):
     """The graph with clusters joined to groups."""
-    return replace(graph.renamed(np.asarray(groups)), n_clusters=max(groups) + 1)
+    return replace(renumbered(graph, np.asarray(groups)), n_clusters=max(groups) + 1)
 
 
 def naive_edges(graph):
@@ -136,7 +142,7 @@ def test_the_graph_stays_as_it_was():
 @pytest.fixture(params=["few dimensions", "many"])
 def connections(request):
     connections = Connections(random_graph(k=12))
-    connections.few_dimensions = request.param == "few dimensions"
+    connections.is_low_dimensional = request.param == "few dimensions"
     return connections
 
 
@@ -171,7 +177,7 @@ def test_more_edges_are_nearer(connections):
 def test_what_is_surer_is_nearer(few_dimensions):
     # Twice as many edges as by chance, of a few or of many.
     connections = Connections(random_graph(k=3, n_batches=1, noise=0.0))
-    connections.few_dimensions = few_dimensions
+    connections.is_low_dimensional = few_dimensions
     connections.degrees = np.array([[10.0, 10.0, 1000.0]])
     connections.totals = np.array([1000.0])
     connections.edges[:] = 2 * connections.expected(slice(None))
@@ -190,7 +196,7 @@ def test_in_few_dimensions_the_share_counts_and_in_many_how_sure_it_is():
     connections.edges[0, 1], connections.edges[2, 3] = 100.0, 50_000.0
     nearer = {}
     for few in (True, False):
-        connections.few_dimensions = few
+        connections.is_low_dimensional = few
         D = connections.distances()
         nearer[few] = D[0, 1] < D[2, 3]
     assert nearer == {True: True, False: False}
@@ -199,7 +205,7 @@ def test_in_few_dimensions_the_share_counts_and_in_many_how_sure_it_is():
 @pytest.mark.parametrize(("d", "few"), [(1, True), (2, True), (6, False), (20, False)])
 def test_dimensions_say_how_pairs_are_ranked(d, few):
     X = np.random.default_rng(0).standard_normal((500, d))
-    assert Connections(connect(X, np.arange(500) % 2)).few_dimensions is few
+    assert Connections(connect(X, np.arange(500) % 2)).is_low_dimensional is few
 
 
 def test_without_any_edge_nothing_is_divided_by_nothing():

@@ -7,7 +7,7 @@ import pytest
 from scipy.io import wavfile
 
 import unsplit
-from tests.checks import about
+from tests.checks import about, parsed_here
 from unsplit.data.readers.sound import read_audio, resampled
 from unsplit.data.readers.wav_files import read_wav
 from unsplit.errors import InputError, SkippedWarning
@@ -16,8 +16,8 @@ SHAPE = np.array([0.0, 0.5, -1.0, 0.25, -0.125])
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def _in_a_folder_of_its_own(folder, monkeypatch):
+    monkeypatch.setattr("unsplit.data.readers.isolated.parse_all", parsed_here)
 
 
 def write(name, samples=SHAPE, rate=8000):

@@ -7,7 +7,6 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from tests import reference
-from unsplit.errors import InputError
 from unsplit.pairwise import divergences
 from unsplit.pairwise.divergences import directed_means, divergence, hit, rank_sums
 from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores
@@ -141,11 +140,6 @@ def test_cluster_with_nothing_held_out_is_no_evidence(name):
         assert found[0, 2] <= 0.75
 
 
-def test_unknown_name_lists_the_choices():
-    with pytest.raises(InputError, match="no divergence 'kl'; choose one of tv, lecam, js"):
-        divergence(random_scores(), "kl", CPU)
-
-
 def test_renaming_clusters_permutes_everything():
     scores = random_scores(ties=False)
     new_index = np.array([3, 0, 4, 1, 2])
@@ -169,12 +163,3 @@ def test_dense_scores_are_features_times_heads():
     expected = np.einsum("nh,nkh->nk", scores.features, scores.weights[folds]) + scores.bias[folds]
     np.testing.assert_allclose(scores.dense(), expected, rtol=1e-5, atol=1e-6)
     assert scores.counts.tolist() == [[1, 1, 0, 0], [1, 0, 1, 1]]
-
-
-@pytest.mark.parametrize("step", [1, 3, None])
-def test_rows_are_divided_in_main_memory_whatever_their_number(step):
-    rng = np.random.default_rng(0)
-    sums = torch.from_numpy(rng.integers(0, 9, size=(37, 5)).astype(np.float32))
-    divisors = rng.integers(1, 9, size=(37, 1))
-    expected = sums.double().numpy() / divisors
-    np.testing.assert_array_equal(divergences.in_main_memory(sums, divisors, step), expected)

@@ -116,8 +116,7 @@ def arguments(function):
 def test_the_list_is_that_of_the_package():
     assert {"merge", "MergeTree", "plots.dendrogram", "datasets.gaussians"} <= PUBLIC.keys()
     assert len(FUNCTIONS) > 50
-    assert {"ClusterMerger.fit", "MergeTree.cut", "PairwiseTVD.load"} <= METHODS.keys()
-    assert {"PairwiseTVD.save", "SparsePairwiseTVD.save"} <= METHODS.keys()  # of their base
+    assert {"ClusterMerger.fit", "MergeTree.cut", "PairwiseTVD.save"} <= METHODS.keys()
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -51,6 +51,8 @@ def test_hit_rates_are_those_of_the_kept_scores(three):
     expected = reference.hit_rates(result.scores.dense(), result.scores.clusters, 3)
     np.testing.assert_allclose(result.hit_rate, expected, atol=1e-12)
     np.testing.assert_allclose(result.divergence("tv"), result.tvd)
+    with pytest.raises(InputError, match="name must be one of 'tv', 'lecam', 'js'"):
+        result.divergence("kl")
 
 
 def test_every_observation_is_scored_once(three):
@@ -68,7 +70,7 @@ def test_holdout_counts_only_its_share(three):
     assert result.stderr[0, 1] > three[2].stderr[0, 1]
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=6, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 10**6), k=st.integers(2, 5), loss=st.sampled_from(["softmax", "pairwise"])
 )
@@ -114,10 +116,9 @@ def test_global_random_state_is_left_alone(three):
 
 def test_random_state_kinds(three):
     X, labels, _ = three
-    same = [quick(X, labels, random_state=np.random.default_rng(3)).hit_rate for _ in range(2)]
-    assert np.array_equal(*same)
-    legacy = [quick(X, labels, random_state=np.random.RandomState(3)).hit_rate for _ in range(2)]
-    assert np.array_equal(*legacy)
+    for make in (np.random.default_rng, np.random.RandomState):
+        same = [quick(X, labels, epochs=1, random_state=make(3)).hit_rate for _ in range(2)]
+        assert np.array_equal(*same)
 
 
 def test_noise_and_missing_labels_are_left_out_and_reported():
@@ -168,15 +169,15 @@ def test_sparse_input_gives_what_dense_input_gives():
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2], 60)
     X = rng.poisson(np.array([[0.2, 1, 2], [2, 0.2, 1], [1, 2, 0.2]])[labels]).astype(float)
-    dense = pairwise_tvd(X, labels, random_state=0)
-    sparse = pairwise_tvd(scipy.sparse.csr_matrix(X), labels, backbone="mlp", random_state=0)
+    dense = quick(X, labels)
+    sparse = quick(scipy.sparse.csr_matrix(X), labels, backbone="mlp")
     np.testing.assert_allclose(sparse.tvd, dense.tvd, atol=0.05)
 
 
 def test_large_common_offset_does_not_matter():
     X, labels = gaussians([[0, 0], [3, 0]], 100)
-    plain = pairwise_tvd(X, labels, random_state=0)
-    moved = pairwise_tvd(X + 1e9, labels, random_state=0)
+    plain = quick(X, labels, epochs=20)
+    moved = quick(X + 1e9, labels, epochs=20)
     # Other folds, so not the same number; in plain float32 nothing would be left of X.
     assert moved.tvd[0, 1] == pytest.approx(plain.tvd[0, 1], abs=0.15)
 

@@ -2,18 +2,25 @@
 
 import pytest
 
-from examples import cells
 from tests.cell_cases import small
 
 
-def test_markers_are_found_between_groups_and_not_within():
+@pytest.fixture(scope="module")
+def cells():
+    """The example, whose imports take seconds."""
+    from examples import cells
+
+    return cells
+
+
+def test_markers_are_found_between_groups_and_not_within(cells):
     adata = small()
     adata.raw = None
     assert len(cells.markers(adata, "2 + 10", "3 + 4")) == 30  # all genes differ
     assert cells.markers(adata, "2", "10") == []
 
 
-def test_without_the_second_file_a_sentence_says_so(monkeypatch, capsys):
+def test_without_the_second_file_a_sentence_says_so(cells, monkeypatch, capsys):
     shown = []
     monkeypatch.setattr("sys.argv", ["cells.py"])
     monkeypatch.setattr(cells, "show", lambda title, adata: shown.append((title, adata.n_obs)))

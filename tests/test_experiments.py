@@ -19,7 +19,7 @@ def experiment(*arguments):
 
 
 # The others take up to a minute.
-QUICKEST = ("imagenet-artificial", "modelnet40", "scaling")
+QUICKEST = ("imagenet-artificial", "modelnet40")
 QUICK = [
     pytest.param(name, marks=() if name in QUICKEST else pytest.mark.slow) for name in core.NAMES
 ]

@@ -129,8 +129,8 @@ import numpy as np
 import pyarrow.parquet
 import torch
 import unsplit
-from unsplit.merging.neighbours import sample
-sample.MOST_CONNECTED, sample.SAMPLED = 20_000, 2_000
+from unsplit.merging.neighbours import graph
+graph.MOST_CONNECTED, graph.SAMPLED = 20_000, 2_000
 used = [line for line in open("/proc/self/status") if line.startswith("VmData:")]
 limit = 1024 * int(used[0].split()[1]) + int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

@@ -18,8 +18,13 @@ from unsplit.merging.decision import (
     PairEvidence,
     verdict,
 )
-from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods, weight_of_edges
-from unsplit.merging.neighbours.saddle import Saddles
+from unsplit.merging.neighbours.evidence import (
+    Connection,
+    Neighbourhoods,
+    Saddles,
+    weight_of_edges,
+)
+from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.origin import _from_elsewhere, are_cores, at_random_like_most
 from unsplit.merging.remerge import sure_merges
 from unsplit.merging.review import Merge, Row
@@ -100,6 +105,11 @@ def from_elsewhere(rows_of_others, gap):
     )
 
 
+def low_dimensional(dimension):
+    graph = SimpleNamespace(inverse_dimension=np.full(9, 1 / dimension), clusters=np.zeros(9))
+    return NeighbourGraph.is_low_dimensional.func(graph)
+
+
 def cores(share):
     return are_cores(SimpleNamespace(sizes=np.array([share]), n_noise=1000 - share))
 
@@ -122,6 +132,7 @@ SIDES = {
         1.01,
         lambda s: Auto(NEIGHBOURS).judge(pair(1e-9, 0.8, 1.0, times_chance=s)).merge,
     ),
+    "LOW_DIMENSION": (2.99, 3.01, low_dimensional),
     "FEW_DIMENSIONS": (2.19, 2.21, lambda d: weight_of_edges(d) > 0),
     "MANY_DIMENSIONS": (3.69, 3.71, lambda d: weight_of_edges(d) == 1),
     "NECK_SHARE": (0.79, 0.81, of_few_dimensions),

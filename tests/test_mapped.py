@@ -10,8 +10,8 @@ from unsplit.data.readers import formats
 from unsplit.data.rows.base import blocks_of, gathered, is_mapped
 from unsplit.data.rows.kinds import VectorRows, numeric_matrix
 from unsplit.errors import InputError
-from unsplit.merging.neighbours import sample
-from unsplit.merging.neighbours.graph import graph_of_vectors
+from unsplit.merging.neighbours import graph as graphs
+from unsplit.merging.neighbours.graph import neighbour_graph
 
 CENTRES = [[0, 0, 0], [0, 0, 0], [6, 0, 0], [6, 0, 0]]
 
@@ -87,17 +87,17 @@ def test_blocks_cover_all_rows_and_gathered_rows_are_in_order(tmp_path, monkeypa
 def few(monkeypatch):
     """Only a hundred observations are connected, and at least five of a cluster."""
     for name, value in (("MOST_CONNECTED", 200), ("SAMPLED", 100), ("SAMPLED_A_CLUSTER", 5)):
-        monkeypatch.setattr(sample, name, value)
+        monkeypatch.setattr(graphs, name, value)
 
 
 def test_few_observations_are_all_connected():
     X, labels = four_clusters()
-    assert graph_of_vectors(X, labels).sampled_from is None
+    assert neighbour_graph(X, labels).sampled_from is None
 
 
 def test_a_sample_has_the_same_share_of_every_cluster(few):
     clusters = np.repeat([0, 1, 2, 3], [600, 300, 80, 3])
-    chosen, n = sample.sample_of(clusters, with_noise=False)
+    chosen, n = graphs.sample_of(clusters)
     assert n == 983
     # Not less than five, and all of a cluster of three.
     assert np.bincount(clusters[chosen]).tolist() == [62, 31, 9, 3]
@@ -105,20 +105,20 @@ def test_a_sample_has_the_same_share_of_every_cluster(few):
 
 
 def test_a_sample_of_very_many_clusters_is_bounded(few, monkeypatch):
-    monkeypatch.setattr(sample, "MOST_SAMPLED", 300)
+    monkeypatch.setattr(graphs, "MOST_SAMPLED", 300)
     clusters = np.repeat(np.arange(150), 20)
-    chosen, n = sample.sample_of(clusters, with_noise=False)
+    chosen, n = graphs.sample_of(clusters)
     assert n == 3000
     assert np.bincount(clusters[chosen]).tolist() == [2] * 150
 
 
 def test_noise_is_sampled_only_where_it_is_connected(few):
     half = np.repeat([0, 1, -1], [150, 150, 100])
-    chosen, n = sample.sample_of(half, with_noise=False)
+    chosen, n = graphs.sample_of(half)
     assert n == 300
     assert (half[chosen] >= 0).all()
     mostly = np.repeat([0, 1, -1], [50, 50, 300])
-    chosen, n = sample.sample_of(mostly, with_noise=True)
+    chosen, n = graphs.sample_of(mostly)
     assert n == 400
     assert (mostly[chosen] < 0).sum() == 75
 
@@ -126,8 +126,8 @@ def test_noise_is_sampled_only_where_it_is_connected(few):
 def test_neither_order_nor_names_change_the_sample(few):
     X, labels = four_clusters()
     order = np.random.default_rng(0).permutation(len(X))
-    one = graph_of_vectors(X, labels)
-    other = graph_of_vectors(X[order], labels[order])
+    one = neighbour_graph(X, labels)
+    other = neighbour_graph(X[order], labels[order])
     assert one.sampled_from == 240
     assert sorted(order[other.rows]) == sorted(one.rows)
     np.testing.assert_array_equal(one.features, other.features)

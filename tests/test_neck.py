@@ -5,8 +5,7 @@ import pytest
 from scipy import sparse
 from sklearn.cluster import KMeans
 
-from unsplit.merging.neighbours.graph import Connections, connect
-from unsplit.merging.neighbours.neck import (
+from unsplit.merging.neighbours.evidence import (
     DIMENSIONS,
     NARROWEST,
     SIZES,
@@ -15,6 +14,7 @@ from unsplit.merging.neighbours.neck import (
     neck,
     potential,
 )
+from unsplit.merging.neighbours.graph import Connections, connect
 
 
 def graph_of(n, edges):

@@ -6,9 +6,8 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from unsplit import ClusterMerger, InputError, datasets, neighbour_graph, refine
-from unsplit.merging.neighbours import parts as parts_module
-from unsplit.merging.neighbours.parts import can_be_cut, parts_of
-from unsplit.merging.neighbours.refine import _named
+from unsplit.merging.neighbours import refine as refine_module
+from unsplit.merging.neighbours.refine import _named, can_be_cut, parts_of
 from unsplit.merging.options import MergeOptions
 
 
@@ -125,14 +124,14 @@ def test_nothing_is_cut_in_several_batches_or_many_dimensions(monkeypatch):
     assert not can_be_cut(neighbour_graph(X, pieces, batch=np.arange(len(X)) % 2))
     noise = np.random.default_rng(0).standard_normal((len(X), 8))
     assert not can_be_cut(neighbour_graph(noise, pieces))
-    monkeypatch.setattr(parts_module, "MOST_CLUSTERS", 9)
+    monkeypatch.setattr(refine_module, "MOST_CLUSTERS", 9)
     assert not can_be_cut(neighbour_graph(X, pieces))
 
 
 def test_lumps_of_a_sample_are_enough(monkeypatch):
     X, truth = rings()
     graph = neighbour_graph(X, pieces_of(X, 10))
-    monkeypatch.setattr(parts_module, "MOST_JUDGED", 600)
+    monkeypatch.setattr(refine_module, "MOST_JUDGED", 600)
     assert adjusted_rand_score(truth, refine(np.zeros(900, int), graph, gaps="cut")) == 1
 
 

@@ -125,9 +125,7 @@ def test_given_the_number_blobs_are_found(method):
     assert adjusted_rand_score(blob, labels) == 1.0
 
 
-@pytest.mark.parametrize(
-    "method", [*GIVEN_NUMBER[:7], kmeans, from_scratch("centroid"), finch, genie]
-)
+@pytest.mark.parametrize("method", [*GIVEN_NUMBER[:7], kmeans, from_scratch("centroid"), genie])
 def test_as_many_groups_as_asked_for(method):
     task, _ = blobs(3, 4)
     outcome = run(method, task)

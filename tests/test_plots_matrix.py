@@ -6,6 +6,7 @@ from tests.plot_cases import chain, quick, random_matrix, random_tree, tree_of, 
 from unsplit import plots
 from unsplit.errors import InputError
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.scores import ScoreCounts
 
 
 @quick
@@ -32,7 +33,8 @@ def test_distances_are_in_the_order_of_the_tree():
 
 def pairwise_tvd_of(tvd, names):
     k = len(tvd)
-    return PairwiseTVD(np.array(names), np.full(k, 9), np.full(k, 9), (tvd + 1) / 2, None, None)
+    scores, nine = ScoreCounts(np.full((1, k), 9), 1), np.full(k, 9)
+    return PairwiseTVD(np.array(names), nine, nine, (tvd + 1) / 2, scores, None)
 
 
 def test_distances_take_a_result_as_well_as_its_matrix():

@@ -35,8 +35,7 @@ def overlaps(ax, side):
 LONG = "regulatory T cells of donor {}, third replicate"
 
 
-@pytest.mark.parametrize("pattern", ["{}", LONG])
-@pytest.mark.parametrize("k", [5, 40, 90])
+@pytest.mark.parametrize(("k", "pattern"), [(5, "{}"), (40, LONG), (90, "{}")])
 def test_names_do_not_touch(k, pattern):
     tree = random_tree(k, k // 2, names=[pattern.format(i) for i in range(k)])
     tree_axes, matrix_axes = plots.dendrogram(tree), plots.distances(tree, random_matrix(k))
@@ -65,9 +64,7 @@ DRAW = {
 }
 
 
-@pytest.mark.parametrize(
-    ("k", "n_taken", "dpi"), [(20, 14, 100), (20, 14, 150), (200, 170, 150), LARGE]
-)
+@pytest.mark.parametrize(("k", "n_taken", "dpi"), [(20, 14, 100), (200, 170, 150), LARGE])
 @pytest.mark.parametrize("figure", DRAW)
 def test_merged_clusters_are_named_and_do_not_overlap(figure, k, n_taken, dpi):
     tree = random_tree(k, n_taken, names=[f"cluster {i}" for i in range(k)])

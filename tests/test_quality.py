@@ -14,19 +14,19 @@ UPPER = np.triu_indices(8, 1)
 
 
 @pytest.mark.parametrize(
-    "n_features",
-    [pytest.param(2, marks=pytest.mark.slow), 10, pytest.param(50, marks=pytest.mark.slow)],
+    ("n_features", "size", "most"),
+    [(10, 800, 0.03), *(pytest.param(d, 2000, 0.02, marks=pytest.mark.slow) for d in (2, 10, 50))],
 )
-def test_gaussians_against_the_closed_form(n_features):
+def test_gaussians_against_the_closed_form(n_features, size, most):
     means = spread_means(n_features)
-    X, labels = datasets.gaussians(means, 2000)
+    X, labels = datasets.gaussians(means, size)
     exact = datasets.gaussians_tvd(means)[UPPER]
     assert exact.min() < 0.2
     assert exact.max() > 0.8
     result = pairwise_tvd(X, labels, random_state=0)
     error = np.abs(result.tvd[UPPER] - exact)
-    assert error.mean() <= 0.02
-    assert error.max() <= 0.06
+    assert error.mean() <= most
+    assert error.max() <= 3 * most
     assert result.method == "crossfit"
 
 
@@ -59,7 +59,9 @@ def test_digits_in_clusters_of_ten(noise, least):
     assert quality(result.divergence("overlap"), majority) >= least
 
 
-@pytest.mark.parametrize(("n_features", "k"), [(2, 8), (10, 10)])
+@pytest.mark.parametrize(
+    ("n_features", "k"), [(2, 8), pytest.param(10, 10, marks=pytest.mark.slow)]
+)
 def test_one_gaussian_comes_back_as_one(n_features, k):
     """What the README says, in small: cut by k-means, merged by *auto*."""
     X = np.random.default_rng(0).standard_normal((800, n_features))
@@ -91,10 +93,10 @@ def test_null_p_values_of_the_holdout_are_uniform():
 
     rng = np.random.default_rng(0)
     found = []
-    for _ in range(30):
+    for _ in range(12):
         scores = scores_of(rng.standard_normal((40 * 60, 40)), np.repeat(np.arange(40), 60))
         p = rank_sum_p_value(rank_sums(scores, CPU), scores.counts)
         found.append(p[np.arange(0, 40, 2), np.arange(1, 40, 2)])
     p = np.concatenate(found)
-    assert len(p) == 600
+    assert len(p) == 240
     assert kstest(p, "uniform").pvalue > 0.01

@@ -28,7 +28,7 @@ from unsplit.networks.training.ranks import (
     together,
     with_shared_statistics,
 )
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
+from unsplit.pairwise.result import PairwiseTVD
 
 CPU = torch.device("cpu")
 
@@ -38,8 +38,13 @@ QUICK = ["--seed", "1", "--device", "cpu", "--epochs", "2", "--cv", "2"]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """Every test works in a folder of its own with data: each Gaussian is cut in two."""
+    """Every test works in a folder of its own with data."""
     monkeypatch.chdir(tmp_path)
+    write_data()
+
+
+def write_data():
+    """Vectors, in which each Gaussian is cut in two, and pictures."""
     rng = np.random.default_rng(0)
     groups, noise = np.repeat(np.arange(5), 40), rng.standard_normal((200, 4))
     X = 4 * rng.standard_normal((5, 4))[groups] + noise
@@ -97,7 +102,7 @@ def assert_same_history(one, other):
 
 def assert_same_confusions(one, other):
     """Nearly the same misses, of an estimate that keeps only these."""
-    a, b = (SparsePairwiseTVD.load(f"{name}/distances.npz") for name in (one, other))
+    a, b = (PairwiseTVD.load(f"{name}/distances.npz") for name in (one, other))
     assert_same_history(a.history, b.history)
     assert abs(a.misses - b.misses).sum() <= 0.05 * a.misses.sum()
     assert a.misses.sum() > 0
@@ -272,15 +277,32 @@ def test_the_plan_grows_as_it_should():
 # Two and three processes
 
 
-def test_two_and_three_processes_give_the_result_of_one():
-    found = run(*(case(f"plain{size}", size) for size in (1, 2, 3)))
-    assert found == {"plain1": [0], "plain2": [0, 0], "plain3": [0, 0, 0]}, said("plain2")
+@pytest.fixture(scope="module")
+def first_runs(tmp_path_factory):
+    """Runs that work and runs that are refused, by one program, and the folder of their results."""
+    folder = tmp_path_factory.mktemp("ranks")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_data()
+        return folder, run(
+            *(case(f"plain{size}", size) for size in (1, 2, 3)),
+            case("none", 2, starve=[1, "forward", 0]),
+            case("column", 2, "--labels", "d"),
+            case("usage", 2, "--epochs", "0"),
+            case("links", 3, "--must-link", "0,x"),
+        )
+
+
+def test_two_and_three_processes_give_the_result_of_one(first_runs, monkeypatch):
+    monkeypatch.chdir(first_runs[0])
+    found = [first_runs[1][f"plain{size}"] for size in (1, 2, 3)]
+    assert found == [[0], [0, 0], [0, 0, 0]], said("plain2")
     for name in ("plain2", "plain3"):
         assert_same("plain1", name)
     # Rank 0 prints what one process prints, and the others nothing.
     assert said("plain2").replace("plain2", "plain1") == said("plain1")
     assert said("plain3", 1) == said("plain3", 2) == ""
-    assert not list(Path().glob("*.checkpoint"))
+    assert not list(Path().glob("plain*.checkpoint"))
 
 
 OTHERS = {
@@ -360,20 +382,17 @@ def test_memory_that_runs_out_between_batch_normalisations(where):
         assert said(name).count("are now computed in 2 parts") == 1
 
 
-def test_memory_that_suffices_for_no_part_ends_all_with_one_sentence():
-    found = run(case("none", 2, starve=[1, "forward", 0]))
-    assert found == {"none": [2, 2]}
+def test_memory_that_suffices_for_no_part_ends_all_with_one_sentence(first_runs, monkeypatch):
+    monkeypatch.chdir(first_runs[0])
+    assert first_runs[1]["none"] == [2, 2]
     told = [said("none", rank) for rank in range(2)]
     assert sum(text.count("needs more memory than is available") for text in told) == 1
     assert "a smaller batch_size" in "".join(told)
 
 
-def test_what_is_wrong_is_said_once():
-    found = run(
-        case("column", 2, "--labels", "d"),
-        case("usage", 2, "--epochs", "0"),
-        case("links", 3, "--must-link", "0,x"),
-    )
+def test_what_is_wrong_is_said_once(first_runs, monkeypatch):
+    monkeypatch.chdir(first_runs[0])
+    found = first_runs[1]
     assert found["column"] == found["usage"] == [2, 2]
     assert found["links"][0] == 2
     assert all(found["links"])

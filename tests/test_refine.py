@@ -7,7 +7,7 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
 from unsplit import ClusterMerger, InputError, merge, neighbour_graph, refine
-from unsplit.merging.neighbours.moving import Moving
+from unsplit.merging.neighbours.refine import Moving
 
 
 def modularity(adjacency, labels):
@@ -70,7 +70,7 @@ def test_parts_stay_where_dimensions_are_few():
     X, _, pieces, labels = parts_in_the_wrong_cluster()
     flat = X[:, :2].round(1)
     graph = neighbour_graph(flat, pieces)
-    assert graph.few_dimensions
+    assert graph.is_low_dimensional
     alone = Moving.of(graph, labels[graph.rows], 2)
     alone.move_all(np.random.default_rng(0))
     assert (refine(labels, graph)[graph.rows] == alone.clusters).all()

@@ -1,4 +1,4 @@
-"""What `make` installs and runs."""
+"""What make installs and runs, and what is packed."""
 
 import os
 import re
@@ -6,8 +6,14 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+import unsplit
+
+# --- What `make` installs and runs ---
+
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -65,8 +71,8 @@ def run_install(folder, **programs):
     return done.stdout
 
 
-def test_make_test_installs_a_browser_where_it_may(tmp_path):
-    assert "test: lint chromium" in MAKEFILE
+def test_make_test_all_installs_a_browser_where_it_may(tmp_path):
+    assert "test-all: $(READY) chromium" in MAKEFILE
     assert f"\t@{INSTALL.relative_to(ROOT)}" in MAKEFILE
     log = tmp_path / "log"
     said = run_install(tmp_path, id="echo 0", apt_get=f'echo "$@" >> {log}')
@@ -77,7 +83,7 @@ def test_make_test_installs_a_browser_where_it_may(tmp_path):
     ]
 
 
-def test_make_test_says_where_it_may_not(tmp_path):
+def test_make_test_all_says_where_it_may_not(tmp_path):
     skipped = "so the tests of the page will be skipped"
     said = run_install(tmp_path, id="echo 1000", apt_get="exit 1")
     assert "this user may not install it" in said
@@ -85,3 +91,45 @@ def test_make_test_says_where_it_may_not(tmp_path):
     said = run_install(tmp_path, id="echo 0", apt_get="exit 1")
     assert f"Chromium could not be installed, {skipped}" in said
     assert run_install(tmp_path, chromium="exit 0") == ""
+
+
+# --- What the wheel, the citation and the list of extras say ---
+
+
+FOR_DEVELOPERS = {"dev", "docs", "peers"}
+
+
+def test_the_wheel_is_typed_and_has_the_package_alone():
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel == {"packages": ["src/unsplit"]}
+    assert (ROOT / "src" / "unsplit" / "py.typed").exists()
+    assert "Typing :: Typed" in PROJECT["project"]["classifiers"]
+    assert not list((ROOT / "src").rglob("test_*.py"))
+
+
+def test_supported_versions_of_python_agree():
+    classifiers = PROJECT["project"]["classifiers"]
+    versions = re.findall(r"Python :: (3\.\d+)", "\n".join(classifiers))
+    assert versions == ["3.11", "3.12", "3.13"]
+    assert PROJECT["project"]["requires-python"] == f">={versions[0]}"
+    assert "Python 3.11, 3.12 or 3.13" in (ROOT / "docs" / "index.md").read_text("utf-8")
+
+
+def test_the_first_page_says_what_each_extra_is_for():
+    page = (ROOT / "docs" / "index.md").read_text("utf-8")
+    listed = set(re.findall(r"^\| `unsplit\[(\w+)\]` \|", page, re.MULTILINE))
+    assert listed == set(PROJECT["project"]["optional-dependencies"]) - FOR_DEVELOPERS
+
+
+def test_the_citation_is_of_this_version_and_names_the_paper():
+    yaml = pytest.importorskip("yaml")
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert citation["version"] == unsplit.__version__
+    assert citation["license"] == PROJECT["project"]["license"]
+    (paper,) = citation["references"]
+    assert [author["family-names"] for author in paper["authors"]] == [
+        "Reiser",
+        "Schlötterer",
+        "Granitzer",
+    ]
+    assert paper["title"] in " ".join((ROOT / "README.md").read_text("utf-8").split())

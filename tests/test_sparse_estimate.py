@@ -13,11 +13,10 @@ from unsplit.data.array_files import load_arrays, save_arrays
 from unsplit.errors import ConfusionWarning
 from unsplit.pairwise import api
 from unsplit.pairwise.api import Settings
+from unsplit.pairwise.confusions import count_confusions
 from unsplit.pairwise.saved_estimates import SPARSE_FORMAT as FORMAT
-from unsplit.pairwise.sparse.confusions import count_confusions
-from unsplit.pairwise.sparse.pair_scores import PairScores
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.pairwise.statistics import rank_sum_p_value, rank_sum_p_value_of_pairs
+from unsplit.pairwise.stored_pairs import PairScores
 
 CPU = torch.device("cpu")
 
@@ -114,8 +113,8 @@ def test_few_pairs_at_a_time_give_the_same_rank_sums(monkeypatch):
     scores = whole_scores(20, 4, 3)
     left, right = np.triu_indices(20, 1)
     expected = PairScores(scores).rank_sums(left, right)
-    monkeypatch.setattr("unsplit.pairwise.sparse.pair_scores.MOST_ENTRIES", 50)
-    monkeypatch.setattr("unsplit.pairwise.sparse.pair_scores.MOST_FEATURES", 64)
+    monkeypatch.setattr("unsplit.pairwise.stored_pairs.MOST_ENTRIES", 50)
+    monkeypatch.setattr("unsplit.pairwise.stored_pairs.MOST_FEATURES", 64)
     np.testing.assert_array_equal(PairScores(scores).rank_sums(left, right), expected)
 
 
@@ -153,7 +152,7 @@ def test_what_needs_all_pairs_is_refused_in_a_sentence(monkeypatch):
     _, sparse = both_forms(scores_of_means(*groups(6)))
     with pytest.raises(InputError, match=r'divergence\("overlap"\) needs the scores of all'):
         sparse.divergence("overlap")
-    monkeypatch.setattr("unsplit.pairwise.sparse.pairs.MOST_FOR_ARRAYS", 5)
+    monkeypatch.setattr("unsplit.pairwise.stored_pairs.MOST_FOR_ARRAYS", 5)
     with pytest.raises(InputError, match="too many for one array"):
         sparse.tvd.toarray()
 
@@ -162,7 +161,7 @@ def test_what_needs_all_pairs_is_refused_in_a_sentence(monkeypatch):
 def test_a_saved_estimate_comes_back(tmp_path, with_scores):
     _, sparse = both_forms(scores_of_means(*groups(12)))
     sparse.save(tmp_path / "pairs.npz", scores=with_scores)
-    again = SparsePairwiseTVD.load(tmp_path / "pairs.npz")
+    again = PairwiseTVD.load(tmp_path / "pairs.npz")
     assert again.has_scores == with_scores
     for name in ("tvd", "stderr", "p_value"):
         np.testing.assert_array_equal(
@@ -194,17 +193,22 @@ def test_files_that_cannot_be_true_are_refused(tmp_path, problem):
     CHANGES[problem](arrays)
     save_arrays(tmp_path / "pairs.npz", FORMAT, meta, arrays)
     with pytest.raises(InputError, match=problem):
-        SparsePairwiseTVD.load(tmp_path / "pairs.npz")
+        PairwiseTVD.load(tmp_path / "pairs.npz")
 
 
-def test_the_two_forms_do_not_read_each_others_files(tmp_path):
-    dense, sparse = both_forms(scores_of_means(*groups(6)))
-    sparse.save(tmp_path / "sparse.npz")
-    dense.save(tmp_path / "dense.npz")
-    with pytest.raises(InputError, match=r"has format 'unsplit.SparsePairwiseTVD/2"):
-        PairwiseTVD.load(tmp_path / "sparse.npz")
-    with pytest.raises(InputError, match=r"has format 'unsplit.PairwiseTVD"):
-        SparsePairwiseTVD.load(tmp_path / "dense.npz")
+def test_both_forms_are_read_back_as_what_they_are(tmp_path):
+    for estimate in both_forms(scores_of_means(*groups(6))):
+        estimate.save(tmp_path / "distances.npz")
+        assert PairwiseTVD.load(tmp_path / "distances.npz").is_sparse == estimate.is_sparse
+
+
+def test_values_of_some_pairs_are_those_of_all_in_both_forms():
+    left, right = np.array([0, 3]), np.array([1, 2])
+    for estimate in both_forms(scores_of_means(*groups(6))):
+        assert np.array_equal(estimate.p_value_of(left, right), estimate.p_value[left, right])
+        for name in ("tv", "lecam"):
+            found = estimate.divergence_of(name, left, right)
+            assert np.array_equal(found, estimate.divergence(name)[left, right])
 
 
 X, LABELS = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 0]], 20, random_state=0)
@@ -212,7 +216,7 @@ QUICK = {"cv": 2, "epochs": 1, "random_state": 0}
 
 
 def test_the_form_is_chosen_by_the_number_of_clusters_and_the_log_says_so(monkeypatch, caplog):
-    assert isinstance(pairwise_tvd(X, LABELS, **QUICK), PairwiseTVD)
+    assert not pairwise_tvd(X, LABELS, **QUICK).is_sparse
     monkeypatch.setattr(api, "available_memory", lambda: 2**40)
     assert not Settings().is_sparse(10_000)
     assert Settings().is_sparse(10_001)
@@ -220,9 +224,9 @@ def test_the_form_is_chosen_by_the_number_of_clusters_and_the_log_says_so(monkey
     monkeypatch.setattr(api, "MANY_CLUSTERS", 3)
     with caplog.at_level(logging.INFO, logger="unsplit"):
         found = pairwise_tvd(X, LABELS, **QUICK)
-    assert isinstance(found, SparsePairwiseTVD)
+    assert found.is_sparse
     assert "4 clusters: only pairs that are ever confused are kept" in caplog.text
-    assert isinstance(pairwise_tvd(X, LABELS, form="dense", **QUICK), PairwiseTVD)
+    assert not pairwise_tvd(X, LABELS, form="dense", **QUICK).is_sparse
 
 
 def test_little_memory_makes_the_estimate_sparse(monkeypatch):

@@ -13,6 +13,7 @@ from unsplit.cli import summary
 from unsplit.cli.outputs import describe_tree
 from unsplit.errors import InputError, PartitionWarning
 from unsplit.merging import api, remerge
+from unsplit.merging.neighbours.graph import renumbered
 from unsplit.merging.stability import Stability
 from unsplit.merging.tree import with_stability
 from unsplit.report.sections import answer, merge_entry
@@ -126,7 +127,7 @@ def test_necks_that_are_left_out_change_no_decision(touching, monkeypatch):
 def test_neither_names_nor_their_order_change_anything(touching):
     result, graph = TOUCHING
     order = np.array([2, 0, 3, 1])
-    renamed = merge(result.reordered(order), neighbours=graph.renamed(np.argsort(order)))
+    renamed = merge(result.reordered(order), neighbours=renumbered(graph, np.argsort(order)))
     shares = touching.stability.shares[np.ix_(order, order)]
     assert (renamed.stability.shares == shares).all()
 

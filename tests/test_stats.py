@@ -322,7 +322,7 @@ def test_pairs_that_may_be_equal_are_estimated(n_equal):
     some = rng.permutation(435)[:n_equal]
     accuracy[left[some], right[some]] = rng.uniform(0.3, 0.7, n_equal)
     accuracy = np.minimum(accuracy, accuracy.T)
-    found = stats.pairs_possibly_equal(accuracy)
+    found = stats.possibly_equal(int(np.triu(accuracy <= 0.5, 1).sum()), 30)
     assert abs(found - n_equal) <= 2 + 4 * np.sqrt(n_equal)
     assert found <= 435
 

@@ -294,7 +294,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "tables.md"
 
 def without_decimals(text):
     """Distances differ a little between processors."""
-    return re.sub(r"\d+\.\d+", "#", text)
+    return re.sub(r"\d+\.\d+|(?<=strength )\d+|(?<=data leave )[\d to]+", "#", text)
 
 
 def test_the_page_shows_what_a_person_types_and_sees():

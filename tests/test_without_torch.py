@@ -23,31 +23,50 @@ def saved(tmp_path_factory):
     return result, tree, folder
 
 
-def run(program, folder):
-    """What a program prints as JSON; ``distances`` and ``tree`` are loaded for it."""
-    start = f"""
-import json
+LABELS = ["left", "far", "right", "left too", "far"]
+# One process for all: it starts in seconds.
+PROGRAM = f"""
+import json, sys
+import matplotlib
 import numpy as np
 import unsplit
-folder = {str(folder)!r}
+folder = FOLDER
 distances = unsplit.PairwiseTVD.load(folder + "/distances.npz")
 tree = unsplit.MergeTree.load(folder + "/tree.npz")
-"""
-    return json.loads(run_without_torch(start + program))
-
-
-def test_the_estimate_is_the_same(saved):
-    result, _, folder = saved
-    program = """
 names = ["tvd", "stderr", "p_value", "p_adjusted", "balanced_accuracy", "hit_rate"]
-found = {name: getattr(distances, name).tolist() for name in names}
+found = {{name: getattr(distances, name).tolist() for name in names}}
 found["interval"] = [end.tolist() for end in distances.confidence_interval()]
 found["repr"] = repr(distances)
-found["table"] = {name: column.tolist() for name, column in distances.table().items()}
+found["table"] = {{name: column.tolist() for name, column in distances.table().items()}}
 distances.save(folder + "/again.npz", scores=True)
+frames = distances.to_frame(), tree.to_frame(), tree.review()
+found["frames"] = [list(frame.shape) for frame in frames]
+cut = tree.cut(n_clusters=2)
+labels = {LABELS}
+found["tree"] = [tree.labels(labels).tolist(), cut.labels(labels).tolist(), cut.n_clusters]
+found["tree"] += [repr(tree), tree.linkage.tolist(), list(tree.review()), tree.undo(0).n_clusters]
+found["merged"] = unsplit.merge(distances.tvd, n_clusters=2).groups.tolist()
+matplotlib.use("Agg")
+files = unsplit.plots.save_figures(folder + "/figures", tree, distances)
+found["figures"] = sorted(file.name for file in files)
+try:
+    distances.divergence("lecam")
+except ImportError as error:
+    found["refused"] = str(error)
 print(json.dumps(found))
 """
-    found = run(program, folder)
+
+
+@pytest.fixture(scope="module")
+def found(saved):
+    """What was found where torch cannot be imported."""
+    for package in ("pandas", "matplotlib"):
+        pytest.importorskip(package)
+    return json.loads(run_without_torch(PROGRAM.replace("FOLDER", repr(str(saved[2])))))
+
+
+def test_the_estimate_is_the_same(saved, found):
+    result, _, folder = saved
     for name in ("tvd", "stderr", "p_value", "p_adjusted", "balanced_accuracy", "hit_rate"):
         assert np.array_equal(found[name], getattr(result, name)), name
     assert np.array_equal(found["interval"], result.confidence_interval())
@@ -58,59 +77,27 @@ print(json.dumps(found))
     assert np.array_equal(again.divergence("lecam"), result.divergence("lecam"))
 
 
-def test_a_data_frame_is_made(saved):
-    result, tree, folder = saved
-    pytest.importorskip("pandas")
-    program = """
-frames = distances.to_frame(), tree.to_frame(), tree.review()
-print(json.dumps([frame.shape for frame in frames]))
-"""
+def test_data_frames_are_made(saved, found):
+    result, tree, _ = saved
     frames = result.to_frame(), tree.to_frame(), tree.review()
-    assert run(program, folder) == [list(frame.shape) for frame in frames]
+    assert found["frames"] == [list(frame.shape) for frame in frames]
 
 
-def test_the_tree_is_cut_and_reviewed(saved):
-    _, tree, folder = saved
-    labels = ["left", "far", "right", "left too", "far"]
-    program = f"""
-cut = tree.cut(n_clusters=2)
-found = [tree.labels({labels}).tolist(), cut.labels({labels}).tolist(), cut.n_clusters]
-found += [repr(tree), tree.linkage.tolist(), list(tree.review()), tree.undo(0).n_clusters]
-print(json.dumps(found))
-"""
+def test_the_tree_is_cut_and_reviewed(saved, found):
+    _, tree, _ = saved
     cut = tree.cut(n_clusters=2)
-    expected = [tree.labels(labels).tolist(), cut.labels(labels).tolist(), 2, repr(tree)]
+    expected = [tree.labels(LABELS).tolist(), cut.labels(LABELS).tolist(), 2, repr(tree)]
     expected += [tree.linkage.tolist(), list(tree.review()), tree.undo(0).n_clusters]
-    assert run(program, folder) == expected
+    assert found["tree"] == expected
 
 
-def test_a_matrix_is_merged(saved):
-    result, _, folder = saved
-    program = "print(json.dumps(unsplit.merge(distances.tvd, n_clusters=2).groups.tolist()))"
-    assert run(program, folder) == unsplit.merge(result.tvd, n_clusters=2).groups.tolist()
+def test_a_matrix_is_merged_and_figures_are_drawn(saved, found):
+    assert found["merged"] == unsplit.merge(saved[0].tvd, n_clusters=2).groups.tolist()
+    assert found["figures"] == ["dendrogram.png", "distances.png", "merge_curve.png"]
 
 
-def test_figures_are_drawn(saved):
-    _, _, folder = saved
-    pytest.importorskip("matplotlib")
-    program = """
-import matplotlib
-matplotlib.use("Agg")
-files = unsplit.plots.save_figures(folder + "/figures", tree, distances)
-print(json.dumps(sorted(file.name for file in files)))
-"""
-    assert run(program, folder) == ["dendrogram.png", "distances.png", "merge_curve.png"]
-
-
-def test_what_needs_torch_says_so(saved):
-    _, _, folder = saved
-    program = """
-try:
-    distances.divergence("lecam")
-except ImportError as error:
-    print(json.dumps(str(error)))
-"""
-    assert "torch" in run(program, folder)
+def test_what_needs_torch_says_so(found):
+    assert "torch" in found["refused"]
 
 
 def test_p_values_are_saved(tmp_path):

@@ -39,7 +39,7 @@ from unsplit.merging.neighbours.graph import (
     OTHER_FEATURES,
     NeighbourGraph,
     graph_of_scores,
-    graph_of_vectors,
+    neighbour_graph,
 )
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions
@@ -67,7 +67,6 @@ from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.memory import LESS_DATA
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import nothing_held_out
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +101,7 @@ class Merged:
 def refined(
     labels: Index,
     graph: NeighbourGraph,
-    result: PairwiseTVD | SparsePairwiseTVD,
+    result: PairwiseTVD,
     tree: MergeTree,
     gaps: str,
 ) -> Index:
@@ -115,7 +114,7 @@ def refined(
     ----------
     labels : ndarray of shape (n,)
     graph : NeighbourGraph
-    result : PairwiseTVD or SparsePairwiseTVD
+    result : PairwiseTVD
         What was merged.
     tree : MergeTree
         A cut of the merge, which gave the labels.
@@ -123,7 +122,7 @@ def refined(
         As for :func:`unsplit.refine`.
     """
     by_graph = tree.strategy == "neighbours" or looks_like_partition(result)
-    networks = result if isinstance(result, PairwiseTVD) and not by_graph else None
+    networks = None if result.is_sparse or by_graph else result
     found: Index = refine(labels, graph, gaps=gaps, distances=networks)
     return found
 
@@ -185,7 +184,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         The tree as a SciPy linkage matrix.
     pairwise_ : PairwiseTVD
         Distances between the initial clusters, with their uncertainty; a
-        :class:`SparsePairwiseTVD` of more than 10,000 clusters.
+        A sparse one of more than 10,000 clusters.
     tvd_ : ndarray of shape (k, k)
         Total variation distances between the initial clusters; indexed by pairs, ``tvd_[i, j]``,
         if they are sparse.
@@ -628,6 +627,8 @@ def _neighbours(
             return graph_of_scores(fitted.result)
         features = fitted.rows
     with_batches = None if fitted.subclusters.n_batches == 1 else batch
-    graph = graph_of_vectors(features, labels, with_batches, settings.device, groups=groups)
+    graph = neighbour_graph(
+        features, labels, batch=with_batches, groups=groups, device=settings.device
+    )
     same = fitted.rows.kind in ("vectors", "counts")
     return graph if same else replace(graph, source=OTHER_FEATURES)

@@ -27,7 +27,6 @@ MOVED = {
     "PairwiseWasserstein": "unsplit.pairwise.wasserstein.result",
     "Reporter": "unsplit.networks.training.loop",
     "Selection": "unsplit.selection",
-    "SparsePairwiseTVD": "unsplit.pairwise.sparse.result",
     "StepRecord": _OF_TRAINING,
     "verify_folder": "unsplit.data.saving",
 }
@@ -40,3 +39,5 @@ def refuse_name(name: str) -> None:
     """
     if name in MOVED:
         raise ImportError(f"unsplit.{name} has moved; write from {MOVED[name]} import {name}.")
+    if name == "SparsePairwiseTVD":
+        raise ImportError("unsplit.SparsePairwiseTVD is PairwiseTVD now; ask result.is_sparse.")

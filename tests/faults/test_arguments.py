@@ -16,7 +16,6 @@ import torch
 import unsplit
 from unsplit import datasets, metrics, overclustering, plots
 from unsplit.data.saving import verify_folder
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
 from unsplit.selection import Candidate
 
@@ -197,22 +196,14 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     "PairwiseTVD.confidence_interval": (TVD.confidence_interval, {}, {}),
     "PairwiseTVD.table": (TVD.table, {}, {}),
     "PairwiseTVD.to_frame": (TVD.to_frame, {}, {}),
-    "SparsePairwiseTVD.save": (SPARSE.save, {"path": "new.npz"}, {**PATH, "scores": "bool"}),
-    "SparsePairwiseTVD.load": (SparsePairwiseTVD.load, {"path": "sparse.npz"}, {}),
-    "SparsePairwiseTVD.divergence": (SPARSE.divergence, {}, {}),
-    "SparsePairwiseTVD.reordered": (SPARSE.reordered, {"order": [1, 0]}, {}),
-    "SparsePairwiseTVD.confidence_interval": (SPARSE.confidence_interval, {}, {}),
-    "SparsePairwiseTVD.table": (SPARSE.table, {}, {}),
-    "SparsePairwiseTVD.to_frame": (SPARSE.to_frame, {}, {}),
-    "SparsePairwiseTVD.divergence_of": (
+    "PairwiseTVD.divergence_of": (
         SPARSE.divergence_of,
         {"name": "lecam", "left": [0], "right": [1]},
         {},
     ),
-    "SparsePairwiseTVD.p_value_of": (SPARSE.p_value_of, {"left": [0], "right": [1]}, {}),
+    "PairwiseTVD.p_value_of": (SPARSE.p_value_of, {"left": [0], "right": [1]}, {}),
     "PairwiseWasserstein.save": (WASSERSTEIN.save, {"path": "new.npz"}, PATH),
     "PairwiseWasserstein.load": (PairwiseWasserstein.load, {"path": "w1.npz"}, {}),
-    "NeighbourGraph.renamed": (GRAPH.renamed, {"new_index": [1, 0]}, {}),
     "datasets.gaussians": (
         datasets.gaussians,
         {"means": MEANS, "size": 3},
@@ -308,14 +299,12 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
 # Classes whose objects the library makes; users only read them.
 MADE = {
     "EpochRecord", "History", "Merge", "MergeTree", "NeighbourGraph", "PairwiseTVD",
-    "SparsePairwiseTVD", "PairwiseWasserstein", "Selection", "StepRecord", "Dendrogram",
+    "PairwiseWasserstein", "Selection", "StepRecord", "Dendrogram",
     "Distances", "MergeCurve",
 }  # fmt: skip
 # Called by the library alone.
 WITHIN = {
-    "SparsePairwiseTVD.hits_of",
     "PairwiseTVD.nearest",
-    "SparsePairwiseTVD.nearest",
     "Candidate.training",
     "History.of",
     "ClusterMerger.set_fit_request",

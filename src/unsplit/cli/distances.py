@@ -18,8 +18,8 @@ from unsplit.devices import current
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.ranks import together
 from unsplit.pairwise.api import Settings, fit
-from unsplit.pairwise.blocks import write_tvd
 from unsplit.pairwise.heldout_scores import Fitted
+from unsplit.pairwise.result import write_tvd
 
 EXAMPLE = """\b
 Example:

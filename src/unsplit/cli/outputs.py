@@ -36,7 +36,6 @@ from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.saved_estimates import scores_path
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.report.api import PAGE, Content, make_page
 from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Source, collect
@@ -247,7 +246,7 @@ def write_merge(
         from unsplit.plots import save_figures
 
         # A picture of all pairs of very many clusters would show nothing.
-        all_pairs = distances if isinstance(distances, PairwiseTVD) else None
+        all_pairs = None if distances.is_sparse else distances
         tasks.append(lambda: save_figures(folder, tree, all_pairs))
     for done, task in enumerate(tasks, start=1):
         task()
@@ -258,9 +257,8 @@ def write_report(
     folder: Path, source: Source, row_ids: NDArray[Any], merged: Merged, info: dict[str, Any]
 ) -> None:
     """Write the page, and the file that keeps what it shows of the observations."""
-    tree, distances = merged.tree, merged.fitted.result
-    if not isinstance(distances, PairwiseTVD):
-        distances = None
+    tree, result = merged.tree, merged.fitted.result
+    distances = None if result.is_sparse else result
     kept = collect(source, distances, merged.neighbours)
     if distances is not None:
         kept = with_borders(kept, View(tree), distances)
@@ -298,9 +296,7 @@ def versions() -> dict[str, str]:
     return own | {name: version(name) for name in ("numpy", "torch", "scikit-learn")}
 
 
-def describe_distances(
-    read: Observations, distances: PairwiseTVD | SparsePairwiseTVD
-) -> dict[str, Any]:
+def describe_distances(read: Observations, distances: PairwiseTVD) -> dict[str, Any]:
     """Collect the numbers of an estimate."""
     return {
         "n_observations": len(read.row_ids),

@@ -15,7 +15,6 @@ from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import Merge, members_of_nodes
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 N_CLOSEST = 8
 N_UNCLEAR = 3
@@ -144,7 +143,7 @@ def of_features(read: Observations, verb: str = "Used") -> list[str]:
     return [f"{verb} {count(len(names), 'feature')}: {first}{last}{left_out}."]
 
 
-def of_distances(distances: PairwiseTVD | SparsePairwiseTVD) -> list[str]:
+def of_distances(distances: PairwiseTVD) -> list[str]:
     """Say how many pairs were compared, and list the closest."""
     k = distances.n_clusters
     table = distances.table()
@@ -160,7 +159,7 @@ def of_distances(distances: PairwiseTVD | SparsePairwiseTVD) -> list[str]:
         "",
         f"  {'closest pairs':{width}}   TVD    95% interval     adjusted p",
     ]
-    if isinstance(distances, SparsePairwiseTVD):
+    if distances.is_sparse:
         stored = f"{count(len(distances.pairs), 'pair')} are ever confused and stored"
         lines.insert(1, f"{stored}; all others have the TVD 1.")
     for row, name in enumerate(names):

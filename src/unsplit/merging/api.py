@@ -23,10 +23,15 @@ from unsplit.merging.decision import (
     Rule,
     WithinBatches,
 )
-from unsplit.merging.evidence import Estimated, evidence_of, is_sparse
+from unsplit.merging.evidence import evidence_of
 from unsplit.merging.loop import MergeRecord, MergeState, agglomerate, assigned_slots
 from unsplit.merging.neighbours.evidence import Neighbourhoods
-from unsplit.merging.neighbours.graph import Connected, NeighbourGraph, graph_of_scores
+from unsplit.merging.neighbours.graph import (
+    Connected,
+    NeighbourGraph,
+    graph_of_scores,
+    renumbered,
+)
 from unsplit.merging.options import (
     NEED_NEIGHBOURS,
     OVERLAP_AND_EDGES,
@@ -45,8 +50,8 @@ from unsplit.merging.origin import (
 )
 from unsplit.merging.pairs import Linked, Pairs, Ranking, mean_rank
 from unsplit.merging.remerge import Remerge, can_be_repeated, remerged, sure_merges
+from unsplit.merging.sparse_pairs import SparseNeighbourhoods, SparsePairs, pairs_of
 from unsplit.merging.stability import Stability
-from unsplit.merging.stored_pairs import SparseNeighbourhoods, StoredPairs, pairs_of
 from unsplit.merging.tree import MergeTree, with_stability
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
@@ -65,7 +70,7 @@ FEWER_CLUSTERS = (
 
 
 def merge(
-    distances: Estimated | PairwiseWasserstein | ArrayLike,
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     *,
     n_clusters: int | None = None,
     max_tvd: float | None = None,
@@ -85,7 +90,7 @@ def merge(
 
     Parameters
     ----------
-    distances : PairwiseTVD, SparsePairwiseTVD, PairwiseWasserstein or array-like of shape (k, k)
+    distances : PairwiseTVD, PairwiseWasserstein or array-like of shape (k, k)
         Estimates with scores, made by :func:`unsplit.pairwise_tvd`, or any symmetric matrix of
         distances, taken as TVD.  A PairwiseWasserstein keeps its cluster names and sizes, and needs
         ``n_clusters``.
@@ -156,13 +161,15 @@ def merge(
 
 def _own_graph(result: PairwiseTVD, options: MergeOptions) -> NeighbourGraph | None:
     """The neighbour graph of the network's scores, if *auto* would ask one."""
+    if result.is_sparse:
+        return None
     # Between cores observations were left out, so a number of them is reached closest first.
     closest_first = options.n_clusters is not None and are_cores(result)
     return graph_of_scores(result) if options.asks_neighbours and not closest_first else None
 
 
 def merge_with(
-    distances: Estimated | PairwiseWasserstein | ArrayLike,
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     options: MergeOptions,
     neighbours: NeighbourGraph | None = None,
     random_state: object = None,
@@ -192,12 +199,12 @@ def merge_with(
         (inputs, pairs, judged),
         options,
         on_merge=on_merge,
-        compare_all=not is_sparse(inputs.result) or rule not in (Always(), Auto(NEIGHBOURS)),
+        compare_all=not inputs.is_sparse or rule not in (Always(), Auto(NEIGHBOURS)),
     )
     record = agglomerate(state, rule)
     sizes = inputs.sizes[np.argsort(inputs.order)]
     tree = record.tree(inputs.ids, sizes, inputs.order, pairs.ranking.statistic, options)
-    if isinstance(inputs.result, PairwiseTVD) and can_be_repeated(inputs.result, options):
+    if inputs.result is not None and can_be_repeated(inputs.result, options):
         return with_stability(tree, _repeated(plan, inputs.result, record, judged))
     return tree
 
@@ -205,7 +212,7 @@ def merge_with(
 def _check(inputs: "MergeInputs", options: MergeOptions) -> None:
     """Refuse options that need more than there is, and more clusters than fit into memory."""
     result = inputs.result
-    if is_sparse(result):
+    if inputs.is_sparse:
         options.check_sparse()
     else:
         check_memory(len(inputs.ids), MATRICES if result is None else MATRICES_OF_SCORES)
@@ -242,25 +249,24 @@ class Plan:
         """The stopping rule, which keeps pairs apart that cannot be compared."""
         result = self.inputs.result
         rule = stopping_rule(result, options, self.by)
-        if not isinstance(result, PairwiseTVD) or result.comparable.all():
+        if result is None or result.is_sparse or result.comparable.all():
             return rule
         return WithinBatches(rule, NO_SHARED_BATCH if result.n_groups is None else ONE_GROUP)
 
-    def pairs(self, inputs: "MergeInputs") -> Pairs | StoredPairs:
+    def pairs(self, inputs: "MergeInputs") -> Pairs | SparsePairs:
         """What ranks the pairs of a merge, or of a re-merge of other inputs."""
         result = inputs.result
-        if is_sparse(result):
-            return pairs_of(result, inputs.graph, self.statistic)
         if result is None:
             assert inputs.matrix is not None
             return Pairs(Linked(inputs.matrix, self.statistic))
-        assert isinstance(result, PairwiseTVD)
+        if result.is_sparse:
+            return pairs_of(result, inputs.graph, self.statistic)
         return Pairs(_ranking(result, inputs.graph, self.statistic), result.tvd)
 
     def state(
         self,
         kind: type[State],
-        known: tuple["MergeInputs", Pairs | StoredPairs, Neighbourhoods | None],
+        known: tuple["MergeInputs", Pairs | SparsePairs, Neighbourhoods | None],
         options: MergeOptions,
         **more: Any,
     ) -> State:
@@ -337,16 +343,21 @@ class MergeInputs:
     order: Index
     sizes: Index
     matrix: NDArray[np.float64] | None = None
-    result: Estimated | None = None
+    result: PairwiseTVD | None = None
     graph: NeighbourGraph | None = None
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether only some pairs are stored."""
+        return self.result is not None and self.result.is_sparse
 
 
 def merge_inputs(
-    distances: Estimated | PairwiseWasserstein | ArrayLike,
+    distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     graph: NeighbourGraph | None = None,
 ) -> MergeInputs:
     """Check the input and put its clusters in order."""
-    if not isinstance(distances, Estimated) and graph is not None:
+    if not isinstance(distances, PairwiseTVD) and graph is not None:
         raise InputError(
             "neighbours has no effect without scores; pass a PairwiseTVD as distances, or leave "
             "neighbours out."
@@ -355,7 +366,7 @@ def merge_inputs(
         k = distances.n_clusters
         matrix = _known(distances)
         return MergeInputs(distances.cluster_ids, np.arange(k), distances.sizes, matrix)
-    if not isinstance(distances, Estimated):
+    if not isinstance(distances, PairwiseTVD):
         matrix = _square(distances)
         k = len(matrix)
         return MergeInputs(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
@@ -364,7 +375,7 @@ def merge_inputs(
     order = distances.scores.order_of_appearance()
     result = distances.reordered(order)
     if graph is not None:
-        graph = graph.renamed(np.argsort(order))
+        graph = renumbered(graph, np.argsort(order))
     return MergeInputs(ids, order, result.sizes, result=result, graph=graph)
 
 
@@ -429,12 +440,12 @@ def _ranking(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) 
 
 
 def _neighbourhoods(
-    inputs: MergeInputs, pairs: Pairs | StoredPairs, random_state: object
+    inputs: MergeInputs, pairs: Pairs | SparsePairs, random_state: object
 ) -> Neighbourhoods | None:
     if inputs.graph is None:
         return None
     # Without a seed the same graph still gives the same result.
     rng = generator_of(0 if random_state is None else random_state)
-    if isinstance(pairs, StoredPairs):
+    if isinstance(pairs, SparsePairs):
         return SparseNeighbourhoods(inputs.graph, rng, pairs.ranking)
     return Neighbourhoods(inputs.graph, rng)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeGuard
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +19,9 @@ from unsplit.pairwise.groups import (
 )
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores, log_of_shares
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
-
-Estimated = PairwiseTVD | SparsePairwiseTVD
 
 # Of all intervals of the TVD.
 CONFIDENCE = 0.95
-
-
-def is_sparse(result: Any) -> TypeGuard[SparsePairwiseTVD]:
-    """Whether an estimate stores only pairs that are ever confused, instead of all."""
-    return isinstance(result, SparsePairwiseTVD)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +115,8 @@ class Contrast:
         n = counts[0] if self.n_batches == 1 else effective_counts(counts)
         if self.groups is not None:
             n = counts_of_pair(self.values, self.of_a, self.groups, self.hit_rate)
-        ends = stats.accuracy_interval(
-            stats.at_least_chance(self.hit_rate), n, CONFIDENCE, n_networks
-        )
-        low, high = (float(np.clip(2 * end[0, 1] - 1, 0.0, 1.0)) for end in ends)
-        return low, high
+        low, high = stats.tvd_interval(self.hit_rate, n, CONFIDENCE, n_networks)
+        return float(low[0, 1]), float(high[0, 1])
 
     @cached_property
     def p_value(self) -> float:
@@ -196,7 +185,7 @@ class Mixtures:
     result, which is faster if most pairs are compared.
     """
 
-    def __init__(self, result: Estimated, lookup: bool = True) -> None:
+    def __init__(self, result: PairwiseTVD, lookup: bool = True) -> None:
         self.result = result
         self.lookup = lookup
         self.slot = result.scores.clusters.copy()
@@ -229,12 +218,10 @@ class Mixtures:
         return None
 
 
-def evidence_of(result: Estimated, lookup: bool) -> Evidence:
+def evidence_of(result: PairwiseTVD, lookup: bool) -> Evidence:
     """The faster kind of evidence if it needs at most a gibibyte, otherwise the smaller one."""
     few = len(result.scores.rows) * result.n_clusters <= MOST_SCORES
-    if few and isinstance(result, PairwiseTVD):
-        return Columns(result, lookup)
-    return Mixtures(result, lookup)
+    return Columns(result, lookup) if few and not result.is_sparse else Mixtures(result, lookup)
 
 
 class Columns:

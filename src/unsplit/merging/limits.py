@@ -45,6 +45,9 @@ CORES = 0.5
 
 # Parts of one cluster have this strength in the neighbour graph, by the way it is measured.
 MERGED_FROM = 1.0
+# In fewer dimensions than this gaps separate groups: refining may cut there, and pairs are ranked
+# by the ratio of edges to edges by chance; in more, by a likelihood ratio.
+LOW_DIMENSION = 3.0
 # Up to the first number of dimensions neck and saddle count, from the second on edges and neck.
 FEW_DIMENSIONS = 2.2
 MANY_DIMENSIONS = 3.7

@@ -40,7 +40,7 @@ from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.options import Constraints, MergeOptions
 from unsplit.merging.pairs import Pairs, Refused
 from unsplit.merging.review import Merge
-from unsplit.merging.stored_pairs import StoredPairs
+from unsplit.merging.sparse_pairs import SparsePairs
 from unsplit.merging.tree import MergeTree, renumbered
 
 
@@ -122,7 +122,7 @@ class MergeState:
 
     Parameters
     ----------
-    pairs : Pairs or StoredPairs
+    pairs : Pairs or SparsePairs
         Say which pair is closest.
     evidence : Evidence or None
         The held-out scores; None for a plain matrix.
@@ -150,7 +150,7 @@ class MergeState:
         be alike or were split at random.
     """
 
-    pairs: Pairs | StoredPairs
+    pairs: Pairs | SparsePairs
     evidence: Evidence | None
     neighbourhoods: Neighbourhoods | None
     at_random: NDArray[np.bool_]
@@ -308,7 +308,7 @@ class MergeState:
 
     def _unite_pairs(self, a: int, b: int) -> Sequence[int]:
         """Update what is known of pairs and return the slots whose distances have changed."""
-        if self.record.n_taken is not None and isinstance(self.pairs, StoredPairs):
+        if self.record.n_taken is not None and isinstance(self.pairs, SparsePairs):
             return ()  # nothing is judged any more
         if self.neighbourhoods is not None:
             self.neighbourhoods.merge(a, b)
@@ -338,7 +338,7 @@ def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
     join_assigned(state, rule)
     greedy = GreedyMerge(state, rule)
     record.ending = greedy.go(limits.fewest, limits.most)
-    if state.n_left > limits.most and isinstance(state.pairs, StoredPairs):
+    if state.n_left > limits.most and isinstance(state.pairs, SparsePairs):
         _join_unconnected(state, limits.most, NUMBER)
         record.ending = Ending(REQUESTED, limits.most)
     if state.n_left > limits.most:
@@ -348,7 +348,7 @@ def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
             f"{option('must_link')} for clusters that belong together, or request more clusters."
         )
     _end_of_result(state, rule)
-    if isinstance(state.pairs, StoredPairs):
+    if isinstance(state.pairs, SparsePairs):
         _join_stored(state, state.pairs)
     else:
         greedy.go(1, 1, BEYOND)
@@ -414,7 +414,7 @@ def join_assigned(state: MergeState, rule: Rule) -> None:
 
 def _join_forbidden(state: MergeState) -> None:
     """Merge what ``cannot_link`` keeps apart, closest first, only to complete the tree."""
-    if isinstance(state.pairs, StoredPairs):
+    if isinstance(state.pairs, SparsePairs):
         slots = np.flatnonzero(state.alive).tolist()
         for slot in slots[1:]:
             _join_unjudged(state, slots[0], slot, 1.0, CANNOT_LINK, NOT_ASKED)
@@ -427,7 +427,7 @@ def _join_forbidden(state: MergeState) -> None:
         state.refresh(search, b, changed, respect_links=False)
 
 
-def _join_stored(state: MergeState, pairs: StoredPairs) -> None:
+def _join_stored(state: MergeState, pairs: SparsePairs) -> None:
     """Join what is left and may be joined, by what was known of pairs at the cut."""
     for distance, *sides in pairs.closest_first(state.alive):
         a, b = sorted(map(state.slot_of, sides))

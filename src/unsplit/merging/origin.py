@@ -25,14 +25,14 @@ from unsplit.merging.decision import (
     Rule,
     UsersRule,
 )
-from unsplit.merging.evidence import CONFIDENCE, Estimated, Mixtures, is_sparse
+from unsplit.merging.evidence import CONFIDENCE, Mixtures
 from unsplit.merging.neighbours.graph import OBSERVATIONS, OTHER_FEATURES, SCORES, NeighbourGraph
 from unsplit.merging.options import CLUSTERING, ELSEWHERE, OVERLAP_AND_EDGES, MergeOptions
-from unsplit.pairwise.sparse.result import interval_of_pairs
-from unsplit.pairwise.statistics import adjust_for_pairs
+from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.statistics import adjust_for_pairs, tvd_interval
 
 
-def stopping_rule(result: Estimated | None, options: MergeOptions, by: str) -> Rule:
+def stopping_rule(result: PairwiseTVD | None, options: MergeOptions, by: str) -> Rule:
     """The rule that the options ask for; *auto* if they name none.
 
     Parameters
@@ -68,7 +68,9 @@ def needs_both_at_random(by: str, graph: NeighbourGraph | None) -> bool:
     return by == NEIGHBOURS and graph is not None and graph.source != SCORES
 
 
-def ranking_statistic(options: MergeOptions, result: Estimated, by: str, source: str | None) -> str:
+def ranking_statistic(
+    options: MergeOptions, result: PairwiseTVD, by: str, source: str | None
+) -> str:
     """The statistic that ranks pairs, where "auto" leaves the choice to us.
 
     Clusters cut out of the same features are ranked by their neighbours, clusters split at random
@@ -92,7 +94,7 @@ BY_SOURCE_OF_CORES = {
 }
 
 
-def split_at_random(result: Estimated, level: float = limits.LEVEL) -> NDArray[np.bool_]:
+def split_at_random(result: PairwiseTVD, level: float = limits.LEVEL) -> NDArray[np.bool_]:
     """Which clusters have a twin that they cannot be told apart from, shape (k,).
 
     Such a cluster is one of several random parts of a larger group: tests find no difference
@@ -134,22 +136,23 @@ def at_random_like_most(
     return found | almost_all
 
 
-def _are_alike(result: Estimated, pairs: Index, level: float) -> NDArray[np.bool_]:
+def _are_alike(result: PairwiseTVD, pairs: Index, level: float) -> NDArray[np.bool_]:
     """Whether no difference is significant and the TVD cannot be large, for each pair."""
     n_pairs = math.comb(result.n_clusters, 2)
-    if not is_sparse(result):
+    if not result.is_sparse:
         evidence = Mixtures(result, lookup=False)
         alike = [Pair(a, b, 0.0, n_pairs, evidence).alike(level) for a, b in pairs.tolist()]
         return np.array(alike, bool)
     if len(pairs) == 0:
         return np.zeros(0, bool)
     p = adjust_for_pairs(result.p_value_of(*pairs.T), n_pairs)
-    high = interval_of_pairs(*result.hits_of(*pairs.T), CONFIDENCE, result.scores.n_folds)[1]
-    return (p > level) & (high <= limits.LARGE_TVD)
+    hits, n = result.pairs.hits_of(*pairs.T)
+    high = tvd_interval(hits, n, CONFIDENCE, result.scores.n_folds)[1]
+    return (p > level) & (high[:, 0, 1] <= limits.LARGE_TVD)
 
 
 def origin(
-    result: Estimated,
+    result: PairwiseTVD,
     graph: NeighbourGraph | None,
     at_random: NDArray[np.bool_],
     options: MergeOptions,
@@ -192,7 +195,9 @@ def origin(
 MOST_GIVEN, MOST_LOOKED_AT = 100, 5_000
 
 
-def _from_elsewhere(result: Estimated, graph: NeighbourGraph, at_random: NDArray[np.bool_]) -> bool:
+def _from_elsewhere(
+    result: PairwiseTVD, graph: NeighbourGraph, at_random: NDArray[np.bool_]
+) -> bool:
     """Whether far more neighbours are in different clusters than after k-means of the features.
 
     Clusters that were split at random have such neighbours anyway, and do not count.
@@ -216,13 +221,13 @@ def _from_elsewhere(result: Estimated, graph: NeighbourGraph, at_random: NDArray
     return bool(outside > limits.FROM_ELSEWHERE * max(usual, limits.LEAST_OUTSIDE * known.sum()))
 
 
-def are_cores(result: Estimated) -> bool:
+def are_cores(result: PairwiseTVD) -> bool:
     """Whether at least half of the observations are in no cluster."""
     n_clustered = int(result.sizes.sum())
     return n_clustered <= limits.CORES * (n_clustered + result.n_noise)
 
 
-def looks_like_partition(result: Estimated) -> bool:
+def looks_like_partition(result: PairwiseTVD) -> bool:
     """Whether most clusters can be told apart even from their nearest neighbour.
 
     This is the case after k-means, Leiden and the like: they cut up the features that are now
@@ -231,7 +236,7 @@ def looks_like_partition(result: Estimated) -> bool:
     return _median_nearest(result) > limits.LARGE_TVD
 
 
-def _median_nearest(result: Estimated) -> float:
+def _median_nearest(result: PairwiseTVD) -> float:
     # A tiny cluster looks close to all others, because a few held-out observations say little.
     large = result.n_heldout >= min(limits.FEW, np.sort(result.n_heldout)[-2])
     nearest = result.nearest(large)[1]
@@ -239,7 +244,7 @@ def _median_nearest(result: Estimated) -> float:
     return float(np.median(nearest)) if len(nearest) else 0.0
 
 
-def _warn_of_partition(result: Estimated) -> None:
+def _warn_of_partition(result: PairwiseTVD) -> None:
     if not looks_like_partition(result):
         return
     warn(

@@ -1,7 +1,7 @@
 """All pairs of clusters in matrices: what ranks them, the closest one, and those refused.
 
 Clusters are slots 0 … k−1; merging b into a empties slot b.  The same for very many clusters, of
-which only some pairs are stored, is in :mod:`unsplit.merging.stored_pairs`.
+which only some pairs are stored, is in :mod:`unsplit.merging.sparse_pairs`.
 """
 
 from collections import defaultdict

@@ -39,9 +39,9 @@ class Remerge(MergeState):
 
 def can_be_repeated(result: PairwiseTVD, options: MergeOptions) -> bool:
     """Whether re-merges are cheap and mean something: by *auto* or to a number of clusters."""
-    limits = (options.max_tvd, options.alpha, options.rule)
-    known = all(limit is None for limit in limits)
-    return known and result.has_scores and result.n_clusters <= MOST_CLUSTERS
+    if result.is_sparse or not result.has_scores or result.n_clusters > MOST_CLUSTERS:
+        return False
+    return all(limit is None for limit in (options.max_tvd, options.alpha, options.rule))
 
 
 def sure_merges(merges: Sequence[Merge], k: int) -> list[Merge]:

@@ -78,6 +78,7 @@ from unsplit.pairwise.heldout_scores import (
     summarize,
 )
 from unsplit.pairwise.memory import LESS_DATA, require_memory_of_estimate
+from unsplit.pairwise.result import PairwiseTVD
 
 log = logging.getLogger("unsplit")
 
@@ -113,7 +114,7 @@ def pairwise_tvd(
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: bool | Progress = False,
     checkpoint: str | os.PathLike[str] | None = None,
-) -> Any:
+) -> PairwiseTVD:
     """Estimate the total variation distance between all pairs of clusters with one network.
 
     Parameters
@@ -186,7 +187,7 @@ def pairwise_tvd(
     Returns
     -------
     PairwiseTVD
-        Or a :class:`SparsePairwiseTVD` of very many clusters, with the same methods.
+        Of very many clusters a sparse one, which stores only pairs that are ever confused.
 
     Examples
     --------

@@ -15,8 +15,6 @@ distance 1.
 
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -27,10 +25,9 @@ from torch.nn import functional as F
 
 from unsplit._typing import Index, Matrix
 from unsplit.devices import ALONE, BLOCK_ELEMENTS, Ranks, device_for_sums
-from unsplit.errors import InputError
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.groups import pair_weights
-from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores, StratumScores
+from unsplit.pairwise.scores import HeldoutScores, StratumScores
 
 
 def hit(margin: Tensor) -> Tensor:
@@ -61,9 +58,6 @@ OF_MARGINS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Matrix], Any]]
 
 # Numbers that are whole or half are added without rounding in single precision below this.
 LARGEST_EXACT = 2**22
-# Numbers that are copied from a GPU at a time (32 MiB), and how many copies are on their way.
-COPIED_AT_ONCE = 2**23
-N_BUFFERS = 8
 
 
 def divergence(scores: HeldoutScores, name: str, device: torch.device | None = None) -> Matrix:
@@ -84,9 +78,7 @@ def divergence(scores: HeldoutScores, name: str, device: torch.device | None = N
         return _as_distance(transform((directed + directed.T) / 2))
     if name == "overlap":
         return _as_distance(overlap_distance(scores, device))
-    if name == "auc":
-        return _as_distance(2 * _area(scores, device) - 1)
-    raise InputError(f"there is no divergence {name!r}; choose one of {', '.join(DIVERGENCES)}.")
+    return _as_distance(2 * _area(scores, device) - 1)
 
 
 def directed_means(
@@ -155,53 +147,8 @@ def _means(
         present, lengths = torch.unique_consecutive(clusters, return_counts=True)
         sums[present] += torch.segment_reduce(function(own - block), "sum", lengths=lengths)
     sums = ranks.sum(sums)
-    means = in_main_memory(sums, np.maximum(counts, 1)[:, None])
+    means = np.divide(sums.cpu().numpy(), np.maximum(counts, 1)[:, None], dtype=np.float64)
     means[counts == 0] = float(function(torch.zeros((), device=device)))
-    return means
-
-
-def in_main_memory(sums: Tensor, divisors: Matrix, step: int | None = None) -> Matrix:
-    """Divide rows of a large tensor, in double precision and in main memory.
-
-    From a GPU, single precision is copied through buffers that stay in place, and threads widen
-    it: copying pages that are not there yet takes most of the time otherwise.
-
-    Parameters
-    ----------
-    sums : Tensor of shape (k, j)
-    divisors : ndarray of shape (k, 1)
-    step : int, optional
-        Rows that are copied at a time.
-
-    Examples
-    --------
-    >>> in_main_memory(torch.tensor([[1.0, 2.0], [3.0, 0.0]]), np.array([[2], [4]]))
-    array([[0.5 , 1.  ],
-           [0.75, 0.  ]])
-    """
-    if step is None and sums.device.type == "cpu":
-        return np.divide(sums.numpy(), divisors, dtype=np.float64)
-    means: Matrix = np.empty(sums.shape)
-    step = max(1, COPIED_AT_ONCE // max(1, sums.shape[1])) if step is None else step
-    step = min(step, max(1, len(sums)))
-    pinned = sums.device.type == "cuda"
-    free: SimpleQueue[Tensor] = SimpleQueue()
-    for _ in range(N_BUFFERS):
-        free.put(torch.empty((step, sums.shape[1]), dtype=sums.dtype, pin_memory=pinned))
-
-    def widen(buffer: Tensor, rows: slice, n: int) -> None:
-        np.divide(buffer[:n].numpy(), divisors[rows], out=means[rows], dtype=np.float64)
-        free.put(buffer)
-
-    with ThreadPoolExecutor(N_BUFFERS) as pool:
-        done = []
-        for start in range(0, len(sums), step):
-            rows = slice(start, min(start + step, len(sums)))
-            buffer = free.get()
-            buffer[: rows.stop - start].copy_(sums[rows])
-            done.append(pool.submit(widen, buffer, rows, rows.stop - start))
-        for one in done:
-            one.result()
     return means
 
 

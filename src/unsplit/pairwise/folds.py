@@ -168,10 +168,7 @@ def folds_by_need(clusters: Index, n_folds: int, rng: np.random.Generator) -> li
 
 
 def require_folds(n_folds: int, clusters: Index) -> None:
-    """Raise an error if there are so many folds that most of them would hold out next to nothing.
-
-    Up to ten folds are always possible.
-    """
+    """Refuse so many folds that most would hold out next to nothing; ten are always possible."""
     largest = int(np.bincount(clusters[clusters >= 0]).max())
     if n_folds > max(largest, ALWAYS_POSSIBLE):
         raise InputError(

@@ -19,7 +19,7 @@ from unsplit._typing import Index, Matrix
 from unsplit.data.labels import Subclusters
 from unsplit.errors import BatchWarning, InputError, SmallClusterWarning, warn
 from unsplit.pairwise.scores import HeldoutScores
-from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, across_folds, rank_sum_p_value
+from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, across_folds, rank_sum_p_value_of_pairs
 
 
 def check_groups(
@@ -279,7 +279,8 @@ def group_p_value(
     excess = float(apart[single & first].sum() + halves.sum())
     if not len(halves):
         U = excess + float((n_first * (n - n_first)).sum()) / 2
-        return float(rank_sum_p_value(np.array([[0.0, U], [U, 0.0]]), counts, n_folds)[0, 1])
+        sides = counts[:, :1], counts[:, 1:]
+        return float(rank_sum_p_value_of_pairs(np.array([U]), *sides, n_folds)[0])
     squares = np.bincount(fold[single], apart[single] ** 2, n_folds)
     of_single = n_first * (n - n_first) / np.maximum(n * (n - 1), 1) * squares
     variance = float((halves**2).sum() + of_single.sum())

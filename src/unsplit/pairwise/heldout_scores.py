@@ -10,7 +10,6 @@ of modern neural networks").
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,12 +28,11 @@ from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.history import History
 from unsplit.networks.training.loop import MAX_EPOCHS, Reporter, TrainConfig, judge_of, train
 from unsplit.pairwise import statistics as stats
+from unsplit.pairwise.confusions import sparse_estimate
 from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.groups import shared_batches
 from unsplit.pairwise.result import PairwiseTVD, by_groups
 from unsplit.pairwise.scores import HeldoutScores
-from unsplit.pairwise.sparse.confusions import sparse_estimate
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +108,7 @@ class Fitted:
     folds: list[Fold]
     names: Index
     subclusters: Subclusters
-    result: Any  # PairwiseTVD, or SparsePairwiseTVD of very many clusters
+    result: PairwiseTVD
     trained: Trained
 
     @property
@@ -330,7 +328,7 @@ def summarize(
     labels: EncodedLabels,
     is_sparse: bool = False,
     groups: Index | None = None,
-) -> PairwiseTVD | SparsePairwiseTVD:
+) -> PairwiseTVD:
     """Calibrate the scores and compute the hit rates of all pairs, or of confused ones only.
 
     Parameters

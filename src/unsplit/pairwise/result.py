@@ -5,31 +5,43 @@ NumPy only; torch is imported when something must be computed from the scores.
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from unsplit._typing import Index, Matrix
+from unsplit.data.frames import data_frame
+from unsplit.data.saving import replacing
+from unsplit.errors import InputError, check_choice, check_flag, is_number, numeric_array, shown
 from unsplit.networks.training.history import History
 from unsplit.pairwise import groups as of_groups
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.estimate import PairwiseEstimate, divergences, intervals
 from unsplit.pairwise.saved_estimates import read_estimate, write_estimate
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores, ScoreCounts
+from unsplit.pairwise.stored_pairs import PairMatrix, StoredPairs
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PairwiseTVD(PairwiseEstimate[Matrix]):
+class PairwiseTVD:
     """Total variation distances between all pairs of clusters, with errors and p-values.
 
     The TVD lies in [0, 1]: 0 for clusters that cannot be told apart, 1 for clusters that do not
     overlap.  It is *half* the δ of Reiser et al. (2019), which lies in [0, 2].  The network may
     miss a difference and invents none: the true distance is at least ``low``, the lower end of
     the interval (95 % sure), and may be larger than ``high``, most of all in small clusters.
+
+    A *sparse* estimate, of very many clusters, stores only pairs that are confused: a held-out
+    observation of one of the two clusters scores at least as high for the other.  Of every other
+    pair it is known that its classifier makes no mistake on the held-out observations: its TVD is
+    1.  (A cluster without held-out observations counts as a coin toss.)  So nothing is lost, and
+    memory grows with the number of confusions instead of k².  Where others have (k, k) arrays it
+    has :class:`~unsplit.pairwise.stored_pairs.PairMatrix`, indexed by pairs, ``tvd[i, j]``.
 
     Parameters
     ----------
@@ -40,6 +52,7 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
     hit_rate : ndarray of shape (k, k)
         At [i, j], the share of the held-out observations of cluster i that score higher for i
         than for j; ties count one half.  With batches, the mean over those that i and j share.
+        None in a sparse estimate.
     scores : HeldoutScores
         The held-out scores, from which divergences and p-values are computed when needed; after
         loading a file without scores, only how many there were.
@@ -54,6 +67,12 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
     n_effective : ndarray of shape (k, k), optional
         With groups, at [i, j] the number of independent observations of cluster i that would give
         the same standard error.
+    misses : sparse matrix of shape (k, k), optional
+        Of a sparse estimate, at [i, j], how many held-out observations of cluster i score higher
+        for j than for i; ties count one half.
+    capped : ndarray of shape (k,), optional
+        Of a sparse estimate, how many of the held-out observations had more confusions than were
+        kept.
 
     Examples
     --------
@@ -67,64 +86,103 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
     cluster_ids: NDArray[Any]
     sizes: Index
     n_heldout: Index
-    hit_rate: Matrix
+    hit_rate: Any
     scores: HeldoutScores
     history: History
     n_noise: int = 0
     temperature: float = 1.0
     n_groups: Index | None = None
     n_effective: Matrix | None = None
+    misses: sparse.csr_array | None = None
+    capped: Index | None = None
 
-    @cached_property
-    def n_batches(self) -> Index:
-        """Number of batches in which each pair is compared, shape (k, k); 1 without batches.
-
-        Pairs with 0 cannot be compared: their distances and p-values are 1, and their intervals
-        cover all possible values.
-        """
-        scores, k = self.scores, self.n_clusters
-        if scores.subclusters is None:
-            return np.ones((k, k), np.int64)
-        return of_groups.shared_batches(scores.batch_counts)
+    def __post_init__(self) -> None:
+        for array in vars(self).values():
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
 
     @property
-    def comparable(self) -> NDArray[np.bool_]:
-        """Whether the two clusters of a pair could be compared, shape (k, k)."""
-        if self.n_groups is not None:
-            known = (self.n_groups > 0) & (self.n_groups > 0)[:, None]
-            return known | np.eye(self.n_clusters, dtype=bool)
-        if self.scores.subclusters is None:
-            return np.ones(self.hit_rate.shape, bool)
-        return self.n_batches > 0
+    def is_sparse(self) -> bool:
+        """Whether only pairs that are ever confused are stored."""
+        return self.misses is not None
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters, k."""
+        return len(self.cluster_ids)
+
+    @property
+    def method(self) -> str:
+        """How observations were held out: ``"holdout"`` or ``"crossfit"``."""
+        return "holdout" if self.scores.n_folds == 1 else "crossfit"
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether the held-out scores are there; False after loading a file without them."""
+        return not isinstance(self.scores, ScoreCounts)
+
+    @property
+    def too_small(self) -> NDArray[np.bool_]:
+        """Whether a cluster is too small to hold any observation out, shape (k,).
+
+        Its side of each pair counts as a coin toss, its intervals cover all possible values and
+        its p-values are 1.
+        """
+        return self.n_heldout == 0
 
     @cached_property
-    def stderr(self) -> Matrix:
+    def pairs(self) -> Any:
+        """What is known of the pairs, which a sparse estimate stores differently."""
+        if self.misses is not None:
+            return StoredPairs(self.misses, self.capped, self.n_heldout, self.scores)
+        return AllPairs(self.hit_rate, self.n_heldout, self.n_groups, self.n_effective, self.scores)
+
+    @cached_property
+    def balanced_accuracy(self) -> Any:
+        """Held-out balanced accuracy of the classifier of each pair, 1/2 on the diagonal."""
+        return self.pairs.values(lambda hits, n: (stats.balanced_accuracy(hits),), 0.5)[0]
+
+    @cached_property
+    def tvd(self) -> Any:
+        """Total variation distance, 2·BA − 1 for the balanced accuracy BA; never below zero."""
+        return self.pairs.values(lambda hits, n: (stats.tvd(hits),), 0.0)[0]
+
+    @cached_property
+    def stderr(self) -> Any:
         """Standard error of ``tvd``, zero on the diagonal."""
-        stderr = stats.tvd_stderr(self.hit_rate, self._counted, self.scores.n_folds)
-        np.fill_diagonal(stderr, 0.0)
-        return _frozen(stderr)
+        n_folds = self.scores.n_folds
+        return self.pairs.values(lambda hits, n: (stats.tvd_stderr(hits, n, n_folds),), 0.0)[0]
 
     @cached_property
-    def p_value(self) -> Matrix:
-        """One-sided p-values, small where two clusters differ; shape (k, k).
+    def tvd_error(self) -> Any:
+        """By how much ``tvd`` may be too large because not all confusions were kept.
+
+        It is zero unless observations had more confusions than a sparse estimate keeps
+        (:attr:`capped`); each of these may have missed a confusion with any other cluster.
+        """
+        return self.pairs.tvd_error()
+
+    @cached_property
+    def p_value(self) -> Any:
+        """One-sided p-values, small where two clusters differ.
 
         The hypothesis is that both clusters come from the same distribution; the test is the
         rank-sum test on the difference of the two scores, exact if both are small; with groups, on
-        their means.
+        their means.  Of a pair that a sparse estimate does not store, every observation of one
+        cluster scores above every observation of the other, so its p-value is known as well.
         """
-        if self.scores.groups is not None:
-            return _frozen(of_groups.group_p_values(self.scores))
-        return _frozen(divergences().p_values(self.scores))
+        return self.pairs.p_values()
 
     @cached_property
-    def p_adjusted(self) -> Matrix:
+    def p_adjusted(self) -> Any:
         """``p_value`` times :attr:`n_possibly_equal`, at most 1, as in the merge tables."""
-        return _frozen(stats.adjust_for_pairs(self.p_value, self.n_possibly_equal))
+        n = self.n_possibly_equal
+        return self.pairs.map(self.p_value, lambda p: stats.adjust_for_pairs(p, n))
 
     @cached_property
     def n_possibly_equal(self) -> int:
         """Estimate of how many pairs at most come from one distribution each."""
-        return stats.pairs_possibly_equal(self.balanced_accuracy)
+        return stats.possibly_equal(self.pairs.n_below(self.balanced_accuracy), self.n_clusters)
 
     @cached_property
     def mean_accuracy(self) -> float:
@@ -132,9 +190,108 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
 
         It needs no ground truth.
         """
-        all_pairs = self.scores.subclusters is None and self.n_groups is None
-        comparable = None if all_pairs else self.comparable
-        return stats.mean_accuracy(self.balanced_accuracy, comparable)
+        return float(self.pairs.mean(self.balanced_accuracy))
+
+    @property
+    def n_batches(self) -> Any:
+        """Number of batches in which each pair is compared, shape (k, k); 1 without batches.
+
+        Pairs with 0 cannot be compared: their distances and p-values are 1, and their intervals
+        cover all possible values.
+        """
+        return self.pairs.n_batches
+
+    @property
+    def comparable(self) -> Any:
+        """Whether the two clusters of a pair could be compared, shape (k, k)."""
+        return self.pairs.comparable
+
+    def divergence(self, name: str = "tv") -> Any:
+        """Compute another distance in [0, 1] for every pair, from the same scores.
+
+        Parameters
+        ----------
+        name : {"tv", "lecam", "js", "hellinger", "overlap", "auc"}
+            Total variation, Le Cam, Jensen–Shannon, Hellinger, one minus the cosine of the
+            densities, or 2·AUC − 1.  "overlap" asks all observations about every pair, which a
+            sparse estimate cannot do.
+
+        Returns
+        -------
+        ndarray of shape (k, k) or PairMatrix
+            In a sparse estimate, pairs that are not stored have the distance 1.  For "tv" and
+            "auc" that is their value; for the others it is an upper bound.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> bool(result.divergence("auc")[0, 1] > 0.9)
+        True
+        """
+        check_choice("name", name, tuple(DIVERGENCES))
+        if name == "tv":
+            return self.tvd
+        computed: dict[str, Any] = self.__dict__.setdefault("_divergences", {})
+        if name not in computed:
+            computed[name] = self.pairs.divergence(name)
+        return computed[name]
+
+    def divergence_of(self, name: str, left: ArrayLike, right: ArrayLike) -> Matrix:
+        """A divergence of some pairs; a sparse estimate does not compute those of all for it.
+
+        Parameters
+        ----------
+        name : {"tv", "lecam", "js", "hellinger", "auc"}
+            Or "overlap", if the estimate is not sparse.
+        left, right : array-likes of shape (p,)
+            Positions of the clusters of each pair in ``cluster_ids``.
+
+        Returns
+        -------
+        ndarray of shape (p,)
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> bool(result.divergence_of("js", np.array([0]), np.array([1]))[0] > 0.5)
+        True
+        """
+        check_choice("name", name, tuple(DIVERGENCES))
+        left, right = positions(left, right, self.n_clusters)
+        if name == "tv" or not self.is_sparse:
+            return np.asarray(self.divergence(name)[left, right])
+        found: Matrix = self.pairs.divergence_of(name, left, right)
+        return found
+
+    def p_value_of(self, left: ArrayLike, right: ArrayLike) -> Matrix:
+        """p-values of some pairs; a sparse estimate does not compute those of all for it.
+
+        Parameters
+        ----------
+        left, right : array-likes of shape (p,)
+            Positions of the clusters of each pair in ``cluster_ids``.
+
+        Returns
+        -------
+        ndarray of shape (p,)
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> bool(result.p_value_of(np.array([0]), np.array([1]))[0] < 1e-6)
+        True
+        """
+        left, right = positions(left, right, self.n_clusters)
+        found: Matrix = (
+            self.pairs.p_value_of(left, right) if self.is_sparse else self.p_value[left, right]
+        )
+        return found
 
     def nearest(self, among: NDArray[np.bool_]) -> tuple[Index, Matrix]:
         """The nearest of some clusters to each of them, and its TVD; infinite if there is none.
@@ -147,6 +304,8 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         Returns
         -------
         nearest, distances : ndarrays of shape (k,)
+            In a sparse estimate, nearest is −1 for clusters that do not count or are confused with
+            none of the others.
 
         Examples
         --------
@@ -156,9 +315,169 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         >>> result.nearest(np.ones(3, bool))[0][:2]
         array([1, 0])
         """
-        others = self.comparable & among & among[:, None] & ~np.eye(self.n_clusters, dtype=bool)
-        distances = np.where(others, self.tvd, np.inf)
-        return distances.argmin(axis=1), distances.min(axis=1)
+        found: tuple[Index, Matrix] = self.pairs.nearest(self.tvd, among)
+        return found
+
+    def reordered(self, order: Index) -> "PairwiseTVD":
+        """Return the same estimate with its clusters in another order.
+
+        Parameters
+        ----------
+        order : ndarray of shape (k,)
+            Positions of the clusters in the new order.
+
+        Returns
+        -------
+        PairwiseTVD
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result.reordered(np.array([1, 0])).cluster_ids
+        array([1, 0])
+        """
+        order = permutation(order, self.n_clusters)
+        known: dict[str, Any] = {name: of for name, of in vars(self).items() if of is not None}
+        of_clusters = {"cluster_ids", "sizes", "n_heldout", "n_groups", "capped"} & known.keys()
+        of_pairs, both = {"hit_rate", "n_effective"} & known.keys(), np.ix_(order, order)
+        changes = {name: known[name][order] for name in of_clusters}
+        changes |= {name: known[name][both] for name in of_pairs}
+        if self.misses is not None:
+            changes["misses"] = self.misses[order][:, order]
+        return replace(self, **changes, scores=self.scores.renamed(np.argsort(order)))
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[Any, Any]:
+        """Compute confidence intervals for the TVD that the network finds.
+
+        The network may miss differences but cannot invent them, so the true TVD is at least
+        ``low``, as surely as the level says, and often above ``high`` if clusters are small:
+        docs/statistics.md says how often.
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+
+        Returns
+        -------
+        low, high : ndarrays of shape (k, k) or PairMatrix
+            Lower and upper ends.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> low, high = result.confidence_interval(0.9)
+        >>> bool(low[0, 1] <= result.tvd[0, 1] <= high[0, 1])
+        True
+        """
+        if not is_number(level) or not 0 < level < 1:
+            raise InputError(f"level must be between 0 and 1, got {shown(level)}; 0.95 is usual.")
+        n_folds = self.scores.n_folds
+        low, high = self.pairs.values(
+            lambda hits, n: stats.tvd_interval(hits, n, level, n_folds), 0.0
+        )
+        return low, high
+
+    def table(self, level: float = 0.95) -> dict[str, NDArray[Any]]:
+        """List the pairs, closest first; of a sparse estimate those that are stored.
+
+        Parameters
+        ----------
+        level : float
+            Level of the confidence intervals in the columns ``low`` and ``high``.  The TVD is at
+            least ``low``; it may lie above ``high``.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Columns with one entry per pair.  All pairs that are not listed have the TVD 1.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> list(result.table())[:5]
+        ['cluster_a', 'cluster_b', 'tvd', 'low', 'high']
+        """
+        i, j = self.pairs.left, self.pairs.right
+        order = np.argsort(_listed(self.balanced_accuracy, i, j), kind="stable")
+        low, high = self.confidence_interval(level)
+        columns = {
+            "tvd": self.tvd,
+            "low": low,
+            "high": high,
+            "stderr": self.stderr,
+            "balanced_accuracy": self.balanced_accuracy,
+            "p_value": self.p_value,
+            "p_adjusted": self.p_adjusted,
+        }
+        of_pairs = {name: _listed(matrix, i, j)[order] for name, matrix in columns.items()}
+        i, j = i[order], j[order]
+        return {
+            "cluster_a": self.cluster_ids[i],
+            "cluster_b": self.cluster_ids[j],
+            **of_pairs,
+            "n_a": self.n_heldout[i],
+            "n_b": self.n_heldout[j],
+            "too_small": self.too_small[i] | self.too_small[j],
+        } | self.pairs.more_columns(i, j)
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """:meth:`table` as a pandas DataFrame.
+
+        Parameters
+        ----------
+        level : float
+            Level of the confidence intervals in the columns ``low`` and ``high``.  The TVD is at
+            least ``low``; it may lie above ``high``.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result.to_frame()[["cluster_a", "cluster_b", "n_a", "n_b"]]
+           cluster_a  cluster_b  n_a  n_b
+        0          0          1   50   50
+        """
+        return data_frame(self.table(level), "PairwiseTVD.to_frame", "PairwiseTVD.table")
+
+    def save(self, path: str | os.PathLike[str], *, scores: bool = False) -> None:
+        """Write the distances to an .npz file, without pickle; an existing file is replaced.
+
+        Distances, intervals, p-values and training history are all there when it is loaded.  The
+        held-out scores take most of the room and go into a second file beside it, on demand: they
+        are needed for :func:`unsplit.merge` and :meth:`divergence`.
+
+        Parameters
+        ----------
+        path : str or path-like
+        scores : bool
+            Whether to write the held-out scores as well, to ``distances.scores.npz`` if the path
+            is ``distances.npz``.  Keep the two files together.
+
+        Examples
+        --------
+        >>> import tempfile, unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> path = tempfile.mkdtemp() + "/distances.npz"
+        >>> result.save(path, scores=True)
+        >>> again = unsplit.PairwiseTVD.load(path)
+        >>> bool((again.tvd == result.tvd).all()), unsplit.merge(again, n_clusters=2).n_clusters
+        (True, 2)
+        """
+        check_flag("scores", scores)
+        write_estimate(path, self, scores)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PairwiseTVD":
@@ -187,13 +506,95 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         ...
         unsplit.errors.InputError: these distances were saved without the held-out scores, ...
         """
-        parts, p_value = read_estimate(path)
-        result = cls(**parts)
-        result.__dict__["p_value"] = _frozen(p_value)
+        fields, p_value = read_estimate(path)
+        result = cls(**fields)
+        result.__dict__["p_value"] = result.pairs.with_p_values(p_value)
         return result
 
+    def __repr__(self) -> str:
+        folds = f" in {self.scores.n_folds} folds" if self.method == "crossfit" else ""
+        return (
+            f"PairwiseTVD: {self.n_clusters:,} clusters, {self.pairs.in_words()}, "
+            f"{int(self.n_heldout.sum()):,} of {int(self.sizes.sum()):,} held out{folds}"
+            f"{self._remarks()}\n"
+            f"  mean accuracy A {self.mean_accuracy:.3f}, closest {self._closest(3) or 'none'}"
+        )
+
+    def _closest(self, n: int) -> str:
+        """The n closest pairs and their TVD, or all if they are fewer."""
+        i, j = self.pairs.left, self.pairs.right
+        accuracy = _listed(self.balanced_accuracy, i, j)
+        n = min(n, len(accuracy))
+        first = np.sort(np.argpartition(accuracy, n - 1)[:n]) if n else np.zeros(0, np.int64)
+        first = first[np.argsort(accuracy[first], kind="stable")]
+        names = self.cluster_ids
+        return ", ".join(f"{names[i[p]]}–{names[j[p]]} {self.tvd[i[p], j[p]]:.2f}" for p in first)
+
+    def _remarks(self) -> str:
+        """What is out of the ordinary, in words."""
+        n_small = int(self.too_small.sum())
+        n_capped = 0 if self.capped is None else int(self.capped.sum())
+        remarks = []
+        if self.n_noise:
+            remarks.append(f", {self.n_noise:,} noise observations left out")
+        if n_small:
+            remarks.append(f", {n_small} clusters too small to hold one out")
+        if n_capped:
+            remarks.append(f", {n_capped:,} observations with too many confusions to keep")
+        if self.n_groups is not None:
+            remarks.insert(0, f" in {int(self.n_groups.sum()):,} whole groups")
+        elif self.scores.subclusters is not None:
+            remarks.insert(0, f" within {self.scores.n_batches} batches")
+        return "".join(remarks)
+
+
+class AllPairs:
+    """What is known of all pairs of clusters, in (k, k) arrays."""
+
+    def __init__(
+        self,
+        hit_rate: Matrix,
+        n_heldout: Index,
+        n_groups: Index | None,
+        n_effective: Matrix | None,
+        scores: HeldoutScores,
+    ) -> None:
+        self.hit_rate, self.n_heldout, self.scores = hit_rate, n_heldout, scores
+        self.n_groups, self.n_effective = n_groups, n_effective
+
+    def __len__(self) -> int:
+        """Number of pairs."""
+        return math.comb(len(self.hit_rate), 2)
+
+    @property
+    def left(self) -> Index:
+        """One cluster of each pair."""
+        return np.triu_indices(len(self.hit_rate), 1)[0]
+
+    @property
+    def right(self) -> Index:
+        """The other cluster of each pair."""
+        return np.triu_indices(len(self.hit_rate), 1)[1]
+
     @cached_property
-    def _counted(self) -> Index | Matrix:
+    def n_batches(self) -> Index:
+        """Number of batches in which each pair is compared."""
+        if self.scores.subclusters is None:
+            return np.ones(self.hit_rate.shape, np.int64)
+        return of_groups.shared_batches(self.scores.batch_counts)
+
+    @property
+    def comparable(self) -> NDArray[np.bool_]:
+        """Whether the two clusters of a pair could be compared."""
+        if self.n_groups is not None:
+            known = (self.n_groups > 0) & (self.n_groups > 0)[:, None]
+            return known | np.eye(len(known), dtype=bool)
+        if self.scores.subclusters is None:
+            return np.ones(self.hit_rate.shape, bool)
+        return self.n_batches > 0
+
+    @cached_property
+    def counted(self) -> Index | Matrix:
         """Numbers of held-out observations for errors and intervals: per cluster or per pair."""
         if self.n_effective is not None:
             return self.n_effective
@@ -201,35 +602,52 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
             return self.n_heldout
         return of_groups.effective_counts(self.scores.batch_counts)
 
-    def _divergence(self, name: str) -> Matrix:
+    def values(self, statistic: stats.Statistic, diagonal: float) -> tuple[Matrix, ...]:
+        """Statistics of the hit rates of all pairs."""
+        found = statistic(self.hit_rate, self.counted)
+        for matrix in found:
+            np.fill_diagonal(matrix, diagonal)
+        return tuple(map(_frozen, found))
+
+    def map(self, values: Matrix, function: Callable[[Matrix], Matrix]) -> Matrix:
+        """A function of the values of all pairs."""
+        return _frozen(function(values))
+
+    def tvd_error(self) -> Matrix:
+        """Zero, because all confusions are counted."""
+        return _frozen(np.zeros_like(self.hit_rate))
+
+    def p_values(self) -> Matrix:
+        """One-sided p-values of all pairs."""
+        if self.scores.groups is not None:
+            return _frozen(of_groups.group_p_values(self.scores))
+        return _frozen(divergences().p_values(self.scores))
+
+    def with_p_values(self, known: Matrix) -> Matrix:
+        """The same, from a file."""
+        return _frozen(known)
+
+    def divergence(self, name: str) -> Matrix:
+        """A divergence other than "tv"."""
         found = divergences().divergence(self.scores, name)
         return _frozen(found if self.n_groups is None else np.where(self.comparable, found, 1.0))
 
-    def _of_hits(self, statistic: Callable[[Matrix], Matrix], diagonal: float) -> Matrix:
-        found = statistic(self.hit_rate)
-        np.fill_diagonal(found, diagonal)
-        return _frozen(found)
+    def n_below(self, accuracy: Matrix) -> int:
+        """Number of pairs whose accuracy is at most one half."""
+        return int(np.triu(accuracy <= 0.5, 1).sum())
 
-    def _interval(self, level: float) -> tuple[Matrix, Matrix]:
-        low, high = intervals(self.hit_rate, self._counted, level, self.scores.n_folds)
-        for end in (low, high):
-            np.fill_diagonal(end, 0.0)
-        return low, high
+    def mean(self, accuracy: Matrix) -> float:
+        """Mean accuracy over all pairs that could be compared."""
+        all_pairs = self.scores.subclusters is None and self.n_groups is None
+        return stats.mean_accuracy(accuracy, None if all_pairs else self.comparable)
 
-    def _in_order(self, order: Index) -> dict[str, Any]:
-        found: dict[str, Any] = {"hit_rate": self.hit_rate[np.ix_(order, order)]}
-        if self.n_groups is not None and self.n_effective is not None:
-            found["n_groups"] = self.n_groups[order]
-            found["n_effective"] = self.n_effective[np.ix_(order, order)]
-        return found
+    def nearest(self, tvd: Matrix, among: NDArray[np.bool_]) -> tuple[Index, Matrix]:
+        """The nearest of some clusters to each of them."""
+        others = self.comparable & among & among[:, None] & ~np.eye(len(among), dtype=bool)
+        distances = np.where(others, tvd, np.inf)
+        return distances.argmin(axis=1), distances.min(axis=1)
 
-    def _closest_first(self) -> tuple[Index, Index, Callable[[Matrix], Matrix]]:
-        i, j = np.triu_indices(self.n_clusters, 1)
-        order = np.argsort(self.balanced_accuracy[i, j], kind="stable")
-        i, j = i[order], j[order]
-        return i, j, lambda matrix: matrix[i, j]
-
-    def _of_batches(self, i: Index, j: Index) -> dict[str, NDArray[Any]]:
+    def more_columns(self, i: Index, j: Index) -> dict[str, NDArray[Any]]:
         """Columns of held-out observations in the batches of both, or of held-out groups."""
         if self.n_groups is not None:
             return {"groups_a": self.n_groups[i], "groups_b": self.n_groups[j]}
@@ -239,37 +657,42 @@ class PairwiseTVD(PairwiseEstimate[Matrix]):
         met = counts.T @ (counts > 0)
         return {"n_a": met[i, j], "n_b": met[j, i], "n_batches": self.n_batches[i, j]}
 
-    def _write(self, path: str | os.PathLike[str], scores: bool) -> None:
-        write_estimate(path, self, scores)
+    def in_words(self) -> str:
+        """How many pairs there are."""
+        return f"{len(self):,} pairs"
 
-    def _pairs_in_words(self) -> str:
-        return f"{math.comb(self.n_clusters, 2):,} pairs"
 
-    def _remarks(self) -> str:
-        n = self.scores.n_batches
-        within = "" if self.scores.subclusters is None else f" within {n} batches"
-        if self.n_groups is not None:
-            within = f" in {int(self.n_groups.sum()):,} whole groups"
-        return within + super()._remarks()
+def write_tvd(path: str | os.PathLike[str], result: PairwiseTVD, tile: int = 2_048) -> None:
+    """Write the total variation distances of all pairs as float32, shape (k, k), to a .npy file.
 
-    def _closest(self, n: int) -> Iterator[tuple[int, int, float]]:
-        accuracy = np.where(np.tri(self.n_clusters, dtype=bool), np.inf, self.balanced_accuracy)
-        n = min(n, math.comb(self.n_clusters, 2))
-        first = np.argpartition(accuracy, n - 1, axis=None)[:n]
-        first = first[np.argsort(accuracy.ravel()[first], kind="stable")]
-        for i, j in zip(*np.unravel_index(first, accuracy.shape), strict=True):
-            yield i, j, self.tvd[i, j]
+    It is written block by block, and ``numpy.load(path, mmap_mode="r")`` reads any part of it.
+
+    Examples
+    --------
+    >>> import tempfile, unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+    >>> path = tempfile.mkdtemp() + "/tvd.npy"
+    >>> write_tvd(path, result)
+    >>> np.load(path, mmap_mode="r").shape
+    (2, 2)
+    """
+    k = result.n_clusters
+    with replacing(path) as new:
+        out = np.lib.format.open_memmap(new, "w+", np.float32, (k, k))
+        for start in range(0, k, tile):
+            rows = slice(start, min(start + tile, k))
+            if result.hit_rate is None:
+                out[rows] = result.tvd[np.arange(k)[rows, None], np.arange(k)]
+            else:
+                both = result.hit_rate[rows] + result.hit_rate[:, rows].T
+                out[rows] = np.clip(both - 1, 0.0, 1.0)
+        np.fill_diagonal(out, 0.0)
+        out.flush()
 
 
 def estimate_of_some(result: PairwiseTVD, index: Index) -> PairwiseTVD:
-    """The estimate from some of the held-out observations.
-
-    Parameters
-    ----------
-    result : PairwiseTVD
-    index : ndarray
-        Positions of the observations among the held-out ones, ascending.
-    """
+    """The estimate from some of the held-out observations, whose positions ascend."""
     scores, functions = result.scores.some(index), divergences()
     hit_rate = functions.directed_means(scores, functions.hit, functions.device_for_sums())
     n_heldout = scores.counts.sum(axis=0)
@@ -280,20 +703,54 @@ def estimate_of_some(result: PairwiseTVD, index: Index) -> PairwiseTVD:
 def by_groups(result: PairwiseTVD, groups: Index) -> PairwiseTVD:
     """The same estimate with errors and tests that count groups instead of observations.
 
-    Clusters of which no group was held out cannot be compared: their TVD is 1.
-
-    Parameters
-    ----------
-    result : PairwiseTVD
-    groups : ndarray of shape (m,)
-        Group of each held-out observation; every group is in one fold.
+    ``groups`` has the group of each held-out observation; every group is in one fold.  Clusters of
+    which no group was held out cannot be compared: their TVD is 1.
     """
     scores = replace(result.scores, groups=groups)
     n_effective = of_groups.effective_counts_of_groups(scores, result.hit_rate)
-    found = replace(
-        result, scores=scores, n_groups=of_groups.held_out_groups(scores), n_effective=n_effective
-    )
-    return replace(found, hit_rate=np.where(found.comparable, found.hit_rate, 1.0))
+    n_groups = of_groups.held_out_groups(scores)
+    found = replace(result, scores=scores, n_groups=n_groups, n_effective=n_effective)
+    return replace(found, hit_rate=np.where(found.comparable, result.hit_rate, 1.0))
+
+
+def divergences() -> ModuleType:
+    """The module that computes from the scores, imported when first used because it needs torch."""
+    from unsplit.pairwise import divergences
+
+    return divergences
+
+
+def permutation(order: Any, k: int) -> Index:
+    """The positions of all k clusters, each once, or an error."""
+    found = numeric_array("order", order, 1)
+    if not np.array_equal(np.sort(found), np.arange(k)):
+        raise InputError(
+            f"order must hold each of 0 to {k - 1} once, got {shown(order)}; pass the positions of "
+            "all clusters."
+        )
+    return found.astype(np.int64)
+
+
+def positions(left: ArrayLike, right: ArrayLike, k: int) -> tuple[Index, Index]:
+    """Both as arrays of whole numbers, or an error that says what they must be."""
+    try:
+        sides = np.asarray(left), np.asarray(right)
+    except ValueError:  # lists of different lengths
+        sides = np.empty(0), np.empty(0)
+    for name, given, side in zip(("left", "right"), (left, right), sides, strict=True):
+        fits = side.dtype.kind in "iu" and side.ndim == 1 and len(side) == len(sides[0])
+        if not fits or (len(side) and not 0 <= side.min() <= side.max() < k):
+            raise InputError(
+                f"{name} must be a list of positions of clusters, from 0 to {k - 1}, one for each "
+                f"pair, got {shown(given)}."
+            )
+    return sides[0].astype(np.int64), sides[1].astype(np.int64)
+
+
+def _listed(matrix: Any, i: Index, j: Index) -> NDArray[Any]:
+    """The values of the pairs (i, j), which are all that are stored."""
+    found: NDArray[Any] = matrix.values if isinstance(matrix, PairMatrix) else matrix[i, j]
+    return found
 
 
 def _frozen(array: Matrix) -> Matrix:

@@ -17,10 +17,11 @@ from unsplit.data.array_files import (
     checksum,
     load_checked,
     save_arrays,
+    saved_meta,
 )
 from unsplit.networks.training.history import History
 from unsplit.pairwise.scores import HeldoutScores, ScoreCounts
-from unsplit.pairwise.sparse.pairs import StoredPairs
+from unsplit.pairwise.stored_pairs import StoredPairs
 
 FORMAT, SPARSE_FORMAT = "unsplit.PairwiseTVD/5", "unsplit.SparsePairwiseTVD/2"
 SCORES_FORMAT = "unsplit.HeldoutScores/2"
@@ -79,28 +80,10 @@ def scores_path(path: str | os.PathLike[str]) -> Path:
 
 
 def write_estimate(path: str | os.PathLike[str], result: Any, with_scores: bool) -> None:
-    """Write a PairwiseTVD and, on demand, its scores."""
-    names = ["hit_rate", "p_value", *([] if result.n_groups is None else _GROUPS)]
-    own = {name: getattr(result, name) for name in names}
-    if result.scores.subclusters is not None:
-        own["subclusters"] = result.scores.subclusters
-    _write(path, FORMAT, result, own, with_scores)
-
-
-def write_sparse(path: str | os.PathLike[str], result: Any, with_scores: bool) -> None:
-    """Write a SparsePairwiseTVD and, on demand, its scores."""
-    own = {"capped": result.capped, "p_value": result.p_value.values}
-    own |= {f"misses.{name}": getattr(result.misses, name) for name in ("indptr", "indices")}
-    own = {name: array.astype(_SPARSE[name].dtype) for name, array in own.items()}
-    _write(path, SPARSE_FORMAT, result, own | {"misses.data": result.misses.data}, with_scores)
-
-
-def _write(
-    path: str | os.PathLike[str], kind: str, result: Any, own: dict[str, Any], with_scores: bool
-) -> None:
-    """Write an estimate and, on demand, its scores, which name the distances they belong to."""
+    """Write a PairwiseTVD and, on demand, its scores, which name the distances they belong to."""
     scores = result.scores
-    content = own | {name: getattr(result, name) for name in _SHARED}
+    content = _of_misses(result) if result.is_sparse else _of_all_pairs(result)
+    content |= {name: getattr(result, name) for name in _SHARED}
     content["temperature"] = float(result.temperature)
     content |= {"n_folds": scores.n_folds, "counts": scores.counts}
     content |= {f"history.{name}": getattr(result.history, name) for name in _HISTORY}
@@ -109,14 +92,31 @@ def _write(
         parts = {name: array for name, array in parts.items() if array is not None}
         of = {"distances": checksum({}, content)}
         save_arrays(scores_path(path), SCORES_FORMAT, {}, parts | of)
-    save_arrays(path, kind, {}, content)
+    save_arrays(path, SPARSE_FORMAT if result.is_sparse else FORMAT, {}, content)
+
+
+def _of_all_pairs(result: Any) -> dict[str, Any]:
+    names = ["hit_rate", "p_value", *([] if result.n_groups is None else _GROUPS)]
+    content = {name: getattr(result, name) for name in names}
+    if result.scores.subclusters is not None:
+        content["subclusters"] = result.scores.subclusters
+    return content
+
+
+def _of_misses(result: Any) -> dict[str, Any]:
+    content = {"capped": result.capped, "p_value": result.p_value.values}
+    content |= {f"misses.{name}": getattr(result.misses, name) for name in ("indptr", "indices")}
+    content = {name: array.astype(_SPARSE[name].dtype) for name, array in content.items()}
+    return content | {"misses.data": result.misses.data}
 
 
 def read_estimate(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]:
-    """Return the fields of a PairwiseTVD, and its p-values.
+    """Return the fields of a PairwiseTVD, and the p-values of its pairs.
 
     Where the scores were not saved, ``scores`` is what is known of them.
     """
+    if saved_meta(path).get("format") == SPARSE_FORMAT:
+        return _read_sparse(path)
     optional = ("subclusters", *_GROUPS)
     content, check = load_checked(path, FORMAT, _COMMON | _DENSE, optional)
     fields = _fields(path, content, check) | {"hit_rate": content["hit_rate"]}
@@ -128,8 +128,7 @@ def read_estimate(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]
     return fields | {name: content[name] for name in found}, content["p_value"]
 
 
-def read_sparse(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]:
-    """Return the fields of a SparsePairwiseTVD, and the p-values of its stored pairs."""
+def _read_sparse(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]:
     content, check = load_checked(path, SPARSE_FORMAT, _COMMON | _SPARSE)
     fields = _fields(path, content, check)
     n_heldout, capped = content["n_heldout"], content["capped"]
@@ -137,9 +136,9 @@ def read_sparse(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]:
     misses = _misses(check, content, len(n_heldout))
     most = np.repeat(n_heldout, np.diff(misses.indptr))
     check.require((misses.data <= most).all(), "misses must not be more than is held out")
-    pairs = len(StoredPairs.of(misses))
+    pairs = len(StoredPairs(misses, capped, n_heldout, fields["scores"]))
     check.require(len(content["p_value"]) == pairs, f"p_value must have {pairs} entries")
-    return fields | {"capped": capped, "misses": misses}, content["p_value"]
+    return fields | {"hit_rate": None, "capped": capped, "misses": misses}, content["p_value"]
 
 
 def _fields(

@@ -1,7 +1,7 @@
 """Held-out scores of all observations for all clusters, stored as features and weights."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -223,17 +223,13 @@ class HeldoutScores:
         index : ndarray or slice
             Positions of the observations among the held-out ones, ascending.
         """
-        return HeldoutScores(
-            self.features[index],
-            self.weights,
-            self.bias,
-            self.clusters[index],
-            self.folds[index],
-            self.rows[index],
-            None if self.batches is None else self.batches[index],
-            self.subclusters,
-            None if self.groups is None else self.groups[index],
-        )
+        return replace(self, **self._rows_at(index))
+
+    def _rows_at(self, index: Index | slice) -> dict[str, Any]:
+        """The fields with one entry for each observation, of some of them."""
+        names = ("features", "clusters", "folds", "rows", "batches", "groups")
+        fields = {name: getattr(self, name) for name in names}
+        return {name: of[index] for name, of in fields.items() if of is not None}
 
     def subcluster_sizes(self, sizes: Index) -> Index:
         """Sizes of the clusters in each batch, shape (B, k); without batches, ``sizes`` itself."""
@@ -259,16 +255,12 @@ class HeldoutScores:
         old_index = np.argsort(new_index)
         clusters = new_index[self.clusters]
         order = np.lexsort((clusters, self.strata))
-        return HeldoutScores(
-            features=self.features[order],
+        return replace(
+            self,
+            **self._rows_at(order) | {"clusters": clusters[order]},
             weights=self.weights[:, old_index],
             bias=self.bias[:, old_index],
-            clusters=clusters[order],
-            folds=self.folds[order],
-            rows=self.rows[order],
-            batches=None if self.batches is None else self.batches[order],
             subclusters=None if self.subclusters is None else self.subclusters[:, old_index],
-            groups=None if self.groups is None else self.groups[order],
         )
 
 

@@ -8,6 +8,7 @@ docs/statistics.md explains the choices made here and how they were tested.
 """
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +19,8 @@ from scipy.special import ndtr, ndtri
 from unsplit._typing import Matrix
 
 Counts = NDArray[np.int64]
+# Takes hit rates (k, k) or (p, 2, 2) and numbers of held-out observations.
+Statistic = Callable[[Matrix, Any], tuple[Matrix, ...]]
 
 # With cross-fitting, observations of fold f train the network that is tested on fold g, and the
 # other way round.  To first order the statistics of the two folds share one symmetric term, so the
@@ -35,12 +38,15 @@ EXACT_PAIRS = 400
 # there are too few to find even a perfect separation significant.
 FEWEST_WITHIN_FOLDS = 20
 
+# Pairs that are tested at a time.
+PAIRS_AT_ONCE = 2**20
+
 # Nodes of the quadrature over normal variables; with more, p-values change by less than 1e-9.
 NODES = 64
 
 
 def balanced_accuracy(hit_rate: Matrix) -> Matrix:
-    """Balanced accuracy of the classifier of each pair, 1/2 on the diagonal.
+    """Balanced accuracy of the classifier of each pair, from hit rates (..., k, k).
 
     Examples
     --------
@@ -48,9 +54,30 @@ def balanced_accuracy(hit_rate: Matrix) -> Matrix:
     array([[0.5, 0.8],
            [0.8, 0.5]])
     """
-    accuracy = (hit_rate + hit_rate.T) / 2
-    np.fill_diagonal(accuracy, 0.5)
+    accuracy: Matrix = (hit_rate + _mirrored(hit_rate)) / 2
     return accuracy
+
+
+def tvd(hit_rate: Matrix) -> Matrix:
+    """Total variation distance of each pair, from hit rates (..., k, k)."""
+    return np.clip(2 * balanced_accuracy(hit_rate) - 1, 0.0, 1.0)
+
+
+def tvd_interval(
+    hit_rate: Matrix, n: Counts | Matrix, level: float, n_folds: int
+) -> tuple[Matrix, Matrix]:
+    """Lower and upper ends of the confidence intervals of the TVD.
+
+    Examples
+    --------
+    >>> hits = np.array([[[0.5, 0.9], [0.7, 0.5]]])
+    >>> low, high = tvd_interval(hits, np.array([[[20], [30]]]), 0.95, 1)
+    >>> low[:, 0, 1].round(3), high[:, 0, 1].round(3)
+    (array([0.331]), array([0.752]))
+    """
+    ends = accuracy_interval(at_least_chance(hit_rate), n, level, n_folds)
+    low, high = (np.clip(2 * end - 1, 0.0, 1.0) for end in ends)
+    return low, high
 
 
 def mean_accuracy(accuracy: Matrix, comparable: NDArray[np.bool_] | None = None) -> float:
@@ -141,7 +168,7 @@ def accuracy_interval(
     if n_folds > 1:
         widening = _crossfit_widening(hit_rate, tvd_stderr(hit_rate, n))
         below, above = below * widening, above * widening
-    accuracy = (hit_rate + _mirrored(hit_rate)) / 2
+    accuracy = balanced_accuracy(hit_rate)
     return np.clip(accuracy - below, 0.0, 1.0), np.clip(accuracy + above, 0.0, 1.0)
 
 
@@ -158,7 +185,7 @@ def at_least_chance(hit_rate: Matrix) -> Matrix:
     array([[0.5, 0.5],
            [0.5, 0.5]])
     """
-    return hit_rate + np.clip(0.5 - (hit_rate + _mirrored(hit_rate)) / 2, 0.0, None)
+    return hit_rate + np.clip(0.5 - balanced_accuracy(hit_rate), 0.0, None)
 
 
 def wilson_interval(rate: Matrix, n: Counts | Matrix, level: float) -> tuple[Matrix, Matrix]:
@@ -228,19 +255,12 @@ def rank_sum_p_value(U: Matrix, counts: Counts, n_folds: int | None = None) -> M
     array([[1.   , 0.014],
            [0.014, 1.   ]])
     """
-    c = counts.astype(float)
-    n_pairs = c.T @ c
-    variance = ((c**2).T @ c + c.T @ c**2 + n_pairs) / 12
-    n_folds = len(counts) if n_folds is None else n_folds
-    p = _normal_tail(U, n_pairs, variance, n_folds)
-    n = counts.sum(axis=0)
-    if len(counts) == 1:
-        p = _replace_small_by_exact(p, U, n, 1.0)
-    elif (small := across_folds(n, len(counts), n_folds)).any():
-        n_pairs = np.where(np.outer(small, small), np.outer(n, n), n_pairs)
-        p = _replace_small_by_exact(p, U, np.where(small, n, 0), CROSSFIT_VARIANCE)
-    p = np.where(n_pairs > 0, p, 1.0)
-    np.fill_diagonal(p, 1.0)
+    left, right = np.triu_indices(len(U), 1)
+    p = np.ones(U.shape)
+    for start in range(0, len(left), PAIRS_AT_ONCE):
+        i, j = left[start : start + PAIRS_AT_ONCE], right[start : start + PAIRS_AT_ONCE]
+        found = rank_sum_p_value_of_pairs(U[i, j], counts[:, i], counts[:, j], n_folds)
+        p[i, j] = p[j, i] = found
     return p
 
 
@@ -267,7 +287,8 @@ def rank_sum_p_value_of_pairs(
     n_pairs = (a * b).sum(axis=0)
     variance = ((a**2 * b).sum(axis=0) + (a * b**2).sum(axis=0) + n_pairs) / 12
     n_folds = len(a) if n_folds is None else n_folds
-    p = _normal_tail(U, n_pairs, variance, n_folds)
+    variance *= CROSSFIT_VARIANCE if n_folds > 1 else 1.0
+    p: Matrix = ndtr(-(U - n_pairs / 2 - 0.5) / np.sqrt(np.maximum(variance, 1.0 / 12)))
     n = np.stack([n_left.sum(axis=0), n_right.sum(axis=0)])
     if len(a) == 1:
         exact, factor = n_pairs <= EXACT_PAIRS, 1.0
@@ -275,6 +296,7 @@ def rank_sum_p_value_of_pairs(
         exact, factor = across_folds(n.max(axis=0), len(a), n_folds), CROSSFIT_VARIANCE
         n_pairs = np.where(exact, n[0] * n[1], n_pairs)
     small = np.flatnonzero(exact & (n_pairs > 0))
+    # A tie adds one half to U; rounding down keeps the test valid.
     # Each pair of sizes once: their observations are a run in this order.
     sizes = n[0, small] * (EXACT_PAIRS + 1) + n[1, small]
     small = small[np.argsort(sizes, kind="stable")]
@@ -283,28 +305,6 @@ def rank_sum_p_value_of_pairs(
             survival = rank_sum_survival(int(n[0, some[0]]), int(n[1, some[0]]), factor)
             p[some] = survival[np.floor(U[some]).astype(int)]
     return np.where(n_pairs > 0, p, 1.0)
-
-
-def _normal_tail(U: Matrix, n_pairs: Matrix, variance: Matrix, n_folds: int) -> Matrix:
-    """p-values by the normal approximation, with a continuity correction."""
-    if n_folds > 1:
-        variance = variance * CROSSFIT_VARIANCE
-    z = (U - n_pairs / 2 - 0.5) / np.sqrt(np.maximum(variance, 1.0 / 12))
-    p: Matrix = ndtr(-z)
-    return p
-
-
-def _replace_small_by_exact(p: Matrix, U: Matrix, n: Counts, factor: float) -> Matrix:
-    """The p-values with those of small clusters made exact; ``n`` is 0 for all others."""
-    p = p.copy()
-    sizes = np.unique(n[n > 0])
-    for a in sizes:
-        for b in sizes[sizes * a <= EXACT_PAIRS]:
-            where = np.ix_(n == a, n == b)
-            # A tie adds one half to U; rounding down keeps the test valid.
-            survival = rank_sum_survival(int(a), int(b), factor)
-            p[where] = survival[np.floor(U[where]).astype(int)]
-    return p
 
 
 @lru_cache(maxsize=4096)
@@ -359,35 +359,13 @@ def _orders(a: int, b: int) -> Matrix:
     return ways
 
 
-def pairs_possibly_equal(accuracy: Matrix) -> int:
-    """Estimate how many pairs at most come from one distribution each.
+def possibly_equal(n_below: int, n_clusters: int) -> int:
+    """Estimate how many pairs at most come from one distribution each: from 1 to all pairs.
 
     The classifier of such a pair does worse than a coin toss about as often as better, so there
-    are about twice as many of them as pairs with an accuracy of at most one half (as in Storey
-    2002, who counts p-values above one half).  One is added, because few pairs say little.
-
-    Parameters
-    ----------
-    accuracy : ndarray of shape (k, k)
-        Balanced accuracy of each pair.
-
-    Returns
-    -------
-    int
-        At least 1, and at most the number of all pairs.
-
-    Examples
-    --------
-    >>> accuracy = np.full((20, 20), 0.9)  # 190 pairs
-    >>> accuracy[0, 1] = accuracy[1, 0] = 0.45
-    >>> pairs_possibly_equal(accuracy)
-    4
-    """
-    return possibly_equal(int(np.triu(accuracy <= 0.5, 1).sum()), len(accuracy))
-
-
-def possibly_equal(n_below: int, n_clusters: int) -> int:
-    """:func:`pairs_possibly_equal`, given the number of pairs with an accuracy up to one half.
+    are about twice as many of them as pairs with an accuracy of at most one half, ``n_below`` (as
+    in Storey 2002, who counts p-values above one half).  One is added, because few pairs say
+    little.
 
     Examples
     --------

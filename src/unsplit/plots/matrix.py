@@ -165,7 +165,7 @@ def _checked(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> NDArray[np.float6
                 f"tvd must have the {k} clusters of the tree, got {tvd.n_clusters} clusters or "
                 "other names; pass the result that the tree was made from."
             )
-        return tvd.tvd
+        return tvd.tvd.toarray() if tvd.is_sparse else tvd.tvd
     matrix = numeric_array("tvd", tvd, 2)
     if matrix.shape != (k, k):
         raise InputError(

@@ -19,7 +19,6 @@ from markupsafe import Markup
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
-from unsplit.data.array_files import saved_meta
 from unsplit.data.labels import encode_labels
 from unsplit.data.saving import replacing, verify_folder
 from unsplit.data.text_files import plain_values
@@ -28,8 +27,6 @@ from unsplit.errors import InputError, shown
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.saved_estimates import SPARSE_FORMAT
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 from unsplit.report import sections
 from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Kept, Source, collect
@@ -178,8 +175,7 @@ def report(
     kept = Kept()
     if X is not None and clusters is not None:
         source = Source(X, clusters, tree.n_initial, feature_names, picture)
-        estimate = distances if isinstance(distances, PairwiseTVD) else None
-        kept = collect(source, estimate, neighbours)
+        kept = collect(source, _estimate(distances), neighbours)
     elif any(about is not None for about in (feature_names, picture, neighbours)):
         raise InputError(
             "feature_names, picture and neighbours are about X, which is missing; pass X and "
@@ -187,6 +183,12 @@ def report(
         )
     ids = None if row_ids is None else np.asarray(row_ids)
     return make_page(Content(tree, distances, kept, clusters, ids))
+
+
+def _estimate(distances: PairwiseTVD | ArrayLike | None) -> PairwiseTVD | None:
+    """The distances if they are an estimate for all pairs, which knows more than a matrix."""
+    dense = isinstance(distances, PairwiseTVD) and not distances.is_sparse
+    return distances if dense else None  # type: ignore[return-value]
 
 
 def _clusters(tree: MergeTree, X: Any, labels: ArrayLike) -> Index:
@@ -207,7 +209,7 @@ def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
     """Make the page of a tree, which is folded to so many leaves if it is larger."""
     tree, kept = content.tree, content.kept
     view = View(tree, most_leaves)
-    estimate = content.distances if isinstance(content.distances, PairwiseTVD) else None
+    estimate = _estimate(content.distances)
     if estimate is not None and estimate.has_scores and not len(kept.borders):
         kept = sections.with_borders(kept, view, estimate)
     noise = 0 if content.clusters is None else int((content.clusters < 0).sum())
@@ -307,7 +309,7 @@ def content_of_folder(path: str | os.PathLike[str]) -> tuple[Content, dict[str, 
     """
     folder, files = Path(path), files_of_result(path)
     tree = MergeTree.load(folder / "tree.npz")
-    distances = _distances(folder / "distances.npz")
+    distances = PairwiseTVD.load(folder / "distances.npz")
     if not np.array_equal(tree.cluster_ids, distances.cluster_ids):
         raise InputError(
             f"the tree and the distances in {os.path.join(path, '')} are of different clusters; "
@@ -317,13 +319,8 @@ def content_of_folder(path: str | os.PathLike[str]) -> tuple[Content, dict[str, 
     ids, clusters = _rows(folder / "labels.csv", tree)
     result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
     # The page has no room for all pairs of very many clusters.
-    all_pairs = distances if isinstance(distances, PairwiseTVD) else None
+    all_pairs = None if distances.is_sparse else distances
     return Content(tree, all_pairs, kept, clusters, ids), result
-
-
-def _distances(path: Path) -> PairwiseTVD | SparsePairwiseTVD:
-    sparse = saved_meta(path).get("format") == SPARSE_FORMAT
-    return SparsePairwiseTVD.load(path) if sparse else PairwiseTVD.load(path)
 
 
 def _rows(path: Path, tree: MergeTree) -> tuple[NDArray[Any], Index]:

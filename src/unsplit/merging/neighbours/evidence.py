@@ -4,26 +4,30 @@ Three things are compared with what parts of one cluster have:
 
 - the **edges** between the two, with those between pieces of a surrogate of the data that has no
   groups (:mod:`unsplit.merging.neighbours.structureless`);
-- the **neck**, how wide the graph is where the two meet
-  (:mod:`unsplit.merging.neighbours.neck`);
-- the **saddle**, how deep the density falls between them
-  (:mod:`unsplit.merging.neighbours.saddle`).
+- the **neck**, how wide the graph is where the two meet.  Two parts of one cluster meet along a
+  border as wide as the parts themselves; two clusters that only touch meet in a narrow neck.  To
+  measure it, the observations of both are ordered from deep inside one to deep inside the other,
+  and the edges across each place in this order are counted.  At a neck few edges cross, although
+  many do on either side;
+- the **saddle**, how deep the density falls between them.  Two parts of one cluster meet where the
+  density is about that of the lower of their peaks; two clusters that touch meet in a saddle below
+  both (Chaudhuri et al. 2014; Chazal et al. 2013).  The density is counted: how many observations
+  lie within the distance in which the lower peak has a given number.  So no dimension has to be
+  estimated, and the error of a count is known.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, cg
 
-from unsplit._typing import Index
+from unsplit._typing import Index, Matrix
 from unsplit.merging import limits
-from unsplit.merging.neighbours.graph import SCORES, Connections, NeighbourGraph, connect
-from unsplit.merging.neighbours.neck import SIZES, narrowest_usual, neck
-from unsplit.merging.neighbours.saddle import Saddles
+from unsplit.merging.neighbours.graph import SCORES, Connections, NeighbourGraph, connect, nearest
 from unsplit.merging.neighbours.structureless import MOST_PIECES, Surrogate, chance_curve
 
 # Larger values mean nothing more.
@@ -35,6 +39,36 @@ JUDGED_A_CLUSTER = 20
 MOST_JUDGED_AT_ALL = 20_000
 # If fewer observations of a cluster are in the sample, all edges are counted.
 FEWEST_JUDGED = 10
+
+# The border is searched for this far from where the sizes of the clusters put it, as a share of the
+# smaller size, because some observations may lie on the other side.
+SLACK = 0.2
+
+# Keeps the equations from being singular if some observations are not connected to the others.
+LEAK = 1e-3
+TOLERANCE = 1e-4
+MOST_ITERATIONS = 200
+
+# The 1 % quantile of the neck at borders within structureless data, by dimension and size of the
+# smaller cluster: python -m benchmarks.neck_table
+DIMENSIONS = (1.1, 1.5, 2.0, 2.6, 3.5, 5.0)
+SIZES = (12, 32, 70, 170, 600)
+NARROWEST = (
+    (0.37, 0.20, 0.19, 0.10, 0.04),
+    (0.39, 0.33, 0.31, 0.33, 0.04),
+    (0.53, 0.33, 0.31, 0.33, 0.36),
+    (0.53, 0.35, 0.35, 0.35, 0.41),
+    (0.54, 0.40, 0.37, 0.37, 0.41),
+    (0.54, 0.41, 0.38, 0.37, 0.41),
+)
+_LOG_DIMENSIONS, _LOG_SIZES = np.log(DIMENSIONS), np.log(SIZES)
+
+# Observations around a peak: the root of their number, but at least so many.
+FEWEST_AROUND = 15
+# With fewer, a count says nothing.
+FEWEST = 5
+# Peaks and saddles are those of the densest tenth, because single observations scatter.
+DENSEST = 0.1
 
 
 @dataclass(frozen=True)
@@ -106,7 +140,7 @@ class Connection:
         times = self.times_chance / self.least_times if self.least_times else MOST_STRENGTH
         if math.isnan(self.neck):
             return times
-        wide = self.neck / (self.usual_neck)
+        wide = self.neck / self.usual_neck
         return math.sqrt(times * min(wide, limits.WIDEST_NECK))
 
 
@@ -120,6 +154,111 @@ def weight_of_edges(dimension: float) -> float:
     """
     share = (dimension - limits.FEW_DIMENSIONS) / (limits.MANY_DIMENSIONS - limits.FEW_DIMENSIONS)
     return min(1.0, max(0.0, share))
+
+
+def neck(adjacency: sparse.csr_array, left: NDArray[np.int64], right: NDArray[np.int64]) -> float:
+    """Edges across the border of two clusters (rows) divided by the most edges on either side.
+
+    1 if the graph is no narrower at the border; 0 if no edge connects the two.
+
+    Examples
+    --------
+    >>> line = sparse.csr_array(np.eye(8, k=1) + np.eye(8, k=-1))
+    >>> neck(line, np.arange(4), np.arange(4, 8))
+    1.0
+    """
+    rows = np.concatenate([left, right])
+    within = adjacency[rows][:, rows]
+    crossing = edges_across(within, -potential(within, len(left)))
+    border, slack = len(left) - 1, max(1, int(SLACK * min(len(left), len(right))))
+    first = max(0, border - slack)
+    place = first + int(np.argmin(crossing[first : border + slack + 1]))
+    widest = min(crossing[: place + 1].max(), crossing[place:].max())
+    return float(crossing[place] / widest) if widest else 0.0
+
+
+def narrowest_usual(dimension: float, smaller: float) -> float:
+    """The 1 % quantile of the neck within structureless data, by dimension and smaller size.
+
+    Examples
+    --------
+    >>> narrowest_usual(2.0, 70)
+    0.31
+    """
+    size = math.log(max(smaller, 1))
+    by_dimension = [np.interp(size, _LOG_SIZES, row) for row in NARROWEST]
+    found = np.interp(math.log(dimension), _LOG_DIMENSIONS, by_dimension)
+    return round(float(found), 12)
+
+
+def potential(adjacency: sparse.csr_array, n_left: int) -> NDArray[np.float64]:
+    """Voltage of each observation if a current flows from the first ``n_left`` to the others.
+
+    It falls steadily from one cluster to the other, whatever their shapes are.
+    """
+    n = adjacency.shape[0]
+    current = np.full(n, -1 / (n - n_left))
+    current[:n_left] = 1 / n_left
+    degree = adjacency.sum(axis=1) + LEAK
+    # As operators, which takes half as long as matrices if these are small.
+    laplacian = LinearOperator((n, n), lambda v: degree * v - adjacency @ v, dtype=float)
+    scaling = LinearOperator((n, n), lambda v: v / degree, dtype=float)
+    voltage: NDArray[np.float64]
+    voltage, _ = cg(laplacian, current, rtol=TOLERANCE, maxiter=MOST_ITERATIONS, M=scaling)
+    return voltage
+
+
+def edges_across(adjacency: sparse.csr_array, position: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Number of edges across each of the n − 1 places between consecutive observations."""
+    rank = np.empty(len(position), np.int64)
+    rank[np.argsort(position, kind="stable")] = np.arange(len(position))
+    edges = adjacency.tocoo()
+    first, last = rank[edges.coords[0]], rank[edges.coords[1]]
+    once = first < last
+    begun, ended = (np.bincount(end[once], minlength=len(position)) for end in (first, last))
+    return np.cumsum(begun - ended)[:-1].astype(np.float64)
+
+
+class Saddles:
+    """Depths of the saddles between clusters of observations X (n, d) in a neighbour graph."""
+
+    def __init__(self, X: Matrix, adjacency: sparse.csr_array) -> None:
+        self.X, self.adjacency = X, adjacency
+        self.around = min(max(FEWEST_AROUND, math.isqrt(len(X))), len(X) // 3)
+
+    @cached_property
+    def distances(self) -> Matrix:
+        """Distances to the nearest observations; searched for when a pair has few dimensions."""
+        return nearest(self.X, self.around)[1]
+
+    def depth(self, left: Index, right: Index) -> tuple[float, float]:
+        """Log density of the lower peak minus that of the saddle, and the limit for one cluster.
+
+        The two clusters (rows) have an edge between them.  The depth is 0 if the density does not
+        fall.
+        """
+        edges = self.adjacency[left][:, right].tocoo()
+        i, j = left[edges.coords[0]], right[edges.coords[1]]
+        at_peak = self.distances[:, self.around - 1]
+        radius = max(float(np.quantile(at_peak[side], DENSEST)) for side in (left, right))
+        lower = np.minimum(*((self.distances[end] <= radius).sum(axis=1) for end in (i, j)))
+        saddle = max(float(np.quantile(lower, 1 - DENSEST)), 0.5)
+        at_border = len(np.unique(i)) + len(np.unique(j))
+        return math.log(self.around / saddle), self.limit(at_border)
+
+    def limit(self, at_border: int) -> float:
+        """The deepest saddle within one cluster, given the observations at the border.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).random((900, 2))
+        >>> saddles = Saddles(X, sparse.csr_array((900, 900)))
+        >>> saddles.around, round(saddles.limit(300), 2), round(saddles.limit(20), 2)
+        (30, 0.38, 0.79)
+        """
+        narrow = min(1.0, self.around / max(at_border, 1))
+        errors = limits.ERRORS + limits.ERRORS_OF_A_NARROW_BORDER * narrow
+        return limits.LEAST_DEPTH + errors / math.sqrt(self.around)
 
 
 class Neighbourhoods:
@@ -151,16 +290,15 @@ class Neighbourhoods:
         self.n_simulated = min(len(graph.clusters), MOST_JUDGED_AT_ALL)
         # Necks take longest, so a re-merge leaves them out where they cannot change a decision.
         self.only_decides = False
-        # Necks and saddles of pairs that may be looked at again, until one of the two changes.
-        self.measured: dict[tuple[str, int, int], Any] = {}
         # Made when first asked for, and once for all re-merges.
         self.curve = cache(self._simulated_curve)
 
     def _saddles(self, graph: NeighbourGraph) -> Saddles | None:
         # A saddle would say more of the batches if there are several, and more of the network if
         # the features are its scores: it is sure of most, so few lie between any two clusters.
-        useful = self.n_batches == 1 and self._few_dimensions() and not self.of_scores
-        return Saddles(graph.features, graph.adjacency) if useful else None
+        useful = self.n_batches == 1 and self._judges_by_necks() and not self.of_scores
+        saddles = Saddles(graph.features, graph.adjacency)
+        return saddles if useful and saddles.around >= FEWEST else None
 
     @property
     def limits_fall(self) -> bool:
@@ -175,14 +313,7 @@ class Neighbourhoods:
         self.n_edges[b] = self.n_edges[:, b] = 0
         self.judged.merge(a, b)
         self.slot[self.slot == b] = a
-        self._count_merge(a, b)
-
-    def _count_merge(self, a: int, b: int) -> None:
         self.n_left -= 1
-        if self.measured:
-            changed = {a, b}
-            left = self.measured.items()
-            self.measured = {pair: found for pair, found in left if not changed & {*pair[1:]}}
 
     def connection(self, a: int, b: int) -> Connection:
         """How the graph connects two slots."""
@@ -191,9 +322,7 @@ class Neighbourhoods:
             return self._by_all_edges(a, b)
         dimension = self.judged.dimension(a, b)
         many = weight_of_edges(dimension)
-        saddle, deepest = math.nan, math.nan
-        if many < 1:
-            saddle, deepest = self._once("saddle", a, b, lambda: self._saddle(a, b))
+        saddle, deepest = self._saddle(a, b) if many < 1 else (math.nan, math.nan)
         found = Connection(
             edges=self.edges(a, b),
             times_chance=self.judged.times_chance(a, b),
@@ -207,17 +336,9 @@ class Neighbourhoods:
         )
         if self.only_decides and found.strength < 1:  # too weak even with the widest neck
             return found
-        width = self._once("neck", a, b, lambda: self._neck(a, b, many))
+        width = self._neck(a, b, many)
         usual = math.nan if math.isnan(width) else found.usual_neck
         return replace(found, neck=width, usual_neck=usual)
-
-    def _once(self, what: str, a: int, b: int, measure: Callable[[], Any]) -> Any:
-        """A measure of two slots, which is not measured again until one of them changes."""
-        if not self.limits_fall:
-            return measure()
-        if (what, a, b) not in self.measured:
-            self.measured[what, a, b] = measure()
-        return self.measured[what, a, b]
 
     def edges(self, a: int, b: int) -> int:
         """Number of edges between two slots."""
@@ -241,7 +362,7 @@ class Neighbourhoods:
 
     def _saddle(self, a: int, b: int) -> tuple[float, float]:
         """Depth of the saddle between two slots, and the limit for one cluster."""
-        if self.saddles is None or not self.saddles.known or self.judged.weight(a, b) == 0:
+        if self.saddles is None or self.judged.weight(a, b) == 0:
             return math.nan, math.nan
         return self.saddles.depth(self._rows(a), self._rows(b))
 
@@ -261,8 +382,8 @@ class Neighbourhoods:
                 weights.append(min(len(left), len(right)))
         return float(np.average(necks, weights=weights)) if any(weights) else 0.0
 
-    def _few_dimensions(self) -> bool:
-        """Whether any pair may have few dimensions."""
+    def _judges_by_necks(self) -> bool:
+        """Whether any pair may have so few dimensions that neck and saddle alone count."""
         inverse = self.judged.inverse_dimensions
         return not bool((self.judged.n_known > limits.MANY_DIMENSIONS * inverse).all())
 

@@ -29,8 +29,8 @@ from unsplit.data.labels import (
 )
 from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import choose_device, n_cores
-from unsplit.errors import InputError, check_choice, check_flag, check_whole, numeric_array, shown
-from unsplit.merging.neighbours import sample
+from unsplit.errors import check_choice, check_flag, check_whole
+from unsplit.merging import limits
 from unsplit.pairwise.groups import separate_groups
 from unsplit.pairwise.result import PairwiseTVD
 
@@ -59,13 +59,18 @@ SPREADING_STEPS = 60
 # float32 shares of walks that are held at a time (64 MiB), whatever the number of clusters.
 MOST_SHARES = 2**24
 
-# Sums between clusters that are counted in one array; of more clusters most sums are zero.
-MOST_SUMS = 2**24
-
 # A thread counts common neighbours for so many rows at a time: the most take some hundred
 # megabytes, and fewer are not worth a thread.
 ROWS_AT_ONCE, FEWEST_ROWS = 10_000, 500
 
+
+# Of more observations than the first number, the graph connects a sample: as many as the second, or
+# the third for each cluster if that is more, but at most about as many as the fourth, so that time
+# and memory are bounded.  docs/scale.md says what this changes.
+MOST_CONNECTED = 500_000
+SAMPLED = 100_000
+SAMPLED_A_CLUSTER = 20
+MOST_SAMPLED = 5_000_000
 
 # A k-d tree is fast in few dimensions only; up to this many observations, comparing all with all is
 # as fast as any other method.
@@ -89,9 +94,7 @@ BYTES_A_FEATURE = 48
 # Pairs without an edge have this distance or a larger one.
 UNLINKED = 0.9
 
-# In fewer dimensions than this, pairs are ranked by the ratio of edges to edges by chance, with a
-# few added to both so that small numbers count little; in more, by a likelihood ratio.
-RATIO_BELOW = 3.0
+# Added to edges and edges by chance before they are divided, so that small numbers count little.
 A_FEW_EDGES = 3.0
 
 
@@ -171,18 +174,15 @@ class NeighbourGraph:
         return f"{len(self.rows):,}{of_all}"
 
     @cached_property
-    def few_dimensions(self) -> bool:
-        """Whether the local dimension is so low that groups are told apart by gaps."""
+    def is_low_dimensional(self) -> bool:
+        """Whether the local dimension is so low that gaps separate groups."""
         inverse = self.inverse_dimension[self.clusters >= 0]
-        return bool(np.count_nonzero(inverse > 0) < RATIO_BELOW * inverse.sum())
+        return bool(np.count_nonzero(inverse > 0) < limits.LOW_DIMENSION * inverse.sum())
 
     @cached_property
     def members(self) -> sparse.csr_array:
         """1 if an observation counts for a cluster, shape (n, k)."""
-        inside = np.flatnonzero(self.clusters >= 0)
-        ones = np.ones(len(inside))
-        shape = (len(self.clusters), self.n_clusters)
-        return sparse.csr_array((ones, (inside, self.clusters[inside])), shape)
+        return membership(self.clusters, self.n_clusters)
 
     @cached_property
     def weights(self) -> sparse.csr_array:
@@ -190,28 +190,16 @@ class NeighbourGraph:
 
         Many neighbours are shared inside a cluster and few across a gap (Jarvis and Patrick 1973).
         """
-        # Clusters one after another, because a processor is faster with numbers that lie together.
-        order = np.argsort(self.clusters, kind="stable")
-        place = np.argsort(order).astype(self.adjacency.indices.dtype)
-        near = self.adjacency[order]
-        ones = np.ones(near.nnz, np.float32)  # small counts are exact
-        near = sparse.csr_array((ones, place[near.indices], near.indptr), near.shape)
-        near.sort_indices()  # products are faster then
-        at_once = min(ROWS_AT_ONCE, max(FEWEST_ROWS, -(-len(order) // n_cores())))
+        near = self.adjacency.astype(np.float32)  # small counts are exact
+        at_once = min(ROWS_AT_ONCE, max(FEWEST_ROWS, -(-near.shape[0] // n_cores())))
 
         def part(start: int) -> sparse.csr_array:
             rows = near[start : start + at_once]
-            found = rows + (rows @ near).multiply(rows)
-            named = order.astype(place.dtype)[found.indices]
-            found = sparse.csr_array((found.data, named, found.indptr), found.shape)
-            found.sort_indices()
-            return found
+            return rows + (rows @ near).multiply(rows)
 
         with ThreadPoolExecutor(n_cores()) as pool:  # SciPy's products run side by side
-            parts = list(pool.map(part, range(0, len(order), at_once)))
-        whole = sparse.vstack(parts, format="csr")
-        parts.clear()
-        return whole[place].astype(np.float64)
+            parts = list(pool.map(part, range(0, near.shape[0], at_once)))
+        return sparse.vstack(parts, format="csr").astype(np.float64)
 
     def edges_between(self) -> sparse.csr_array:
         """Number of edges between clusters.
@@ -230,35 +218,22 @@ class NeighbourGraph:
         """
         return _summed(self, self.adjacency)
 
-    def renamed(self, new_index: Index) -> "NeighbourGraph":
-        """The same graph with other numbers for its clusters.
 
-        Parameters
-        ----------
-        new_index : ndarray of shape (k,)
-            Cluster c becomes ``new_index[c]``; clusters with the same number become one.
+def membership(clusters: Index, k: int) -> sparse.csr_array:
+    """1 if an observation is in a cluster, shape (n, k); −1 is no cluster."""
+    inside = np.flatnonzero(clusters >= 0)
+    return sparse.csr_array((np.ones(len(inside)), (inside, clusters[inside])), (len(clusters), k))
 
-        Returns
-        -------
-        NeighbourGraph
 
-        Examples
-        --------
-        >>> import unsplit
-        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 20, random_state=0)
-        >>> graph = unsplit.neighbour_graph(X, labels)
-        >>> graph.clusters[0], graph.renamed(np.array([1, 0])).clusters[0]
-        (np.int64(0), np.int64(1))
-        """
-        index = numeric_array("new_index", new_index, 1).astype(np.int64)
-        within = (index == new_index) & (index >= 0) & (index < self.n_clusters)
-        if len(index) != self.n_clusters or not np.all(within):
-            raise InputError(
-                f"new_index must hold {self.n_clusters} whole numbers from 0 to "
-                f"{self.n_clusters - 1}, got {shown(new_index)}; pass one for each cluster."
-            )
-        clusters = np.where(self.clusters < 0, -1, index[self.clusters])
-        return replace(self, clusters=clusters)
+def _summed(graph: NeighbourGraph, edges: sparse.csr_array) -> sparse.csr_array:
+    """Sums of values of edges, shape (n, n), between clusters, shape (k, k)."""
+    # Not a transposed matrix as it is: SciPy would turn the whole graph around first.
+    return graph.members.T.tocsr() @ edges @ graph.members
+
+
+def renumbered(graph: NeighbourGraph, new_index: Index) -> NeighbourGraph:
+    """The same graph, in which cluster c is called ``new_index[c]``."""
+    return replace(graph, clusters=np.where(graph.clusters < 0, -1, new_index[graph.clusters]))
 
 
 def graph_of_some(graph: NeighbourGraph, rows: Index) -> NeighbourGraph:
@@ -271,25 +246,17 @@ def graph_of_some(graph: NeighbourGraph, rows: Index) -> NeighbourGraph:
         batches=graph.batches[rows],
         features=graph.features[rows],
         rows=graph.rows[rows],
-        groups=None if graph.groups is None else graph.groups[rows],
+        groups=_at(graph.groups, rows),
     )
 
 
-def _summed(graph: NeighbourGraph, edges: sparse.csr_array) -> sparse.csr_array:
-    """Sums of values of edges, shape (n, n), between clusters, shape (k, k)."""
-    k = graph.n_clusters
-    if k**2 > MOST_SUMS or (graph.clusters < 0).any():
-        # Not a transposed matrix as it is: SciPy would turn the whole graph around first.
-        return graph.members.T.tocsr() @ edges @ graph.members
-    clusters = graph.clusters.astype(np.int32)  # in half the memory
-    pair = np.repeat(k * clusters, np.diff(edges.indptr))
-    pair += clusters[edges.indices]
-    return sparse.csr_array(np.bincount(pair, edges.data, k**2).reshape(k, k))
+def _at(values: Index | None, rows: Index) -> Index | None:
+    return None if values is None else values[rows]
 
 
 def neighbour_graph(
     X: Any,
-    labels: ArrayLike,
+    labels: ArrayLike | EncodedLabels,
     *,
     batch: ArrayLike | None = None,
     groups: ArrayLike | None = None,
@@ -338,56 +305,70 @@ def neighbour_graph(
     >>> unsplit.neighbour_graph(X, labels).n_clusters
     3
     """
+    from unsplit.data.rows.kinds import VectorRows, numeric_matrix
+
     check_flag("everything", everything)
     check_whole("n_neighbors", n_neighbors, 3)
     check_choice("metric", metric, METRICS)
     refuse_other_order(X, labels=labels, batch=batch, groups=groups)
     with memory_errors("finding neighbours", "use fewer features, such as principal components"):
-        given = X, labels, batch, device, everything, groups
-        return graph_of_vectors(*given, n_neighbors=n_neighbors, metric=metric)
+        rows = X
+        if not isinstance(X, VectorRows):
+            rows = VectorRows(numeric_matrix(X), choose_device("cpu"))
+        encoded = encode_labels(labels, len(rows))
+        batches = None if batch is None else _batches(batch, encoded)
+        separate = None
+        if groups is not None:
+            separate = separate_groups(encoded.clusters, _batches(groups, encoded, "groups"))
+        order, n_used = _order_by_content(rows.keys, encoded.clusters, batches), None
+        if not everything:
+            chosen, n_used = sample_of(encoded.clusters[order])
+            order = order[chosen]
+        found = connect(
+            _features(rows, order, metric),
+            encoded.clusters[order],
+            _at(batches, order),
+            choose_device(device),
+            len(encoded.cluster_ids),
+            _at(separate, order),
+            n_neighbors,
+        )
+    return replace(found, rows=order[found.rows], sampled_from=n_used, metric=metric)
 
 
-def graph_of_vectors(
-    X: Any,
-    labels: ArrayLike | EncodedLabels,
-    batch: ArrayLike | None = None,
-    device: "str | torch.device" = "auto",
-    everything: bool = False,
-    groups: ArrayLike | None = None,
-    n_neighbors: int = N_NEIGHBOURS,
-    metric: str = EUCLIDEAN,
-) -> NeighbourGraph:
-    """The graph of :func:`neighbour_graph`, also of VectorRows and for labels that are encoded."""
+def _features(rows: Any, order: Index, metric: str) -> Matrix:
+    """Those of some rows in which neighbours are found."""
     from unsplit.data.rows.base import gathered
-    from unsplit.data.rows.kinds import (
-        COMPONENTS,
-        VectorRows,
-        components_of_counts,
-        numeric_matrix,
-    )
+    from unsplit.data.rows.kinds import COMPONENTS, components_of_counts
 
-    rows = X if isinstance(X, VectorRows) else VectorRows(numeric_matrix(X), choose_device("cpu"))
-    encoded = encode_labels(labels, len(rows))
-    batches = None if batch is None else _batches(batch, encoded)
-    separate = None
-    if groups is not None:
-        separate = separate_groups(encoded.clusters, _batches(groups, encoded, "groups"))
-    order = _order_by_content(rows.keys, encoded.clusters, batches)
-    k, n_used = len(encoded.cluster_ids), None
-    if not everything and len(rows) > sample.MOST_CONNECTED:
-        clusters = encoded.clusters[order]
-        chosen, n_used = sample.sample_of(clusters, with_noise=_spreads(clusters))
-        order = order[chosen]
-    batches = None if batches is None else batches[order]
     _require_memory(len(order), COMPONENTS if rows.sparse else rows.n_features)
     values = gathered(rows.values, order)
-    features = components_of_counts(values) if rows.sparse else values
-    if metric == COSINE:
-        features = normalize(np.asarray(features, np.float64))
-    separate = None if separate is None else separate[order]
-    given = features, encoded.clusters[order], batches, choose_device(device), k
-    found = connect(*given, separate, n_neighbors)
-    return replace(found, rows=order[found.rows], sampled_from=n_used, metric=metric)
+    features: Matrix = components_of_counts(values) if rows.sparse else values
+    return normalize(np.asarray(features, np.float64)) if metric == COSINE else features
+
+
+def sample_of(clusters: Index) -> tuple[Index | slice, int | None]:
+    """Choose the same share of every cluster if there are very many observations.
+
+    Returns the chosen positions and the number they were chosen from, None if all are chosen.  The
+    first of each cluster are chosen, so the order should depend on nothing but the observations.
+    Noise (−1) is left out unless it is connected.
+    """
+    with_noise = _spreads(clusters)
+    n = len(clusters) if with_noise else int((clusters >= 0).sum())
+    if n <= MOST_CONNECTED:
+        return slice(None), None
+    sizes = np.bincount(clusters + 1)  # noise first
+    k = len(sizes) - 1
+    most = min(max(SAMPLED, SAMPLED_A_CLUSTER * k), MOST_SAMPLED)
+    of_each = min(SAMPLED_A_CLUSTER, max(1, most // max(1, k)))
+    share = np.ceil(sizes * min(1.0, most / n)).astype(np.int64)
+    wanted = np.maximum(share, np.minimum(sizes, of_each))
+    wanted[0] = share[0] if with_noise else 0
+    order = np.argsort(clusters, kind="stable")
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    chosen = np.sort(order[rank < np.repeat(wanted, sizes)])
+    return (slice(None), None) if len(chosen) == n else (chosen, n)
 
 
 def _order_by_content(keys: NDArray[np.uint64], clusters: Index, batches: Index | None) -> Index:
@@ -427,10 +408,11 @@ def graph_of_scores(result: PairwiseTVD) -> NeighbourGraph | None:
         return None
     order = scores.by_content
     share = softmax(scores.dense()[order].astype(np.float64), axis=1)
-    batches = None if scores.batches is None else scores.batches[order]
     clusters = scores.clusters[order]
     groups = None if scores.groups is None else separate_groups(clusters, scores.groups[order])
-    found = connect(np.sqrt(share), clusters, batches, None, result.n_clusters, groups)
+    found = connect(
+        np.sqrt(share), clusters, _at(scores.batches, order), None, result.n_clusters, groups
+    )
     return replace(found, rows=scores.rows[order][found.rows], source=SCORES)
 
 
@@ -452,22 +434,10 @@ def connect(
 ) -> NeighbourGraph:
     """Connect every observation to its nearest neighbours, fewer of them in the same batch.
 
-    Parameters
-    ----------
-    features : ndarray of shape (n, d)
-    clusters : ndarray of shape (n,)
-        The over-clustering, numbered from 0; −1 for noise.  If at least half is noise, every
-        observation counts for the cluster that random walks from it reach most often; otherwise
-        noise is left out.  An observation with more than half of its neighbours in another cluster
-        counts for that one.
-    batches : ndarray of shape (n,), optional
-    device : torch.device, optional
-        Where to search, if there are many observations.
-    n_clusters : int, optional
-        Required if the last clusters have no observation.
-    groups : ndarray of shape (n,), optional
-        No two observations of the same group are connected; −1 is no group.
-    n_neighbors : int
+    Clusters are numbered from 0; −1 is noise.  If at least half is noise, every observation counts
+    for the cluster that random walks from it reach most often; otherwise noise is left out.  An
+    observation with more than half of its neighbours in another cluster counts for that one.  No
+    two observations of the same group are connected; −1 is no group.
 
     Examples
     --------
@@ -479,13 +449,13 @@ def connect(
     features = np.asarray(features, np.float64)
     n_clusters = int(clusters.max()) + 1 if n_clusters is None else n_clusters
     spread = _spreads(clusters)
-    used = np.arange(len(clusters)) if spread else np.flatnonzero(clusters >= 0)
+    used = np.flatnonzero(spread | (clusters >= 0))
     batches = np.zeros(len(clusters), np.int64) if batches is None else batches
     n = len(used)
     if n < len(clusters):
         features, clusters, batches = features[used], clusters[used], batches[used]
-        groups = None if groups is None else groups[used]
-    lists: list[tuple[Index, Index, Index]] = []
+        groups = _at(groups, used)
+    ones, others = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     inverse_dimension = np.zeros(n)
     for batch in np.unique(batches):
         rows = np.flatnonzero(batches == batch)
@@ -494,7 +464,7 @@ def connect(
         share = round(n_neighbors * len(rows) / n)
         width = min(max(share, min(FEWEST_NEIGHBOURS, n_neighbors)), len(rows) - 1)
         of_batch = features if len(rows) == n else features[rows]
-        apart = None if groups is None else groups[rows]
+        apart = _at(groups, rows)
         found, distances = nearest(of_batch, width, device, apart)
         if (distances == 0).mean() > TIED:
             of_batch = dithered(of_batch)
@@ -504,9 +474,10 @@ def connect(
         widths = _widths(clusters[rows], width, apart)
         if apart is not None:
             widths = np.minimum(widths, np.isfinite(distances).sum(axis=1))
-        lists.append((rows, rows[found], widths))
+        ones.append(np.repeat(rows, widths))
+        others.append(rows[found[np.arange(width) < widths[:, None]]])
         inverse_dimension[rows] = _inverse_dimension(distances, widths)
-    adjacency = _either_way(n, lists)
+    adjacency = _either_way(n, np.concatenate(ones), np.concatenate(others))
     if spread:
         clusters = _spread(adjacency, clusters)
     clusters = _outvoted(adjacency, clusters, n_clusters)
@@ -548,29 +519,9 @@ def dithered(X: Matrix) -> Matrix:
     return X
 
 
-def _either_way(n: int, lists: Sequence[tuple[Index, Index, Index]]) -> sparse.csr_array:
-    """1 if either of two observations is in the other's list of neighbours; symmetric.
-
-    Parameters
-    ----------
-    n : int
-        Number of observations.
-    lists : sequence of three ndarrays
-        Observations, shape (m,), their neighbours, shape (m, width), nearest first, and how many of
-        these count, shape (m,); no observation twice.
-    """
-    n_listed = np.zeros(n, np.int64)
-    for rows, _, widths in lists:
-        n_listed[rows] = widths
-    starts = np.concatenate([[0], np.cumsum(n_listed)])
-    kind = sparse.get_index_dtype(maxval=max(n, 2 * int(starts[-1])))  # half the memory if possible
-    listed = np.empty(starts[-1], kind)
-    for rows, found, widths in lists:
-        rank = np.arange(found.shape[1])
-        counts = rank < widths[:, None]
-        listed[(starts[rows][:, None] + rank)[counts]] = found[counts]
-    one_way = sparse.csr_array((np.ones(len(listed)), listed, starts.astype(kind)), (n, n))
-    one_way.sort_indices()
+def _either_way(n: int, one: Index, other: Index) -> sparse.csr_array:
+    """1 where ``other`` is listed as a neighbour of ``one`` or the other way; symmetric."""
+    one_way = sparse.csr_array((np.ones(len(one)), (one, other)), (n, n))
     return one_way.maximum(one_way.T.tocsr())
 
 
@@ -587,21 +538,8 @@ def nearest(
 ) -> tuple[Index, Matrix]:
     """The nearest neighbours of every observation, without itself, and their distances.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    n_neighbours : int
-        Fewer than n.
-    device : torch.device, optional
-        Where to search in regions, if comparing all with all would take too long.
-    groups : ndarray of shape (n,), optional
-        Neighbours are in other groups; −1 is no group.
-
-    Returns
-    -------
-    ndarrays of shape (n, n_neighbours)
-        Rows, and Euclidean distances; nearest first.  Neighbours that are missing, because there
-        are not so many in other groups, are at an infinite distance.
+    Neighbours are in other groups; −1 is no group.  Neighbours that are missing, because there are
+    not so many in other groups, are at an infinite distance.
 
     Examples
     --------
@@ -700,9 +638,7 @@ def _outvoted(adjacency: sparse.csr_array, clusters: Index, n_clusters: int) -> 
     Clusters that would keep fewer than two observations keep all of them.
     """
     inside = np.flatnonzero(clusters >= 0)
-    shape = (len(clusters), n_clusters)
-    members = sparse.csr_array((np.ones(len(inside)), (inside, clusters[inside])), shape)
-    votes = (adjacency @ members).tocoo()
+    votes = (adjacency @ membership(clusters, n_clusters)).tocoo()
     rows, candidates = votes.coords
     won = (votes.data > 0.5 * votes.sum(axis=1)[rows]) & (clusters[rows] >= 0)
     voted = clusters.copy()
@@ -726,18 +662,16 @@ class Connections:
     def __init__(self, graph: NeighbourGraph) -> None:
         members, weights = graph.members, graph.weights
         self._store(_summed(graph, weights))
-        batch = sparse.csr_array(
-            (np.ones(len(graph.batches)), (graph.batches, np.arange(len(graph.batches))))
-        )
+        batch = membership(graph.batches, int(graph.batches.max(initial=0)) + 1)
         degree = weights @ members.sum(axis=1)  # edges to observations in clusters
-        self.degrees = (batch @ (members.multiply(degree[:, None])).tocsr()).toarray()
+        self.degrees = (batch.T @ members.multiply(degree[:, None]).tocsr()).toarray()
         self.totals = np.maximum(self.degrees.sum(axis=1), 1.0)
         known = graph.inverse_dimension > 0
         self.inverse_dimensions = members.T @ graph.inverse_dimension
         self.n_known = members.T @ known.astype(float)
         self.sizes = members.sum(axis=0)
         self.usual_weight = float(weights.sum()) / max(weights.nnz, 1)
-        self.few_dimensions = graph.few_dimensions
+        self.is_low_dimensional = graph.is_low_dimensional
 
     def _store(self, edges: sparse.csr_array) -> None:
         self.edges = edges.toarray()
@@ -782,7 +716,7 @@ class Connections:
         """Distances of pairs with edges, given their weight and the weight expected by chance."""
         # In edges of usual weight, so that the distance of a pair does not depend on the density.
         found, chance = found / self.usual_weight, chance / self.usual_weight
-        near = _share(found, chance) if self.few_dimensions else _doubt(found, chance)
+        near = _share(found, chance) if self.is_low_dimensional else _doubt(found, chance)
         far = UNLINKED - (UNLINKED - 0.5) * near
         return np.where(found > chance, 0.5 * near, far)
 

@@ -1,33 +1,50 @@
 """Putting observations into the merged cluster that their neighbours are in.
 
 Merging keeps every initial cluster whole.  Where an initial cluster holds parts of two groups, its
-observations can still be told apart by their neighbours once the groups are known, or by the gap
-between the parts.
+observations can still be separated by their neighbours once the groups are known, or by the gap
+between the parts.  In few dimensions a piece of k-means may lie across a gap: HDBSCAN says where
+gaps may be; the neck says whether there is one, as it does for whole clusters.
+
+Where clusters were not cut out of the features, the features may show the groups less clearly than
+the labels do: an observation at a border often has neighbours of the other group, and its label is
+right all the same.  So what a label says counts as well, and by as much as labels can be trusted.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from scipy.optimize import linear_sum_assignment
+from scipy.sparse.csgraph import dijkstra
+from sklearn.cluster import HDBSCAN
 
 from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels, encode_labels, label_array
 from unsplit.errors import InputError, check_choice, check_type
-from unsplit.merging.neighbours.graph import SCORES, NeighbourGraph
-from unsplit.merging.neighbours.mistakes import corrected
-from unsplit.merging.neighbours.moving import Moving
-from unsplit.merging.neighbours.parts import (
-    MOST_CLUSTERS,
-    can_be_cut,
-    merge_units,
-    n_left_apart,
-    parts_of,
+from unsplit.merging import limits
+from unsplit.merging.decision import NEIGHBOURS, Auto
+from unsplit.merging.loop import GreedyMerge, MergeState
+from unsplit.merging.neighbours.evidence import MOST_JUDGED, Neighbourhoods
+from unsplit.merging.neighbours.graph import (
+    SCORES,
+    Connected,
+    NeighbourGraph,
+    graph_of_some,
+    membership,
 )
-from unsplit.merging.options import GAPS, IGNORE, KEEP_NUMBER
+from unsplit.merging.options import GAPS, IGNORE, KEEP_NUMBER, Constraints
+from unsplit.merging.pairs import Pairs
 from unsplit.pairwise.result import PairwiseTVD
+
+# With more initial clusters, merging again would take minutes; pieces so small rarely cross a gap.
+MOST_CLUSTERS = 2_000
+
+# Smallest lump, as a share and as a number of observations.
+SMALLEST_SHARE = 0.01
+SMALLEST = 5
 
 # How often parts of initial clusters are formed and moved.
 TIMES = 3
@@ -39,6 +56,27 @@ ATTEMPTS, MOST_FOR_ATTEMPTS = 5, 20_000
 # Edges by chance count so much less in careful moves.  With 1, unequal clusters are taken apart;
 # with 0.5, few of them still; with 0, small clusters lose to large ones.
 CAREFUL_CHANCE = 0.25
+
+# Usually nothing moves any more after twenty rounds.
+MOST_ROUNDS = 100
+
+# Those of one turn move at the same time, and two neighbours may then only change places; in so
+# many turns this is rare, and the rest goes on in the next round.
+TURNS = 8
+
+# A smaller gain is rounding.
+LEAST_GAIN = 1e-9
+
+# Parts are formed as if chance made fewer edges, so that they become larger.  With 0.1 they were
+# the same, and with 1 they were smaller, which helped less.
+CHANCE_IN_PARTS = 0.25
+
+# A smaller share of mistakes is not told from groups that overlap a little: of true groups split at
+# random up to 4 % were counted, and 9 % or more if a fifth of the labels was drawn anew.
+FEWEST_MISTAKES = 0.05
+
+# Probabilities kept at a time, of eight bytes each.
+MOST_PROBABILITIES = 2**24
 
 
 def refine(
@@ -220,6 +258,269 @@ def _further_names(names: NDArray[Any], likes: NDArray[Any]) -> NDArray[Any]:
     return np.array(taken[len(names) :], dtype=str)
 
 
+# --- cutting at gaps ------------------------------------------------------------------------------
+
+
+def can_be_cut(graph: NeighbourGraph) -> bool:
+    """Whether gaps tell groups apart: few dimensions, one batch, and features of observations."""
+    one_batch = int(graph.batches.max(initial=0)) == 0
+    some = 2 <= graph.n_clusters <= MOST_CLUSTERS
+    return graph.is_low_dimensional and one_batch and some and graph.source != SCORES
+
+
+def parts_of(graph: NeighbourGraph) -> Index:
+    """The part of an initial cluster that each observation is in, shape (n,); −1 for none.
+
+    An initial cluster without a gap is one part.  Parts are numbered by initial cluster.
+    """
+    pieces = _by_lump(graph.clusters, nearest_lumps(graph))
+    mixed = pieces >= 0
+    within = graph.clusters.copy()
+    if mixed.any():
+        within[mixed] = graph.n_clusters + _joined_within(graph, pieces, mixed)
+    inside = graph.clusters >= 0
+    order = np.stack([graph.clusters[inside], within[inside]])
+    parts = np.full(len(within), -1)
+    parts[inside] = np.unique(order, axis=1, return_inverse=True)[1].ravel()
+    return parts
+
+
+def lumps_in(X: NDArray[np.float64]) -> Index:
+    """The lump that HDBSCAN puts each observation into; −1 for none."""
+    size = max(SMALLEST, int(SMALLEST_SHARE * len(X)))
+    if len(X) < 2 * size:
+        return np.full(len(X), -1)
+    found: Index = HDBSCAN(min_cluster_size=size, copy=True).fit_predict(X).astype(np.int64)
+    return found
+
+
+def nearest_lumps(graph: NeighbourGraph) -> Index:
+    """The lump that each observation is in or, along the graph, closest to."""
+    n = len(graph.clusters)
+    sample = np.arange(n)
+    if n > MOST_JUDGED:  # HDBSCAN compares all with all
+        sample = np.sort(np.random.default_rng(0).choice(n, MOST_JUDGED, replace=False))
+    lump = np.full(n, -1)
+    lump[sample] = lumps_in(graph.features[sample])
+    known = np.flatnonzero(lump >= 0)
+    if len(known) == 0:
+        return np.zeros(n, np.int64)
+    left, right = graph.adjacency.nonzero()
+    length = np.linalg.norm(graph.features[left] - graph.features[right], axis=1)
+    length = np.maximum(length, np.finfo(float).tiny)  # an edge of length 0 would be none
+    edges = sparse.csr_array((length, (left, right)), (n, n))
+    source = dijkstra(edges, indices=known, min_only=True, return_predecessors=True)[2]
+    # What no way leads to is a lump of its own.
+    return np.where(source >= 0, lump[np.maximum(source, 0)], lump.max() + 1)
+
+
+def _by_lump(clusters: Index, lump: Index) -> Index:
+    """Pieces of the initial clusters that lie in several lumps; −1 in all others.
+
+    Fewer than SMALLEST observations of a cluster in a lump count for the cluster's largest piece.
+    """
+    counts = np.zeros((int(clusters.max()) + 2, int(lump.max()) + 1), np.int64)
+    np.add.at(counts, (clusters, lump), 1)  # the last row counts what is in no cluster
+    large = counts >= SMALLEST
+    lump = np.where(large[clusters, lump], lump, counts.argmax(axis=1)[clusters])
+    mixed = (clusters >= 0) & (large.sum(axis=1) > 1)[clusters]
+    pieces = np.full(len(clusters), -1)
+    pieces[mixed] = np.unique(
+        np.stack([clusters[mixed], lump[mixed]]), axis=1, return_inverse=True
+    )[1].ravel()
+    return pieces
+
+
+def _joined_within(graph: NeighbourGraph, pieces: Index, mixed: NDArray[np.bool_]) -> Index:
+    """Join pieces of one initial cluster that are connected as parts of one cluster are."""
+    some = _regrouped(graph, np.flatnonzero(mixed), pieces[mixed])
+    initial = np.zeros(some.n_clusters, np.int64)
+    initial[some.clusters] = graph.clusters[mixed]
+    state = _state(some)
+    apart = initial[:, None] != initial
+    state.forbidden = {a: set(np.flatnonzero(row).tolist()) for a, row in enumerate(apart)}
+    GreedyMerge(state, Auto(NEIGHBOURS)).go(1, some.n_clusters)
+    return state.slot[some.clusters]
+
+
+def merge_units(graph: NeighbourGraph, units: Index, n_clusters: int | None) -> Index:
+    """Merge units (−1 for none) as *auto* merges initial clusters; shape (n,).
+
+    ``n_clusters`` says how many to leave; None stops where *auto* does.
+    """
+    state = _state(_regrouped(graph, np.arange(len(units)), units))
+    fewest, most = (1, state.n_left) if n_clusters is None else (n_clusters, n_clusters)
+    GreedyMerge(state, Auto(NEIGHBOURS)).go(fewest, most)
+    return np.where(units < 0, -1, state.slot[units])
+
+
+def n_left_apart(graph: NeighbourGraph, clusters: Index) -> int:
+    """How many of these clusters (−1 for noise) *auto* would leave if it went on merging them."""
+    inside = clusters >= 0
+    units = clusters.copy()
+    units[inside] = np.unique(clusters[inside], return_inverse=True)[1]
+    return len(np.unique(merge_units(graph, units, None)[inside]))
+
+
+def _regrouped(graph: NeighbourGraph, rows: Index, clusters: Index) -> NeighbourGraph:
+    """Some observations of a graph in other clusters, numbered from 0."""
+    n_clusters = int(clusters.max()) + 1
+    return replace(graph_of_some(graph, rows), clusters=clusters, n_clusters=n_clusters)
+
+
+def _state(graph: NeighbourGraph) -> MergeState:
+    """Clusters that are merged by the graph alone, without a network."""
+    k = graph.n_clusters
+    return MergeState(
+        pairs=Pairs(Connected(graph)),
+        evidence=None,
+        neighbourhoods=Neighbourhoods(graph, np.random.default_rng(0)),
+        at_random=np.zeros(k, bool),
+        both_at_random=True,
+        small=np.zeros(k, bool),
+        assigned=np.full(k, -1),
+        n_pairs=1,
+        constraints=Constraints([], [], 1, k),
+        sizes=np.bincount(graph.clusters[graph.clusters >= 0], minlength=k),
+    )
+
+
+# --- moving ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Moving:
+    """What moves between clusters: observations, or groups of them, in a neighbour graph."""
+
+    adjacency: sparse.csr_array  # edges between them, without those of one with itself
+    degree: NDArray[np.float64]  # edges of each, those within it included
+    totals: NDArray[np.float64]  # all edges of the batch that each is in
+    batches: Index
+    clusters: Index  # −1 for noise, which does not move
+    k: int
+    chance: float = 1.0  # edges that chance makes are multiplied by this
+
+    @classmethod
+    def of(cls, graph: NeighbourGraph, clusters: Index, k: int) -> "Moving":
+        """The observations of a graph."""
+        inside = clusters >= 0
+        degree = graph.adjacency @ inside.astype(np.float64)
+        degree[~inside] = 0.0
+        totals = np.maximum(np.bincount(graph.batches, degree), 1.0)[graph.batches]
+        return cls(graph.adjacency, degree, totals, graph.batches, clusters, k)
+
+    def modularity(self) -> float:
+        """Edges within clusters beyond those expected by chance, both ends counted."""
+        edges = self.adjacency.tocoo()
+        left, right = self.clusters[edges.coords[0]], self.clusters[edges.coords[1]]
+        totals = np.zeros(int(self.batches.max(initial=0)) + 1)
+        totals[self.batches] = self.totals
+        expected = (self._degrees() ** 2 / np.maximum(totals, 1.0)[:, None]).sum()
+        return float(edges.data[(left == right) & (left >= 0)].sum() - expected)
+
+    def apart(self, initial: Index) -> "Moving":
+        """The same, each alone, with the edges within initial and within present clusters only."""
+        left, right = self.adjacency.nonzero()
+        within = (self.clusters[left] == self.clusters[right]) & (self.clusters[left] >= 0)
+        within &= initial[left] == initial[right]
+        alone = np.where(self.clusters >= 0, np.arange(len(self.clusters)), -1)
+        # Edges stay within batches, so these clusters do, and need no sums by batch.
+        batches = np.zeros_like(self.batches)
+        return replace(
+            self,
+            adjacency=_only(self.adjacency, within),
+            batches=batches,
+            clusters=alone,
+            k=len(alone),
+            chance=CHANCE_IN_PARTS,
+        )
+
+    def together(self, groups: Index) -> "Moving":
+        """Groups (−1 for none), each in the present cluster of its observations."""
+        numbers, first, group = np.unique(groups, return_index=True, return_inverse=True)
+        members = membership(group, len(numbers))
+        edges = (members.T @ self.adjacency @ members).tocsr()
+        left, right = edges.nonzero()
+        return replace(
+            self,
+            adjacency=_only(edges, left != right),
+            degree=members.T @ self.degree,
+            totals=self.totals[first],
+            batches=self.batches[first],
+            clusters=self.clusters[first],
+        )
+
+    def follow(self, together: "Moving", groups: Index) -> None:
+        """Move each with its group."""
+        self.clusters = together.clusters[np.unique(groups, return_inverse=True)[1]]
+
+    def move_all(self, rng: np.random.Generator, keep: bool = True) -> None:
+        """Move until none gains by it; with ``keep``, clusters that all would leave are kept."""
+        before = self.clusters
+        everyone = active = np.flatnonzero(self.clusters >= 0)
+        for _ in range(MOST_ROUNDS):
+            moved = self._move_once(rng.permutation(active))
+            if len(moved) == 0:
+                if active is everyone:
+                    break
+                active = everyone  # clusters have other sizes now, which matters to all a little
+                continue
+            reached = np.zeros(len(self.clusters), bool)
+            reached[moved] = reached[self.adjacency[moved].indices] = True
+            active = np.flatnonzero(reached & (self.clusters >= 0))
+        if keep:
+            lost = ~np.isin(before, self.clusters)
+            self.clusters = np.where(lost, before, self.clusters)
+
+    def _move_once(self, rows: Index) -> Index:
+        """Let each of the rows move once if it gains by it; return those that did."""
+        self.clusters = self.clusters.copy()
+        all_moved = []
+        for turn in np.array_split(rows, TURNS):
+            moved, targets = self.better(np.sort(turn))
+            self.clusters[moved] = targets
+            all_moved.append(moved)
+        return np.concatenate(all_moved)
+
+    def better(self, rows: Index) -> tuple[Index, Index]:
+        """Those of the rows that gain by moving, and the cluster to which each moves."""
+        votes = (self.adjacency[rows] @ membership(self.clusters, self.k)).tocoo()
+        place, cluster = votes.coords
+        degrees = self._degrees()
+        gain = votes.data - self._by_chance(rows[place], cluster, degrees)
+        stay = cluster == self.clusters[rows[place]]
+        edges_inside = np.bincount(place[stay], votes.data[stay], minlength=len(rows))
+        staying = edges_inside - self._by_chance(rows, self.clusters[rows], degrees)
+        gains = np.flatnonzero(gain > staying[place] + LEAST_GAIN)
+        # Of each, the largest gain; if several clusters are best, the first of them.
+        gains = gains[np.lexsort((cluster[gains], -gain[gains], place[gains]))]
+        gains = gains[np.unique(place[gains], return_index=True)[1]]
+        return rows[place[gains]], cluster[gains].astype(np.int64)
+
+    def _degrees(self) -> NDArray[np.float64]:
+        """Summed degrees by batch and cluster, shape (batches, k)."""
+        inside = self.clusters >= 0
+        place = self.batches[inside] * self.k + self.clusters[inside]
+        n_batches = int(self.batches.max(initial=0)) + 1
+        sums = np.bincount(place, self.degree[inside], minlength=n_batches * self.k)
+        return sums.astype(float).reshape(n_batches, self.k)
+
+    def _by_chance(
+        self, rows: Index, clusters: Index, degrees: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Edges from rows to others in clusters, in a random graph."""
+        others = degrees[self.batches[rows], clusters]
+        others -= np.where(self.clusters[rows] == clusters, self.degree[rows], 0.0)
+        expected: NDArray[np.float64] = self.chance * self.degree[rows] * others / self.totals[rows]
+        return expected
+
+
+def _only(edges: sparse.csr_array, kept: NDArray[np.bool_]) -> sparse.csr_array:
+    """Some of the edges of a graph, in the order in which ``nonzero`` lists them."""
+    places = tuple(side[kept] for side in edges.nonzero())
+    return sparse.csr_array((edges.data[kept], places), edges.shape)
+
+
 def _moved(graph: NeighbourGraph, clusters: Index, k: int) -> Index:
     """Clusters after all moves, or after few if the others contradict the rule of *auto*."""
     single = Moving.of(graph, clusters, k)
@@ -234,7 +535,7 @@ def _moved(graph: NeighbourGraph, clusters: Index, k: int) -> Index:
 
 def _moved_by_modularity(start: Moving, graph: NeighbourGraph) -> Index:
     """Clusters after moves of observations and, unless dimensions are few, of parts."""
-    if graph.few_dimensions:
+    if graph.is_low_dimensional:
         single = replace(start)
         single.move_all(np.random.default_rng(0))
         return single.clusters
@@ -261,3 +562,72 @@ def _move_parts(start: Moving, initial: Index, rng: np.random.Generator) -> Movi
         if np.array_equal(single.clusters, before):
             break
     return single
+
+
+# --- mistaken labels ------------------------------------------------------------------------------
+
+
+def corrected(graph: NeighbourGraph, distances: PairwiseTVD, clusters: Index, k: int) -> Index:
+    """Clusters of the observations of a graph, after those with a mistaken label have moved.
+
+    Neighbours and network, neither of which has seen an observation's own label, must prefer the
+    same other cluster.  Of the half that the network is surest about, the share that contradicts
+    its label is taken for the share of mistakes.  An observation moves if a mistake is then more
+    probable than that it lies where its own cluster is rare.  One without held-out scores stays,
+    and so does a cluster of a few.
+    """
+    place = np.full(int(max(graph.rows.max(), distances.scores.rows.max(initial=0))) + 1, -1)
+    place[distances.scores.rows] = np.arange(len(distances.scores.rows))
+    # What the network has learned from a few observations overrules nothing.
+    few = np.bincount(clusters[clusters >= 0], minlength=k) < limits.FEWEST_TO_OVERRULE
+    known = np.flatnonzero((place[graph.rows] >= 0) & (clusters >= 0) & ~few[clusters])
+    if k < 2 or len(known) == 0:
+        return clusters
+    own, index = clusters[known], place[graph.rows[known]]
+    best, of_best, of_own = _preferred(distances, index, own, k)
+    agreed = best == _of_most_neighbours(graph, clusters, k)[known]
+    if not agreed.any():
+        return clusters
+    surest = agreed & (of_best >= np.median(of_best[agreed]))
+    mistakes = float(np.mean(best[surest] != own[surest]))
+    if not FEWEST_MISTAKES < mistakes < (k - 1) / k:
+        return clusters
+    # Mistaken labels are in what the network has learned: it gives every cluster a little.
+    each = mistakes / (k - 1)
+    of_best, of_own = of_best - each, np.maximum(of_own - each, 0.0)
+    moves = agreed & (best != own) & ~few[best] & (of_best * mistakes > of_own * (1 - mistakes))
+    after = clusters.copy()
+    after[known[moves]] = best[moves]
+    return np.where(np.isin(clusters, after), after, clusters)  # no cluster is lost
+
+
+def _of_most_neighbours(graph: NeighbourGraph, clusters: Index, k: int) -> Index:
+    """The cluster that most neighbours of each observation are in, the first of several."""
+    votes = graph.adjacency @ membership(clusters, k)
+    return np.asarray(votes.argmax(axis=1)).ravel()
+
+
+def _preferred(
+    distances: PairwiseTVD, index: Index, own: Index, k: int
+) -> tuple[Index, NDArray[np.float64], NDArray[np.float64]]:
+    """The merged cluster the network prefers, its probability, and that of the own cluster."""
+    scores = distances.scores
+    shared = np.zeros((distances.n_clusters, k), np.int64)
+    np.add.at(shared, (scores.clusters[index], own), 1)
+    merged = np.where(shared.any(axis=1), shared.argmax(axis=1), -1)
+    members = [np.flatnonzero(merged == cluster) for cluster in range(k)]
+    counts = scores.subcluster_sizes(distances.sizes)
+    sizes = np.stack([counts[:, some].sum(axis=1) for some in members], axis=1)
+    best, of_best, of_own = np.zeros_like(own), np.zeros(len(own)), np.zeros(len(own))
+    for some in np.array_split(np.arange(len(own)), -(-len(own) * k // MOST_PROBABILITIES)):
+        z = np.full((len(some), k), -np.inf)
+        for cluster, inside in enumerate(members):
+            if len(inside):
+                z[:, cluster] = scores.composed(index[some], inside.tolist(), distances.sizes)
+        with np.errstate(divide="ignore"):  # some clusters do not occur in every batch
+            z += np.log(sizes)[scores.strata[index[some]] % len(sizes)]
+        share = np.exp(z - z.max(axis=1, keepdims=True))
+        share /= share.sum(axis=1, keepdims=True)
+        best[some], of_best[some] = share.argmax(axis=1), share.max(axis=1)
+        of_own[some] = share[np.arange(len(some)), own[some]]
+    return best, of_best, of_own

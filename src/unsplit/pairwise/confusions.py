@@ -20,8 +20,8 @@ from unsplit.data.labels import EncodedLabels
 from unsplit.devices import ALONE, Ranks, current, device_for_sums
 from unsplit.errors import ConfusionWarning, warn
 from unsplit.networks.training.history import History
+from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores, StratumScores
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
 
 log = logging.getLogger("unsplit")
 
@@ -108,7 +108,7 @@ def sparse_estimate(
     history: History,
     temperature: float = 1.0,
     most: int = MOST_CONFUSIONS,
-) -> SparsePairwiseTVD:
+) -> PairwiseTVD:
     """Count confusions, and say so if there were too many to keep.
 
     Parameters
@@ -123,10 +123,11 @@ def sparse_estimate(
         Largest number of confusions that are kept of one observation.
     """
     found = count_confusions(scores, most=most, ranks=current())
-    result = SparsePairwiseTVD(
+    result = PairwiseTVD(
         cluster_ids=labels.cluster_ids,
         sizes=np.bincount(labels.clusters[labels.clusters >= 0]),
         n_heldout=scores.counts.sum(axis=0),
+        hit_rate=None,
         misses=found.misses,
         capped=found.capped,
         scores=scores,
@@ -136,15 +137,15 @@ def sparse_estimate(
     )
     log.info("sparse estimate: %s confused pairs are stored", f"{len(result.pairs):,}")
     if found.capped.any():
-        _warn_of_cap(result, most)
+        _warn_of_cap(result, found.capped, most)
     return result
 
 
-def _warn_of_cap(result: SparsePairwiseTVD, most: int) -> None:
-    share = result.capped / np.maximum(result.n_heldout, 1)
+def _warn_of_cap(result: PairwiseTVD, capped: Index, most: int) -> None:
+    share = capped / np.maximum(result.n_heldout, 1)
     largest: list[float] = np.sort(share)[-2:].tolist()
     warn(
-        f"{int(result.capped.sum()):,} of {int(result.n_heldout.sum()):,} held-out observations "
+        f"{int(capped.sum()):,} of {int(result.n_heldout.sum()):,} held-out observations "
         f"score higher for more than {most} other clusters than for their own, and only {most} of "
         f"these are kept: a TVD may be too large, by up to {min(1.0, sum(largest)):.2g} for the "
         "worst pair (see tvd_error); train longer or with a larger network if that is much.",

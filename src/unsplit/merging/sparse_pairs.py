@@ -19,7 +19,7 @@ from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods, most
 from unsplit.merging.neighbours.graph import UNLINKED, Connections, NeighbourGraph
 from unsplit.merging.options import WITHOUT_OVERLAP
 from unsplit.merging.pairs import N_NEAREST, Forbidden
-from unsplit.pairwise.sparse.result import SparsePairwiseTVD
+from unsplit.pairwise.result import PairwiseTVD
 
 # At most this many pairs of nearby clusters are reported as kept apart, the closest ones.
 MOST_APART = 10_000
@@ -162,19 +162,15 @@ class ConnectedPairs:
         return dict(zip(row, edges.linked_distances(found, chance).tolist(), strict=True))
 
 
-def pairs_of(
-    result: SparsePairwiseTVD, graph: NeighbourGraph | None, statistic: str
-) -> "StoredPairs":
+def pairs_of(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) -> "SparsePairs":
     """The pairs that are confused or have edges."""
     tvd = MergedRows(
         result.n_clusters, result.pairs.left, result.pairs.right, result.tvd.values, min
     )
-    return StoredPairs(_ranking(result, graph, statistic), tvd, result.too_small)
+    return SparsePairs(_ranking(result, graph, statistic), tvd, result.too_small)
 
 
-def _ranking(
-    result: SparsePairwiseTVD, graph: NeighbourGraph | None, statistic: str
-) -> SparseRanking:
+def _ranking(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) -> SparseRanking:
     statistic = WITHOUT_OVERLAP.get(statistic, statistic)
     if statistic == "edges":
         assert graph is not None
@@ -188,7 +184,7 @@ def _ranking(
     return LinkedPairs(k, left, right, distances, statistic)
 
 
-class StoredPairs:
+class SparsePairs:
     """How close the stored pairs are, and the smallest TVD between initial clusters of two slots.
 
     Pairs that are not in ``tvd`` have the TVD 1; ``unknown`` says of which clusters too few
@@ -393,7 +389,7 @@ class SparseNeighbourhoods(Neighbourhoods):
         self._prepare(graph, self.rng)
         self.all_necks = len(graph.clusters) <= most_judged(graph.n_clusters)
         self.saddles = self._saddles(graph) if self.all_necks else None
-        has_necks = self.all_necks or self._few_dimensions()
+        has_necks = self.all_necks or self._judges_by_necks()
         self.rows = _rows_of_clusters(graph) if has_necks else None
         for pair in waiting:
             self.merge(*pair)
@@ -414,7 +410,7 @@ class SparseNeighbourhoods(Neighbourhoods):
         if self.rows is not None:
             self.rows[a] = np.concatenate([self.rows[a], self.rows[b]])
             self.rows[b] = self.rows[b][:0]
-        self._count_merge(a, b)
+        self.n_left -= 1
 
     def connection(self, a: int, b: int) -> Connection:
         """How the graph connects two slots."""
