@@ -14,7 +14,7 @@ from unsplit.cli.outputs import describe_tree
 from unsplit.errors import InputError, PartitionWarning
 from unsplit.merging import api, remerge
 from unsplit.merging.neighbours.graph import renumbered
-from unsplit.merging.stability import Stability
+from unsplit.merging.review import Stability
 from unsplit.merging.tree import with_stability
 from unsplit.report.sections import answer, merge_entry
 

@@ -50,8 +50,8 @@ from unsplit.merging.origin import (
 )
 from unsplit.merging.pairs import Linked, Pairs, Ranking, mean_rank
 from unsplit.merging.remerge import Remerge, can_be_repeated, remerged, sure_merges
+from unsplit.merging.review import Stability
 from unsplit.merging.sparse_pairs import SparseNeighbourhoods, SparsePairs, pairs_of
-from unsplit.merging.stability import Stability
 from unsplit.merging.tree import MergeTree, with_stability
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein

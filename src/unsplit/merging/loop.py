@@ -11,29 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
 from unsplit.errors import InputError, option
-from unsplit.merging.decision import (
-    ASSIGNED,
-    AT_LEAST,
-    BEYOND,
-    BOTH_SMALL,
-    BY_RULE,
-    CANNOT_LINK,
-    CLOSEST,
-    MUST_LINK,
-    NOT_ASKED,
-    NUMBER,
-    ONE_LEFT,
-    ONE_SMALL,
-    OUT_OF_REACH,
-    REACHED,
-    REQUESTED,
-    TOO_FEW,
-    UNCONNECTED,
-    Ending,
-    Pair,
-    Reason,
-    Rule,
-)
+from unsplit.merging import decision
+from unsplit.merging.decision import Ending, Pair, Reason, Rule
 from unsplit.merging.evidence import Evidence
 from unsplit.merging.limits import LARGE_TVD
 from unsplit.merging.neighbours.evidence import Neighbourhoods
@@ -65,7 +44,7 @@ class MergeRecord:
     merges: list[Merge] = field(default_factory=list)
     n_taken: int | None = None
     n_allowed: int = 0
-    ending: Ending = field(default_factory=lambda: Ending(ONE_LEFT))
+    ending: Ending = field(default_factory=lambda: Ending(decision.ONE_LEFT))
     apart: list[Merge] = field(default_factory=list)
 
     def tree(
@@ -243,11 +222,11 @@ class MergeState:
         if not self.small[a] and not self.small[b]:
             return None
         if self.small[a] and self.small[b]:
-            return BOTH_SMALL
+            return decision.BOTH_SMALL
         small, other = (a, b) if self.small[a] else (b, a)
         larger = self.assigned[self.members[small]].tolist()
         assigned = all(leaf >= 0 and self.slot_of(leaf) == other for leaf in larger)
-        return ASSIGNED if assigned else ONE_SMALL
+        return decision.ASSIGNED if assigned else decision.ONE_SMALL
 
     def join(self, pair: Pair, stage: str, reason: Reason, linked: bool = False) -> Sequence[int]:
         """Merge b into a and return the slots whose distances have changed."""
@@ -339,8 +318,8 @@ def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
     greedy = GreedyMerge(state, rule)
     record.ending = greedy.go(limits.fewest, limits.most)
     if state.n_left > limits.most and isinstance(state.pairs, SparsePairs):
-        _join_unconnected(state, limits.most, NUMBER)
-        record.ending = Ending(REQUESTED, limits.most)
+        _join_unconnected(state, limits.most, decision.NUMBER)
+        record.ending = Ending(decision.REQUESTED, limits.most)
     if state.n_left > limits.most:
         raise InputError(
             f"merging the closest pairs first, {option('cannot_link')} leaves {state.n_left} "
@@ -351,7 +330,7 @@ def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
     if isinstance(state.pairs, SparsePairs):
         _join_stored(state, state.pairs)
     else:
-        greedy.go(1, 1, BEYOND)
+        greedy.go(1, 1, decision.BEYOND)
     record.n_allowed = len(record.merges)
     _join_forbidden(state)
     return record
@@ -363,7 +342,7 @@ def _end_of_result(state: MergeState, rule: Rule) -> None:
     record.n_taken = len(record.merges)
     record.apart = _kept_apart(state, rule)
     if record.ending.kind == rule.ending.kind:
-        too_few = any(pair.reason in TOO_FEW for pair in record.apart)
+        too_few = any(pair.reason in decision.TOO_FEW for pair in record.apart)
         record.ending = record.ending._replace(too_few=too_few)
 
 
@@ -374,18 +353,18 @@ def _kept_apart(state: MergeState, rule: Rule) -> list[Merge]:
     described = []
     for a, b, statistic in state.pairs.nearby(state.alive):
         pair = state.candidate(a, b, statistic)
-        decision = rule.judge(pair)
-        stage = _kept_by(state, a, b) if decision.merge else BY_RULE
-        described.append(state.described(pair, stage, decision.reason))
+        said = rule.judge(pair)
+        stage = _kept_by(state, a, b) if said.merge else decision.BY_RULE
+        described.append(state.described(pair, stage, said.reason))
     return described
 
 
 def _kept_by(state: MergeState, a: int, b: int) -> str:
     """What keeps two slots apart that the rule would merge."""
     if state.is_forbidden(a, b):
-        return CANNOT_LINK
-    ending = state.record.ending
-    return REACHED if ending.kind in (REQUESTED, AT_LEAST) else OUT_OF_REACH
+        return decision.CANNOT_LINK
+    by_number = state.record.ending.kind in (decision.REQUESTED, decision.AT_LEAST)
+    return decision.REACHED if by_number else decision.OUT_OF_REACH
 
 
 def join_linked(state: MergeState) -> None:
@@ -394,7 +373,7 @@ def join_linked(state: MergeState) -> None:
         a, b = sorted((state.slot_of(left), state.slot_of(right)))
         if a != b:
             pair = state.candidate(a, b, state.pairs.distance(a, b))
-            state.join(pair, MUST_LINK, Reason(NOT_ASKED), linked=True)
+            state.join(pair, decision.MUST_LINK, Reason(decision.NOT_ASKED), linked=True)
 
 
 def join_assigned(state: MergeState, rule: Rule) -> None:
@@ -408,8 +387,8 @@ def join_assigned(state: MergeState, rule: Rule) -> None:
             continue
         pair = state.candidate(a, b, state.pairs.distance(a, b))
         reason = rule.judge(pair).reason
-        if reason.kind == ASSIGNED:
-            state.join(pair, BY_RULE, reason, linked=True)
+        if reason.kind == decision.ASSIGNED:
+            state.join(pair, decision.BY_RULE, reason, linked=True)
 
 
 def _join_forbidden(state: MergeState) -> None:
@@ -417,13 +396,13 @@ def _join_forbidden(state: MergeState) -> None:
     if isinstance(state.pairs, SparsePairs):
         slots = np.flatnonzero(state.alive).tolist()
         for slot in slots[1:]:
-            _join_unjudged(state, slots[0], slot, 1.0, CANNOT_LINK, NOT_ASKED)
+            _join_unjudged(state, slots[0], slot, 1.0, decision.CANNOT_LINK, decision.NOT_ASKED)
         return
     search = state.pairs.search(state.alive, {})
     while (closest := search.closest()) is not None:
         a, b = closest
         pair = state.candidate(a, b, search.distance(a, b))
-        changed = state.join(pair, CANNOT_LINK, Reason(NOT_ASKED))
+        changed = state.join(pair, decision.CANNOT_LINK, Reason(decision.NOT_ASKED))
         state.refresh(search, b, changed, respect_links=False)
 
 
@@ -432,8 +411,8 @@ def _join_stored(state: MergeState, pairs: SparsePairs) -> None:
     for distance, *sides in pairs.closest_first(state.alive):
         a, b = sorted(map(state.slot_of, sides))
         if a != b and not state.is_forbidden(a, b):
-            _join_unjudged(state, a, b, distance, BEYOND, CLOSEST)
-    _join_unconnected(state, 1, BEYOND)
+            _join_unjudged(state, a, b, distance, decision.BEYOND, decision.CLOSEST)
+    _join_unconnected(state, 1, decision.BEYOND)
 
 
 def _join_unconnected(state: MergeState, most: int, stage: str) -> None:
@@ -451,7 +430,7 @@ def _join_unconnected(state: MergeState, most: int, stage: str) -> None:
             joined.append(slot)
             continue
         a, b = sorted((target, slot))
-        _join_unjudged(state, a, b, 1.0, stage, UNCONNECTED)
+        _join_unjudged(state, a, b, 1.0, stage, decision.UNCONNECTED)
         joined[joined.index(target)] = a
 
 
@@ -478,7 +457,7 @@ class GreedyMerge:
         self.refused = Refused()
         self.looked_at = self.state.n_left
 
-    def go(self, fewest: int, most: int, stage: str = BY_RULE) -> Ending:
+    def go(self, fewest: int, most: int, stage: str = decision.BY_RULE) -> Ending:
         """Merge until the rule allows no more or ``fewest`` clusters are left; return why.
 
         While more than ``most`` are left, the refused pair with the weakest objection is merged.
@@ -495,20 +474,20 @@ class GreedyMerge:
                 self.limit = math.inf
                 self._look_again()
             elif state.n_left > most and self.refused:
-                self._force(NUMBER if stage == BY_RULE else stage)
+                self._force(decision.NUMBER if stage == decision.BY_RULE else stage)
             else:
                 return self.rule.ending._replace(links=state.any_forbidden())
         if state.n_left == 1:
-            return Ending(ONE_LEFT)
-        return Ending(REQUESTED if fewest == most else AT_LEAST, fewest)
+            return Ending(decision.ONE_LEFT)
+        return Ending(decision.REQUESTED if fewest == most else decision.AT_LEAST, fewest)
 
     def _judge(self, a: int, b: int, stage: str) -> None:
         candidate = self.state.candidate(a, b, self.search.distance(a, b))
-        decision = self.rule.judge(candidate)
-        if decision.merge:
-            self._join(candidate, stage, decision.reason)
+        said = self.rule.judge(candidate)
+        if said.merge:
+            self._join(candidate, stage, said.reason)
         else:
-            self.refused.add((a, b), (decision.objection, candidate.statistic, decision.reason))
+            self.refused.add((a, b), (said.objection, candidate.statistic, said.reason))
             self.search.forbid(a, b)
 
     def _force(self, stage: str) -> None:
