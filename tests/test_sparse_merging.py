@@ -12,7 +12,7 @@ from tests.sparse_cases import both_forms, scores_of_means, whole_scores
 from tests.test_tiny_clusters import EveryPair
 from unsplit import ClusterMerger, InputError, merge, neighbour_graph
 from unsplit.merging.decision import UNCONNECTED, Always
-from unsplit.merging.sparse_pairs import ClosestStoredPairs, LinkedPairs, SparseNeighbourhoods
+from unsplit.merging.sparse_pairs import ClosestStoredPairs, LinkedPairs
 from unsplit.pairwise import api
 
 N_GROUPS, PER_GROUP = 12, 120
@@ -165,24 +165,6 @@ def test_a_user_can_bring_a_rule():
     # Pairs that are neither confused nor connected are not judged.
     assert tree.n_clusters < N_GROUPS
     assert tree.stopped == "no pair is left to merge"
-
-
-def test_neighbours_are_counted_only_if_a_pair_is_asked_about(monkeypatch):
-    *_, graph, _, _ = estimates(0, "kmeans")
-    counted = []
-    count = SparseNeighbourhoods._count
-    monkeypatch.setattr(
-        SparseNeighbourhoods, "_count", lambda judged: counted.append(judged) or count(judged)
-    )
-    later, now = (SparseNeighbourhoods(graph, np.random.default_rng(0)) for _ in range(2))
-    now.connection(7, 8)
-    for a, b in ((0, 1), (5, 6), (0, 5)):
-        later.merge(a, b)
-        now.merge(a, b)
-    assert counted == [now]
-    for a, b in ((0, 2), (3, 4)):
-        assert later.connection(a, b) == now.connection(a, b)
-    assert counted == [now, later]
 
 
 @settings(max_examples=40, deadline=None)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,19 +163,6 @@ def _hit_rate(values: NDArray[np.float64], of_a: NDArray[np.bool_]) -> NDArray[n
 MOST_SCORES = 2**28
 
 
-class Evidence(Protocol):
-    """Compares two clusters, also after merges."""
-
-    def merge(self, a: int, b: int) -> Sequence[int]:
-        """Merge b into a."""
-
-    def contrast(self, a: int, b: int) -> Contrast:
-        """Compare two slots by their scores."""
-
-    def known_p_value(self, a: int, b: int) -> float | None:
-        """p-value of "same distribution" if it is known already; otherwise None."""
-
-
 class Mixtures:
     """Evidence from one estimate, computed when it is needed.
 
@@ -216,12 +202,6 @@ class Mixtures:
         if self.lookup and len(self.members[a]) == len(self.members[b]) == 1:
             return float(self.result.p_value[a, b])
         return None
-
-
-def evidence_of(result: PairwiseTVD, lookup: bool) -> Evidence:
-    """The faster kind of evidence if it needs at most a gibibyte, otherwise the smaller one."""
-    few = len(result.scores.rows) * result.n_clusters <= MOST_SCORES
-    return Columns(result, lookup) if few and not result.is_sparse else Mixtures(result, lookup)
 
 
 class Columns:
@@ -278,6 +258,15 @@ class Columns:
             return None
         unchanged = self.sizes[:, [a, b]].sum(axis=0) == self.result.sizes[[a, b]]
         return float(self.result.p_value[a, b]) if unchanged.all() else None
+
+
+Evidence = Columns | Mixtures
+
+
+def evidence_of(result: PairwiseTVD, lookup: bool) -> Evidence:
+    """The faster kind of evidence if it needs at most a gibibyte, otherwise the smaller one."""
+    few = len(result.scores.rows) * result.n_clusters <= MOST_SCORES
+    return Columns(result, lookup) if few and not result.is_sparse else Mixtures(result, lookup)
 
 
 def _columns(scores: HeldoutScores, order: Index) -> NDArray[np.float32]:

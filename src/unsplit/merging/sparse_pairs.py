@@ -8,14 +8,13 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from unsplit._typing import Index, Matrix
-from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods, most_judged
+from unsplit.merging.neighbours.evidence import Neighbourhoods, most_judged
 from unsplit.merging.neighbours.graph import UNLINKED, Connections, NeighbourGraph
 from unsplit.merging.options import WITHOUT_OVERLAP
 from unsplit.merging.pairs import N_NEAREST, Forbidden
@@ -79,20 +78,6 @@ class MergedRows:
                 value = combine(mine[other], value)
             mine[other] = row[a] = value
         rows[b] = {}
-
-
-class SparseRanking(Protocol):
-    """How close the stored pairs are."""
-
-    statistic: str
-    unlinked: float
-    """Clusters at this distance or beyond have no connection."""
-
-    def merge(self, a: int, b: int) -> Sequence[int]:
-        """Merge b into a and return the slots whose distances have changed."""
-
-    def row(self, a: int) -> dict[int, float]:
-        """Distances between a and the slots with which it has a stored pair."""
 
 
 class LinkedPairs:
@@ -160,6 +145,9 @@ class ConnectedPairs:
         found = np.fromiter(row.values(), np.float64, len(row))
         chance = (edges.degrees[:, a] / edges.totals) @ edges.degrees[:, others]
         return dict(zip(row, edges.linked_distances(found, chance).tolist(), strict=True))
+
+
+SparseRanking = LinkedPairs | ConnectedPairs
 
 
 def pairs_of(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) -> "SparsePairs":
@@ -272,8 +260,6 @@ class ClosestStoredPairs:
         self.refused: set[tuple[int, int]] = set()
         # Pairs out of reach, by slot: they are looked at again when the slot has changed.
         self.waiting: dict[int, set[int]] = {}
-        # By slot, the distance of the last cluster in reach, until a distance up to it changes.
-        self.horizon: dict[int, float] = {}
 
     def closest(self) -> tuple[int, int] | None:
         """The closest pair (a, b) with a < b, the first if several are; None if there is none."""
@@ -302,18 +288,17 @@ class ClosestStoredPairs:
     def set_row(self, a: int, row: dict[int, float]) -> None:
         """Set the distances from a to other clusters; pairs not in the row may not be merged."""
         for other in self.near[a].keys() - row.keys():
-            self._put(other, a, None)
+            del self.near[other][a]
             self.refused.discard((a, other) if a < other else (other, a))
             self._look_again(other)
         for other, distance in row.items():
             pair = (a, other) if a < other else (other, a)
-            self._put(other, a, distance)
+            self.near[other][a] = distance
             self.refused.discard(pair)
             if distance < self.limit:
                 heappush(self.heap, (distance, *pair))
             self._look_again(other)
         self.near[a] = row
-        self.horizon.pop(a, None)
         self.waiting.pop(a, None)
         self.n_pushed += len(row)
         if self.n_pushed > len(self.heap):
@@ -328,26 +313,11 @@ class ClosestStoredPairs:
         self.n_pushed = 0
 
     def _in_reach(self, distance: float, a: int, b: int) -> bool:
-        return self.reach is None or any(self._is_near(distance, slot) for slot in (a, b))
+        return any(self._is_near(distance, slot) for slot in (a, b))
 
     def _is_near(self, distance: float, slot: int) -> bool:
         row, reach = self.near[slot], self.reach
-        assert reach is not None
-        if len(row) <= reach:
-            return True
-        if slot not in self.horizon:
-            self.horizon[slot] = sorted(row.values())[reach - 1]
-        return distance <= self.horizon[slot]
-
-    def _put(self, slot: int, other: int, distance: float | None) -> None:
-        """Set one distance in the row of a slot, or remove it."""
-        row, horizon = self.near[slot], self.horizon.get(slot)
-        nearest = row.pop(other, math.inf) if distance is None else row.get(other, math.inf)
-        if distance is not None:
-            row[other] = distance
-            nearest = min(nearest, distance)
-        if horizon is not None and nearest <= horizon:
-            del self.horizon[slot]
+        return reach is None or len(row) <= reach or distance <= sorted(row.values())[reach - 1]
 
     def _look_again(self, slot: int) -> None:
         """Pairs of a slot that were out of reach may be in reach now."""
@@ -363,60 +333,33 @@ class SparseNeighbourhoods(Neighbourhoods):
 
     Of so many observations that the dense form would take a sample, necks are only measured in few
     dimensions and saddles not at all: all necks would take too long, all densities too much memory.
-    Nothing is counted before a pair is asked about: if all clusters were split at random, none
-    ever is.
-
     If ``ranking`` ranks by edges, it counts and merges them.
     """
 
     def __init__(
         self, graph: NeighbourGraph, rng: np.random.Generator, ranking: SparseRanking | None = None
     ) -> None:
-        self.graph, self.rng = graph, rng
-        self.shared = ranking.connections if isinstance(ranking, ConnectedPairs) else None
-        # Merges before anything was counted; None if it was.
-        self.waiting: list[tuple[int, int]] | None = []
-        if self.shared is not None:
-            self._count()
-
-    def _count(self) -> None:
-        """Count edges between the initial clusters, then merge what was merged so far."""
-        graph, waiting = self.graph, self.waiting or []
-        self.waiting = None
         self.counts = MergedRows.sums(graph.edges_between())
         self.adjacency, self.is_sample = graph.adjacency, False
-        self.judged = self.shared or SparseConnections(graph)
-        self._prepare(graph, self.rng)
+        self.shared = isinstance(ranking, ConnectedPairs)
+        self.judged = (
+            ranking.connections if isinstance(ranking, ConnectedPairs) else SparseConnections(graph)
+        )
+        self._prepare(graph, rng)
         self.all_necks = len(graph.clusters) <= most_judged(graph.n_clusters)
         self.saddles = self._saddles(graph) if self.all_necks else None
         has_necks = self.all_necks or self._judges_by_necks()
         self.rows = _rows_of_clusters(graph) if has_necks else None
-        for pair in waiting:
-            self.merge(*pair)
-
-    @property
-    def limits_fall(self) -> bool:
-        """As of :class:`Neighbourhoods`; what was never asked has refused nothing."""
-        return self.waiting is None and super().limits_fall
 
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
-        if self.waiting is not None:
-            self.waiting.append((a, b))
-            return
         self.counts.merge(a, b)
-        if self.shared is None:
+        if not self.shared:
             self.judged.merge(a, b)
         if self.rows is not None:
             self.rows[a] = np.concatenate([self.rows[a], self.rows[b]])
             self.rows[b] = self.rows[b][:0]
         self.n_left -= 1
-
-    def connection(self, a: int, b: int) -> Connection:
-        """How the graph connects two slots."""
-        if self.waiting is not None:
-            self._count()
-        return super().connection(a, b)
 
     def edges(self, a: int, b: int) -> int:
         """Number of edges between two slots."""
