@@ -120,7 +120,7 @@ def test_necks_that_are_left_out_change_no_decision(touching, monkeypatch):
             self.neighbourhoods.only_decides = False
             super().__post_init__()
 
-    monkeypatch.setattr(api, "Remerge", Thorough)
+    monkeypatch.setattr(remerge, "Remerge", Thorough)
     assert (merged(TOUCHING).stability.groups == touching.stability.groups).all()
 
 

@@ -10,7 +10,7 @@ from tests.merging_cases import gaussian_estimate
 from unsplit import merge, neighbour_graph
 from unsplit.errors import SmallClusterWarning
 from unsplit.merging.loop import MergeState
-from unsplit.merging.origin import needs_both_at_random, split_at_random
+from unsplit.merging.plan import needs_both_at_random, split_at_random
 
 
 @pytest.fixture

@@ -3,60 +3,24 @@
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unsplit._typing import Index
 from unsplit.data.frames import refuse_annotated
 from unsplit.data.memory import available_memory, memory_errors, require_memory
-from unsplit.devices import check_seed, generator_of
+from unsplit.devices import check_seed
 from unsplit.errors import InputError, option
-from unsplit.merging.decision import (
-    NEIGHBOURS,
-    NO_SHARED_BATCH,
-    ONE_GROUP,
-    Always,
-    Auto,
-    Rule,
-    WithinBatches,
-)
-from unsplit.merging.evidence import evidence_of
-from unsplit.merging.loop import MergeRecord, MergeState, agglomerate, assigned_slots
-from unsplit.merging.neighbours.evidence import Neighbourhoods
-from unsplit.merging.neighbours.graph import (
-    Connected,
-    NeighbourGraph,
-    graph_of_scores,
-    renumbered,
-)
-from unsplit.merging.options import (
-    NEED_NEIGHBOURS,
-    OVERLAP_AND_EDGES,
-    Link,
-    MergeOptions,
-    check_links,
-    check_same_clusters,
-)
-from unsplit.merging.origin import (
-    are_cores,
-    needs_both_at_random,
-    origin,
-    ranking_statistic,
-    split_at_random,
-    stopping_rule,
-)
-from unsplit.merging.pairs import Linked, Pairs, Ranking, mean_rank
-from unsplit.merging.remerge import Remerge, can_be_repeated, remerged, sure_merges
-from unsplit.merging.review import Stability
-from unsplit.merging.sparse_pairs import SparseNeighbourhoods, SparsePairs, pairs_of
+from unsplit.merging.decision import NEIGHBOURS, Always, Auto, Rule
+from unsplit.merging.loop import MergeState, agglomerate, assigned_slots
+from unsplit.merging.neighbours.graph import NeighbourGraph, graph_of_scores, renumbered
+from unsplit.merging.options import Link, MergeOptions, check_links, check_same_clusters
+from unsplit.merging.plan import MergeInputs, Plan, are_cores, neighbourhoods_of
+from unsplit.merging.remerge import can_be_repeated, stability_of
 from unsplit.merging.tree import MergeTree, with_stability
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
-
-State = TypeVar("State", bound=MergeState)
 
 # Matrices of all pairs that merging holds at the same time, measured at 3,500 clusters: distances,
 # their copies, links, evidence, edges between neighbours and working space.
@@ -193,7 +157,7 @@ def merge_with(
     _check(inputs, options)
     plan = Plan.of(inputs, options, assigned_slots(assigned, inputs.order))
     rule, pairs = plan.rule(options), plan.pairs(inputs)
-    judged = _neighbourhoods(inputs, pairs, random_state)
+    judged = neighbourhoods_of(inputs, pairs, random_state)
     state = plan.state(
         MergeState,
         (inputs, pairs, judged),
@@ -204,12 +168,12 @@ def merge_with(
     record = agglomerate(state, rule)
     sizes = inputs.sizes[np.argsort(inputs.order)]
     tree = record.tree(inputs.ids, sizes, inputs.order, pairs.ranking.statistic, options)
-    if inputs.result is not None and can_be_repeated(inputs.result, options):
-        return with_stability(tree, _repeated(plan, inputs.result, record, judged))
-    return tree
+    if not can_be_repeated(inputs.result, options):
+        return tree
+    return with_stability(tree, stability_of(plan, record, judged))
 
 
-def _check(inputs: "MergeInputs", options: MergeOptions) -> None:
+def _check(inputs: MergeInputs, options: MergeOptions) -> None:
     """Refuse options that need more than there is, and more clusters than fit into memory."""
     result = inputs.result
     if inputs.is_sparse:
@@ -217,97 +181,6 @@ def _check(inputs: "MergeInputs", options: MergeOptions) -> None:
     else:
         check_memory(len(inputs.ids), MATRICES if result is None else MATRICES_OF_SCORES)
     options.check_input(result is not None, inputs.graph is not None)
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """What a merge and its re-merges have in common.
-
-    ``at_random`` are the clusters that were split at random, ``by`` is what decides about most
-    pairs, ``statistic`` what ranks them; ``assigned`` as :func:`assigned_slots` returns it.
-    """
-
-    inputs: "MergeInputs"
-    options: MergeOptions
-    assigned: Index
-    at_random: NDArray[np.bool_]
-    by: str = ""
-    statistic: str = "distance"
-
-    @classmethod
-    def of(cls, inputs: "MergeInputs", options: MergeOptions, assigned: Index) -> "Plan":
-        """Find out how the clusters were made, and what to do about it."""
-        result, graph = inputs.result, inputs.graph
-        if result is None:
-            return cls(inputs, options, assigned, np.zeros(len(inputs.ids), bool))
-        at_random, by = origin(result, graph, split_at_random(result), options)
-        source = None if graph is None else graph.source
-        statistic = ranking_statistic(options, result, by, source)
-        return cls(inputs, options, assigned, at_random, by, statistic)
-
-    def rule(self, options: MergeOptions) -> Rule:
-        """The stopping rule, which keeps pairs apart that cannot be compared."""
-        result = self.inputs.result
-        rule = stopping_rule(result, options, self.by)
-        if result is None or result.is_sparse or result.comparable.all():
-            return rule
-        return WithinBatches(rule, NO_SHARED_BATCH if result.n_groups is None else ONE_GROUP)
-
-    def pairs(self, inputs: "MergeInputs") -> Pairs | SparsePairs:
-        """What ranks the pairs of a merge, or of a re-merge of other inputs."""
-        result = inputs.result
-        if result is None:
-            assert inputs.matrix is not None
-            return Pairs(Linked(inputs.matrix, self.statistic))
-        if result.is_sparse:
-            return pairs_of(result, inputs.graph, self.statistic)
-        return Pairs(_ranking(result, inputs.graph, self.statistic), result.tvd)
-
-    def state(
-        self,
-        kind: type[State],
-        known: tuple["MergeInputs", Pairs | SparsePairs, Neighbourhoods | None],
-        options: MergeOptions,
-        **more: Any,
-    ) -> State:
-        """The state with which a merge of these inputs begins."""
-        inputs, pairs, neighbourhoods = known
-        result = inputs.result
-        return kind(
-            pairs=pairs,
-            evidence=None if result is None else evidence_of(result, options.alpha is not None),
-            neighbourhoods=neighbourhoods,
-            at_random=self.at_random,
-            both_at_random=needs_both_at_random(self.by, inputs.graph),
-            small=np.zeros(len(inputs.ids), bool) if result is None else result.too_small,
-            assigned=self.assigned,
-            n_pairs=1 if result is None else result.n_possibly_equal,
-            constraints=options.constraints(inputs.ids[inputs.order]),
-            sizes=inputs.sizes,
-            **more,
-        )
-
-
-def _repeated(
-    plan: Plan, result: PairwiseTVD, record: MergeRecord, judged: Neighbourhoods | None
-) -> Stability:
-    """Merge again and again.
-
-    Whatever number was requested, re-merges stop by themselves: only that says how sure it is.
-    """
-    inputs = plan.inputs
-    free = replace(plan.options, n_clusters=None, min_clusters=None, max_clusters=None)
-    sure = sure_merges(record.merges[: record.n_taken], len(inputs.ids))
-
-    def again(
-        part: PairwiseTVD, graph: NeighbourGraph | None, judged: Neighbourhoods | None
-    ) -> Remerge:
-        parts = replace(inputs, result=part, graph=graph)
-        known = parts, plan.pairs(parts), judged
-        return plan.state(Remerge, known, free, record=MergeRecord(sure))
-
-    groups = remerged(result, inputs.graph, judged, again, plan.rule(free), plan.by)
-    return Stability(groups[:, np.argsort(inputs.order)])
 
 
 def check_memory(n_clusters: int, matrices: int) -> None:
@@ -329,27 +202,6 @@ def check_memory(n_clusters: int, matrices: int) -> None:
     fitting = math.isqrt(available // (8 * matrices))
     advice = f"at most {fitting:,} would fit: {FEWER_CLUSTERS}"
     require_memory(needed, available, f"merging {n_clusters:,} clusters", advice)
-
-
-@dataclass(frozen=True, eq=False)
-class MergeInputs:
-    """The input with its clusters in the order in which they first appear in the data.
-
-    Among equally close pairs the first is merged first; in this order that does not depend on the
-    names of the clusters.  ``ids`` are in the user's order, ``ids[order]`` in the new one.
-    """
-
-    ids: NDArray[Any]
-    order: Index
-    sizes: Index
-    matrix: NDArray[np.float64] | None = None
-    result: PairwiseTVD | None = None
-    graph: NeighbourGraph | None = None
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether only some pairs are stored."""
-        return self.result is not None and self.result.is_sparse
 
 
 def merge_inputs(
@@ -426,26 +278,3 @@ def _square(distances: ArrayLike) -> NDArray[np.float64]:
     if not np.allclose(matrix, matrix.T):
         raise InputError("distances must be symmetric; average the matrix with its transpose.")
     return (matrix + matrix.T) / 2
-
-
-def _ranking(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) -> Ranking:
-    """What ranks all pairs."""
-    if statistic not in NEED_NEIGHBOURS:
-        return Linked(result.divergence(statistic), statistic, result.comparable)
-    assert graph is not None
-    if statistic != OVERLAP_AND_EDGES:
-        return Connected(graph)
-    both = mean_rank(result.divergence("overlap"), Connected(graph).distances())
-    return Linked(both, statistic, result.comparable)
-
-
-def _neighbourhoods(
-    inputs: MergeInputs, pairs: Pairs | SparsePairs, random_state: object
-) -> Neighbourhoods | None:
-    if inputs.graph is None:
-        return None
-    # Without a seed the same graph still gives the same result.
-    rng = generator_of(0 if random_state is None else random_state)
-    if isinstance(pairs, SparsePairs):
-        return SparseNeighbourhoods(inputs.graph, rng, pairs.ranking)
-    return Neighbourhoods(inputs.graph, rng)

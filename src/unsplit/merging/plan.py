@@ -1,4 +1,4 @@
-"""How the clusters were made, and which rule and ranking that asks for.
+"""How a merge is to be done: how the clusters were made, and which rule and ranking that asks for.
 
 Clusters that were split at random cannot be told apart from each other, so tests decide.  Clusters
 that were cut out of the features that are now compared all differ, so neighbours decide.
@@ -6,16 +6,21 @@ that were cut out of the features that are now compared all differ, so neighbour
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from unsplit._typing import Index
+from unsplit.devices import generator_of
 from unsplit.errors import PartitionWarning, option, warn
 from unsplit.merging import limits
 from unsplit.merging.decision import (
     NEIGHBOURS,
+    NO_SHARED_BATCH,
+    ONE_GROUP,
     TESTS,
     Alpha,
     Always,
@@ -24,12 +29,145 @@ from unsplit.merging.decision import (
     Pair,
     Rule,
     UsersRule,
+    WithinBatches,
 )
-from unsplit.merging.evidence import CONFIDENCE, Mixtures
-from unsplit.merging.neighbours.graph import OBSERVATIONS, OTHER_FEATURES, SCORES, NeighbourGraph
-from unsplit.merging.options import CLUSTERING, ELSEWHERE, OVERLAP_AND_EDGES, MergeOptions
+from unsplit.merging.evidence import CONFIDENCE, Mixtures, evidence_of
+from unsplit.merging.loop import MergeState
+from unsplit.merging.neighbours.evidence import Neighbourhoods
+from unsplit.merging.neighbours.graph import (
+    OBSERVATIONS,
+    OTHER_FEATURES,
+    SCORES,
+    Connected,
+    NeighbourGraph,
+)
+from unsplit.merging.options import (
+    CLUSTERING,
+    ELSEWHERE,
+    NEED_NEIGHBOURS,
+    OVERLAP_AND_EDGES,
+    MergeOptions,
+)
+from unsplit.merging.pairs import Linked, Pairs, Ranking, mean_rank
+from unsplit.merging.sparse_pairs import SparseNeighbourhoods, SparsePairs, pairs_of
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.statistics import adjust_for_pairs, tvd_interval
+
+State = TypeVar("State", bound=MergeState)
+
+
+@dataclass(frozen=True, eq=False)
+class MergeInputs:
+    """The input with its clusters in the order in which they first appear in the data.
+
+    Among equally close pairs the first is merged first; in this order that does not depend on the
+    names of the clusters.  ``ids`` are in the user's order, ``ids[order]`` in the new one.
+    """
+
+    ids: NDArray[Any]
+    order: Index
+    sizes: Index
+    matrix: NDArray[np.float64] | None = None
+    result: PairwiseTVD | None = None
+    graph: NeighbourGraph | None = None
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether only some pairs are stored."""
+        return self.result is not None and self.result.is_sparse
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a merge and its re-merges have in common.
+
+    ``at_random`` are the clusters that were split at random, ``by`` is what decides about most
+    pairs, ``statistic`` what ranks them; ``assigned`` as :func:`assigned_slots` returns it.
+    """
+
+    inputs: MergeInputs
+    options: MergeOptions
+    assigned: Index
+    at_random: NDArray[np.bool_]
+    by: str = ""
+    statistic: str = "distance"
+
+    @classmethod
+    def of(cls, inputs: MergeInputs, options: MergeOptions, assigned: Index) -> "Plan":
+        """Find out how the clusters were made, and what to do about it."""
+        result, graph = inputs.result, inputs.graph
+        if result is None:
+            return cls(inputs, options, assigned, np.zeros(len(inputs.ids), bool))
+        at_random, by = origin(result, graph, split_at_random(result), options)
+        source = None if graph is None else graph.source
+        statistic = ranking_statistic(options, result, by, source)
+        return cls(inputs, options, assigned, at_random, by, statistic)
+
+    def rule(self, options: MergeOptions) -> Rule:
+        """The stopping rule, which keeps pairs apart that cannot be compared."""
+        result = self.inputs.result
+        rule = stopping_rule(result, options, self.by)
+        if result is None or result.is_sparse or result.comparable.all():
+            return rule
+        return WithinBatches(rule, NO_SHARED_BATCH if result.n_groups is None else ONE_GROUP)
+
+    def pairs(self, inputs: MergeInputs) -> Pairs | SparsePairs:
+        """What ranks the pairs of a merge, or of a re-merge of other inputs."""
+        result = inputs.result
+        if result is None:
+            assert inputs.matrix is not None
+            return Pairs(Linked(inputs.matrix, self.statistic))
+        if result.is_sparse:
+            return pairs_of(result, inputs.graph, self.statistic)
+        return Pairs(_ranking(result, inputs.graph, self.statistic), result.tvd)
+
+    def state(
+        self,
+        kind: type[State],
+        known: tuple[MergeInputs, Pairs | SparsePairs, Neighbourhoods | None],
+        options: MergeOptions,
+        **more: Any,
+    ) -> State:
+        """The state with which a merge of these inputs begins."""
+        inputs, pairs, neighbourhoods = known
+        result = inputs.result
+        return kind(
+            pairs=pairs,
+            evidence=None if result is None else evidence_of(result, options.alpha is not None),
+            neighbourhoods=neighbourhoods,
+            at_random=self.at_random,
+            both_at_random=needs_both_at_random(self.by, inputs.graph),
+            small=np.zeros(len(inputs.ids), bool) if result is None else result.too_small,
+            assigned=self.assigned,
+            n_pairs=1 if result is None else result.n_possibly_equal,
+            constraints=options.constraints(inputs.ids[inputs.order]),
+            sizes=inputs.sizes,
+            **more,
+        )
+
+
+def _ranking(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) -> Ranking:
+    """What ranks all pairs."""
+    if statistic not in NEED_NEIGHBOURS:
+        return Linked(result.divergence(statistic), statistic, result.comparable)
+    assert graph is not None
+    if statistic != OVERLAP_AND_EDGES:
+        return Connected(graph)
+    both = mean_rank(result.divergence("overlap"), Connected(graph).distances())
+    return Linked(both, statistic, result.comparable)
+
+
+def neighbourhoods_of(
+    inputs: MergeInputs, pairs: Pairs | SparsePairs, random_state: object
+) -> Neighbourhoods | None:
+    """The evidence from the neighbour graph, if there is one."""
+    if inputs.graph is None:
+        return None
+    # Without a seed the same graph still gives the same result.
+    rng = generator_of(0 if random_state is None else random_state)
+    if isinstance(pairs, SparsePairs):
+        return SparseNeighbourhoods(inputs.graph, rng, pairs.ranking)
+    return Neighbourhoods(inputs.graph, rng)
 
 
 def stopping_rule(result: PairwiseTVD | None, options: MergeOptions, by: str) -> Rule:
