@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.data.memory import available_memory, require_memory
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.groups import (
     counts_of_pair,
@@ -51,25 +50,18 @@ class Contrast:
     groups: Index | None = None
 
     @classmethod
-    def within_batches(
+    def of(
         cls,
+        scores: HeldoutScores,
         values: NDArray[np.float64],
         of_a: NDArray[np.bool_],
         strata: Index,
-        n_strata: int,
-        n_batches: int,
+        groups: Index | None,
     ) -> "Contrast":
-        """A contrast that leaves out the batches in which only one of the two occurs.
-
-        Parameters
-        ----------
-        values, of_a : ndarrays of shape (n,)
-            As for the contrast itself.
-        strata : ndarray of shape (n,)
-            Fold and batch of each observation: fold · ``n_batches`` + batch.
-        n_strata, n_batches : int
-            How many there are of each.
-        """
+        """A contrast that leaves out the batches in which only one of the two occurs."""
+        n_strata, n_batches = len(scores.bias), scores.n_batches
+        if groups is not None:
+            return cls(values, of_a, strata, n_strata, groups=groups)
         if n_batches > 1:
             batch = strata % n_batches
             counts = np.bincount(2 * batch + ~of_a, minlength=2 * n_batches).reshape(-1, 2)
@@ -195,7 +187,7 @@ class Mixtures:
         z_a, z_b = (scores.composed(index, self.members[slot], sizes) for slot in (a, b))
         difference = (z_a - z_b).astype(np.float64)
         groups = None if scores.groups is None else scores.groups[index]
-        return _contrast(scores, difference, self.slot[index] == a, scores.strata[index], groups)
+        return Contrast.of(scores, difference, self.slot[index] == a, scores.strata[index], groups)
 
     def known_p_value(self, a: int, b: int) -> float | None:
         """From the result, if ``lookup`` is set and neither cluster has changed."""
@@ -216,13 +208,7 @@ class Columns:
     """
 
     def __init__(self, result: PairwiseTVD, lookup: bool = True) -> None:
-        scores, k = result.scores, result.n_clusters
-        require_memory(
-            5 * len(scores.rows) * k,
-            available_memory(),
-            f"composing the scores of {len(scores.rows):,} observations for {k:,} clusters",
-            "hold out fewer observations, with holdout or a smaller cv, or merge fewer clusters",
-        )
+        scores = result.scores
         self.result = result
         self.lookup = lookup
         # Sorted by row, not by cluster, so that sums do not depend on the names of the clusters.
@@ -250,7 +236,7 @@ class Columns:
         difference = (self.z[index, a] - self.z[index, b]).astype(np.float64)
         of_a, strata = self.slot[index] == a, self.strata[index]
         groups = None if self.groups is None else self.groups[index]
-        return _contrast(self.result.scores, difference, of_a, strata, groups)
+        return Contrast.of(self.result.scores, difference, of_a, strata, groups)
 
     def known_p_value(self, a: int, b: int) -> float | None:
         """From the result, if ``lookup`` is set and neither cluster has changed."""
@@ -277,16 +263,3 @@ def _columns(scores: HeldoutScores, order: Index) -> NDArray[np.float32]:
         z[place[done : done + len(block)]] = block.numpy()
         done += len(block)
     return z
-
-
-def _contrast(
-    scores: HeldoutScores,
-    difference: NDArray[np.float64],
-    of_a: NDArray[np.bool_],
-    strata: Index,
-    groups: Index | None,
-) -> Contrast:
-    n_strata, n_batches = len(scores.bias), scores.n_batches
-    if groups is not None:
-        return Contrast(difference, of_a, strata, n_strata, groups=groups)
-    return Contrast.within_batches(difference, of_a, strata, n_strata, n_batches)
