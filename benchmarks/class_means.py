@@ -10,7 +10,7 @@ from scipy import sparse
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
 from unsplit.merging.neighbours.graph import nearest
-from unsplit.networks.training.history import History
+from unsplit.networks.training.progress import History
 from unsplit.pairwise.confusions import sparse_estimate
 from unsplit.pairwise.folds import crossfit_folds, holdout_fold
 from unsplit.pairwise.result import PairwiseTVD

@@ -15,8 +15,8 @@ from unsplit.devices import private_randomness
 from unsplit.networks.network import Network
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.history import History
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
+from unsplit.networks.training.progress import History
 from unsplit.overclustering import artificial
 from unsplit.pairwise.heldout_scores import heldout_scores
 from unsplit.pairwise.scores import HeldoutScores

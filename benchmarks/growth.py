@@ -34,9 +34,8 @@ from unsplit.devices import choose_device, private_randomness
 from unsplit.networks.chunked import blocks_for
 from unsplit.networks.network import MLP
 from unsplit.networks.registry import RECIPES, build_network
-from unsplit.networks.training.group import Fold
+from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.loop import TrainConfig, epoch_minibatches, used_decay
-from unsplit.networks.training.single import Single
 from unsplit.pairwise.confusions import count_confusions
 from unsplit.pairwise.scores import HeldoutScores
 
@@ -84,7 +83,7 @@ def training_step(k: int, batch: int, device: torch.device, recorded: bool = Tru
     with private_randomness(0):
         network = build_network(rows, fold, RECIPES["mlp"], k, "softmax")
     decay = used_decay(config.weight_decay, k, batch)
-    group = Single([network], [fold], config.learning_rate, decay)
+    group = Group([network], [fold], config.learning_rate, decay)
     group.recordable &= recorded
     batches = epoch_minibatches([everything], clusters, batch, np.random.default_rng(0))[:1]
     own = torch.from_numpy(clusters).to(device)

@@ -101,7 +101,7 @@ def at_once(loss: str) -> Loss:
     def compute(features: Tensor, weight: Tensor, bias: Tensor, clusters: Tensor) -> Tensor:
         kind = product_type(features, weight)
         scores = features.to(kind) @ weight.to(kind).T + bias.to(kind)
-        return LOSSES[loss](scores, clusters)
+        return LOSSES[loss](scores, clusters).mean()
 
     return compute
 

@@ -15,12 +15,10 @@ from benchmarks.common import print_table, split_digits
 from unsplit.data.rows.kinds import vector_rows
 from unsplit.devices import choose_device
 from unsplit.metrics import majority_categories, quality
-from unsplit.networks.network import Network, ScoreHead
-from unsplit.networks.pair_matrix import PairMatrixHead
+from unsplit.networks.network import Network, PairMatrixHead, ScoreHead
 from unsplit.networks.registry import RECIPES, build_network
-from unsplit.networks.training.group import Fold
+from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.loop import TrainConfig, epoch_minibatches, train
-from unsplit.networks.training.single import Single
 from unsplit.pairwise.folds import holdout_fold
 
 WIDTH = 256
@@ -38,7 +36,7 @@ def step_cost(make: Head, k: int, device: torch.device) -> tuple[float, float, i
     base = build_network(rows, fold, RECIPES["mlp"], k, "pairwise")
     network = Network(base.backbone, make(WIDTH, k)).to(device)
     n_parameters = sum(p.numel() for p in network.head.parameters())
-    group = Single([network], [fold], learning_rate=1e-3, weight_decay=0.0)
+    group = Group([network], [fold], learning_rate=1e-3, weight_decay=0.0)
     on_device = torch.from_numpy(clusters).to(device)
     batches = epoch_minibatches([everything], clusters, 256, rng)
     cuda = device.type == "cuda"

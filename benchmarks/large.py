@@ -24,8 +24,7 @@ from benchmarks.peak_memory import PeakMemory
 from unsplit.estimator import merge_overclustering
 from unsplit.merging.neighbours import graph as graphs
 from unsplit.merging.options import MergeOptions
-from unsplit.networks.training.history import EpochRecord
-from unsplit.networks.training.loop import Reporter
+from unsplit.networks.training.progress import EpochRecord, Reporter
 from unsplit.pairwise.api import Settings
 
 DIMENSIONS, GROUPS = 50, 50

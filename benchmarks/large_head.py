@@ -28,9 +28,9 @@ from sklearn.metrics import adjusted_rand_score
 
 import unsplit
 from benchmarks.common import print_table
+from unsplit.networks.training import group as group_module
 from unsplit.networks.training import loop
-from unsplit.networks.training import single as single_module
-from unsplit.networks.training.single import Single
+from unsplit.networks.training.group import Group
 
 PARTS, MEMBERS, DIMENSIONS, SPREAD = 5, 20, 20, 0.5
 USUAL, LARGE = "AdamW", "fewer moments, blocks"
@@ -48,18 +48,18 @@ def split_gaussians(
 
 
 @contextmanager
-def as_if(large: bool) -> Iterator[list[Single]]:
+def as_if(large: bool) -> Iterator[list[Group]]:
     """Treat any head as a very large one; the groups that are trained inside."""
-    groups, made = list[Single](), Single.__init__
+    groups, made = list[Group](), Group.__init__
 
-    def remember(self: Single, *args: Any, **settings: Any) -> None:
+    def remember(self: Group, *args: Any, **settings: Any) -> None:
         made(self, *args, **settings)
         groups.append(self)
 
     limits = {"LARGE_HEAD": 0, "MANY_CLUSTERS": 0, "free_memory": lambda device: 0}
     with (
-        mock.patch.object(Single, "__init__", remember),
-        mock.patch.dict(vars(single_module), limits if large else {}),
+        mock.patch.object(Group, "__init__", remember),
+        mock.patch.dict(vars(group_module), limits if large else {}),
     ):
         yield groups
 
@@ -94,7 +94,7 @@ def compare(k: int, seed: int, device: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def bytes_per_weight(group: Single) -> float:
+def bytes_per_weight(group: Group) -> float:
     """Bytes that the optimizer keeps for each weight of the head."""
     weight = group.head.weight
     state = [v for v in group.optimizer.state[weight].values() if isinstance(v, torch.Tensor)]

@@ -29,8 +29,7 @@ from benchmarks.class_means import CLUSTERS_A_GROUP, SPREAD, Floats, Near, estim
 from benchmarks.common import print_table
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
-from unsplit.networks.training.history import EpochRecord
-from unsplit.networks.training.loop import Reporter
+from unsplit.networks.training.progress import EpochRecord, Reporter
 from unsplit.pairwise.api import Settings, fit
 from unsplit.pairwise.result import PairwiseTVD
 

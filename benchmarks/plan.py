@@ -4,7 +4,7 @@ python -m benchmarks.plan [--matmul 780] [--share 0.6] [--hbm 4] [--link 400] [-
     [--clusters 1000000 10000000] [--observations 1000000000] [--ranks 1 8 64 512]
     [--measured benchmarks/results/growth.jsonl.gz]
 
-The formulas follow networks/chunked.py, training/ranks.py and training/optimizer.py.  The speeds
+The formulas follow networks/chunked.py, training/ranks.py and training/group.py.  The speeds
 of a device are inputs, because only a measurement knows them: the ceiling of products in bfloat16
 in TFLOP/s and the share of it that the loss reaches, counted as three products (benchmarks.head
 prints both, for either loss), memory in TB/s, what a rank receives from the others in GB/s, and

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from benchmarks.common import print_table
 from unsplit.data.readers.folders import find_images
-from unsplit.data.readers.images import ImageFiles, inspect
+from unsplit.data.readers.media import ImageFiles, read_images
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.datasets import DatasetRows, Decoder
 from unsplit.data.rows.kinds import observations
@@ -25,9 +25,8 @@ from unsplit.devices import choose_device, mixed_precision
 from unsplit.networks.augmentation import ImageAugmentation
 from unsplit.networks.backbones import ResNet18
 from unsplit.networks.registry import RECIPES, build_network
-from unsplit.networks.training.group import Fold
+from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.loop import epoch_minibatches
-from unsplit.networks.training.single import Single
 
 # Clusters of the plain loop.
 K = 1000
@@ -38,7 +37,7 @@ def ours(rows: Rows, clusters: Any, batch: int, k: int = K) -> Callable[[int], N
     everything = np.arange(len(rows))
     fold = Fold(everything, everything[:0], everything)
     network = build_network(rows, fold, RECIPES["resnet18"], k, "softmax")
-    group = Single([network], [fold], learning_rate=1e-3, weight_decay=0.1)
+    group = Group([network], [fold], learning_rate=1e-3, weight_decay=0.1)
     on_device = torch.from_numpy(clusters).to(rows.device)
     rng = np.random.default_rng(0)
 
@@ -160,7 +159,7 @@ def on_device(args: argparse.Namespace, device: torch.device) -> None:
 def streamed(args: argparse.Namespace, device: torch.device) -> None:
     """The folder path without keeping images on the device."""
     found = find_images(args.folder)
-    seen, found = inspect(found, args.size)
+    seen, found = read_images(found, size=args.size)
     # As often as it takes to make an epoch last longer than the start of a stream.
     dataset = ImageFiles(found.paths * args.repeat, seen.size, seen.channels)
     clusters = np.unique(found.labels, return_inverse=True)[1].astype(np.int64)

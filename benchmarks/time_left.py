@@ -15,9 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import unsplit
 from benchmarks.markdown import table
-from unsplit.networks.training.history import StepRecord
-from unsplit.networks.training.loop import Reporter
-from unsplit.networks.training.progress import TimeLeft
+from unsplit.networks.training.progress import Reporter, StepRecord, TimeLeft
 
 SETS: dict[str, Any] = {
     "digits": lambda: load_digits().data,

@@ -20,7 +20,7 @@ from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.history import History
+from unsplit.networks.training.progress import History
 from unsplit.overclustering import artificial
 from unsplit.pairwise.confusions import sparse_estimate
 from unsplit.pairwise.divergences import directed_means, hit

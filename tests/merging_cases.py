@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 from tests import reference
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import Connected, connect
-from unsplit.networks.training.history import History
+from unsplit.networks.training.progress import History
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores
 

@@ -20,7 +20,6 @@ import torch.distributed as dist
 
 import unsplit
 from unsplit.cli import main
-from unsplit.networks import chunked
 from unsplit.networks.training import checkpoint
 from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.pairwise.api import Settings
@@ -47,7 +46,6 @@ def run(case, rank, port):
         Settings.is_sparse = lambda *_: case["form"] == "sparse"
     if "kill" in case:
         checkpoint.EVERY = checkpoint.AT_MOST_ONE_IN = 0
-        checkpoint.ASKED_EVERY = 4
         victim, left = case["kill"]
         due = TrainingFile.due
 
@@ -60,46 +58,20 @@ def run(case, rank, port):
 
         TrainingFile.due = counted
     if "starve" in case and case["starve"][0] == rank:
-        starve(*case["starve"][1:])
+        starve(case["starve"][1])
     main(case["typed"], prog_name="unsplit")
 
 
-def starve(where, most):
-    """Let memory run out for more than so many observations, in one place of every step."""
+def starve(most):
+    """Let memory run out for more than so many observations, in a layer of every step."""
+    forward = torch.nn.LayerNorm.forward
 
-    def check(n):
-        if torch.is_grad_enabled() and n > most:
+    def starved(self, x):
+        if torch.is_grad_enabled() and len(x) > most:
             raise MemoryError("no more memory")
+        return forward(self, x)
 
-    def layer(module):
-        forward = module.forward
-
-        def starved(self, x):
-            if where == "forward":
-                check(len(x))
-            out = forward(self, x)
-            if where == "backward" and out.requires_grad:
-                out.register_hook(lambda slope: check_backward(len(slope)))
-            return out
-
-        module.forward = starved
-
-    def check_backward(n):
-        with torch.enable_grad():
-            check(n)
-
-    if where == "head":
-        whole = chunked.over_blocks
-
-        def starved_blocks(features, *others):
-            with torch.enable_grad():
-                check(len(features))
-            return whole(features, *others)
-
-        chunked.over_blocks = starved_blocks
-    else:
-        layer(torch.nn.LayerNorm)
-        layer(torch.nn.MaxPool2d)
+    torch.nn.LayerNorm.forward = starved
 
 
 def forked(case, rank, port):

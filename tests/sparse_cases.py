@@ -3,7 +3,7 @@
 import numpy as np
 
 from unsplit.data.labels import EncodedLabels
-from unsplit.networks.training.history import History
+from unsplit.networks.training.progress import History
 from unsplit.pairwise.confusions import sparse_estimate
 from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.folds import crossfit_folds, holdout_fold

@@ -25,7 +25,7 @@ from benchmarks import (
 )
 from benchmarks.one_and_ten import DIMENSIONS, KINDS, TEN, Run, draw, exists
 from unsplit.networks import network as network_module
-from unsplit.networks.training import single as single_module
+from unsplit.networks.training import group as group_module
 
 # --- The benchmarks of data without structure, of rare groups and of verdicts ---
 
@@ -153,7 +153,7 @@ def test_large_heads_are_compared_with_usual_ones(tmp_path, capsys):
     assert [usual["bytes per weight"], large["bytes per weight"]] == pytest.approx([8, 2], abs=0.1)
     assert large["A"] == pytest.approx(usual["A"], abs=0.03)
     # What is treated as large is so only inside.
-    assert single_module.LARGE_HEAD == network_module.LARGE_HEAD
+    assert group_module.LARGE_HEAD == network_module.LARGE_HEAD
     large_head.main(["--draws", "100", "7"])
     assert "round by round" in capsys.readouterr().out
 

@@ -15,7 +15,6 @@ from unsplit.networks.chunked import (
     blocks_for,
     chunked_loss,
     product_type,
-    sharded_loss,
 )
 from unsplit.networks.network import LOSSES
 
@@ -47,7 +46,7 @@ def problem(b, h, k, dtype=torch.float64, scale=1.0, seed=0):
 
 def naive(parts, clusters, loss):
     features, weight, bias = parts
-    value = LOSSES[loss](features @ weight.T + bias, clusters)
+    value = LOSSES[loss](features @ weight.T + bias, clusters).mean()
     return [value, *torch.autograd.grad(value, parts)]
 
 
@@ -203,7 +202,7 @@ def in_shards(parts, clusters, loss, ends, kernel=False):
         here = (clusters >= start) & (clusters < end)
         columns = torch.where(here, clusters - start, -1)
         blocks = Blocks(3, kernel=kernel)
-        value = sharded_loss(*own, columns, len(weight), loss, ranks, blocks)
+        value = chunked_loss(*own, columns, loss, blocks, len(weight), ranks)
         found[rank] = [value.detach(), *torch.autograd.grad(value, own)]
 
     starts = [0, *ends[:-1]]

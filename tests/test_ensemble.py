@@ -14,9 +14,8 @@ from unsplit.datasets import gaussians
 from unsplit.errors import InputError
 from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.registry import RECIPES, build_network, recipe_for
-from unsplit.networks.training.group import Fold, Stacked, can_be_stacked
+from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
 from unsplit.networks.training.loop import TrainConfig, train
-from unsplit.networks.training.single import Single
 from unsplit.pairwise.folds import crossfit_folds
 from unsplit.pairwise.heldout_scores import heldout_scores
 
@@ -72,10 +71,10 @@ def test_statistics_of_other_weights_would_not_do():
     # What the test above would miss if mean and present weights were alike.
     rows, y, folds = problem()
     (network,) = networks_of(normed, rows, folds[:1])
-    group = Single([network], folds[:1], 0.05, 0.0)
+    group = Group([network], folds[:1], 0.05, 0.0)
     batches = torch.from_numpy(np.random.default_rng(0).choice(folds[0].train, (10, 1, 64)))
     group.run(batches, rows, y, averaging=0.99)
-    present, mean = (net.backbone[-1][1].running_var for net in (network, group.mean))
+    present, mean = (net.backbone[-1][1].running_var for net in (network, group.means[0]))
     assert not torch.allclose(present, mean, rtol=0.2)
 
 
@@ -127,13 +126,13 @@ def test_other_things_learned_on_the_way_are_kept():
     assert seen == [10 * (epoch + 1) for epoch in history.kept_epoch]
 
 
-# Single and stacked
+# One alone and several stacked
 
 
-@pytest.mark.parametrize("group_type", [Single, Stacked])
+@pytest.mark.parametrize("group_type", [Group, Stacked])
 def test_one_network_alone_is_asked_like_several_stacked(group_type):
     rows, y, folds = problem()
-    n = 1 if group_type is Single else 3
+    n = 1 if group_type is Group else 3
     networks = networks_of("mlp", rows, folds[:n])
     group = group_type(networks, folds[:n], 1e-3, 0.0)
     before = copy.deepcopy(networks[0].state_dict())
@@ -152,7 +151,7 @@ def test_one_network_alone_is_asked_like_several_stacked(group_type):
     assert any(not torch.equal(v, before[k]) for k, v in networks[0].state_dict().items())
     # What was kept is what was tried, not what came after.
     for network, fold, tried in zip(networks, folds, found, strict=False):
-        again = Single([network], [fold], 1e-3, 0.0).watched_accuracy(rows, y)
+        again = Group([network], [fold], 1e-3, 0.0).watched_accuracy(rows, y)
         assert again[0] == pytest.approx(tried, abs=1e-6)
 
 
@@ -203,7 +202,7 @@ def test_other_data_than_vectors_are_not_stacked(X):
 # Loss that goes wrong
 
 
-@pytest.mark.parametrize("group_type", [Single, Stacked])
+@pytest.mark.parametrize("group_type", [Group, Stacked])
 def test_a_loss_that_is_no_number_is_reported(group_type):
     class Breaks(nn.Module):
         """Well in eval mode, in which networks are tried."""
@@ -216,7 +215,7 @@ def test_a_loss_that_is_no_number_is_reported(group_type):
             return self.layer(x) / 0 if self.training else self.layer(x)
 
     rows, y, folds = problem()
-    networks = networks_of(Breaks, rows, folds[: 1 if group_type is Single else 2])
+    networks = networks_of(Breaks, rows, folds[: 1 if group_type is Group else 2])
     group = group_type(networks, folds[: len(networks)], 1e-3, 0.0)
     batches = torch.from_numpy(
         np.stack([np.resize(f.train, (3, 20)) for f in folds[: len(networks)]], 1)
@@ -226,7 +225,7 @@ def test_a_loss_that_is_no_number_is_reported(group_type):
         group.run(batches, rows, y, averaging=0.99)
 
 
-@pytest.mark.parametrize("group_type", [Single, Stacked])
+@pytest.mark.parametrize("group_type", [Group, Stacked])
 def test_a_score_that_is_no_number_is_no_miss(group_type):
     rows, y, folds = problem()
     row = folds[0].watch[5]
@@ -236,7 +235,7 @@ def test_a_score_that_is_no_number_is_no_miss(group_type):
         def forward(self, x):
             return torch.where((x == odd).all(dim=-1, keepdim=True), torch.nan, x)
 
-    n = 1 if group_type is Single else 3
+    n = 1 if group_type is Group else 3
     networks = [Network(Gap(), ScoreHead(2, 3)) for _ in range(n)]
     group = group_type(networks, folds[:n], 1e-3, 0.0)
     message = f"NaN or infinity for observation {row}; check this row of X, or your own network"

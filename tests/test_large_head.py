@@ -15,11 +15,8 @@ from unsplit.errors import OutOfMemoryWarning
 from unsplit.networks import network as network_module
 from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.training import group as group_module
-from unsplit.networks.training import single as single_module
-from unsplit.networks.training.group import Stacked, watched_part
+from unsplit.networks.training.group import Group, LargeHeadAdamW, Stacked, watched_part
 from unsplit.networks.training.loop import Training, epoch_minibatches, train, used_decay
-from unsplit.networks.training.optimizer import LargeHeadAdamW
-from unsplit.networks.training.single import Single
 from unsplit.pairwise.folds import holdout_fold
 
 CPU = torch.device("cpu")
@@ -45,8 +42,8 @@ def test_training_over_blocks_gives_the_same_networks(monkeypatch):
     )
     trained(epochs=1)
     assert not called  # few scores are held at once, as ever
-    monkeypatch.setattr(single_module, "BLOCK_ELEMENTS", 100)
-    monkeypatch.setattr(single_module, "MANY_CLUSTERS", 3)
+    monkeypatch.setattr(group_module, "BLOCK_ELEMENTS", 100)
+    monkeypatch.setattr(group_module, "MANY_CLUSTERS", 3)
     in_blocks, history = trained()
     assert called
     np.testing.assert_allclose(history.loss, usual.loss, rtol=1e-4)
@@ -63,7 +60,7 @@ def test_accuracy_over_blocks_is_that_of_all_scores(monkeypatch, seed):
     training = Training(networks_for(rows, folds), rows, clusters, folds, config, rng)
     training.epoch()
     expected = [group.watched_accuracy(rows, clusters) for group in training.groups]
-    monkeypatch.setattr(single_module, "MANY_CLUSTERS", 3)
+    monkeypatch.setattr(group_module, "MANY_CLUSTERS", 3)
     found = [group.watched_accuracy(rows, clusters) for group in training.groups]
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
@@ -102,7 +99,7 @@ def moved(gradients, weight, rate=0.01, decay=0.5, betas=(0.9, 0.999), eps=1e-8)
 
 @pytest.mark.parametrize("at_once", [6, 2**24])
 def test_large_matrices_move_by_the_mean_square_of_their_rows(monkeypatch, at_once):
-    monkeypatch.setattr("unsplit.networks.training.optimizer.AT_ONCE", at_once)
+    monkeypatch.setattr("unsplit.networks.training.group.AT_ONCE", at_once)
     rng = np.random.default_rng(0)
     start = rng.standard_normal((5, 3))
     gradients = [rng.standard_normal((5, 3)) * np.arange(1, 6)[:, None] for _ in range(20)]
@@ -125,7 +122,7 @@ def test_large_matrices_move_by_the_mean_square_of_their_rows(monkeypatch, at_on
 
 def test_the_kernel_moves_weights_as_plain_torch_does(monkeypatch):
     module = triton_twin.kernel_module(monkeypatch)
-    monkeypatch.setattr("unsplit.networks.training.optimizer.move_rows", module.move_rows)
+    monkeypatch.setattr("unsplit.networks.training.group.move_rows", module.move_rows)
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(7, 5, generator=generator)
     weights = [nn.Parameter(start.clone()) for _ in range(2)]
@@ -148,11 +145,11 @@ def test_a_matrix_without_gradient_stays():
 
 
 def test_large_heads_are_trained_with_fewer_moments(monkeypatch):
-    monkeypatch.setattr(single_module, "LARGE_HEAD", 10)
+    monkeypatch.setattr(group_module, "LARGE_HEAD", 10)
     networks, history = trained(epochs=8)
     assert history.accuracy.max() > 0.9
     folds = small_problem(n_folds=2)[2]
-    group = Single(networks[:1], folds[:1], 1e-3, 0.0)
+    group = Group(networks[:1], folds[:1], 1e-3, 0.0)
     assert isinstance(group.optimizer, LargeHeadAdamW)
 
 
@@ -173,9 +170,9 @@ class Short(nn.Module):
         return self.layer(x).relu()
 
 
-def group_of(most, error, kind=Single):
+def group_of(most, error, kind=Group):
     rows, y, folds = small_problem(n_folds=2)
-    n = 1 if kind is Single else 2
+    n = 1 if kind is Group else 2
     torch.manual_seed(0)
     networks = [Network(Short(most, error), ScoreHead(8, 4)) for _ in range(n)]
     batches = epoch_minibatches([fold.train for fold in folds[:n]], y, 30, np.random.default_rng(0))
@@ -203,7 +200,9 @@ def test_when_memory_runs_out_the_batch_is_computed_in_parts(error, most):
     assert short.parts == (2 if most == 29 else 4)
     assert short.steps_taken == group.steps_taken
     assert loss == pytest.approx(expected, rel=1e-5)
-    for one, other in zip(group.network.parameters(), short.network.parameters(), strict=True):
+    for one, other in zip(
+        group.present[0].parameters(), short.present[0].parameters(), strict=True
+    ):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
@@ -251,10 +250,10 @@ def test_training_with_many_more_clusters_than_a_batch_uses_less_decay():
 # The first steps
 
 
-@pytest.mark.parametrize("kind", [Single, Stacked])
+@pytest.mark.parametrize("kind", [Group, Stacked])
 def test_with_many_clusters_features_change_after_every_cluster_has_come_twice(kind):
     rows, y, folds = small_problem(n_folds=2)
-    n = 1 if kind is Single else 2
+    n = 1 if kind is Group else 2
     group = kind(networks_for(rows, folds, k=40)[:n], folds[:n], 1e-3, 0.0)
     assert group.steps_of_head(10) == 0
     assert group.steps_of_head(9) == 9
@@ -271,7 +270,7 @@ def test_with_many_clusters_features_change_after_every_cluster_has_come_twice(k
 def test_batch_normalisation_needs_no_such_start():
     folds = small_problem(n_folds=2)[2]
     network = Network(nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8)), ScoreHead(8, 40))
-    assert Single([network], folds[:1], 1e-3, 0.0).steps_of_head(1) == 0
+    assert Group([network], folds[:1], 1e-3, 0.0).steps_of_head(1) == 0
 
 
 def test_many_more_clusters_than_a_batch_can_be_told_apart():

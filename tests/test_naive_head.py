@@ -5,11 +5,17 @@ import pytest
 import torch
 
 from tests import reference
-from tests.test_losses import problem
+from tests.test_losses import problem, total
 from tests.test_training import networks_for, small_problem
 from unsplit import TrainConfig
-from unsplit.networks.network import Network, ScoreHead, margins, pairwise_logistic_loss
-from unsplit.networks.pair_matrix import PairMatrixHead, pair_matrix_loss
+from unsplit.networks.network import (
+    Network,
+    PairMatrixHead,
+    ScoreHead,
+    margins,
+    pair_matrix_loss,
+    pairwise_logistic_loss,
+)
 from unsplit.networks.training.loop import train
 
 
@@ -17,8 +23,8 @@ from unsplit.networks.training.loop import train
 def test_naive_head_with_the_same_scores_gives_the_same_loss(k):
     scores, clusters, sizes = problem(k)
     logits = scores[:, None, :] - scores[:, :, None]  # logit of f_ij is z_j − z_i
-    naive = pair_matrix_loss(logits, clusters, sizes)
-    torch.testing.assert_close(naive, pairwise_logistic_loss(scores, clusters, sizes))
+    naive = total(pair_matrix_loss, logits, clusters, sizes)
+    torch.testing.assert_close(naive, total(pairwise_logistic_loss, scores, clusters, sizes))
     expected = reference.total_loss(lambda x, i, j: float(logits[x, i, j]), clusters.tolist(), k)
     assert naive.item() == pytest.approx(expected, rel=1e-10)
 
@@ -26,7 +32,7 @@ def test_naive_head_with_the_same_scores_gives_the_same_loss(k):
 def test_naive_head_ignores_every_output_outside_the_own_row_and_column():
     _, clusters, sizes = problem(5)
     logits = torch.randn(len(clusters), 5, 5, dtype=torch.float64, requires_grad=True)
-    pair_matrix_loss(logits, clusters, sizes).backward()
+    total(pair_matrix_loss, logits, clusters, sizes).backward()
     for x, own in enumerate(clusters.tolist()):
         used = torch.zeros(5, 5, dtype=torch.bool)
         used[own], used[:, own] = True, True
@@ -37,7 +43,7 @@ def test_naive_head_ignores_every_output_outside_the_own_row_and_column():
 def test_gradcheck_of_the_naive_loss():
     _, clusters, sizes = problem(3)
     logits = torch.randn(len(clusters), 3, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda z: pair_matrix_loss(z, clusters, sizes), logits)
+    assert torch.autograd.gradcheck(lambda z: total(pair_matrix_loss, z, clusters, sizes), logits)
 
 
 def test_heads_start_undecided_and_agree_on_margins():

@@ -26,9 +26,14 @@ from tests.cli_cases import (
 )
 from unsplit.cli.events import Events
 from unsplit.cli.progress import Console
-from unsplit.networks.training.history import EpochRecord, StepRecord
-from unsplit.networks.training.loop import Reporter
-from unsplit.networks.training.progress import Bars, TimeLeft, spoken_range
+from unsplit.networks.training.progress import (
+    Bars,
+    EpochRecord,
+    Reporter,
+    StepRecord,
+    TimeLeft,
+    spoken_range,
+)
 
 PHASES = ["reading", "training", "finding neighbours", "merging", "writing"]
 

@@ -10,23 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import unsplit
 from benchmarks import plan
 from tests.cli_cases import read_csv
-from unsplit.data import observations
-from unsplit.devices import ALONE, Ranks, computing_with, current, private_randomness
-from unsplit.networks.network import drawing_a_part, integers, normal_like, uniform, uniform_like
+from unsplit.data.rows.kinds import observations
+from unsplit.devices import ALONE, Ranks, computing_with, current
 from unsplit.networks.registry import RECIPES, build_network
-from unsplit.networks.training.group import Fold, tensors_of
-from unsplit.networks.training.optimizer import LargeHeadAdamW
+from unsplit.networks.training.group import Fold, LargeHeadAdamW, tensors_of
 from unsplit.networks.training.ranks import (
-    WATCHED_STEPS,
     Sharded,
     is_lost,
     together,
-    with_shared_statistics,
 )
 from unsplit.pairwise.result import PairwiseTVD
 
@@ -94,8 +89,14 @@ def assert_same_distances(one, other):
     assert abs(a.tvd - b.tvd).mean() < 0.01
 
 
+def assert_similar(one, other):
+    """As of two seeds."""
+    a, b = (unsplit.PairwiseTVD.load(f"{name}/distances.npz") for name in (one, other))
+    assert np.allclose(a.history.loss, b.history.loss, rtol=0.2)
+    assert abs(a.mean_accuracy - b.mean_accuracy) < 0.1
+
+
 def assert_same_history(one, other):
-    # Normalisation of batches of images makes rounding grow, on some processors to 0.12 %.
     assert np.allclose(one.loss, other.loss, rtol=3e-3)
     assert np.allclose(one.accuracy, other.accuracy, atol=0.02)
 
@@ -120,7 +121,6 @@ def test_parts_cover_everything_once():
 
 def test_alone_nothing_is_exchanged():
     assert current() is ALONE
-    assert ALONE.agree(True)
     assert ALONE.share(3) == 3
     x = torch.arange(3.0)
     assert ALONE.sum(x) is x
@@ -130,35 +130,6 @@ def test_alone_nothing_is_exchanged():
         assert ranks is ALONE
     values = torch.tensor([0.5, -torch.inf])
     assert ALONE.log_sum_exp(values) is values
-
-
-def test_parts_of_a_batch_are_drawn_as_in_the_whole():
-    cpu, x = torch.device("cpu"), torch.zeros(7, 3)
-
-    def draws(x):
-        return [
-            uniform((len(x), 2), cpu),
-            uniform_like(x),
-            normal_like(x),
-            integers(0, 9, len(x), cpu),
-        ]
-
-    with private_randomness(0):
-        whole = draws(x)
-    for span in (slice(0, 3), slice(3, 7)):
-        with private_randomness(0), drawing_a_part(span.start, span.stop, 7):
-            part = draws(x[span])
-        for one, all_of_it in zip(part, whole, strict=True):
-            assert torch.equal(one, all_of_it[span])
-
-
-def test_batch_normalisation_keeps_names_and_weights():
-    network = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.BatchNorm1d(3)))
-    before = {name: value.clone() for name, value in network.state_dict().items()}
-    shared = with_shared_statistics(network)
-    assert shared.state_dict().keys() == before.keys()
-    x = torch.randn(8, 2, generator=torch.Generator().manual_seed(0))
-    assert shared.eval()(x).shape == (8, 3)
 
 
 def test_lost_processes_are_told_from_other_errors():
@@ -171,14 +142,10 @@ def test_lost_processes_are_told_from_other_errors():
 @pytest.fixture
 def sent(monkeypatch):
     """Pretend that another process answers with the same; bytes that would be sent."""
-    found = {"gathered": 0, "summed": 0, "met": 0}
+    found = {"gathered": 0, "summed": 0}
 
     def all_reduce(values, op=None):
-        # Before each message, two words that say whether all can go on.
-        name = "met" if values.shape == (2,) else "summed"
-        found[name] += values.numel() * values.element_size()
-        if name == "met":
-            values[0] = 0
+        found["summed"] += values.numel() * values.element_size()
 
     def all_gather(parts, own):
         found["gathered"] += len(parts) * own.numel() * own.element_size()
@@ -200,7 +167,7 @@ def test_a_very_large_head_is_never_made_as_a_whole_before_the_end(sent, monkeyp
         network = build_network(rows, fold, RECIPES["mlp"], 6, "pairwise")
         assert network.head.weight.is_meta
         group = Sharded([network], [fold], 1e-3, 0.0, ranks)
-        assert isinstance(group.members[0].optimizer, LargeHeadAdamW)
+        assert isinstance(group.optimizer, LargeHeadAdamW)
         loss = group.run(batch.view(1, 1, 32), rows, torch.arange(40) % 6, 0.9)
         # All scores are zero at first, and the other half of the clusters adds nothing here.
         assert loss == pytest.approx(np.log(2) / 2, rel=0.05)
@@ -225,41 +192,15 @@ def test_a_step_sends_what_the_plan_says(sent):
     network = build_network(rows, fold, RECIPES["mlp"], 6, "softmax")
     group = Sharded([network], [fold], 1e-3, 0.0, Ranks(0, 2))
     batch = torch.arange(32)
-    before = {name: value.clone() for name, value in tensors_of(group.members[0].network).items()}
+    before = {name: value.clone() for name, value in tensors_of(group.present[0]).items()}
     group.gradients(batch, rows.take(group.taken(batch)), rows, clusters)
     n_parameters = sum(p.numel() for p in network.backbone.parameters())
     run = plan.Run(6, 40, 2, 32, network.head.in_features, parameters=n_parameters)
-    met = {"met": 6 * 8}
-    assert sent == met | {"gathered": plan.gathered(run, size=4), "summed": plan.summed(run)}
+    assert sent == {"gathered": plan.gathered(run, size=4), "summed": plan.summed(run)}
     group.optimizer.step()
-    after = tensors_of(group.members[0].network)
+    after = tensors_of(group.present[0])
     assert after["head.weight"].shape == (3, network.head.in_features)
     assert not torch.equal(before["head.weight"], after["head.weight"])
-
-
-def test_processes_ask_for_failures_in_the_first_steps_of_an_epoch_alone(sent):
-    index, clusters = np.arange(40), torch.arange(40) % 6
-    values = np.random.default_rng(0).standard_normal((40, 3))
-    rows, fold = observations(values, CPU), Fold(index, index, index)
-    network = build_network(rows, fold, RECIPES["mlp"], 6, "pairwise")
-    group = Sharded([network], [fold], 1e-3, 0.0, Ranks(0, 2))
-    batch = torch.arange(32)
-
-    def met():
-        sent["met"] = 0
-        group.gradients(batch, rows.take(group.taken(batch)), rows, clusters)
-        return sent["met"]
-
-    assert met() > 0
-    group.steps_taken = WATCHED_STEPS
-    assert met() == 0
-    group.train(True)
-    assert met() > 0
-    group.steps_taken = 2 * WATCHED_STEPS
-    assert met() == 0
-    # Where observations differ in size, memory may run out at any time.
-    rows.ragged = True
-    assert met() > 0
 
 
 def test_the_plan_grows_as_it_should():
@@ -286,7 +227,7 @@ def first_runs(tmp_path_factory):
         write_data()
         return folder, run(
             *(case(f"plain{size}", size) for size in (1, 2, 3)),
-            case("none", 2, starve=[1, "forward", 0]),
+            case("none", 2, starve=[1, 0]),
             case("column", 2, "--labels", "d"),
             case("usage", 2, "--epochs", "0"),
             case("links", 3, "--must-link", "0,x"),
@@ -306,7 +247,7 @@ def test_two_and_three_processes_give_the_result_of_one(first_runs, monkeypatch)
 
 
 OTHERS = {
-    # Batch normalisation and random changes, drawn for the whole batch.
+    # Batch normalisation and random changes, of which each process has its own.
     "pictures": {"data": "pictures.npz"},
     "distances": {"command": "distances"},
     # As with more than 10,000 clusters: only confused pairs, counted in parts.
@@ -319,7 +260,11 @@ OTHERS = {
 def test_other_networks_and_commands_are_shared_too(kind):
     more = dict(OTHERS[kind])
     typed = more.pop("typed", [])
-    different = {"distances": assert_same_distances, "sparse": assert_same_confusions}
+    different = {
+        "distances": assert_same_distances,
+        "sparse": assert_same_confusions,
+        "pictures": assert_similar,
+    }
     assert_equal = different.get(kind, assert_same)
     found = run(*(case(f"out{size}", size, *typed, **more) for size in (1, 2)))
     assert found == {"out1": [0], "out2": [0, 0]}, said("out2")
@@ -352,39 +297,9 @@ def test_a_killed_process_ends_all_and_another_number_of_them_goes_on(victim):
     assert not Path("out.checkpoint").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("where", ["forward", "backward", "head"])
-def test_memory_that_runs_out_in_one_process_makes_all_compute_in_parts(where):
-    # Of a batch of 100 each process has the features of 50 and the scores of all.
-    most = 70 if where == "head" else 30
-    found = run(case("whole", 1), case("short", 2, starve=[1, where, most]))
-    assert found == {"whole": [0], "short": [0, 0]}, said("short")
-    assert_same("whole", "short")
-    told = said("short")
-    warning = "memory ran out in training (in another process), so batches of 100 observations are"
-    assert told.count("memory ran out") == told.count(warning) == 1
-    assert said("short", 1) == ""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("where", ["forward", "backward"])
-def test_memory_that_runs_out_between_batch_normalisations(where):
-    # Batch normalisation sees the parts, so one process computes in as many.
-    found = run(
-        case("one", 1, data="pictures.npz", starve=[0, where, 30]),
-        case("two", 2, data="pictures.npz", starve=[1, where, 12]),
-        case("three", 3, data="pictures.npz", starve=[0, where, 8]),
-    )
-    assert found == {"one": [0], "two": [0, 0], "three": [0, 0, 0]}, said("two")
-    assert_same("one", "two")
-    assert_same("one", "three")
-    for name in ("one", "two", "three"):
-        assert said(name).count("are now computed in 2 parts") == 1
-
-
-def test_memory_that_suffices_for_no_part_ends_all_with_one_sentence(first_runs, monkeypatch):
+def test_memory_that_runs_out_in_one_process_ends_all_with_one_sentence(first_runs, monkeypatch):
     monkeypatch.chdir(first_runs[0])
-    assert first_runs[1]["none"] == [2, 2]
+    assert first_runs[1]["none"] in ([1, 2], [2, 2])
     told = [said("none", rank) for rank in range(2)]
     assert sum(text.count("needs more memory than is available") for text in told) == 1
     assert "a smaller batch_size" in "".join(told)

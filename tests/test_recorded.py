@@ -47,8 +47,8 @@ def counted(monkeypatch):
     monkeypatch.setattr(group, "RecordedStep", Repeated)
     before = group.Group.__init__
 
-    def recordable(self, *args):
-        before(self, *args)
+    def recordable(self, *args, **more):
+        before(self, *args, **more)
         self.recordable = can_be_recorded(self.networks[0])
 
     monkeypatch.setattr(group.Group, "__init__", recordable)

@@ -16,7 +16,7 @@ from tests.cli_cases import merge, snapshot, succeeds, write_data
 from tests.cli_cases import unsplit as command
 from tests.merging_cases import gaussian_estimate
 from unsplit.data.array_files import save_arrays
-from unsplit.data.rows.sequences import Audio, Ragged
+from unsplit.data.rows.sequences import Ragged
 from unsplit.report import sections
 from unsplit.report.collect import FORMAT, Kept, Source, collect, grid_of, png
 from unsplit.report.sections import View
@@ -148,10 +148,7 @@ def test_pictures_for_few_dimensions_and_for_a_given_one():
         (np.random.default_rng(0).normal(size=(20, 64, 3)), "point clouds"),
         (Ragged.of([np.sin(np.arange(50 + i)) for i in range(20)]), "waveforms"),
         (
-            Audio(
-                Ragged.of([np.sin(np.arange(50 + i)) for i in range(20)]),
-                *(None, np.arange(20), 8000, {}),
-            ),
+            Ragged.of([np.sin(np.arange(50 + i)) for i in range(20)], rate=8000),
             "waveforms above spectrograms",
         ),
     ],

@@ -70,7 +70,7 @@ def watched():
 
     def spy(group, rows, subclusters):
         found = measure(group, rows, subclusters)
-        (network,), (fold,) = group.averaged(), group.folds
+        (network,), (fold,) = group.means, group.folds
         names = np.arange(len(subclusters.cluster))
         z = network(rows.take(torch.from_numpy(fold.watch))).detach().numpy()
         scores = scores_of([network], rows, subclusters.of_rows, [fold.watch], names)

@@ -12,7 +12,7 @@ from unsplit.data.rows.kinds import VectorRows, vector_rows
 from unsplit.datasets import gaussians
 from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.registry import RECIPES, build_network
-from unsplit.networks.training.group import Fold, can_be_stacked, mean_hit
+from unsplit.networks.training.group import AdamW, Fold, can_be_stacked, mean_hit
 from unsplit.networks.training.loop import (
     MAX_EPOCHS,
     Stopping,
@@ -24,7 +24,6 @@ from unsplit.networks.training.loop import (
     own,
     train,
 )
-from unsplit.networks.training.optimizer import AdamW
 from unsplit.pairwise.folds import crossfit_folds, holdout_fold, validated_inside
 from unsplit.pairwise.heldout_scores import heldout_scores
 
@@ -256,7 +255,7 @@ def test_averaged_networks_have_the_weights_that_are_tried(batch_folds):
         index_of_all = group.shaped(index.expand(len(group.networks), -1))
         with torch.no_grad():
             tried = group.scores(rows.take(index_of_all), of_mean=True)
-            found = [network(rows.take(index)) for network in group.averaged()]
+            found = [network(rows.take(index)) for network in group.means]
             present = [network(rows.take(index)) for network in group.networks]
         torch.testing.assert_close(torch.stack(found).reshape(tried.shape), tried)
         assert not torch.equal(torch.stack(present).reshape(tried.shape), tried)
@@ -286,7 +285,7 @@ def test_the_running_mean_of_the_weights_warms_up(batch_folds, averaging):
     for _ in range(3):
         training.epoch()
     assert step == group.steps_taken == 30
-    found = list(group.mean.values() if batch_folds else group.mean.parameters())
+    found = group._means
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
     # At this tolerance one step without the warm-up would show.
     assert not torch.allclose(found[0], weights[0], rtol=1e-4, atol=1e-6)

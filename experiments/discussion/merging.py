@@ -25,7 +25,7 @@ from unsplit.metrics import (
     purity,
     quality,
 )
-from unsplit.networks.training.history import EpochRecord
+from unsplit.networks.training.progress import EpochRecord
 
 STATISTICS = ("tv", "lecam", "overlap")
 

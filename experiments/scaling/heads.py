@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from experiments.scaling.config import Config
 from experiments.scaling.timings import at_most, tidy, wait
 from unsplit.networks.backbones import ResNet18
-from unsplit.networks.network import ScoreHead
-from unsplit.networks.pair_matrix import PairMatrixHead
+from unsplit.networks.network import PairMatrixHead, ScoreHead
 
 HEADS: dict[str, Any] = {"k": ScoreHead, "k2": PairMatrixHead}
 

@@ -389,8 +389,6 @@ class Ranks:
     ----------
     rank, size : int
         Number of this process, and how many there are.
-    patient : torch.distributed.ProcessGroup, optional
-        All of them, for messages that may take any time.
 
     Examples
     --------
@@ -398,24 +396,18 @@ class Ranks:
     'the same for all'
     """
 
-    def __init__(self, rank: int = 0, size: int = 1, patient: Any = None) -> None:
-        self.rank, self.size, self._patient = rank, size, patient
-        # In a step of training, what processes tell each other before each message.
-        self.alarm: Any = None
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank, self.size = rank, size
 
     def share(self, value: Any) -> Any:
-        """Return the value that rank 0 passes, however long that takes."""
+        """Return the value that rank 0 passes."""
         if self.size == 1:
             return value
         import torch.distributed as dist
 
         box = [value]
-        dist.broadcast_object_list(box, src=0, group=self._patient)
+        dist.broadcast_object_list(box, src=0)
         return box[0]
-
-    def agree(self, choice: bool) -> bool:
-        """Return what rank 0 chooses."""
-        return bool(self.share(choice))
 
     def gathered(self, value: Any) -> list[Any]:
         """Return the values of all processes."""
@@ -429,27 +421,24 @@ class Ranks:
 
     def sum(self, values: "torch.Tensor") -> "torch.Tensor":
         """Add up the tensors of all processes, in place where possible."""
-        return values if self.size == 1 else self._reduced(values.contiguous(), "SUM")
+        if self.size == 1:
+            return values
+        import torch.distributed as dist
+
+        values = values.contiguous()
+        dist.all_reduce(values)
+        return values
 
     def log_sum_exp(self, values: "torch.Tensor") -> "torch.Tensor":
         """Return the logarithm of the sum of the exponentials of all processes."""
         if self.size == 1:
             return values
-        most = self._reduced(values.clone(), "MAX")
-        finite = most.where(most.isfinite(), 0.0)
-        return finite + self.sum((values - finite).exp()).log()
-
-    def _reduced(self, values: "torch.Tensor", how: str) -> "torch.Tensor":
         import torch.distributed as dist
 
-        self._ready()
-        dist.all_reduce(values, op=getattr(dist.ReduceOp, how))
-        return values
-
-    def _ready(self) -> None:
-        """Nothing more is allocated before a message is sent."""
-        if self.alarm is not None:
-            self.alarm.meet()
+        most = values.clone()
+        dist.all_reduce(most, op=dist.ReduceOp.MAX)
+        finite = most.where(most.isfinite(), 0.0)
+        return finite + self.sum((values - finite).exp()).log()
 
     def part(self, n: int, rank: int | None = None) -> slice:
         """Return which of n rows are those of a rank; parts differ by at most one row.
@@ -475,7 +464,6 @@ class Ranks:
         padded = part.new_zeros((self.part(n, 0).stop, *part.shape[1:]))
         padded[: len(part)] = part
         found = [torch.empty_like(padded) for _ in range(self.size)]
-        self._ready()
         dist.all_gather(found, padded)
         spans = [self.part(n, rank) for rank in range(self.size)]
         return torch.cat([x[: s.stop - s.start] for x, s in zip(found, spans, strict=True)])

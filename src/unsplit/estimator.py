@@ -47,13 +47,8 @@ from unsplit.merging.plan import looks_like_partition
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.registry import Augment, Backbone
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.loop import (
-    MAX_EPOCHS,
-    MERGING,
-    NEIGHBOURS,
-    TRAINING,
-    TrainConfig,
-)
+from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
+from unsplit.networks.training.progress import MERGING, NEIGHBOURS, TRAINING
 from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.overclustering.clusterers import check_clusterer
 from unsplit.pairwise.api import (

@@ -1,6 +1,6 @@
 """What was once called otherwise, and what to write now."""
 
-_OF_TRAINING = "unsplit.networks.training.history"
+_OF_TRAINING = "unsplit.networks.training.progress"
 
 # Names of ``unsplit`` that moved, and their modules.
 MOVED = {

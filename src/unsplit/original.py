@@ -30,8 +30,14 @@ from unsplit.merging.loop import MergeRecord, MergeState, agglomerate
 from unsplit.merging.options import Constraints, MergeOptions
 from unsplit.merging.pairs import Linked, Pairs
 from unsplit.merging.tree import MergeTree
-from unsplit.networks.network import Network, ScoreHead, pairwise_logistic_loss
-from unsplit.networks.pair_matrix import PairMatrixHead, pair_matrix_loss
+from unsplit.networks.network import (
+    Network,
+    PairMatrixHead,
+    ScoreHead,
+    balanced,
+    pair_matrix_loss,
+    pairwise_logistic_loss,
+)
 from unsplit.networks.registry import (
     Augment,
     Backbone,
@@ -345,7 +351,7 @@ HEADS: dict[str, tuple[Callable[[int, int], ScoreHead], Any]] = {
     "scores": (ScoreHead, pairwise_logistic_loss),
     "pairs": (PairMatrixHead, pair_matrix_loss),
 }
-"""Last layers by name, each with the paper's total loss."""
+"""Last layers by name, each with the paper's loss."""
 
 
 def split(clusters: Index, rng: np.random.Generator) -> Any:
@@ -375,13 +381,13 @@ def weighted(loss: Any, sizes: Tensor, scores: Tensor, clusters: Tensor) -> Tens
     Parameters
     ----------
     loss : callable
-        L of all observations.
+        Loss of every observation.
     sizes : Tensor of shape (k,)
         Number of training rows of each cluster.
     scores, clusters : Tensors
         The batch.
     """
-    return loss(scores, clusters, sizes * (clusters.shape[-1] / sizes.sum()))
+    return balanced(loss(scores, clusters), clusters, sizes * (clusters.shape[-1] / sizes.sum()))
 
 
 @torch.no_grad()

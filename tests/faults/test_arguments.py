@@ -139,7 +139,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         unsplit.read,
         {"path": "x.csv"},
         {
-            **dict.fromkeys(("labels", "batch", "groups", "cache"), "str None"),
+            **dict.fromkeys(("labels", "batch", "groups"), "str None"),
             **dict.fromkeys(("id", "features", "progress", "use_rep", "layer"), "None"),
             "scale": "bool",
         },

@@ -11,8 +11,8 @@ import torch
 from torch.utils.data import Dataset
 
 import unsplit
-from unsplit.data import observations
 from unsplit.data.labels import encode_labels
+from unsplit.data.rows.kinds import observations
 from unsplit.data.rows.sequences import Ragged, RaggedRows
 
 CPU = torch.device("cpu")

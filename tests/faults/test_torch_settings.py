@@ -12,8 +12,7 @@ from torch import nn
 
 import unsplit
 from unsplit.devices import usual_settings
-from unsplit.networks.training.history import StepRecord
-from unsplit.networks.training.loop import Reporter
+from unsplit.networks.training.progress import Reporter, StepRecord
 
 X, LABELS = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 1]], 40, random_state=0)
 PICTURES = np.random.default_rng(0).integers(0, 200, (160, 12, 12, 3)).astype(np.uint8)

@@ -7,9 +7,7 @@ from typing import Any
 
 import click
 
-from unsplit.networks.training.history import EpochRecord, StepRecord
-from unsplit.networks.training.loop import Reporter
-from unsplit.networks.training.progress import TimeLeft
+from unsplit.networks.training.progress import EpochRecord, Reporter, StepRecord, TimeLeft
 
 # Seconds between two events about the same phase.
 PAUSE = 1.0

@@ -22,11 +22,11 @@ from unsplit.cli.run import (
 )
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
-from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.data.readers.observations import Observations
 from unsplit.data.saving import output_folder
 from unsplit.merging.answers import read_answers
 from unsplit.merging.options import LABELS_FROM
-from unsplit.networks.training.loop import PHASES
+from unsplit.networks.training.progress import PHASES
 from unsplit.networks.training.ranks import together
 from unsplit.pairwise.api import Settings
 from unsplit.report.api import PAGE

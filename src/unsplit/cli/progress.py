@@ -21,9 +21,14 @@ from unsplit.errors import (
     SkippedWarning,
     SmallClusterWarning,
 )
-from unsplit.networks.training.history import EpochRecord, StepRecord
-from unsplit.networks.training.loop import Reporter
-from unsplit.networks.training.progress import Bars, TimeLeft, spoken_range
+from unsplit.networks.training.progress import (
+    Bars,
+    EpochRecord,
+    Reporter,
+    StepRecord,
+    TimeLeft,
+    spoken_range,
+)
 
 # Every new estimate raises these warnings again.
 REPEATED = (SmallClusterWarning, BatchWarning, PartitionWarning, CheckpointWarning)

@@ -17,7 +17,7 @@ from unsplit.cli.progress import Console
 from unsplit.cli.reading import Input, read_clustered, read_picture
 from unsplit.data.labels import encode_labels
 from unsplit.data.memory import memory_errors
-from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.data.readers.observations import Observations
 from unsplit.data.saving import MANIFEST
 from unsplit.devices import current
 from unsplit.errors import InputError

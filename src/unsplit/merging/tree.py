@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
-from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels, like
+from unsplit.data.saving import data_frame
 from unsplit.errors import InputError, is_number, is_whole, option, shown
 from unsplit.merging.answers import Answer
 from unsplit.merging.decision import (

@@ -24,10 +24,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from unsplit.devices import ALONE, Ranks
 from unsplit.networks.chunked_kernel import KernelLogSumExp, KernelSums, usable
-from unsplit.networks.chunked_plain import PlainLogSumExp, PlainSums, wide_type, without_own
 
 # Elements of a block of scores.  That of a processor should stay in its cache; on an H200, blocks
 # that do were slower than larger ones, whose products are more efficient (docs/scale.md).
@@ -80,23 +80,31 @@ def chunked_loss(
     features: Tensor,
     weight: Tensor,
     bias: Tensor,
-    clusters: Tensor,
+    columns: Tensor,
     loss: str = "softmax",
     blocks: Blocks | None = None,
+    n_clusters: int | None = None,
+    ranks: Ranks = ALONE,
 ) -> Tensor:
     """Mean loss of observations drawn evenly from the clusters, over blocks of clusters.
 
-    It equals the loss of :data:`unsplit.networks.network.LOSSES` of the scores
-    ``features @ weight.T + bias``.
+    It equals the mean of :data:`unsplit.networks.network.LOSSES` of the scores
+    ``features @ weight.T + bias``.  If each of several processes holds some of the clusters, all
+    pass the same features and get the same loss and the whole gradient of the features; each gets
+    the gradient of its own weights.
 
     Parameters
     ----------
     features : Tensor of shape (b, h)
     weight : Tensor of shape (k, h)
     bias : Tensor of shape (k,)
-    clusters : integer Tensor of shape (b,)
+    columns : integer Tensor of shape (b,)
+        Place of the own cluster in ``weight``; −1 if another process holds it.
     loss : {"softmax", "pairwise"}
     blocks : Blocks, optional
+    n_clusters : int, optional
+        Number of clusters of all processes; k if None.
+    ranks : Ranks
 
     Returns
     -------
@@ -108,52 +116,8 @@ def chunked_loss(
     >>> chunked_loss(features, weight, torch.zeros(4), torch.tensor([0, 3])).item()  # log(4)
     1.386294...
     """
-    value: Tensor = _ChunkedLoss.apply(
-        features, weight, bias, clusters, len(weight), loss, ALONE, blocks
-    )
-    return value
-
-
-def sharded_loss(
-    features: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    columns: Tensor,
-    n_clusters: int,
-    loss: str,
-    ranks: Ranks,
-    blocks: Blocks | None = None,
-) -> Tensor:
-    """The loss of :func:`chunked_loss` if each process holds some of the clusters.
-
-    All processes pass the same features, and all get the same loss and the whole gradient of the
-    features; each gets the gradient of its own weights.
-
-    Parameters
-    ----------
-    features, loss, blocks
-        As for :func:`chunked_loss`.
-    weight, bias : Tensor of shape (clusters of this process, h) and (clusters of this process,)
-    columns : integer Tensor of shape (b,)
-        Place of the own cluster in ``weight``; −1 if another process holds it.
-    n_clusters : int
-        Number of clusters of all processes, k.
-    ranks : Ranks
-
-    Returns
-    -------
-    Tensor of shape ()
-
-    Examples
-    --------
-    >>> features, weight = torch.ones(2, 3), torch.zeros(4, 3)
-    >>> columns = torch.tensor([0, 3])
-    >>> sharded_loss(features, weight, torch.zeros(4), columns, 4, "pairwise", ALONE).item()
-    0.693147...
-    """
-    value: Tensor = _ChunkedLoss.apply(
-        features, weight, bias, columns, n_clusters, loss, ranks, blocks
-    )
+    k = len(weight) if n_clusters is None else n_clusters
+    value: Tensor = _ChunkedLoss.apply(features, weight, bias, columns, k, loss, ranks, blocks)
     return value
 
 
@@ -476,3 +440,55 @@ def _add_own(
     shard.weight.index_put_((at,), of_weight.to(weight.dtype), accumulate=True)
     shard.bias.index_put_((at,), slopes, accumulate=True)
     shard.features.addcmul_(slopes[:, None], weight[at].to(features.dtype).to(wide))
+
+
+# What one block adds; chunked_kernel.py does the same faster where Triton runs.
+
+
+class PlainSums:
+    """Turns scores into slopes in place, and sums them by observation."""
+
+    def __init__(self, columns: Tensor, shift: Tensor, loss: str, size: int) -> None:
+        self.columns, self.shift, self.loss = columns, shift[:, None], loss
+        self.values, self.slopes = torch.zeros_like(shift), torch.zeros_like(shift)
+
+    def turn(self, scores: Tensor, bias: Tensor, start: int, of_bias: Tensor) -> None:
+        """Replace scores by slopes, and write the sum of the slopes of every cluster."""
+        margins = scores.to(self.shift.dtype).add_(bias).sub_(self.shift)
+        margins = without_own(margins, self.columns - start)
+        if self.loss == "softmax":
+            slopes = margins.exp_()
+        else:
+            self.values -= F.logsigmoid(-margins).sum(1)
+            slopes = margins.sigmoid_()
+        self.slopes += slopes.sum(1)
+        torch.sum(slopes, 0, out=of_bias)
+        if slopes is not scores:
+            scores.copy_(slopes)
+
+
+class PlainLogSumExp:
+    """Logarithm of the sum of exp(score) over all blocks, for every observation."""
+
+    def __init__(self, columns: Tensor, size: int) -> None:
+        self.columns = columns
+        self.value = torch.tensor(-torch.inf, device=columns.device).expand(len(columns))
+
+    def add(self, scores: Tensor, bias: Tensor, start: int) -> None:
+        """Add a block of scores."""
+        scores = scores.to(wide_type(scores.dtype)).add_(bias)
+        scores = without_own(scores, self.columns - start)
+        self.value = torch.logaddexp(self.value, scores.logsumexp(1))
+
+
+def without_own(scores: Tensor, places: Tensor) -> Tensor:
+    """Write −∞ over the scores for the own clusters that are in this block."""
+    n = scores.shape[1]
+    inside = ((places >= 0) & (places < n))[:, None]
+    at = places.clamp(0, n - 1)[:, None]
+    return scores.scatter_(1, at, scores.gather(1, at).masked_fill_(inside, -torch.inf))
+
+
+def wide_type(kind: torch.dtype) -> torch.dtype:
+    """Type of sums: at least float32."""
+    return torch.promote_types(kind, torch.float32)

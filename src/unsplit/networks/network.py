@@ -1,8 +1,6 @@
 """What all networks share (scaling, head, loss, random numbers), and the network for vectors."""
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -105,76 +103,90 @@ def margins(scores: Tensor, clusters: Tensor) -> Tensor:
     return scores.gather(-1, clusters.unsqueeze(-1)) - scores
 
 
-def pairwise_logistic_loss(scores: Tensor, clusters: Tensor, sizes: Tensor | None = None) -> Tensor:
-    r"""The paper's balanced pairwise logistic loss, computed from k scores.
+def pairwise_logistic_loss(scores: Tensor, clusters: Tensor) -> Tensor:
+    r"""The paper's balanced pairwise logistic loss of every observation, from k scores.
 
-    .. math:: L = \frac{1}{k(k-1)} \sum_i \frac{1}{|S_i|}
-              \sum_{x \in S_i} \sum_{j \ne i} \log(1 + e^{z_j(x) - z_i(x)})
+    .. math:: \frac{1}{k-1} \sum_{j \ne i} \log(1 + e^{z_j(x) - z_i(x)})
 
     The row term and the column term of the paper's formula are the same number with the same
-    weight (docs/method.md), so k scores do the work of k² outputs.
+    weight (docs/method.md), so k scores do the work of k² outputs.  The paper's total loss is the
+    mean over clusters of the mean over their observations.
 
     Parameters
     ----------
     scores : Tensor of shape (..., n, k)
     clusters : integer Tensor of shape (..., n)
-    sizes : Tensor of shape (k,), optional
-        Number of observations of each cluster.
 
     Returns
     -------
-    Tensor of shape (...)
+    Tensor of shape (..., n)
 
     Examples
     --------
     >>> scores = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
-    >>> pairwise_logistic_loss(scores, torch.tensor([0, 1])).item()  # log(1 + e**-2)
-    0.126928...
+    >>> pairwise_logistic_loss(scores, torch.tensor([0, 1]))  # log(1 + e**-2)
+    tensor([0.1269, 0.1269])
     """
-    k = scores.shape[-1]
-    per_pair = -F.logsigmoid(margins(scores, clusters))
-    return _balanced(_sum_of_others(per_pair, clusters) / (k - 1), clusters, sizes, k)
+    return _mean_of_others(-F.logsigmoid(margins(scores, clusters)), clusters)
 
 
-def softmax_loss(scores: Tensor, clusters: Tensor, sizes: Tensor | None = None) -> Tensor:
-    """Class-balanced softmax cross-entropy, which has the same minimiser as the pairwise loss.
-
-    Parameters
-    ----------
-    scores, clusters, sizes
-        As for :func:`pairwise_logistic_loss`.
-
-    Returns
-    -------
-    Tensor of shape (...)
+def softmax_loss(scores: Tensor, clusters: Tensor) -> Tensor:
+    """Cross-entropy of every observation, which has the same minimiser as the pairwise loss.
 
     Examples
     --------
-    >>> scores = torch.zeros(2, 4)
-    >>> softmax_loss(scores, torch.tensor([0, 3])).item()  # log(4)
-    1.386294...
+    >>> softmax_loss(torch.zeros(2, 4), torch.tensor([0, 3]))  # log(4)
+    tensor([1.3863, 1.3863])
     """
     log_softmax = F.log_softmax(_at_least_float32(scores), dim=-1)
-    per_observation = -log_softmax.gather(-1, clusters.unsqueeze(-1)).squeeze(-1)
-    return _balanced(per_observation, clusters, sizes, scores.shape[-1])
+    return -log_softmax.gather(-1, clusters.unsqueeze(-1)).squeeze(-1)
+
+
+def pair_matrix_loss(logits: Tensor, clusters: Tensor) -> Tensor:
+    """The paper's loss of every observation, from one output per ordered pair (..., n, k, k).
+
+    An observation of cluster i counts with label 0 in row i and with label 1 in column i; all
+    other outputs are masked.
+
+    Examples
+    --------
+    >>> pair_matrix_loss(torch.zeros(2, 3, 3), torch.tensor([0, 2]))  # log(2)
+    tensor([0.6931, 0.6931])
+    """
+    row, column = own_row_and_column(logits, clusters)
+    return _mean_of_others(-(F.logsigmoid(-row) + F.logsigmoid(column)) / 2, clusters)
+
+
+def balanced(losses: Tensor, clusters: Tensor, sizes: Tensor) -> Tensor:
+    """Mean over clusters of the mean of their losses (..., n), where clusters have these sizes."""
+    return (losses / sizes.to(losses)[clusters]).sum(-1) / len(sizes)
+
+
+def own_row_and_column(logits: Tensor, clusters: Tensor) -> tuple[Tensor, Tensor]:
+    """Row i and column i of each observation's (k, k) outputs, where i is its own cluster.
+
+    Examples
+    --------
+    >>> own_row_and_column(torch.arange(4.0).reshape(1, 2, 2), torch.tensor([0]))
+    (tensor([[0., 1.]]), tensor([[0., 2.]]))
+    """
+    logits, own = _at_least_float32(logits), clusters[..., None, None]
+    row = logits.take_along_dim(own, dim=-2).squeeze(-2)
+    column = logits.take_along_dim(own, dim=-1).squeeze(-1)
+    return row, column
 
 
 def _at_least_float32(scores: Tensor) -> Tensor:
     return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
 
 
-def _sum_of_others(per_pair: Tensor, clusters: Tensor) -> Tensor:
-    return per_pair.scatter(-1, clusters.unsqueeze(-1), 0.0).sum(-1)
-
-
-def _balanced(per_observation: Tensor, clusters: Tensor, sizes: Tensor | None, k: int) -> Tensor:
-    if sizes is None:
-        return per_observation.mean(-1)
-    return (per_observation / sizes.to(per_observation)[clusters]).sum(-1) / k
+def _mean_of_others(per_pair: Tensor, clusters: Tensor) -> Tensor:
+    others = per_pair.scatter(-1, clusters.unsqueeze(-1), 0.0).sum(-1)
+    return others / (per_pair.shape[-1] - 1)
 
 
 LOSSES = {"pairwise": pairwise_logistic_loss, "softmax": softmax_loss}
-"""Losses for k scores, by name."""
+"""Losses of observations with k scores, by name."""
 
 
 # Weights of a head that is so large that copies of it count (256 MiB in float32).
@@ -225,11 +237,40 @@ class ScoreHead(nn.Linear):
 
     def loss(self, scores: Tensor, clusters: Tensor) -> Tensor:
         """Mean loss of observations drawn evenly from the clusters."""
-        return self.loss_function(scores, clusters)
+        return self.loss_function(scores, clusters).mean(-1)
 
     def margins(self, scores: Tensor, clusters: Tensor) -> Tensor:
         """Score for the own cluster minus the score for every cluster, shape (..., n, k)."""
         return margins(scores, clusters)
+
+
+class PairMatrixHead(ScoreHead):
+    """One logit per ordered pair of clusters: k²·h parameters.
+
+    Parameters
+    ----------
+    in_features, n_clusters : int
+        As for :class:`ScoreHead`.
+
+    Examples
+    --------
+    >>> PairMatrixHead(8, 3)(torch.ones(5, 8)).shape
+    torch.Size([5, 3, 3])
+    """
+
+    def __init__(self, in_features: int, n_clusters: int) -> None:
+        super().__init__(in_features, n_clusters * n_clusters)
+        self.n_clusters = n_clusters
+        self.loss_function = pair_matrix_loss
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits of shape (..., n, k, k)."""
+        return super().forward(features).unflatten(-1, (self.n_clusters, self.n_clusters))
+
+    def margins(self, logits: Tensor, clusters: Tensor) -> Tensor:
+        """Mean of the two outputs of each pair, shape (..., n, k)."""
+        row, column = own_row_and_column(logits, clusters)
+        return (column - row) / 2
 
 
 class Network(nn.Module):
@@ -284,46 +325,6 @@ _DRAWING = {
 }  # fmt: skip
 
 
-class _Part(threading.local):
-    """Which rows of a batch this thread computes: first, end, and how many there are in all."""
-
-    rows: tuple[int, int, int] | None = None
-
-
-_part = _Part()
-
-
-@contextmanager
-def drawing_a_part(start: int, stop: int, n: int) -> Iterator[None]:
-    """Draw for the rows from ``start`` to ``stop`` what would be drawn for them among all n.
-
-    Processes that compute parts of one batch then change its observations as one process would.
-
-    Examples
-    --------
-    >>> from unsplit.devices import private_randomness
-    >>> with private_randomness(0):
-    ...     whole = uniform((3,), torch.device("cpu"))
-    >>> with private_randomness(0), drawing_a_part(1, 3, 3):
-    ...     part = uniform((2,), torch.device("cpu"))
-    >>> torch.equal(part, whole[1:])
-    True
-    """
-    before, _part.rows = _part.rows, (start, stop, n)
-    try:
-        yield
-    finally:
-        _part.rows = before
-
-
-def _drawn(size: Sequence[int], draw: Callable[[Sequence[int]], Tensor]) -> Tensor:
-    """Draw numbers of a size whose first axis is the observations."""
-    if _part.rows is None or not size or size[0] != _part.rows[1] - _part.rows[0]:
-        return draw(size)
-    start, stop, n = _part.rows
-    return draw((n, *size[1:]))[start:stop]
-
-
 def uniform(size: Sequence[int], device: torch.device) -> Tensor:
     """Draw numbers from 0 to 1.
 
@@ -332,45 +333,28 @@ def uniform(size: Sequence[int], device: torch.device) -> Tensor:
     >>> uniform((2, 3), torch.device("cpu")).shape
     torch.Size([2, 3])
     """
-    return _drawn(size, lambda s: torch.rand(s, device=device, generator=own_generator(device)))
+    return torch.rand(size, device=device, generator=own_generator(device))
 
 
 def uniform_like(x: Tensor) -> Tensor:
-    """Draw numbers from 0 to 1, of the shape and type of x.
-
-    Examples
-    --------
-    >>> uniform_like(torch.zeros(3)).shape
-    torch.Size([3])
-    """
-    return _drawn(x.shape, lambda s: _empty(x, s).uniform_(generator=own_generator(x.device)))
+    """Draw numbers from 0 to 1, of the shape and type of x."""
+    return torch.empty_like(x).uniform_(generator=own_generator(x.device))
 
 
 def normal_like(x: Tensor) -> Tensor:
-    """Draw standard normal numbers, of the shape and type of x.
-
-    Examples
-    --------
-    >>> normal_like(torch.zeros(3)).shape
-    torch.Size([3])
-    """
-    return _drawn(x.shape, lambda s: _empty(x, s).normal_(generator=own_generator(x.device)))
-
-
-def _empty(x: Tensor, size: Sequence[int]) -> Tensor:
-    return torch.empty_like(x) if tuple(size) == tuple(x.shape) else x.new_empty(size)
+    """Draw standard normal numbers, of the shape and type of x."""
+    return torch.empty_like(x).normal_(generator=own_generator(x.device))
 
 
 def integers(low: int, high: int, n: int, device: torch.device) -> Tensor:
-    """Draw whole numbers from ``low`` to ``high`` − 1.
+    """Draw n whole numbers from ``low`` to ``high`` − 1.
 
     Examples
     --------
     >>> integers(3, 4, 2, torch.device("cpu"))
     tensor([3, 3])
     """
-    generator = own_generator(device)
-    return _drawn((n,), lambda s: torch.randint(low, high, s, device=device, generator=generator))
+    return torch.randint(low, high, (n,), device=device, generator=own_generator(device))
 
 
 class OwnNumbers(TorchFunctionMode):

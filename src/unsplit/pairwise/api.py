@@ -59,15 +59,8 @@ from unsplit.networks.registry import (
 )
 from unsplit.networks.training.checkpoint import Checkpoint, TrainingFile
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.history import EpochRecord
-from unsplit.networks.training.loop import (
-    MAX_EPOCHS,
-    TRAINING,
-    Reporter,
-    TrainConfig,
-    draws_in_epoch,
-)
-from unsplit.networks.training.progress import Bars
+from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, draws_in_epoch
+from unsplit.networks.training.progress import TRAINING, Bars, EpochRecord, Reporter
 from unsplit.pairwise.folds import USUAL_FOLDS, make_folds, require_folds
 from unsplit.pairwise.groups import check_groups, check_overlap
 from unsplit.pairwise.heldout_scores import (
@@ -335,7 +328,7 @@ def fit(
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
         of_rows = groups_of(encoded, groups, batch, rows, shared)
         # By the free memory of rank 0, if there are several processes.
-        is_sparse = current().agree(
+        is_sparse = current().share(
             settings.is_sparse(len(encoded.cluster_ids), subclusters.n_batches, of_rows is not None)
         )
         named = " or ".join(recipe.name for recipe in recipes)

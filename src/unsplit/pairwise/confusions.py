@@ -19,7 +19,7 @@ from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels
 from unsplit.devices import ALONE, Ranks, current, device_for_sums
 from unsplit.errors import ConfusionWarning, warn
-from unsplit.networks.training.history import History
+from unsplit.networks.training.progress import History
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores, StratumScores
 

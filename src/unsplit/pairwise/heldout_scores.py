@@ -25,8 +25,8 @@ from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.networks.training.group import Fold, Group
-from unsplit.networks.training.history import History
-from unsplit.networks.training.loop import MAX_EPOCHS, Reporter, TrainConfig, judge_of, train
+from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, judge_of, train
+from unsplit.networks.training.progress import History, Reporter
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.confusions import sparse_estimate
 from unsplit.pairwise.divergences import directed_means, hit
@@ -266,7 +266,7 @@ def accuracy_within_batches(
     """
     names = np.arange(len(subclusters.cluster))
     clusters = subclusters.of_rows
-    return _validation_accuracy(group.averaged(), group.folds, rows, clusters, names, subclusters)
+    return _validation_accuracy(group.means, group.folds, rows, clusters, names, subclusters)
 
 
 def _validation_accuracy(

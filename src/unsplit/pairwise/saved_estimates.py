@@ -19,7 +19,7 @@ from unsplit.data.array_files import (
     save_arrays,
     saved_meta,
 )
-from unsplit.networks.training.history import History
+from unsplit.networks.training.progress import History
 from unsplit.pairwise.scores import HeldoutScores, ScoreCounts
 from unsplit.pairwise.stored_pairs import StoredPairs
 

@@ -26,11 +26,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
-from unsplit.data.frames import data_frame
 from unsplit.data.labels import Subclusters, encode_labels, refuse_other_order
 from unsplit.data.memory import is_out_of_memory, memory_errors
 from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import observations
+from unsplit.data.saving import data_frame
 from unsplit.devices import (
     check_seed,
     choose_device,
@@ -42,8 +42,8 @@ from unsplit.devices import (
 from unsplit.errors import InputError
 from unsplit.networks.registry import build_network, is_users, recipe_for
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.history import EpochRecord
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, Training, draws_in_epoch
+from unsplit.networks.training.progress import EpochRecord
 from unsplit.pairwise.api import Settings, check_progress, kind_for, subclusters_of
 from unsplit.pairwise.folds import holdout_fold
 from unsplit.pairwise.heldout_scores import accuracy_within_batches

@@ -1,7 +1,7 @@
 """Which columns of a table are the ids, the labels, the batches and the features."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -85,34 +85,12 @@ class Roles:
         return self.names + self.features
 
 
-Assign = Callable[[list[str]], Roles]
-
-
-def all_names(names: list[str]) -> Roles:
-    """Read every column as it is written, as in a file of labels.
-
-    Examples
-    --------
-    >>> all_names(["cell", "cluster"]).features
-    []
-    """
-    return Roles(names, [])
-
-
 def assign_roles(
     path: Path, names: Sequence[str], wanted: Sequence[str | None], choice: ColumnChoice
 ) -> Roles:
     """Decide what each column of a table is.
 
-    Parameters
-    ----------
-    path : Path
-        The file, for messages.
-    names : sequence of str
-        All columns of the table.
-    wanted : sequence of str or None
-        Labels and batches: names of columns, or of other files.
-    choice : ColumnChoice
+    ``wanted`` are the labels and the batches: names of columns, or of other files.
 
     Examples
     --------
@@ -127,25 +105,19 @@ def assign_roles(
     ids = [n for n in names if n == choice.id or n.lower() in ID_NAMES]
     ids = [n for n in ids if n not in choice.drop and n not in (chosen or ())]
     own = [n for n in names if n in wanted and n not in ids]
-    left = [n for n in names if n not in ids and n not in own and n not in choice.drop]
+    left = [n for n in names if n not in {*ids, *own, *choice.drop}]
     features = left if chosen is None else [n for n in left if n in chosen]
     if not features:
-        reason = (
-            f"; {option('drop')} names all of them" if choice.drop else "; add columns of numbers"
+        raise InputError(
+            f"{path} has no feature columns left; {option('drop')} names all of them."
+            if choice.drop
+            else f"{path} has no feature columns; add columns of numbers."
         )
-        raise InputError(f"{path} has no feature columns{' left' if choice.drop else ''}{reason}.")
     return Roles(ids + own, features)
 
 
 def refuse_choice(path: Path, given: Sequence[str]) -> None:
-    """Raise an error if something is said of columns where there are none.
-
-    Examples
-    --------
-    >>> refuse_choice(Path("d.npy"), ColumnChoice(features=("depth",)).given)
-    Traceback (most recent call last):
-    unsplit.errors.InputError: d.npy is not a table, so it has no columns that features could be ...
-    """
+    """Raise an error if something is said of columns where there are none."""
     if given:
         options = " and ".join(map(option, given))
         raise InputError(
@@ -159,29 +131,23 @@ def check_choice(
 ) -> None:
     """Raise an error if a choice names columns that do not exist or that have another use.
 
-    Parameters
-    ----------
-    path, names, wanted, choice
-        As for :func:`assign_roles`.
-
     Examples
     --------
     >>> check_choice(Path("d.csv"), ["depth", "c"], ["c"], ColumnChoice(features=("dept",)))
     Traceback (most recent call last):
     unsplit.errors.InputError: d.csv has no column 'dept' (close: 'depth'), which features ...
     """
-    uses = {"id": [choice.id] if choice.id else [], "drop": choice.drop}
-    for use, given in (uses | {"features": choice.features or ()}).items():
+    one, features = [choice.id] if choice.id else [], choice.features or ()
+    for use, given in {"id": one, "drop": choice.drop, "features": features}.items():
         unknown = [name for name in given if name not in names]
         if unknown:
             told = ", ".join(f"{shown(name)}{_close(name, names)}" for name in unknown)
             raise InputError(
                 f"{path} has no column {told}, which {option(use)} names; {_held(names)}."
             )
-    named = dict(zip(["labels", "batch"], wanted, strict=False)) | {"id": choice.id}
-    for name in {choice.id, *(choice.features or ())} - {None}:
-        twice = [option(use) for use, of in named.items() if of == name]
-        twice += [option("features")] if name in (choice.features or ()) else []
+    uses = [("labels", wanted[:1]), ("batch", wanted[1:]), ("id", one), ("features", features)]
+    for name in {*one, *features}:
+        twice = [option(use) for use, of in uses if name in of]
         if len(twice) > 1:
             raise InputError(
                 f"column {name!r} of {path} is named by {' and '.join(twice)}, but a column can "

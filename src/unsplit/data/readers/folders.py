@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.data.readers.broken import cannot_be_opened, refuse_unreadable
-from unsplit.data.readers.formats import read_file
+from unsplit.data.readers.observations import read_file
 from unsplit.data.readers.tables import listing
 from unsplit.errors import InputError, SkippedWarning, warn
 

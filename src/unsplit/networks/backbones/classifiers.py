@@ -17,9 +17,8 @@ from unsplit._typing import Index, Matrix
 from unsplit.data.rows.base import Rows
 from unsplit.devices import seeded
 from unsplit.errors import InputError
-from unsplit.networks.network import Network, OwnNumbers, ScoreHead, integers
-from unsplit.networks.training.group import Fold
-from unsplit.networks.training.single import Single
+from unsplit.networks.network import Network, OwnNumbers, ScoreHead, balanced, integers
+from unsplit.networks.training.group import Fold, Group
 
 
 class Classifier(nn.Module):
@@ -140,13 +139,13 @@ def handed_on(n_clusters: int, factor: float = 1.0) -> ScoreHead:
     return head
 
 
-class Fitting(Single):
+class Fitting(Group):
     """A classifier in the training loop: it is fitted in its only epoch."""
 
     def __init__(self, networks: Sequence[ClassifierNetwork], folds: Sequence[Fold]) -> None:
         super().__init__(networks, folds, learning_rate=0.0, weight_decay=0.0)
         self.before, self.classifier = networks[0].before, networks[0].classifier
-        self.mean = self.network
+        self.means = self.present
 
     def run(
         self,
@@ -167,4 +166,5 @@ class Fitting(Single):
             on_step()
         sizes = torch.bincount(own, minlength=self.head.n_clusters)
         with torch.no_grad():
-            return float(self.head.loss_function(self.network(x), own, sizes))
+            losses = self.head.loss_function(self.present[0](x), own)
+            return float(balanced(losses, own, sizes))

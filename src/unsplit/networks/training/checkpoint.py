@@ -42,8 +42,6 @@ NUMBER, BFLOAT = "number of array", str(torch.bfloat16)
 EVERY = 30.0
 # Writing takes at most about one part in this many of the time.
 AT_MOST_ONE_IN = 20
-# Steps between two questions of several processes whether it is time.
-ASKED_EVERY = 16
 
 
 class TrainingFile:
@@ -76,7 +74,7 @@ class TrainingFile:
         self.path, self.seed, self._clock = path, seed, clock
         self.identity: dict[str, Any] = {}
         self.ranks = current()
-        self._next, self._n_asked = clock() + EVERY, 0
+        self._next = clock() + EVERY
 
     @property
     def advice(self) -> str:
@@ -89,11 +87,8 @@ class TrainingFile:
         self.identity = {"versions": versions, **identity}
 
     def due(self) -> bool:
-        """Whether it is time for the next checkpoint; several processes ask rank 0 now and then."""
-        if self.ranks.size == 1:
-            return self._is_time()
-        self._n_asked += 1
-        return self._n_asked % ASKED_EVERY == 0 and self.ranks.agree(self._is_time())
+        """Whether it is time for the next checkpoint; several processes ask rank 0."""
+        return bool(self.ranks.share(self._is_time()))
 
     def _is_time(self) -> bool:
         return self._clock() >= self._next
@@ -120,12 +115,12 @@ class TrainingFile:
 
     def save_last(self, state: Callable[[], Any]) -> None:
         """Write the state at the end of training, unless repeating it takes little time."""
-        if self.ranks.agree(self._is_time() or self.path.exists()):
+        if self.ranks.share(self._is_time() or self.path.exists()):
             self.save(state())
 
     def load(self) -> Any:
         """Return the state that was written last; None if there is none."""
-        if not self.ranks.agree(self.path.exists()):
+        if not self.ranks.share(self.path.exists()):
             return None
         if not self.path.exists():
             raise InputError(

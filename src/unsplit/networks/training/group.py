@@ -1,8 +1,11 @@
-"""Networks of several folds that are trained together, and small ones that are computed as one."""
+"""Networks that are trained in the same steps: one of any kind, or small ones computed as one.
+
+Also the optimizer that moves them: AdamW as torch computes it, and AdamW that keeps fewer numbers
+for very large heads.
+"""
 
 import copy
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +14,40 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
+from torch.optim.adamw import adamw
 
 from unsplit._typing import Index
 from unsplit.data.memory import is_out_of_memory
 from unsplit.data.rows.base import Rows
-from unsplit.devices import BLOCK_ELEMENTS, drawn_again_after_errors, mixed_precision
+from unsplit.devices import BLOCK_ELEMENTS, mixed_precision
 from unsplit.errors import InputError, OutOfMemoryWarning, warn
-from unsplit.networks.network import Network, refuse_gaps
-from unsplit.networks.training.optimizer import AdamW
+from unsplit.networks.chunked_kernel import move_rows, usable
+from unsplit.networks.network import LARGE_HEAD, Network, refuse_gaps
 from unsplit.networks.training.recorded import STEPS_BEFORE, RecordedStep, can_be_recorded
+
+# With more clusters, A is counted over blocks of them: their scores of 256 observations would not
+# fit into one block.
+MANY_CLUSTERS = BLOCK_ELEMENTS // 256
+
+# With at most this many times as many clusters as observations in a batch, all are seen soon.
+SOON_SEEN = 4
+
+# Scores that A is measured from after an epoch, at most: 2¹⁸ observations and 2²⁰ clusters.
+MOST_WATCHED = 2**38
+
+# Observations from which batch normalisation measures activations, and the most batches for it.
+SETTLING = 1024
+MOST_SETTLING = 8
+
+# A network with more parameters than this keeps the hardware busy by itself, and stacking would
+# only multiply the memory for its activations.
+SMALL_NETWORK = 2_000_000
+
+State = dict[str, Tensor]
+
+# Of one network, by the names of its parameters and buffers: "weights", "mean" and "kept", and in
+# "moments" what the optimizer keeps for each parameter.
+NetworkState = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -46,72 +74,126 @@ class Fold:
         return Fold(np.concatenate([self.train, self.watch]), self.test, self.test)
 
 
-class Group(ABC):
-    """One or more networks that are trained in the same steps, each on its own rows.
+class Group:
+    """A network of any kind and size in training; :class:`Stacked` has several.
 
     A running mean of the weights is kept beside the weights being trained.  The averaged weights
     are tried after every epoch, and the best of them are kept.
+
+    Parameters
+    ----------
+    networks, folds : sequences of Network and Fold
+        One of each; several if they are stacked.
+    learning_rate, weight_decay : float
+    large : bool, optional
+        Whether the head is updated with few bytes for each weight; None decides by its size.
     """
 
-    def __init__(self, networks: Sequence[Network], folds: Sequence[Fold]) -> None:
-        self.networks = networks
-        self.folds = folds
+    stacked = False
+
+    def __init__(
+        self,
+        networks: Sequence[Network],
+        folds: Sequence[Fold],
+        learning_rate: float,
+        weight_decay: float,
+        large: bool | None = None,
+    ) -> None:
+        self.networks, self.folds = networks, folds
         self.head = networks[0].head
+        self.k = self.head.n_clusters
         self.device = next(networks[0].parameters()).device
+        if large is None:
+            large = self.head.weight.numel() > LARGE_HEAD
+        # Those that are trained, and those with the averaged weights.
+        self.present, self.means = self._prepared(networks)
+        self.params, averages = self._joined(self.present), self._joined(self.means)
+        self._means = [mean.detach() for mean in averages.values()]
+        self._present = [param.detach() for param in self.params.values()]
+        # They are needed once an epoch, so a large head is kept where there is more memory.
+        place = torch.device("cpu") if large else self.device
+        self.kept = [
+            {name: value.to(place, copy=True) for name, value in tensors_of(mean).items()}
+            for mean in self.means
+        ]
+        moved = [param for param in self.params.values() if param.requires_grad]
+        rates = learning_rate, weight_decay, self.device
+        self.optimizer = (
+            LargeHeadAdamW(moved, [self.params["head.weight"]], *rates)
+            if large
+            else AdamW(moved, *rates)
+        )
         self.steps_taken = 0
         # Sum of the losses in the present epoch.
         self.total = torch.zeros((), device=self.device)
         # Batches are computed in so many parts, more than one after memory ran out.
         self.parts = 1
-        self.optimizer: AdamW
         # A step to repeat; None at the start, and wherever it cannot be recorded.
         self.recorded: RecordedStep | None = None
         self.recordable = self.device.type == "cuda" and can_be_recorded(networks[0])
         self._unrecorded = 0
 
-    @abstractmethod
-    def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
-        """Compute the scores of a batch; with the averaged weights if ``of_mean``."""
+    # One network, or several in one
 
-    @abstractmethod
-    def keep(self, mask: NDArray[np.bool_]) -> None:
-        """Remember the averaged weights of the networks in ``mask``."""
+    def _prepared(self, networks: Sequence[Network]) -> tuple[list[Network], list[Network]]:
+        """The networks to train, and copies of them for the averaged weights."""
+        (network,) = networks
+        if self.device.type in ("cpu", "cuda") and _has_convolutions(network):
+            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return [network], [copy.deepcopy(network)]
 
-    @abstractmethod
-    def restore(self) -> None:
-        """Write the remembered weights into the networks, and set them to evaluation mode."""
+    def _joined(self, networks: Sequence[Network]) -> State:
+        """The parameters by name, of all networks together."""
+        return dict(networks[0].named_parameters())
 
-    @abstractmethod
-    def averaged(self) -> Sequence[Network]:
-        """The networks with their averaged weights, for evaluation only."""
+    def _moments(self, name: str, i: int) -> dict[str, Any]:
+        """What the optimizer keeps for a parameter of one network."""
+        return dict(self.optimizer.state[self.params[name]])
 
-    @abstractmethod
-    def average(self, share: float) -> None:
-        """Move the averaged weights by this share towards the present weights."""
-
-    @abstractmethod
-    def state(self) -> list["NetworkState"]:
-        """Return weights, averages, kept weights and the optimizer's numbers of every network."""
-
-    @abstractmethod
-    def load(self, states: Sequence["NetworkState"]) -> None:
-        """Continue from what :meth:`state` returned, for networks in any kind of group."""
-
-    @abstractmethod
-    def at_once(self) -> int:
-        """Number of observations per network to score at a time."""
+    def _joined_moments(self, moments: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """The same of all networks together."""
+        return moments[0]
 
     def shaped(self, index: Tensor) -> Tensor:
-        """Reshape row indices (m, b) as the networks need them."""
-        return index
+        """Reshape row indices (m, b) as the networks need them: (b,) for one."""
+        return index[0]
 
     def taken(self, index: Tensor) -> Tensor:
         """Which of these rows this process needs."""
         return index
 
-    @abstractmethod
-    def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
-        """Prepare the averaged weights for evaluation, with batches of the last epoch."""
+    def at_once(self) -> int:
+        """Number of observations to score at a time: fewer if scores would not fit a block."""
+        most = self.networks[0].most_at_once
+        if self.k > MANY_CLUSTERS:
+            return most
+        return max(1, min(most, BLOCK_ELEMENTS // self.k))
+
+    def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
+        """Compute the scores of a batch; with the averaged weights if ``of_mean``."""
+        return self.means[0](x) if of_mean else self.present[0](x)
+
+    def loss(self, x: Tensor, own: Tensor) -> Tensor:
+        """Sum of the losses of a batch, over blocks of clusters if its scores are many."""
+        with mixed_precision(self.device):
+            # Fixed, so that rounding does not depend on the memory of the machine.
+            if not self.stacked and len(own) * self.k > BLOCK_ELEMENTS:
+                return self.head.loss_of_features(self.present[0].backbone(x), own)
+            scores = self.scores(x)
+        return self.head.loss(scores, own).sum()
+
+    def hits(self, x: Tensor, own: Tensor, index: Tensor) -> Tensor:
+        """For each observation, the share of other clusters that score lower than its own."""
+        with mixed_precision(self.device):
+            if not self.stacked and self.k > MANY_CLUSTERS:
+                features = self.means[0].backbone(x)
+                refuse_gaps(features, index)
+                return self.means[0].head.mean_hits(features, own)
+            scores = self.scores(x, of_mean=True)
+        refuse_gaps(scores, index)
+        return mean_hit(self.head.margins(scores, own))
+
+    # Steps
 
     def run(
         self,
@@ -143,8 +225,8 @@ class Group(ABC):
             self.total.zero_()
         batches = batches.to(self.device)
         shaped = [self.shaped(index) for index in batches]
-        taken = [self.taken(index) for index in shaped[first:]]
-        for index, x in zip(shaped[first:], rows.stream(taken), strict=True):
+        taken = [self.taken(index) for index in shaped]
+        for index, x in zip(shaped[first:], rows.stream(taken[first:]), strict=True):
             if self.recorded is not None and self.recorded.fits(x):
                 loss = self.recorded(x, clusters[index])
             else:
@@ -159,7 +241,7 @@ class Group(ABC):
             self.total += loss
             if on_step is not None:
                 on_step()
-        self.settle(shaped, rows)
+        self.settle(taken, rows)
         mean = float(self.total) / (len(batches) * len(self.networks))
         if not np.isfinite(mean):
             raise InputError(
@@ -168,9 +250,16 @@ class Group(ABC):
             )
         return mean
 
-    @abstractmethod
-    def body(self) -> Sequence[Tensor]:
-        """Parameters of the networks without those of their heads."""
+    def train(self, training: bool) -> None:
+        """Switch between training and evaluation mode."""
+        for network in self.present:
+            network.train(training)
+        for mean in self.means:
+            mean.eval()
+
+    def body(self) -> list[Tensor]:
+        """Parameters of the backbones."""
+        return [param for name, param in self.params.items() if not name.startswith("head.")]
 
     def steps_of_head(self, batch_size: int) -> int:
         """Number of steps at the start in which only the head is trained.
@@ -181,16 +270,9 @@ class Group(ABC):
         So every cluster comes twice before features change.  Batch normalisation keeps features
         alive, and with few clusters there is no time to go wrong.
         """
-        k = self.head.n_clusters
-        if k <= SOON_SEEN * batch_size or any(map(is_batch_norm, self.networks[0].modules())):
+        if self.k <= SOON_SEEN * batch_size or any(map(is_batch_norm, self.networks[0].modules())):
             return 0
-        return -(-2 * k // batch_size)
-
-    def loss(self, x: Tensor, own: Tensor) -> Tensor:
-        """Sum over networks of the loss of a batch."""
-        with mixed_precision(self.device):
-            scores = self.scores(x)
-        return self.head.loss(scores, own).sum()
+        return -(-2 * self.k // batch_size)
 
     def gradients(self, index: Tensor, x: Tensor, rows: Rows, clusters: Tensor) -> Tensor:
         """Compute the gradients of a batch; its loss.
@@ -201,44 +283,12 @@ class Group(ABC):
         while True:
             self.optimizer.zero_grad()
             try:
-                # The same numbers again: of several processes, not all have drawn as many.
-                with drawn_again_after_errors():
-                    return self._attempt(index, x, rows, clusters)
+                return self._attempt(index, x, rows, clusters)
             except (MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error) or index.shape[-1] < self.least_in_parts():
+                if not is_out_of_memory(error) or index.shape[-1] < 4 * self.parts:
                     raise
                 reason = (str(error).splitlines() or [type(error).__name__])[0]
             self._halve(index.shape[-1], reason)
-
-    def _move(self, head_alone: bool) -> None:
-        """Move the weights along their gradients."""
-        if head_alone:
-            for param in self.body():
-                param.grad = None  # the optimizer leaves out what has no gradient
-        self.optimizer.step()
-
-    def _record(self, x: Tensor, own: Tensor) -> None:
-        """Record a step after the first few, if it can be recorded."""
-        self._unrecorded += 1
-        # Over blocks of clusters it would save little.
-        small = self.parts == 1 and own.numel() * self.head.n_clusters <= BLOCK_ELEMENTS
-        possible = self.recordable and self.optimizer.can_be_recorded and small
-        if possible and self._unrecorded > STEPS_BEFORE:
-            self.recordable = False  # it is tried once
-            try:
-                self.recorded = RecordedStep(self._recorded_step, x, own)
-            except RuntimeError:  # such as too little memory; training goes on without
-                self.optimizer.zero_grad()
-
-    def _recorded_step(self, x: Tensor, own: Tensor) -> Tensor:
-        self.optimizer.zero_grad()
-        loss = _backward(self.loss(x, own))
-        self.optimizer.step()
-        return loss
-
-    def least_in_parts(self) -> int:
-        """Observations that a batch must have to be computed in twice as many parts."""
-        return 4 * self.parts
 
     def _attempt(self, index: Tensor, x: Tensor, rows: Rows, clusters: Tensor) -> Tensor:
         if self.parts == 1:
@@ -260,12 +310,60 @@ class Group(ABC):
             OutOfMemoryWarning,
         )
 
-    def hits(self, x: Tensor, own: Tensor, index: Tensor) -> Tensor:
-        """For each observation, the share of other clusters that score lower than its own."""
-        with mixed_precision(self.device):
-            scores = self.scores(x, of_mean=True)
-        refuse_gaps(scores, index)
-        return mean_hit(self.head.margins(scores, own))
+    def _move(self, head_alone: bool) -> None:
+        """Move the weights along their gradients."""
+        if head_alone:
+            for param in self.body():
+                param.grad = None  # the optimizer leaves out what has no gradient
+        self.optimizer.step()
+
+    def _record(self, x: Tensor, own: Tensor) -> None:
+        """Record a step after the first few, if it can be recorded."""
+        self._unrecorded += 1
+        # Over blocks of clusters it would save little.
+        small = self.parts == 1 and own.numel() * self.k <= BLOCK_ELEMENTS
+        possible = self.recordable and self.optimizer.can_be_recorded and small
+        if possible and self._unrecorded > STEPS_BEFORE:
+            self.recordable = False  # it is tried once
+            try:
+                self.recorded = RecordedStep(self._recorded_step, x, own)
+            except RuntimeError:  # such as too little memory; training goes on without
+                self.optimizer.zero_grad()
+
+    def _recorded_step(self, x: Tensor, own: Tensor) -> Tensor:
+        self.optimizer.zero_grad()
+        loss = _backward(self.loss(x, own))
+        self.optimizer.step()
+        return loss
+
+    # Averaged weights
+
+    @torch.no_grad()
+    def average(self, share: float) -> None:
+        """Move the averaged weights by this share towards the present weights."""
+        torch._foreach_lerp_(self._means, self._present, share)
+
+    @torch.no_grad()
+    def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
+        """Prepare the averaged weights for evaluation, with batches of the last epoch.
+
+        Batch normalisation has not measured their activations yet, because no batch was passed
+        through these weights.
+        """
+        for mean, present in zip(self.means, self.present, strict=True):
+            for value, other in zip(mean.buffers(), present.buffers(), strict=True):
+                value.copy_(other)  # other buffers that changed in training
+        mean = self.means[0].train()
+        # A batch normalisation that its network keeps frozen is left alone.
+        norms: list[Any] = [m for m in mean.modules() if is_batch_norm(m) and m.training]
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # the plain mean over these batches
+        n = min(MOST_SETTLING, -(-SETTLING // max(batches[0].shape[-1], 1)))
+        for x in rows.stream(batches[-n:] if norms else []):
+            with mixed_precision(self.device):
+                mean.backbone(x)
+        mean.eval()
 
     @torch.no_grad()
     def watched_accuracy(self, rows: Rows, clusters: Tensor) -> NDArray[np.float64]:
@@ -274,12 +372,10 @@ class Group(ABC):
         NaN if there are no such rows.
         """
         self.train(False)
-        k = self.head.n_clusters
-        hits = torch.zeros(len(self.networks), k, dtype=torch.float64)
+        hits = torch.zeros(len(self.networks), self.k, dtype=torch.float64)
         counts = torch.zeros_like(hits)
-        watch = [watched_part(fold.watch, clusters, k) for fold in self.folds]
-        most = self.at_once()
-        chunks = list(padded_chunks(watch, most))
+        watch = [watched_part(fold.watch, clusters, self.k) for fold in self.folds]
+        chunks = list(padded_chunks(watch, self.at_once()))
         shaped = [self.shaped(index.to(self.device)) for index, _ in chunks]
         taken = [self.taken(index) for index in shaped]
         for (_, valid), index, x in zip(chunks, shaped, rows.stream(taken), strict=True):
@@ -290,16 +386,132 @@ class Group(ABC):
             counts.scatter_add_(1, own, valid)
         return _mean_of_nonempty(hits.numpy(), counts.numpy())
 
-    @abstractmethod
-    def train(self, training: bool) -> None:
-        """Switch between training and evaluation mode."""
+    @torch.no_grad()
+    def keep(self, mask: NDArray[np.bool_]) -> None:
+        """Remember the averaged weights of the networks in ``mask``."""
+        for kept, mean, chosen in zip(self.kept, self.means, mask, strict=True):
+            if chosen:
+                copy_into(kept, tensors_of(mean))
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Write the remembered weights into the networks, and set them to evaluation mode."""
+        for network, kept in zip(self.networks, self.kept, strict=True):
+            copy_into(tensors_of(network), kept)
+            network.eval()
+
+    # Checkpoints
+
+    def state(self) -> list[NetworkState]:
+        """Weights, averages, kept weights and the optimizer's numbers of every network."""
+        moved = [name for name, param in self.params.items() if param in self.optimizer.state]
+        return [
+            {
+                "weights": tensors_of(present),
+                "mean": tensors_of(mean),
+                "kept": kept,
+                "moments": {name: self._moments(name, i) for name in moved},
+            }
+            for i, (present, mean, kept) in enumerate(
+                zip(self.present, self.means, self.kept, strict=True)
+            )
+        ]
+
+    @torch.no_grad()
+    def load(self, states: Sequence[NetworkState]) -> None:
+        """Continue from what :meth:`state` returned, for networks in any kind of group."""
+        of_networks = zip(states, self.present, self.means, self.kept, strict=True)
+        for state, present, mean, kept in of_networks:
+            copy_into(tensors_of(present), state["weights"])
+            copy_into(tensors_of(mean), state["mean"])
+            copy_into(kept, state["kept"])
+        for name in states[0]["moments"]:
+            param = self.params[name]
+            moments = self._joined_moments([state["moments"][name] for state in states])
+            self.optimizer.state[param] = {n: like(param, v) for n, v in moments.items()}
 
 
-State = dict[str, Tensor]
+class Stacked(Group):
+    """Small networks that ``torch.func`` computes as one.
 
-# Of one network, by the names of its parameters and buffers: "weights", "mean" and "kept", and in
-# "moments" what the optimizer keeps for each parameter.
-NetworkState = dict[str, dict[str, Any]]
+    Their parameters are parts of the same tensors, which the optimizer moves.
+    """
+
+    stacked = True
+
+    def __init__(
+        self,
+        networks: Sequence[Network],
+        folds: Sequence[Fold],
+        learning_rate: float,
+        weight_decay: float,
+    ) -> None:
+        super().__init__(networks, folds, learning_rate, weight_decay, large=False)
+
+    def _prepared(self, networks: Sequence[Network]) -> tuple[list[Network], list[Network]]:
+        present, means = ([copy.deepcopy(n) for n in networks] for _ in range(2))
+        self._whole, self._whole_means = _stacked(present), _stacked(means)
+        return present, means
+
+    def _joined(self, networks: Sequence[Network]) -> State:
+        whole = self._whole if networks is self.present else self._whole_means
+        return {name: whole[name] for name, _ in networks[0].named_parameters()}
+
+    def _moments(self, name: str, i: int) -> dict[str, Any]:
+        # The number of steps is one number for all networks.
+        moments = super()._moments(name, i)
+        return {n: v if n == "step" else v[i] for n, v in moments.items()}
+
+    def _joined_moments(self, moments: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            n: v if n == "step" else torch.stack([other[n] for other in moments])
+            for n, v in moments[0].items()
+        }
+
+    def shaped(self, index: Tensor) -> Tensor:
+        """Leave row indices (m, b) as they are."""
+        return index
+
+    def at_once(self) -> int:
+        """As many as fit into a block of scores."""
+        return max(1, BLOCK_ELEMENTS // (self.k * len(self.networks)))
+
+    def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
+        """Compute scores (m, n, ...) of observations x (m, n, ...) with m networks."""
+
+        def one(state: State, x: Tensor) -> Tensor:
+            return functional_call(self.present[0], state, (x,))
+
+        whole = self._whole_means if of_mean else self._whole
+        return vmap(one, randomness="different")(whole, x)
+
+
+def can_be_stacked(networks: Sequence[Network], rows: Rows) -> bool:
+    """Whether the networks are small and ``torch.func`` can batch them, tried on two rows."""
+    if len(networks) == 1 or sum(p.numel() for p in networks[0].parameters()) > SMALL_NETWORK:
+        return False
+    if not rows.stackable:
+        return False
+    if any(is_batch_norm(module) for module in networks[0].modules()):
+        return False
+    device = next(networks[0].parameters()).device
+    index = torch.zeros(len(networks), 2, dtype=torch.long, device=device)
+    try:
+        with torch.no_grad():
+            Stacked(networks, (), learning_rate=0.0, weight_decay=0.0).scores(rows.take(index))
+    except Exception:  # a user's network may fail in any way; it is then trained by itself
+        return False
+    return True
+
+
+def _stacked(networks: Sequence[nn.Module]) -> State:
+    """Make the tensors of all networks parts of larger ones, and return these by name."""
+    params, buffers = stack_module_state(list(networks))
+    whole: State = {**params, **buffers}
+    for i, network in enumerate(networks):
+        for name, tensor in (*network.named_parameters(), *network.named_buffers()):
+            tensor.data = whole[name].detach()[i]
+    return whole
 
 
 def tensors_of(module: nn.Module) -> State:
@@ -334,11 +546,16 @@ def _backward(loss: Tensor) -> Tensor:
     return loss.detach()
 
 
-# With at most this many times as many clusters as observations in a batch, all are seen soon.
-SOON_SEEN = 4
+def _has_convolutions(module: nn.Module) -> bool:
+    return any(isinstance(m, nn.Conv2d) for m in module.modules())
 
-# Scores that A is measured from after an epoch, at most: 2¹⁸ observations and 2²⁰ clusters.
-MOST_WATCHED = 2**38
+
+def is_batch_norm(module: nn.Module) -> bool:
+    """Whether a module is a batch normalisation."""
+    return isinstance(module, nn.modules.batchnorm._BatchNorm)
+
+
+# A after an epoch
 
 
 def watched_part(watch: Index, clusters: Tensor, k: int) -> Index:
@@ -387,142 +604,185 @@ def _mean_of_nonempty(
     return np.where(n_seen > 0, means.sum(axis=1) / np.maximum(n_seen, 1), np.nan)
 
 
-def is_batch_norm(module: nn.Module) -> bool:
-    """Whether a module is a batch normalisation."""
-    return isinstance(module, nn.modules.batchnorm._BatchNorm)
+# The optimizer
+
+# Numbers of a matrix that are updated at a time.
+AT_ONCE = 2**24
+
+BETAS, EPS = (0.9, 0.999), 1e-8
 
 
-# A network with more parameters than this keeps the hardware busy by itself, and stacking would
-# only multiply the memory for its activations.
-SMALL_NETWORK = 2_000_000
+class AdamW:
+    """AdamW by torch's own function, fused into one kernel if the device supports that.
 
+    ``torch.optim.AdamW`` does the same, but loads torch's compiler when it is made, which nothing
+    here uses: two seconds and 75 MiB in every program.
 
-def can_be_stacked(networks: Sequence[Network], rows: Rows) -> bool:
-    """Whether the networks are small and ``torch.func`` can batch them, tried on two rows."""
-    if len(networks) == 1 or sum(p.numel() for p in networks[0].parameters()) > SMALL_NETWORK:
-        return False
-    if not rows.stackable:
-        return False
-    if any(is_batch_norm(module) for module in networks[0].modules()):
-        return False
-    device = next(networks[0].parameters()).device
-    index = torch.zeros(len(networks), 2, dtype=torch.long, device=device)
-    try:
-        with torch.no_grad():
-            Stacked(networks, (), learning_rate=0.0, weight_decay=0.0).scores(rows.take(index))
-    except Exception:  # a user's network may fail in any way; it is then trained by itself
-        return False
-    return True
+    Parameters
+    ----------
+    params : iterable of Tensor
+    learning_rate, weight_decay : float
+    device : torch.device
 
+    Examples
+    --------
+    >>> weight = torch.nn.Parameter(torch.ones(2))
+    >>> optimizer = AdamW([weight], 0.1, 0.0, torch.device("cpu"))
+    >>> weight.grad = torch.tensor([1.0, -2.0])
+    >>> optimizer.step()
+    >>> weight.detach()  # the first step has the length of the learning rate
+    tensor([0.9000, 1.1000])
+    """
 
-class Stacked(Group):
-    """Small networks that ``torch.func`` computes as one."""
+    # Whether a GPU can repeat a step by itself: nothing of it is computed by the processor.
+    can_be_recorded = True
 
     def __init__(
         self,
-        networks: Sequence[Network],
-        folds: Sequence[Fold],
+        params: Iterable[Tensor],
         learning_rate: float,
         weight_decay: float,
+        device: torch.device,
     ) -> None:
-        super().__init__(networks, folds)
-        self.params, self.buffers = stack_module_state(list(networks))
-        self.mean = {name: p.detach().clone() for name, p in self.params.items()}
-        self.kept = {name: p.detach().clone() for name, p in self._state().items()}
-        self.skeleton = copy.deepcopy(networks[0]).to("meta")
-        self.optimizer = AdamW(self.params.values(), learning_rate, weight_decay, self.device)
+        self.params = list(params)
+        self.learning_rate, self.weight_decay = learning_rate, weight_decay
+        self.fused = device.type in ("cpu", "cuda")
+        # Of each parameter that was moved: the number of steps, and both moments.
+        self.state: dict[Tensor, dict[str, Any]] = {}
 
-    def train(self, training: bool) -> None:
-        """Switch between training and evaluation mode."""
-        self.skeleton.train(training)
-
-    def body(self) -> list[Tensor]:
-        """Parameters of all backbones."""
-        return [p for name, p in self.params.items() if not name.startswith("head.")]
-
-    def at_once(self) -> int:
-        """As many as fit into a block of scores."""
-        return max(1, BLOCK_ELEMENTS // (self.head.n_clusters * len(self.networks)))
-
-    def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
-        """Nothing to do: networks with batch normalisation are not stacked."""
-
-    def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
-        """Compute scores (m, n, ...) of observations x (m, n, ...) with m networks."""
-
-        def one(params: State, buffers: State, x: Tensor) -> Tensor:
-            return functional_call(self.skeleton, (params, buffers), (x,))
-
-        params = self.mean if of_mean else self.params
-        return vmap(one, randomness="different")(params, self.buffers, x)
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for param in self.params:
+            param.grad = None
 
     @torch.no_grad()
-    def keep(self, mask: NDArray[np.bool_]) -> None:
-        """Remember the averaged weights of the networks in ``mask``."""
-        chosen = torch.from_numpy(mask).to(self.device)
-        for name, value in self._state().items():
-            self.kept[name][chosen] = value[chosen]
-
-    @torch.no_grad()
-    def restore(self) -> None:
-        """Write the remembered weights into the networks, and set them to evaluation mode."""
-        _write(self.kept, self.networks)
-
-    def state(self) -> list[NetworkState]:
-        """What a checkpoint keeps of the networks, one by one."""
-        return [self._state_of(i) for i in range(len(self.networks))]
-
-    def _state_of(self, i: int) -> NetworkState:
-        moments: dict[str, Any] = {}
-        for name, param in self.params.items():
-            kept = self.optimizer.state.get(param, {})
-            moments[name] = {
-                n: v[i] if isinstance(v, Tensor) and v.shape == param.shape else v
-                for n, v in kept.items()
-            }
-        parts = {"weights": {**self.params, **self.buffers}, "mean": self._state()}
-        found = {
-            part: {name: value[i] for name, value in values.items()}
-            for part, values in (parts | {"kept": self.kept}).items()
-        }
-        return found | {"moments": {name: values for name, values in moments.items() if values}}
-
-    @torch.no_grad()
-    def load(self, states: Sequence[NetworkState]) -> None:
-        """Continue from a checkpoint."""
-        weights, mean, kept = (
-            {name: torch.stack([state[part][name] for state in states]) for name in states[0][part]}
-            for part in ("weights", "mean", "kept")
+    def step(self) -> None:
+        """Move all parameters that have a gradient by one step."""
+        moved = [param for param in self.params if param.grad is not None]
+        if not moved:
+            return
+        states = [self._state_of(param) for param in moved]
+        names = "exp_avg", "exp_avg_sq", "step"
+        first, second, steps = ([state[name] for state in states] for name in names)
+        adamw(
+            moved,
+            [param.grad for param in moved if param.grad is not None],
+            first,
+            second,
+            [],
+            steps,
+            fused=self.fused,
+            amsgrad=False,
+            beta1=BETAS[0],
+            beta2=BETAS[1],
+            lr=self.learning_rate,
+            weight_decay=self.weight_decay,
+            eps=EPS,
+            maximize=False,
         )
-        copy_into({**self.params, **self.buffers}, weights)
-        copy_into(self._state(), mean)
-        copy_into(self.kept, kept)
-        for name, moments in states[0]["moments"].items():
-            param, all_moments = self.params[name], [state["moments"][name] for state in states]
-            # The number of steps is one number for all networks.
-            self.optimizer.state[param] = {
-                n: like(param, v if n == "step" else torch.stack([m[n] for m in all_moments]))
-                for n, v in moments.items()
+
+    def _state_of(self, param: Tensor) -> dict[str, Any]:
+        if param not in self.state:
+            device = param.device if self.fused else None  # where the kernel looks for it
+            self.state[param] = {
+                "step": torch.zeros((), device=device),
+                "exp_avg": torch.zeros_like(param),
+                "exp_avg_sq": torch.zeros_like(param),
             }
+        return self.state[param]
 
-    def averaged(self) -> list[Network]:
-        """Copies of the networks with their averaged weights, for evaluation."""
-        copies = [copy.deepcopy(network) for network in self.networks]
-        _write(self._state(), copies)
-        return copies
 
-    def _state(self) -> State:
-        return {**self.mean, **self.buffers}
+class LargeHeadAdamW(AdamW):
+    """AdamW that keeps 2 bytes instead of 8 for each weight of the matrices in ``large``.
+
+    The first moment is stored in bfloat16, whose steps are much finer than what one batch changes
+    of it.  Of the second moment only the mean of each row is stored: all weights of a cluster have
+    one scale, and a cluster that is seldom drawn another than one that is drawn often.
+
+    Parameters
+    ----------
+    params : sequence of Tensor
+        All parameters.
+    large : sequence of Tensor
+        Those of them with two axes that are treated so.
+    learning_rate, weight_decay : float
+    device : torch.device
+
+    Examples
+    --------
+    >>> weight = torch.nn.Parameter(torch.zeros(3, 2))
+    >>> optimizer = LargeHeadAdamW([weight], [weight], 0.1, 0.0, torch.device("cpu"))
+    >>> weight.grad = torch.tensor([[1.0, 1.0], [-2.0, 2.0], [0.0, 0.0]])
+    >>> optimizer.step()
+    >>> weight.detach()  # the first step has the length of the learning rate
+    tensor([[-0.1000, -0.1000],
+            [ 0.1000, -0.1000],
+            [ 0.0000,  0.0000]])
+    """
+
+    can_be_recorded = False  # the corrections for the number of steps are the processor's
+
+    def __init__(
+        self,
+        params: Sequence[Tensor],
+        large: Sequence[Tensor],
+        learning_rate: float,
+        weight_decay: float,
+        device: torch.device,
+    ) -> None:
+        super().__init__(params, learning_rate, weight_decay, device)
+        self.large, self.kernel = large, usable(device)
 
     @torch.no_grad()
-    def average(self, share: float) -> None:
-        """Move the averaged weights by this share towards the present weights."""
-        for name, mean in self.mean.items():
-            mean.lerp_(self.params[name], share)
+    def step(self) -> None:
+        """Move all parameters that have a gradient by one step."""
+        gradients = [weight.grad for weight in self.large]
+        for weight in self.large:
+            weight.grad = None  # AdamW leaves out what has no gradient
+        super().step()
+        for weight, gradient in zip(self.large, gradients, strict=True):
+            weight.grad = gradient
+            if gradient is not None:
+                self._move(weight, gradient)
+
+    def _move(self, weight: Tensor, gradient: Tensor) -> None:
+        if weight not in self.state:
+            self.state[weight] = {
+                "step": torch.zeros(()),
+                "exp_avg": torch.zeros_like(weight, dtype=torch.bfloat16),
+                "row_avg_sq": weight.new_zeros((len(weight), 1)),
+            }
+        state = self.state[weight]
+        state["step"] += 1
+        done = float(state["step"])
+        corrections = 1 - BETAS[0] ** done, 1 - BETAS[1] ** done
+        shrink = 1 - self.learning_rate * self.weight_decay
+        first, second = state["exp_avg"], state["row_avg_sq"]
+        numbers = BETAS, corrections, self.learning_rate, shrink, EPS
+        if self.kernel:
+            move_rows(weight, gradient.contiguous(), first, second, *numbers)
+            return
+        n = max(1, AT_ONCE // weight.shape[1])
+        parts = (x.split(n) for x in (weight, gradient, first, second))
+        for w, g, m, v in zip(*parts, strict=True):
+            _move_rows(w, g, m, v, *numbers)
 
 
-def _write(state: State, networks: Sequence[Network]) -> None:
-    """Write the stacked weights into the networks, and set them to evaluation mode."""
-    for i, network in enumerate(networks):
-        network.load_state_dict({name: value[i] for name, value in state.items()})
-        network.eval()
+def _move_rows(
+    weight: Tensor,
+    gradient: Tensor,
+    first: Tensor,
+    second: Tensor,
+    betas: tuple[float, float],
+    corrections: tuple[float, float],
+    rate: float,
+    shrink: float,
+    eps: float,
+) -> None:
+    """What the kernel :func:`move_rows` does, in plain torch."""
+    norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+    second.lerp_(norms.square_() / gradient.shape[1], 1 - betas[1])
+    mean = first.to(weight.dtype).lerp_(gradient, 1 - betas[0])
+    first.copy_(mean)
+    scale = (second / corrections[1]).sqrt_().add_(eps)
+    weight.mul_(shrink).sub_(mean.mul_(rate / corrections[0] / scale))

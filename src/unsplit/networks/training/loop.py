@@ -31,9 +31,8 @@ from unsplit.networks.backbones.classifiers import ClassifierNetwork, Fitting
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import TrainingFile
 from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
-from unsplit.networks.training.history import EpochRecord, History, StepRecord
+from unsplit.networks.training.progress import EpochRecord, History, Reporter, StepRecord
 from unsplit.networks.training.ranks import Sharded
-from unsplit.networks.training.single import Single
 
 # A smaller rise of A than this does not count as an improvement.
 TOLERANCE = 1e-4
@@ -44,9 +43,6 @@ MAX_EPOCHS = 200
 # Training on 30 over-clusterings of 14 data sets took 10 to 51 epochs; benchmarks.time_left
 # repeats ten of them.
 USUALLY_MOST = 50
-
-# The phases of a merge that a reporter is told of.
-PHASES = TRAINING, NEIGHBOURS, MERGING = ("training", "finding neighbours", "merging")
 
 
 @dataclass(frozen=True)
@@ -165,44 +161,6 @@ class Stopping:
         return bool((self.epoch - self.kept_epoch >= self.patience).all())
 
 
-class Reporter:
-    """Receives what a run is doing; subclass it and pass it as ``progress``.
-
-    This class does nothing with what it receives.
-
-    Examples
-    --------
-    >>> import unsplit
-    >>> class Phases(Reporter):
-    ...     def on_phase(self, name):
-    ...         print(name)
-    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 50, random_state=0)
-    >>> merger = unsplit.ClusterMerger(progress=Phases(), epochs=2, random_state=0)
-    >>> _ = merger.fit(X, initial_labels=labels)
-    training
-    finding neighbours
-    merging
-    """
-
-    def on_phase(self, name: str) -> None:
-        """A phase begins, such as "training" or "merging"; the one before it is over."""
-
-    def on_progress(self, done: int, total: int) -> None:
-        """So much of the present phase is done, such as merges."""
-
-    def on_step(self, step: StepRecord) -> None:
-        """A step of training is done."""
-
-    def on_epoch(self, record: EpochRecord) -> None:
-        """An epoch of training is done, and A is measured."""
-
-    def on_resume(self, epochs: int) -> None:
-        """Training continues from a checkpoint, after so many epochs."""
-
-    def close(self) -> None:
-        """The run is over."""
-
-
 def train(
     networks: Sequence[Network],
     rows: Rows,
@@ -258,7 +216,7 @@ class Training:
     epochs : int
         The most epochs.
     on_step : callable, optional
-        Receives a :class:`unsplit.networks.training.history.StepRecord` after every step.
+        Receives a :class:`unsplit.networks.training.progress.StepRecord` after every step.
     checkpoint : TrainingFile, optional
         Keeps the state from time to time; if it has one, training continues from there.
     ranks : Ranks
@@ -288,7 +246,10 @@ class Training:
         self.on_step, self.checkpoint = on_step, checkpoint
         self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
         self.draw = balanced_draws if draw is None else draw
-        self.groups = _groups(networks, folds, rows, config, ranks)
+        state = None if checkpoint is None else checkpoint.load()
+        # Networks that were trained one by one go on so.
+        stack = None if state is None else len(state.get("steps_taken", ())) < len(networks)
+        self.groups = _groups(networks, folds, rows, config, ranks, stack)
         self.stopping = Stopping(len(folds), config.patience, judge_of(folds, config))
         self.max_epochs = epochs
         self.records: list[EpochRecord] = []
@@ -301,7 +262,6 @@ class Training:
         self._steps_before = 0
         self._drawn_from = rng.bit_generator.state
         self._began: float | None = None
-        state = None if checkpoint is None else checkpoint.load()
         self.resumed = state is not None
         if checkpoint is not None and state is not None:
             with checkpoint.refusing():
@@ -461,23 +421,21 @@ def _groups(
     rows: Rows,
     config: TrainConfig,
     ranks: Ranks,
+    stack: bool | None,
 ) -> list[Group]:
     """Put all folds into one stacked group, or each into its own group."""
     classifiers = [network for network in networks if isinstance(network, ClassifierNetwork)]
     if classifiers:
         return [Fitting([c], [fold]) for c, fold in zip(classifiers, folds, strict=True)]
-    stack = config.batch_folds
-    if stack is None:
-        stack = can_be_stacked(networks, rows)
     n_clusters = networks[0].head.n_clusters
     rates = config.learning_rate, used_decay(config.weight_decay, n_clusters, config.batch_size)
+    one_by_one = [([n], [f]) for n, f in zip(networks, folds, strict=True)]
     if ranks.size > 1:
-        one_by_one = [([n], [f]) for n, f in zip(networks, folds, strict=True)]
-        # The same batches are drawn as in one process.
-        return [Sharded(*g, *rates, ranks) for g in ([(networks, folds)] if stack else one_by_one)]
-    if stack:
+        return [Sharded(*one, *rates, ranks) for one in one_by_one]
+    stack = config.batch_folds if stack is None else stack
+    if can_be_stacked(networks, rows) if stack is None else stack:
         return [Stacked(networks, folds, *rates)]
-    return [Single([n], [f], *rates) for n, f in zip(networks, folds, strict=True)]
+    return [Group(*one, *rates) for one in one_by_one]
 
 
 # Weight decay where there are as many clusters as observations in a batch, at most, and the least

@@ -1,13 +1,142 @@
-"""Progress bars, and the time that is left."""
+"""How training went and goes: records of epochs and steps, who receives them, progress bars.
+
+No torch: a saved result can be read without it.
+"""
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import IO, Any
 
-from tqdm.auto import tqdm
+import numpy as np
+from numpy.typing import NDArray
 
-from unsplit.networks.training.history import EpochRecord, StepRecord
-from unsplit.networks.training.loop import Reporter
+# The phases of a merge that a reporter is told of.
+PHASES = TRAINING, NEIGHBOURS, MERGING = ("training", "finding neighbours", "merging")
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """The result of one epoch of training.
+
+    Parameters
+    ----------
+    epoch : int
+        Number of the epoch, from 0.
+    loss : float
+        Training loss, averaged over the folds.
+    accuracy : float
+        Balanced accuracy averaged over all pairs of clusters (A) and over the folds, on
+        observations that the networks do not train on; NaN if no observation was set aside.
+    seconds : float
+        Seconds of training so far.
+
+    Examples
+    --------
+    >>> EpochRecord(epoch=0, loss=0.7, accuracy=0.6, seconds=1.5).accuracy
+    0.6
+    """
+
+    epoch: int
+    loss: float
+    accuracy: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class History:
+    """How training went: one entry per epoch, and the epoch that was kept for each fold.
+
+    Parameters
+    ----------
+    epoch, loss, accuracy, seconds : ndarrays of shape (epochs,)
+        The values of each :class:`EpochRecord`.
+    kept_epoch : ndarray of shape (folds,)
+        The epoch from which each fold's network has its weights.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
+    >>> unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0).history.epoch
+    array([0, 1])
+    """
+
+    epoch: NDArray[np.int64]
+    loss: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    kept_epoch: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step of training, and how much training there is.
+
+    Parameters
+    ----------
+    epoch : int
+        Number of the epoch, from 0.
+    done, total : int
+        Steps of this epoch, for all folds: so far, and in all.
+    least_epochs, most_epochs : int
+        How many epochs there will be at least, and hardly more than; A decides.
+
+    Examples
+    --------
+    >>> StepRecord(epoch=2, done=3, total=10, least_epochs=9, most_epochs=50).share
+    0.3
+    """
+
+    epoch: int
+    done: int
+    total: int
+    least_epochs: int
+    most_epochs: int
+
+    @property
+    def share(self) -> float:
+        """How much of the epoch is done, from 0 to 1."""
+        return self.done / max(self.total, 1)
+
+
+class Reporter:
+    """Receives what a run is doing; subclass it and pass it as ``progress``.
+
+    This class does nothing with what it receives.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> class Phases(Reporter):
+    ...     def on_phase(self, name):
+    ...         print(name)
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 50, random_state=0)
+    >>> merger = unsplit.ClusterMerger(progress=Phases(), epochs=2, random_state=0)
+    >>> _ = merger.fit(X, initial_labels=labels)
+    training
+    finding neighbours
+    merging
+    """
+
+    def on_phase(self, name: str) -> None:
+        """A phase begins, such as "training" or "merging"; the one before it is over."""
+
+    def on_progress(self, done: int, total: int) -> None:
+        """So much of the present phase is done, such as merges."""
+
+    def on_step(self, step: StepRecord) -> None:
+        """A step of training is done."""
+
+    def on_epoch(self, record: EpochRecord) -> None:
+        """An epoch of training is done, and A is measured."""
+
+    def on_resume(self, epochs: int) -> None:
+        """Training continues from a checkpoint, after so many epochs."""
+
+    def close(self) -> None:
+        """The run is over."""
+
 
 # What steps do not count: A is measured after every epoch, and distances and merging follow.
 BESIDE_STEPS = 1.3
@@ -126,6 +255,9 @@ class Bars(Reporter):
         """Begin a bar."""
         self.close()
         self._name, self._epoch, self._notes, self._time_left = name, None, {}, TimeLeft()
+        # Here, because a saved result, which has a history, is read faster without.
+        from tqdm.auto import tqdm
+
         look = {"unit": "", "bar_format": NO_BAR, "leave": False, "mininterval": self.pause}
         self._bar = tqdm(desc=name, file=self._file, **look)
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.array_files import FINITE, LARGEST, Array, load_checked, save_arrays
-from unsplit.data.frames import data_frame
+from unsplit.data.saving import data_frame
 
 FORMAT = "unsplit.PairwiseWasserstein/2"
 
