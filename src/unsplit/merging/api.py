@@ -156,12 +156,11 @@ def merge_with(
     inputs = merge_inputs(distances, neighbours)
     _check(inputs, options)
     plan = Plan.of(inputs, options, assigned_slots(assigned, inputs.order))
-    rule, pairs = plan.rule(options), plan.pairs(inputs)
+    rule, pairs = plan.rule(), plan.pairs(inputs)
     judged = neighbourhoods_of(inputs, pairs, random_state)
     state = plan.state(
         MergeState,
         (inputs, pairs, judged),
-        options,
         on_merge=on_merge,
         compare_all=not inputs.is_sparse or rule not in (Always(), Auto(NEIGHBOURS)),
     )

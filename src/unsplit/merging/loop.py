@@ -1,6 +1,5 @@
 """The merging loop."""
 
-import heapq
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -420,11 +419,11 @@ def _join_unconnected(state: MergeState, most: int, stage: str) -> None:
 
     Each joins the largest one that it may be joined with.
     """
-    size = [(-int(state.size[slot]), slot) for slot in np.flatnonzero(state.alive).tolist()]
-    heapq.heapify(size)
+    slots = np.flatnonzero(state.alive)
     joined: list[int] = []
-    while size and state.n_left > most:
-        slot = heapq.heappop(size)[1]
+    for slot in slots[np.argsort(-state.size[slots], kind="stable")].tolist():
+        if state.n_left <= most:
+            return
         target = next((other for other in joined if not state.is_forbidden(slot, other)), None)
         if target is None:
             joined.append(slot)

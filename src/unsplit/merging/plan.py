@@ -103,10 +103,10 @@ class Plan:
         statistic = ranking_statistic(options, result, by, source)
         return cls(inputs, options, assigned, at_random, by, statistic)
 
-    def rule(self, options: MergeOptions) -> Rule:
+    def rule(self) -> Rule:
         """The stopping rule, which keeps pairs apart that cannot be compared."""
         result = self.inputs.result
-        rule = stopping_rule(result, options, self.by)
+        rule = stopping_rule(result, self.options, self.by)
         if result is None or result.is_sparse or result.comparable.all():
             return rule
         return WithinBatches(rule, NO_SHARED_BATCH if result.n_groups is None else ONE_GROUP)
@@ -125,12 +125,11 @@ class Plan:
         self,
         kind: type[State],
         known: tuple[MergeInputs, Pairs | SparsePairs, Neighbourhoods | None],
-        options: MergeOptions,
         **more: Any,
     ) -> State:
         """The state with which a merge of these inputs begins."""
         inputs, pairs, neighbourhoods = known
-        result = inputs.result
+        result, options = inputs.result, self.options
         return kind(
             pairs=pairs,
             evidence=None if result is None else evidence_of(result, options.alpha is not None),

@@ -70,12 +70,13 @@ def stability_of(plan: Plan, record: MergeRecord, judged: Neighbourhoods | None)
     """
     inputs = plan.inputs
     free = replace(plan.options, n_clusters=None, min_clusters=None, max_clusters=None)
-    rule = plan.rule(free)
+    plan = replace(plan, options=free)
+    rule = plan.rule()
     sure = sure_merges(record.merges[: record.n_taken], len(inputs.ids))
     found = []
     for part, evidence in _redrawn(inputs, judged, plan.by):
         known = part, plan.pairs(part), evidence
-        state = plan.state(Remerge, known, free, record=MergeRecord(sure))
+        state = plan.state(Remerge, known, record=MergeRecord(sure))
         join_linked(state)
         join_assigned(state, rule)
         GreedyMerge(state, rule).go(state.constraints.fewest, state.constraints.most)
