@@ -172,7 +172,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     ),
     "ClusterMerger": (to_fit, {}, {**TRAIN, **MERGE, "overclusterer": "None"}),
     "ClusterMerger.fit": (merger().fit, FIT, DATA),
-    "ClusterMerger.fit_predict": (merger().fit_predict, FIT, DATA),
     "ClusterMerger.predict": (FITTED.predict, {"X": X}, {"X": "square"}),
     "ClusterMerger.predict_proba": (FITTED.predict_proba, {"X": X}, {"X": "square"}),
     "ClusterMerger.transform": (FITTED.transform, {"X": X}, {"X": "square"}),
@@ -308,6 +307,7 @@ WITHIN = {
     "Candidate.training",
     "History.of",
     "ClusterMerger.set_fit_request",
+    "ClusterMerger.fit_predict",  # it calls fit
     "Reporter",
     *(f"Reporter.on_{what}" for what in ("phase", "progress", "step", "epoch", "resume")),
 }
