@@ -43,7 +43,7 @@ from unsplit.merging.neighbours.graph import (
 )
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions
-from unsplit.merging.origin import looks_like_partition
+from unsplit.merging.plan import looks_like_partition
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.registry import Augment, Backbone
 from unsplit.networks.training.checkpoint import Checkpoint
