@@ -12,7 +12,7 @@ from tests.merging_cases import gaussian_estimate, labels_of, merged_by_neighbou
 from unsplit import ClusterMerger, InputError, merge, neighbour_graph
 from unsplit.errors import SmallClusterWarning
 from unsplit.estimator import merge_overclustering
-from unsplit.merging.decision import GRAPH, Always, PairEvidence, Reason
+from unsplit.merging.decision import GRAPH, Always, PairEvidence, Reason, because
 from unsplit.merging.limits import FEW_DIMENSIONS, MANY_DIMENSIONS, NECK_SHARE, WIDEST_NECK
 from unsplit.merging.neighbours import evidence as neighbourhoods
 from unsplit.merging.neighbours.evidence import (
@@ -24,7 +24,6 @@ from unsplit.merging.neighbours.evidence import (
 from unsplit.merging.neighbours.graph import Connections, connect
 from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import members_of_nodes
-from unsplit.merging.words import because
 from unsplit.pairwise.api import Settings
 
 ENDING = "every remaining pair is too weakly connected in the neighbour graph"

@@ -24,8 +24,7 @@ from unsplit.errors import InputError
 from unsplit.estimator import Merged, merge_overclustering, seeds_of
 from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.pairwise.api import Settings, fit
-from unsplit.pairwise.memory import LESS_DATA
+from unsplit.pairwise.api import LESS_DATA, Settings, fit
 from unsplit.report.api import PAGE
 from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Source
