@@ -53,13 +53,13 @@ def test_labels_are_those_of_the_dense_form(options, kind, seed):
 def test_many_clusters_without_a_graph():
     rng = np.random.default_rng(0)
     # Large enough for the test, with which the graph of scores of the dense form then agrees.
-    truth = rng.permutation(np.repeat(np.arange(12), 240))
-    X = 2 * rng.normal(size=(12, 8))[truth] + rng.normal(size=(len(truth), 8))
+    truth = rng.permutation(np.repeat(np.arange(8), 200))
+    X = 2 * rng.normal(size=(8, 8))[truth] + rng.normal(size=(len(truth), 8))
     dense, sparse = both_forms(scores_of_means(X, truth * 10 + rng.integers(10, size=len(X))))
-    for options in ({}, {"n_clusters": 12}):
+    for options in ({}, {"n_clusters": 8}):
         trees = [merge(form, **options) for form in (dense, sparse)]
         np.testing.assert_array_equal(trees[0].groups, trees[1].groups)
-    assert trees[1].n_clusters == 12
+    assert trees[1].n_clusters == 8
 
 
 def test_the_evidence_of_merges_is_that_of_the_dense_form():
