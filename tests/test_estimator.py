@@ -257,7 +257,7 @@ def test_moons_cut_by_k_means_come_back_as_two():
         ({"n_clusters": 7}, "n_clusters must be a whole number from 1 to 6"),
         ({"alpha": 2}, "alpha must lie between 0 and 1"),
         ({"rank_by": "magic"}, "rank_by must be one of auto"),
-        ({"cv": 1}, "cv must be a whole number of at least 2"),
+        ({"cv": 1}, "cv must be a number of folds of at least 2"),
         ({"max_tvd": 0.1, "alpha": 0.1}, "max_tvd and alpha are two stopping rules; choose one"),
     ],
 )

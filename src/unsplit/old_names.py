@@ -24,7 +24,7 @@ MOVED = {
     "History": _OF_TRAINING,
     "Merge": "unsplit.merging.review",
     "NeighbourGraph": "unsplit.merging.neighbours.graph",
-    "PairwiseWasserstein": "unsplit.pairwise.wasserstein.result",
+    "PairwiseWasserstein": "unsplit.pairwise.wasserstein",
     "Reporter": _OF_TRAINING,
     "Selection": "unsplit.selection",
     "StepRecord": _OF_TRAINING,

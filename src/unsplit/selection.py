@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,13 +50,19 @@ from unsplit.networks.registry import (
     refuse_for_classifiers,
     wanted_kind,
 )
-from unsplit.networks.training.group import Fold
+from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.loop import TrainConfig, Training, draws_in_epoch
 from unsplit.networks.training.progress import EpochRecord
-from unsplit.pairwise.api import Settings, check_progress, is_share, kind_for, subclusters_of
+from unsplit.pairwise.api import (
+    LESS_DATA,
+    Settings,
+    check_progress,
+    is_share,
+    kind_for,
+    subclusters_of,
+)
 from unsplit.pairwise.folds import holdout_fold
-from unsplit.pairwise.heldout_scores import accuracy_within_batches
-from unsplit.pairwise.memory import LESS_DATA
+from unsplit.pairwise.heldout_scores import validation_accuracy
 
 log = logging.getLogger("unsplit")
 
@@ -260,9 +265,11 @@ class Run:
         with private_randomness(seed, self.lent_on):
             network = build_network(rows, fold, recipe, k, config.loss, config.augment)
         self.n_parameters = sum(p.numel() for p in network.parameters())
-        measure = None
-        if subclusters.n_batches > 1:
-            measure = partial(accuracy_within_batches, rows=rows, subclusters=subclusters)
+
+        def within_batches(group: Group) -> NDArray[np.float64]:
+            return validation_accuracy(group.means, group.folds, rows, subclusters)
+
+        measure = within_batches if subclusters.n_batches > 1 else None
         clusters, rng = torch.from_numpy(subclusters.of_rows), np.random.default_rng(seed)
         self.loop = Training(
             [network], rows, clusters.to(rows.device), [fold], config, rng, measure,

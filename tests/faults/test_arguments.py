@@ -16,7 +16,7 @@ import torch
 import unsplit
 from unsplit import datasets, metrics, overclustering, plots
 from unsplit.data.saving import verify_folder
-from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
+from unsplit.pairwise.wasserstein import PairwiseWasserstein
 from unsplit.selection import Candidate
 
 RNG = np.random.default_rng(0)

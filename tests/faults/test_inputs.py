@@ -335,7 +335,7 @@ def test_too_many_features_are_refused(name: str) -> None:
 
 def test_the_guard_counts_the_weights_of_the_first_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     # Measured: 24 x 10**7 needed more than 9 GB before it was stopped.
-    monkeypatch.setattr("unsplit.pairwise.memory.free_memory", lambda device: 9 * 2**30)
+    monkeypatch.setattr("unsplit.pairwise.api.free_memory", lambda device: 9 * 2**30)
     with pytest.raises(unsplit.InputError, match=r"2 networks .* 10,000,000 numbers each .* GiB"):
         tvd(wide(10**7))
 

@@ -29,7 +29,7 @@ from unsplit.networks.training.progress import (
     TimeLeft,
     spoken_range,
 )
-from unsplit.pairwise.memory import LESS_DATA
+from unsplit.pairwise.api import LESS_DATA
 
 # Every new estimate raises these warnings again.
 REPEATED = (

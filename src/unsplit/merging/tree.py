@@ -23,12 +23,18 @@ from unsplit.merging.decision import (
     MUST_LINK,
     REQUESTED,
     Ending,
+    stopped,
 )
-from unsplit.merging.explanation import Explanation, explained
-from unsplit.merging.review import Merge, Row, members_of_nodes, review_table
+from unsplit.merging.review import (
+    Explanation,
+    Merge,
+    Row,
+    Stability,
+    explained,
+    members_of_nodes,
+    review_table,
+)
 from unsplit.merging.saved_merges import read_tree, write_tree
-from unsplit.merging.stability import Stability
-from unsplit.merging.words import stopped
 
 
 @dataclass(frozen=True, eq=False, repr=False)

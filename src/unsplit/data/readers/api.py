@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unsplit.data.readers.broken import refuse_unreadable
-from unsplit.data.readers.columns import ColumnChoice, refuse_choice
+from unsplit.data.readers.columns import ColumnChoice, RowIds, refuse_choice
 from unsplit.data.readers.folders import (
     IMAGE_ENDINGS,
     FileList,
@@ -24,7 +24,6 @@ from unsplit.data.readers.observations import (
     BATCH_NAMES,
     LABEL_NAMES,
     Observations,
-    RowIds,
     read_observations,
     values_of_rows,
 )

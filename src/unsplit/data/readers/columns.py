@@ -1,14 +1,18 @@
-"""Which columns of a table are the ids, the labels, the batches and the features."""
+"""Which columns of a table are ids, labels, batches and features; and how rows are found by id."""
 
 import os
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from unsplit._typing import Index
 from unsplit.data.readers.tables import NUMBER, UNNAMED, Columns, listing
 from unsplit.errors import InputError, SkippedWarning, option, shown, warn
 
@@ -17,6 +21,8 @@ ID_NAMES = ("id", "row_id", "index", UNNAMED.lower())
 
 # A column of text is a feature with mistakes in it if more than this share of it are numbers.
 MOSTLY_NUMBERS = 0.5
+
+_DECIMAL = re.compile(r"[+-]?\d*\.\d+(e[+-]?\d+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -236,3 +242,91 @@ def _refuse_mistakes(path: Path, name: str, values: NDArray[Any]) -> None:
             f"column {name!r} of {path} holds numbers, but also {value!r} (row {row:,}); correct "
             f"such values, or leave the column out with {option('drop', [name])}."
         )
+
+
+# --- ids of rows ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class RowIds:
+    """Ids of the rows that labels are matched to.
+
+    Parameters
+    ----------
+    path : Path
+        The file that has the rows, for messages.
+    ids : ndarray of shape (n,)
+        Integers or strings.
+    named : bool
+        True if the ids come from the file; False if they only count the rows, so that labels
+        with other ids are matched by order.
+    column : str or None
+        The column that the user named as the one with the ids; a file of labels may have it too.
+    """
+
+    path: Path
+    ids: NDArray[Any]
+    named: bool
+    column: str | None = None
+
+
+def ids_in(
+    path: Path, columns: Columns, index: NDArray[Any] | None, chosen: str | None
+) -> NDArray[Any] | None:
+    """Return the ids in the columns of a file, or None if there are none.
+
+    The column that the user has chosen comes first, then an index that the file keeps apart from
+    its columns, then a column with a usual name; but not a first column without a name that only
+    counts the rows from zero, as pandas writes it.
+    """
+    if chosen in columns:
+        return _checked_ids(path, chosen, columns[chosen], chosen=True)
+    if index is not None:
+        return _checked_ids(path, "index", index)
+    for usual in ID_NAMES:
+        for name, values in columns.items():
+            counts = name == UNNAMED and np.array_equal(values, np.arange(len(values)))
+            if name.lower() == usual and not counts:
+                return _checked_ids(path, name, values)
+    return None
+
+
+def _checked_ids(path: Path, name: str, values: NDArray[Any], chosen: bool = False) -> NDArray[Any]:
+    """Return ids as integers or strings; raise if they are not unique or not whole numbers."""
+    if values.dtype.kind == "f" and np.array_equal(values, np.rint(values)):
+        values = values.astype(np.int64)
+    texts = ["nan" if value is None else str(value) for value in values]
+    repeated = [text for text, times in Counter(texts).items() if times > 1]
+    wrong = ""
+    if "nan" in texts:
+        wrong = "some are missing"
+    elif texts and all(_DECIMAL.fullmatch(text) for text in texts):
+        wrong = f"{texts[0]} is not a whole number"
+    elif repeated:
+        wrong = f"{repeated[0]!r} occurs more than once"
+    if wrong:
+        advice = "remove the column, or rename it if it is a feature"
+        if chosen:
+            advice = "name a column with a different value in every row"
+        raise InputError(f"column {name!r} of {path} should hold row ids, but {wrong}; {advice}.")
+    return values if values.dtype.kind in "iu" else np.array(texts)
+
+
+def places_of(wanted: NDArray[Any], ids: NDArray[Any]) -> tuple[Index, list[str]]:
+    """Find rows by id as text: the place of each wanted id, or −1, and those that have none.
+
+    Examples
+    --------
+    >>> places_of(np.array([7, 9]), np.array(["8", "7"]))
+    (array([ 1, -1]), ['9'])
+    """
+    place = {str(value): i for i, value in enumerate(ids.tolist())}
+    names = [str(value) for value in wanted.tolist()]
+    lacking = [name for name in names if name not in place]
+    return np.array([place.get(name, -1) for name in names], np.int64), lacking
+
+
+def places_by_name(values: NDArray[Any], rows: RowIds) -> Index | None:
+    """Match rows by a column of any name, but only by text: equal numbers may be chance."""
+    order, lacking = places_of(rows.ids, values)
+    return order if rows.ids.dtype.kind == "U" and not lacking else None

@@ -11,12 +11,12 @@ import numpy as np
 from unsplit.data.cells import batches_in, groups_in, matrix_of, places_of_matrix, require_key
 from unsplit.data.memory import available_memory
 from unsplit.data.readers.broken import reading, refuse_unreadable
+from unsplit.data.readers.columns import RowIds
 from unsplit.data.readers.isolated import parsed
 from unsplit.data.readers.observations import (
     BATCH_NAMES,
     LABEL_NAMES,
     Observations,
-    RowIds,
     values_of_rows,
 )
 from unsplit.data.readers.tables import require_module

@@ -6,7 +6,7 @@ Every file is parsed once in a process of its own; those that cannot be are left
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,11 @@ from unsplit.data.readers import isolated
 from unsplit.data.readers.broken import content_of, leave_out, reason, shown_place, size_of
 from unsplit.data.readers.folders import FileList
 from unsplit.data.readers.parsers import PACKAGES, content_key
-from unsplit.data.readers.tables import require_module
+from unsplit.data.readers.tables import Progress, require_module
 from unsplit.data.rows.datasets import default_workers
 from unsplit.data.rows.sequences import Ragged
 from unsplit.devices import generator_of
 from unsplit.errors import InputError
-
-Progress = Callable[[int, int], None]
 
 LARGEST_AUTO_SIZE = 224
 SOUND_ENDINGS = (".wav", ".wave")

@@ -6,7 +6,6 @@ matches labels in other files to rows by id or by order.
 
 import os
 import re
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,17 +23,20 @@ from unsplit.data.readers.columns import (
     ID_NAMES,
     ColumnChoice,
     Roles,
+    RowIds,
     assign_roles,
     check_choice,
+    ids_in,
     leave_out_text,
     no_column,
+    places_by_name,
+    places_of,
     refuse_choice,
 )
 from unsplit.data.readers.isolated import parsed
 from unsplit.data.readers.parsers import HIGHEST_RATE
 from unsplit.data.readers.tables import (
     ARROW_ENDINGS,
-    UNNAMED,
     Assign,
     Columns,
     Contents,
@@ -60,7 +62,6 @@ MAPPED_FROM = 2**26
 
 _TEXT_TABLE = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zip))?$")
 _SPARSE_KEYS = {"format", "shape", "data"}
-_DECIMAL = re.compile(r"[+-]?\d*\.\d+(e[+-]?\d+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -418,30 +419,7 @@ def _look_at_features(
     return None
 
 
-# --- ids of rows, and what is matched to them -----------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class RowIds:
-    """Ids of the rows that labels are matched to.
-
-    Parameters
-    ----------
-    path : Path
-        The file that has the rows, for messages.
-    ids : ndarray of shape (n,)
-        Integers or strings.
-    named : bool
-        True if the ids come from the file; False if they only count the rows, so that labels
-        with other ids are matched by order.
-    column : str or None
-        The column that the user named as the one with the ids; a file of labels may have it too.
-    """
-
-    path: Path
-    ids: NDArray[Any]
-    named: bool
-    column: str | None = None
+# --- what is matched to the rows ------------------------------------------------------------------
 
 
 def values_of_rows(
@@ -500,7 +478,7 @@ def _label_column(path: Path, columns: Columns, rows: RowIds, wanted: tuple[str,
     for names in (list(columns), called, others):
         if len(names) == 1:
             return names[0]
-    others = [name for name in others if _places_by_name(columns[name], rows) is None]
+    others = [name for name in others if places_by_name(columns[name], rows) is None]
     if len(others) == 1 and not called:
         return others[0]
     candidates = listing(called or list(columns))
@@ -514,7 +492,7 @@ def _order(path: Path, columns: Columns, index: NDArray[Any] | None, rows: RowId
     """Return the position of each row's label; None if labels are in the order of the rows."""
     ids = ids_in(path, columns, index, rows.column)
     if ids is None:
-        places = (_places_by_name(values, rows) for values in columns.values())
+        places = (places_by_name(values, rows) for values in columns.values())
         return next((place for place in places if place is not None), None)
     order, lacking = places_of(rows.ids, ids)
     if not lacking:
@@ -525,65 +503,3 @@ def _order(path: Path, columns: Columns, index: NDArray[Any] | None, rows: RowId
             f"files, or remove the ids from {path} to match labels by order."
         )
     return None
-
-
-def places_of(wanted: NDArray[Any], ids: NDArray[Any]) -> tuple[Index, list[str]]:
-    """Find rows by id as text: the place of each wanted id, or −1, and those that have none.
-
-    Examples
-    --------
-    >>> places_of(np.array([7, 9]), np.array(["8", "7"]))
-    (array([ 1, -1]), ['9'])
-    """
-    place = {str(value): i for i, value in enumerate(ids.tolist())}
-    names = [str(value) for value in wanted.tolist()]
-    lacking = [name for name in names if name not in place]
-    return np.array([place.get(name, -1) for name in names], np.int64), lacking
-
-
-def _places_by_name(values: NDArray[Any], rows: RowIds) -> Index | None:
-    """Match rows by a column of any name, but only by text: equal numbers may be chance."""
-    order, lacking = places_of(rows.ids, values)
-    return order if rows.ids.dtype.kind == "U" and not lacking else None
-
-
-def ids_in(
-    path: Path, columns: Columns, index: NDArray[Any] | None, chosen: str | None
-) -> NDArray[Any] | None:
-    """Return the ids in the columns of a file, or None if there are none.
-
-    The column that the user has chosen comes first, then an index that the file keeps apart from
-    its columns, then a column with a usual name; but not a first column without a name that only
-    counts the rows from zero, as pandas writes it.
-    """
-    if chosen in columns:
-        return _checked_ids(path, chosen, columns[chosen], chosen=True)
-    if index is not None:
-        return _checked_ids(path, "index", index)
-    for usual in ID_NAMES:
-        for name, values in columns.items():
-            counts = name == UNNAMED and np.array_equal(values, np.arange(len(values)))
-            if name.lower() == usual and not counts:
-                return _checked_ids(path, name, values)
-    return None
-
-
-def _checked_ids(path: Path, name: str, values: NDArray[Any], chosen: bool = False) -> NDArray[Any]:
-    """Return ids as integers or strings; raise if they are not unique or not whole numbers."""
-    if values.dtype.kind == "f" and np.array_equal(values, np.rint(values)):
-        values = values.astype(np.int64)
-    texts = ["nan" if value is None else str(value) for value in values]
-    repeated = [text for text, times in Counter(texts).items() if times > 1]
-    wrong = ""
-    if "nan" in texts:
-        wrong = "some are missing"
-    elif texts and all(_DECIMAL.fullmatch(text) for text in texts):
-        wrong = f"{texts[0]} is not a whole number"
-    elif repeated:
-        wrong = f"{repeated[0]!r} occurs more than once"
-    if wrong:
-        advice = "remove the column, or rename it if it is a feature"
-        if chosen:
-            advice = "name a column with a different value in every row"
-        raise InputError(f"column {name!r} of {path} should hold row ids, but {wrong}; {advice}.")
-    return values if values.dtype.kind in "iu" else np.array(texts)

@@ -51,7 +51,7 @@ Augment = str | bool | nn.Module
 BY_NETWORK: Any = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrainConfig:
     """How to train.  The defaults suit most data.
 
@@ -130,6 +130,10 @@ class TrainConfig:
         check_flag("one_epoch", self.one_epoch)
         if self.batch_folds is not None:
             check_flag("batch_folds", self.batch_folds, "None")
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.given.items())
+        return f"TrainConfig({given})"
 
     @property
     def given(self) -> dict[str, Any]:
