@@ -120,7 +120,8 @@ class LipschitzMaps(nn.Module):
 
         |map(x) − map(y)|² = keeps · |δ|² + Σ signs · (forward(x) − forward(y))².
 
-    Rows of x should have mean zero and E|x|² = 1, because folds and centres are drawn for such data.
+    Rows of x should have mean zero and E|x|² = 1, because folds and centres are drawn for such
+    data.
     ``signs`` has shape (B, h), ``keeps`` and ``kind`` (numbers from 1 on) have shape (B,).
     """
 
