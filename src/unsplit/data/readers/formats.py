@@ -27,7 +27,7 @@ from unsplit.errors import InputError
 
 _TEXT_TABLE = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zip))?$")
 _SPARSE_KEYS = {"format", "shape", "data"}
-# Matrices in .npy files of at least so many bytes stay on disk, as do arrays of more axes.
+# Matrices in .npy files of at least this many bytes stay on disk, as do arrays of more axes.
 MAPPED_FROM = 2**26
 
 

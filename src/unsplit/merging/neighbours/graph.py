@@ -37,7 +37,7 @@ from unsplit.pairwise.result import PairwiseTVD
 if TYPE_CHECKING:
     import torch
 
-# Of eight bytes each: half a gibibyte.
+# float64 probabilities of a graph of scores (0.5 GiB).
 MOST_PROBABILITIES = 2**26
 
 
@@ -45,11 +45,11 @@ MOST_PROBABILITIES = 2**26
 N_NEIGHBOURS, FEWEST_NEIGHBOURS = 15, 5
 
 # A small cluster has as many neighbours as it has other observations, or they would have to lie
-# elsewhere; but at least so many, because a cluster of one has no others.
+# elsewhere; but at least this many, because a cluster of one has no others.
 FEWEST_IN_SMALL = 3
 
-# If so large a share of the neighbours is at distance 0, the features are numbers of a few values;
-# fewer values than the second number may be the names of groups.
+# If more than this share of the neighbours is at distance 0, the features are numbers of a few
+# values; fewer values than the second number may be the names of groups.
 TIED = 0.2
 FEWEST_VALUES = 5
 
@@ -59,7 +59,7 @@ SPREADING_STEPS = 60
 # float32 shares of walks that are held at a time (64 MiB), whatever the number of clusters.
 MOST_SHARES = 2**24
 
-# A thread counts common neighbours for so many rows at a time: the most take some hundred
+# A thread counts common neighbours for this many rows at a time: the most take some hundred
 # megabytes, and fewer are not worth a thread.
 ROWS_AT_ONCE, FEWEST_ROWS = 10_000, 500
 
@@ -78,8 +78,8 @@ DIMENSIONS_FOR_TREES = 8
 MOST_FOR_EXACT = 30_000
 
 
-# Neighbours in other groups are looked for among so many times as many; exact search goes on until
-# there are enough, for so many pairs at a time.
+# Neighbours in other groups are searched among this many times as many; exact search goes on until
+# there are enough, for this many pairs at a time.
 TIMES_AS_MANY, MOST_SEARCHED = 16, 2**24
 
 # Distances of equal rows, divided by the rows' length; 1e-8 is the square root of double precision.
@@ -539,7 +539,7 @@ def nearest(
     """The nearest neighbours of every observation, without itself, and their distances.
 
     Neighbours are in other groups; −1 is no group.  Neighbours that are missing, because there are
-    not so many in other groups, are at an infinite distance.
+    too few in other groups, are at an infinite distance.
 
     Examples
     --------
@@ -591,7 +591,7 @@ def _in_other_groups(
 def _first_outside(
     rows: Index, distances: Matrix, of: Index, n_neighbours: int, groups: Index
 ) -> tuple[Index, Matrix]:
-    """The first so many of the rows near some observations that are in other groups than these."""
+    """Of the rows near some observations, the first that are in other groups than these."""
     own = groups[of][:, None]
     inside = (rows == of[:, None]) | ((groups[rows] == own) & (own >= 0))
     first = np.argsort(inside, axis=1, kind="stable")[:, :n_neighbours]
