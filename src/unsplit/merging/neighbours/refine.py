@@ -48,7 +48,7 @@ SMALLEST = 5
 # How often parts of initial clusters are formed and moved.
 TIMES = 3
 
-# All move in random order and end up in different places; of this many attempts the one with the most
+# All move in random order and end up in different places; of these attempts the one with the most
 # edges within clusters, beyond chance, is taken.  With more observations the places differ less.
 ATTEMPTS, MOST_FOR_ATTEMPTS = 5, 20_000
 
