@@ -59,9 +59,8 @@ SPREADING_STEPS = 60
 # float32 shares of walks that are held at a time (64 MiB), whatever the number of clusters.
 MOST_SHARES = 2**24
 
-# A thread counts common neighbours for this many rows at a time: the most take some hundred
-# megabytes, and fewer are not worth a thread.
-ROWS_AT_ONCE, FEWEST_ROWS = 10_000, 500
+# A thread counts common neighbours for this many rows at a time, in some hundred megabytes.
+ROWS_AT_ONCE = 10_000
 
 
 # Of more observations than the first number, the graph connects a sample: as many as the second, or
@@ -190,16 +189,18 @@ class NeighbourGraph:
 
         Many neighbours are shared inside a cluster and few across a gap (Jarvis and Patrick 1973).
         """
-        near = self.adjacency.astype(np.float32)  # small counts are exact
-        at_once = min(ROWS_AT_ONCE, max(FEWEST_ROWS, -(-near.shape[0] // n_cores())))
+        # Clusters one after another, because a processor is faster with numbers that lie together.
+        order = np.argsort(self.clusters, kind="stable")
+        near = self.adjacency[order][:, order].astype(np.float32)  # small counts are exact
 
         def part(start: int) -> sparse.csr_array:
-            rows = near[start : start + at_once]
+            rows = near[start : start + ROWS_AT_ONCE]
             return rows + (rows @ near).multiply(rows)
 
         with ThreadPoolExecutor(n_cores()) as pool:  # SciPy's products run side by side
-            parts = list(pool.map(part, range(0, near.shape[0], at_once)))
-        return sparse.vstack(parts, format="csr").astype(np.float64)
+            parts = list(pool.map(part, range(0, near.shape[0], ROWS_AT_ONCE)))
+        back = np.argsort(order)
+        return sparse.vstack(parts, format="csr")[back][:, back].astype(np.float64)
 
     def edges_between(self) -> sparse.csr_array:
         """Number of edges between clusters.
@@ -455,8 +456,8 @@ def connect(
     if n < len(clusters):
         features, clusters, batches = features[used], clusters[used], batches[used]
         groups = _at(groups, used)
-    ones, others = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    inverse_dimension = np.zeros(n)
+    kind = sparse.get_index_dtype(maxval=2 * n * n_neighbors)  # half the memory if possible
+    ends, inverse_dimension = [np.zeros((2, 0), kind)], np.zeros(n)
     for batch in np.unique(batches):
         rows = np.flatnonzero(batches == batch)
         if len(rows) < 2:
@@ -471,13 +472,13 @@ def connect(
             features = of_batch if len(rows) == n else features.copy()
             features[rows] = of_batch
             found, distances = nearest(of_batch, width, device, apart)
-        widths = _widths(clusters[rows], width, apart)
-        if apart is not None:
-            widths = np.minimum(widths, np.isfinite(distances).sum(axis=1))
-        ones.append(np.repeat(rows, widths))
-        others.append(rows[found[np.arange(width) < widths[:, None]]])
+        widths = _widths(clusters[rows], distances, apart)
+        near = rows[found[np.arange(width) < widths[:, None]]]
+        ends.append(np.stack([np.repeat(rows, widths), near]).astype(kind))
         inverse_dimension[rows] = _inverse_dimension(distances, widths)
-    adjacency = _either_way(n, np.concatenate(ones), np.concatenate(others))
+    edges = np.concatenate(ends, axis=1)
+    one_way = sparse.csr_array((np.ones(edges.shape[1]), tuple(edges)), (n, n))
+    adjacency = one_way.maximum(one_way.T.tocsr())
     if spread:
         clusters = _spread(adjacency, clusters)
     clusters = _outvoted(adjacency, clusters, n_clusters)
@@ -485,8 +486,9 @@ def connect(
     return NeighbourGraph(*made, groups=groups, n_neighbors=n_neighbors)
 
 
-def _widths(clusters: Index, most: int, groups: Index | None = None) -> Index:
+def _widths(clusters: Index, distances: Matrix, groups: Index | None = None) -> Index:
     """Number of neighbours of each observation: fewer in a small cluster."""
+    most = distances.shape[1]
     n_others = np.bincount(clusters + 1)[clusters + 1] - 1
     if groups is not None:
         _, part, sizes = np.unique(
@@ -494,7 +496,7 @@ def _widths(clusters: Index, most: int, groups: Index | None = None) -> Index:
         )
         n_others -= np.where(groups < 0, 0, sizes[part.ravel()] - 1)
     widths = np.clip(n_others, min(FEWEST_IN_SMALL, most), most)
-    return np.where(clusters < 0, most, widths)
+    return np.minimum(np.where(clusters < 0, most, widths), np.isfinite(distances).sum(axis=1))
 
 
 def dithered(X: Matrix) -> Matrix:
@@ -517,12 +519,6 @@ def dithered(X: Matrix) -> Matrix:
             gap = float(np.median(np.diff(values)))
             column += rng.uniform(-gap / 2, gap / 2, len(column))
     return X
-
-
-def _either_way(n: int, one: Index, other: Index) -> sparse.csr_array:
-    """1 where ``other`` is listed as a neighbour of ``one`` or the other way; symmetric."""
-    one_way = sparse.csr_array((np.ones(len(one)), (one, other)), (n, n))
-    return one_way.maximum(one_way.T.tocsr())
 
 
 def _spreads(clusters: Index) -> bool:
