@@ -10,6 +10,7 @@ import io
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import unsplit
-from benchmarks.common import print_table
-from unsplit.data.rows.sequences import Audio
+from benchmarks.common import as_options, print_table
 from unsplit.metrics import majority_categories, quality
 from unsplit.overclustering import artificial
 
-PAPER = {"holdout": 0.2, "loss": "pairwise"}
+PAPER = {"cv": 0.2, "loss": "pairwise"}
 BOTH: list[tuple[str, dict[str, Any]]] = [("paper's hold-out", PAPER), ("5-fold cross-fit", {})]
 
 
@@ -82,9 +82,9 @@ def speech(folder: Path) -> Iterator[Problem]:
     names = np.char.add(data["digit"].astype(str), data["speaker"])
     groups = np.unique(names, return_inverse=True)[1]
     clusters = artificial(groups, 10, 0.0, 0)
-    sounds = unsplit.read(folder / "free-spoken-digits.npz").X.sounds
+    sounds = unsplit.read(folder / "free-spoken-digits.npz").X
     # The file does not say that it has 8,000 samples a second.
-    X = Audio(sounds, None, np.arange(len(sounds)), 8000, {})
+    X = replace(sounds, rate=8000)
     yield Problem("spoken digits by digit and speaker, 10 a cluster", X, clusters, groups, BOTH)
 
 
@@ -119,8 +119,7 @@ def estimated(problem: Problem, device: str, epochs: int) -> Iterator[tuple[Any,
             problem.clusters,
             random_state=0,
             device=device,
-            epochs=epochs,
-            **settings,
+            **as_options(epochs=epochs, **settings),
         )
         seconds = time.perf_counter() - start
         scores = [quality(found.divergence(d), majorities) for d in ("tv", "lecam", "overlap")]
@@ -150,7 +149,7 @@ def main() -> None:
                         problem.clusters,
                         problem.candidates,
                         device=args.device,
-                        epochs=args.epochs,
+                        training=unsplit.TrainConfig(epochs=args.epochs),
                         random_state=0,
                     ),
                     flush=True,

@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.common import print_table
 from benchmarks.peak_memory import PeakMemory
+from unsplit import TrainConfig
 
 # Shape, clusters, folds and type.
 CASES: dict[str, tuple[tuple[int, ...], int, Any, str]] = {
@@ -71,11 +72,11 @@ def measured(shape: tuple[int, ...], k: int, cv: Any, dtype: str) -> tuple[int, 
     """Bytes that the guard expects and that are taken, in this process."""
     import unsplit
     from unsplit.data.rows import kinds
-    from unsplit.pairwise import memory
+    from unsplit.pairwise import api as pairwise_api
 
     warnings.simplefilter("ignore", unsplit.errors.SmallClusterWarning)
     rng = np.random.default_rng(0)
-    once: dict[str, Any] = {"epochs": 1, "device": "cpu", "random_state": 0}
+    once: dict[str, Any] = {"training": TrainConfig(epochs=1), "device": "cpu", "random_state": 0}
     X, labels = rng.standard_normal(shape).astype(dtype), np.arange(shape[0]) % k
     # Whatever is loaded when it is first used.
     unsplit.pairwise_tvd(rng.standard_normal((200, 3)), np.arange(200) % 4, **once)
@@ -85,7 +86,7 @@ def measured(shape: tuple[int, ...], k: int, cv: Any, dtype: str) -> tuple[int, 
     def note(needed: int, available: int, what: str, advice: Any) -> None:
         expected[what.split()[0]] = needed
 
-    for module in (kinds, memory):
+    for module in (kinds, pairwise_api):
         vars(module)["require_memory"] = note
     with PeakMemory() as peak:
         before = peak.anonymous

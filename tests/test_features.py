@@ -9,8 +9,7 @@ from torch.utils.data import Dataset
 
 import unsplit
 from tests.checks import exactly
-from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.readers.vectors import with_vectors
+from unsplit.data.readers.observations import Observations, with_vectors
 from unsplit.errors import InputError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 6, 4, 3), dtype=np.uint8)

@@ -12,7 +12,7 @@ from torch import nn
 from tests.any_data_cases import CPU, clouds, images, ragged
 from tests.checks import exactly
 from unsplit.data.rows.kinds import observations
-from unsplit.data.rows.sequences import Audio, Ragged
+from unsplit.data.rows.sequences import Ragged
 from unsplit.errors import InputError
 from unsplit.networks.augmentation import ImageAugmentation, PointAugmentation, SequenceAugmentation
 from unsplit.networks.backbones import (
@@ -32,7 +32,7 @@ from unsplit.networks.registry import (
     recipe_for,
     wanted_kind,
 )
-from unsplit.networks.training.loop import TrainConfig
+from unsplit.networks.training.loop import USUAL
 
 ROWS = {
     "vectors": observations(clouds()[:, :, 0], CPU),
@@ -40,7 +40,7 @@ ROWS = {
     "images": observations(images(), CPU),
     "points": observations(clouds(), CPU),
     "sequences": observations(ragged(), CPU),
-    "sound": observations(Audio(Ragged.of(ragged(channels=1)), None, np.arange(24), 8000, {}), CPU),
+    "sound": observations(Ragged.of(ragged(channels=1), rate=8000), CPU),
 }
 
 AUTO = {
@@ -193,7 +193,7 @@ def test_a_function_that_gives_the_same_module_every_time_does_no_harm():
 
 
 def test_how_networks_of_others_are_trained_depends_on_the_data():
-    assert recipe_for(Own, ROWS["vectors"]).training == TrainConfig()
+    assert recipe_for(Own, ROWS["vectors"]).training == USUAL
     assert recipe_for(Own, ROWS["images"]).training == RECIPES["resnet18"].training
 
 

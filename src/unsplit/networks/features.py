@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from unsplit.data.readers.api import read
-from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.data.readers.observations import Observations
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import Generators, choose_device, usual_settings
 from unsplit.errors import InputError, check_choice, check_flag, check_whole, shown

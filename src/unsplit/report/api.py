@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
-from unsplit.data.saving import replacing, verify_folder
-from unsplit.data.text_files import plain_values
+from unsplit.data.saving import plain_values, replacing, verify_folder
 from unsplit.devices import version_of
 from unsplit.errors import InputError, shown
 from unsplit.merging.neighbours.graph import NeighbourGraph
@@ -160,7 +159,7 @@ def report(
     --------
     >>> import unsplit
     >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 40, random_state=0)
-    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
     >>> unsplit.merge(result, n_clusters=2).report(result, X, labels)
     Report: ... MB of HTML; write it with save(path)
     """
