@@ -326,10 +326,8 @@ class SparseNeighbourhoods(Neighbourhoods):
     ) -> None:
         self.counts = MergedRows.sums(graph.edges_between())
         self.adjacency, self.is_sample = graph.adjacency, False
-        self.shared = isinstance(ranking, SparseConnections)
-        self.judged = (
-            ranking if isinstance(ranking, SparseConnections) else SparseConnections(graph)
-        )
+        shared = ranking if isinstance(ranking, SparseConnections) else None
+        self.is_shared, self.judged = shared is not None, shared or SparseConnections(graph)
         self._prepare(graph, rng)
         self.all_necks = len(graph.clusters) <= most_judged(graph.n_clusters)
         self.saddles = self._saddles(graph) if self.all_necks else None
