@@ -95,6 +95,14 @@ def test_names_cannot_leave_their_text():
     assert "<!-- <script>" not in page
 
 
+def test_names_in_the_words_of_the_page_are_escaped_too():
+    result, _ = gaussian_estimate([[0], [0.4]], 20, names=HOSTILE[:2])
+    page = unsplit.merge(result).report(result).html
+    words = page.split('<script type="application/json"')[0]
+    assert "&lt;img src=x" in words
+    assert not [name for name in HOSTILE if "<" in name and name in words]
+
+
 def test_a_large_tree_is_folded_by_its_first_merges():
     tree = linked_tree(np.random.default_rng(0).normal(size=(60, 2)), 10)
     view = View(tree, most=20)

@@ -53,13 +53,13 @@ def test_labels_are_those_of_the_dense_form(options, kind, seed):
 def test_many_clusters_without_a_graph():
     rng = np.random.default_rng(0)
     # Large enough for the test, with which the graph of scores of the dense form then agrees.
-    truth = rng.permutation(np.repeat(np.arange(12), 240))
-    X = 2 * rng.normal(size=(12, 8))[truth] + rng.normal(size=(len(truth), 8))
+    truth = rng.permutation(np.repeat(np.arange(8), 200))
+    X = 2 * rng.normal(size=(8, 8))[truth] + rng.normal(size=(len(truth), 8))
     dense, sparse = both_forms(scores_of_means(X, truth * 10 + rng.integers(10, size=len(X))))
-    for options in ({}, {"n_clusters": 12}):
+    for options in ({}, {"n_clusters": 8}):
         trees = [merge(form, **options) for form in (dense, sparse)]
         np.testing.assert_array_equal(trees[0].groups, trees[1].groups)
-    assert trees[1].n_clusters == 12
+    assert trees[1].n_clusters == 8
 
 
 def test_the_evidence_of_merges_is_that_of_the_dense_form():
@@ -233,7 +233,9 @@ def test_clusters_too_small_to_compare_are_merged_as_in_the_dense_form(seed):
 def test_an_estimator_of_many_clusters_is_sparse(monkeypatch):
     monkeypatch.setattr(api, "MANY_CLUSTERS", 3)
     X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 0]], 60, random_state=0)
-    merger = ClusterMerger(cv=2, epochs=5, random_state=0).fit(X, initial_labels=labels)
+    merger = ClusterMerger(cv=2, training=unsplit.TrainConfig(epochs=5), random_state=0).fit(
+        X, initial_labels=labels
+    )
     assert merger.pairwise_.is_sparse
     assert merger.tree_.mapping == {0: 0, 1: 0, 2: 1, 3: 1}
     assert merger.tvd_[0, 2] == 1
@@ -244,7 +246,9 @@ def test_what_needs_all_pairs_is_refused_before_training(monkeypatch):
     monkeypatch.setattr(api, "MANY_CLUSTERS", 3)
     X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 0]], 20, random_state=0)
     told = []
-    merger = ClusterMerger(epochs=2, progress=told.append, rank_by="overlap")
+    merger = ClusterMerger(
+        training=unsplit.TrainConfig(epochs=2), progress=told.append, rank_by="overlap"
+    )
     with pytest.raises(InputError, match="needs the distances of all pairs"):
         merger.fit(X, initial_labels=labels)
     assert not told
