@@ -23,7 +23,7 @@ from unsplit.data.rows.base import Rows
 from unsplit.devices import ALONE, Generators, Ranks, current, device_for_sums, usual_settings
 from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
-from unsplit.networks.training.checkpoint import TrainingFile
+from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, judge_of, train
 from unsplit.networks.training.progress import History, Reporter
@@ -161,7 +161,7 @@ def heldout_scores(
     reporter: Reporter | None = None,
     names: Index | None = None,
     epochs: int = MAX_EPOCHS,
-    checkpoint: TrainingFile | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[HeldoutScores, History]:
     """Train one network per fold and use it to score the ``test`` rows of its fold.
 

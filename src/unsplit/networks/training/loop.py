@@ -29,7 +29,7 @@ from unsplit.devices import ALONE, Ranks, current, own_generators, undisturbed
 from unsplit.errors import InputError, check_flag, check_whole, is_number, shown
 from unsplit.networks.backbones.classifiers import ClassifierNetwork, Fitting
 from unsplit.networks.network import Network
-from unsplit.networks.training.checkpoint import TrainingFile
+from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
 from unsplit.networks.training.progress import EpochRecord, History, Reporter, StepRecord
 from unsplit.networks.training.ranks import Sharded
@@ -170,7 +170,7 @@ def train(
     rng: np.random.Generator,
     reporter: Reporter | None = None,
     epochs: int = MAX_EPOCHS,
-    checkpoint: TrainingFile | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> History:
     """Train one network per fold in place, on the ``train`` rows of the fold.
 
@@ -217,7 +217,7 @@ class Training:
         The most epochs.
     on_step : callable, optional
         Receives a :class:`unsplit.networks.training.progress.StepRecord` after every step.
-    checkpoint : TrainingFile, optional
+    checkpoint : Checkpoint, optional
         Keeps the state from time to time; if it has one, training continues from there.
     ranks : Ranks
         The processes that train together.
@@ -236,7 +236,7 @@ class Training:
         measure: Measure | None = None,
         epochs: int = MAX_EPOCHS,
         on_step: Callable[[StepRecord], None] | None = None,
-        checkpoint: TrainingFile | None = None,
+        checkpoint: Checkpoint | None = None,
         ranks: Ranks = ALONE,
         draw: Draw | None = None,
     ) -> None:
