@@ -25,7 +25,7 @@ MOVED = {
     "Merge": "unsplit.merging.review",
     "NeighbourGraph": "unsplit.merging.neighbours.graph",
     "PairwiseWasserstein": "unsplit.pairwise.wasserstein.result",
-    "Reporter": "unsplit.networks.training.loop",
+    "Reporter": "unsplit.networks.training.progress",
     "Selection": "unsplit.selection",
     "StepRecord": _OF_TRAINING,
     "verify_folder": "unsplit.data.saving",
