@@ -10,6 +10,7 @@ import io
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 
 import unsplit
 from benchmarks.common import print_table
-from unsplit.data.rows.sequences import Audio
 from unsplit.metrics import majority_categories, quality
 from unsplit.overclustering import artificial
 
@@ -82,9 +82,9 @@ def speech(folder: Path) -> Iterator[Problem]:
     names = np.char.add(data["digit"].astype(str), data["speaker"])
     groups = np.unique(names, return_inverse=True)[1]
     clusters = artificial(groups, 10, 0.0, 0)
-    sounds = unsplit.read(folder / "free-spoken-digits.npz").X.sounds
+    sounds = unsplit.read(folder / "free-spoken-digits.npz").X
     # The file does not say that it has 8,000 samples a second.
-    X = Audio(sounds, None, np.arange(len(sounds)), 8000, {})
+    X = replace(sounds, rate=8000)
     yield Problem("spoken digits by digit and speaker, 10 a cluster", X, clusters, groups, BOTH)
 
 

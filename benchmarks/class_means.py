@@ -11,8 +11,8 @@ from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
 from unsplit.merging.neighbours.graph import nearest
 from unsplit.networks.training.progress import History
-from unsplit.pairwise.confusions import sparse_estimate
 from unsplit.pairwise.folds import crossfit_folds, holdout_fold
+from unsplit.pairwise.heldout_scores import estimate_of
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores
 
@@ -106,7 +106,7 @@ def estimate_by_means(
     no_history = History(*(np.zeros(0, kind) for kind in (int, float, float, float, int)))
     labels = encode_labels(clusters)
     if near is None:
-        result = sparse_estimate(scores, labels, no_history)
+        result = estimate_of(scores, labels, no_history, is_sparse=True)
     else:
         result = PairwiseTVD(
             cluster_ids=labels.cluster_ids,

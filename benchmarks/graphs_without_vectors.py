@@ -26,7 +26,7 @@ import unsplit
 from benchmarks.common import print_table
 from benchmarks.peers.problems.features import log_mel
 from benchmarks.peers.problems.real import some_of_each
-from unsplit.data.rows.sequences import Audio, Ragged
+from unsplit.data.rows.sequences import Ragged
 from unsplit.devices import choose_device
 from unsplit.merging.api import merge_with
 from unsplit.merging.neighbours.graph import NeighbourGraph, connect, graph_of_scores
@@ -67,7 +67,7 @@ def spoken_digits(args: argparse.Namespace) -> Problem:
     rows = np.random.default_rng(args.seed).choice(len(digit), args.sounds, replace=False)
     sounds = [audio[offsets[row] : offsets[row + 1]] for row in rows]
     features = PCA(40, random_state=0).fit_transform(np.stack([log_mel(s) for s in sounds]))
-    X = Audio(Ragged.of(sounds), None, np.arange(len(sounds)), RATE, {})
+    X = Ragged.of(sounds, RATE)
     return Problem(X, features, digit[rows].astype(np.int64))
 
 

@@ -71,7 +71,7 @@ def measured(shape: tuple[int, ...], k: int, cv: Any, dtype: str) -> tuple[int, 
     """Bytes that the guard expects and that are taken, in this process."""
     import unsplit
     from unsplit.data.rows import kinds
-    from unsplit.pairwise import memory
+    from unsplit.pairwise import api as pairwise_api
 
     warnings.simplefilter("ignore", unsplit.errors.SmallClusterWarning)
     rng = np.random.default_rng(0)
@@ -85,7 +85,7 @@ def measured(shape: tuple[int, ...], k: int, cv: Any, dtype: str) -> tuple[int, 
     def note(needed: int, available: int, what: str, advice: Any) -> None:
         expected[what.split()[0]] = needed
 
-    for module in (kinds, memory):
+    for module in (kinds, pairwise_api):
         vars(module)["require_memory"] = note
     with PeakMemory() as peak:
         before = peak.anonymous

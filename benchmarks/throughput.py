@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from benchmarks.common import print_table
 from unsplit.data.readers.folders import find_images
-from unsplit.data.readers.images import ImageFiles, inspect
+from unsplit.data.readers.media import ImageFiles, read_images
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.datasets import DatasetRows, Decoder
 from unsplit.data.rows.kinds import observations
@@ -159,7 +159,7 @@ def on_device(args: argparse.Namespace, device: torch.device) -> None:
 def streamed(args: argparse.Namespace, device: torch.device) -> None:
     """The folder path without keeping images on the device."""
     found = find_images(args.folder)
-    seen, found = inspect(found, args.size)
+    seen, found = read_images(found, size=args.size)
     # As often as it takes to make an epoch last longer than the start of a stream.
     dataset = ImageFiles(found.paths * args.repeat, seen.size, seen.channels)
     clusters = np.unique(found.labels, return_inverse=True)[1].astype(np.int64)

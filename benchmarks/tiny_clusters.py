@@ -22,9 +22,9 @@ from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.progress import History
 from unsplit.overclustering import artificial
-from unsplit.pairwise.confusions import sparse_estimate
 from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.folds import crossfit_folds
+from unsplit.pairwise.heldout_scores import estimate_of
 from unsplit.pairwise.scores import HeldoutScores
 
 Matrix = NDArray[np.float64]
@@ -105,7 +105,7 @@ def main() -> None:
         result: PairwiseTVD
         if arguments.sparse:
             scores = linear_scores(X, clusters, learned)
-            result = sparse_estimate(scores, encode_labels(clusters), NO_HISTORY)
+            result = estimate_of(scores, encode_labels(clusters), NO_HISTORY, is_sparse=True)
         else:
             result = estimate(X, clusters, learned)
         for name, path in PATHS.items():

@@ -3,8 +3,10 @@
 import re
 import subprocess
 import sys
+from importlib import import_module
 
-from unsplit.data.readers.isolated import parse_all as PARSE_ALL
+from unsplit.data.readers.broken import reason
+from unsplit.data.readers.isolated import Broken
 
 
 def exactly(sentence):
@@ -29,6 +31,7 @@ def names_in(folder):
 # Not sys.modules["torch"] = None: SciPy looks there and takes what it finds for torch.
 WITHOUT_TORCH = """
 import sys
+from importlib import import_module
 class NoTorch:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] == "torch":
@@ -47,4 +50,10 @@ def run_without_torch(program):
 
 def parsed_here(parser, requests, *limits):
     """Parse files in this process: starting another one for each of many files takes long."""
-    return PARSE_ALL(parser, requests, workers=0)
+    module, name = parser.split(":")
+    call = getattr(import_module(module), name)
+    for i, request in enumerate(requests):
+        try:
+            yield i, call(request)
+        except Exception as error:
+            yield i, Broken(reason(error))

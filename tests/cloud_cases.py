@@ -6,7 +6,7 @@ import numpy as np
 import pypcd4
 import trimesh
 
-from unsplit.data.readers.cloud_files import read_cloud
+from unsplit.data.readers.parsers import read_cloud
 
 POINTS = np.random.default_rng(0).standard_normal((6, 40, 3))
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from tests.checks import about
-from unsplit.data.readers.tables_and_arrays import read_observations
+from unsplit.data.readers.observations import read_observations
 from unsplit.errors import InputError
 
 X = np.array([[1.5, -2.0], [0.0, 1e-17], [3.0, 0.1]])

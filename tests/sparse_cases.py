@@ -4,9 +4,9 @@ import numpy as np
 
 from unsplit.data.labels import EncodedLabels
 from unsplit.networks.training.progress import History
-from unsplit.pairwise.confusions import sparse_estimate
 from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.folds import crossfit_folds, holdout_fold
+from unsplit.pairwise.heldout_scores import estimate_of
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores
 
@@ -60,4 +60,4 @@ def both_forms(scores, most=256):
     hits = directed_means(scores, hit, "cpu")
     dense = PairwiseTVD(np.arange(k), sizes, n_heldout, hits, scores, NO_HISTORY)
     labels = EncodedLabels(np.arange(k), np.repeat(np.arange(k), sizes))
-    return dense, sparse_estimate(scores, labels, NO_HISTORY, most=most)
+    return dense, estimate_of(scores, labels, NO_HISTORY, is_sparse=True, most=most)

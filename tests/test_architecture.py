@@ -39,7 +39,7 @@ LAYER = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 # many modules lie between.  A package stands for all of its modules.
 WITHOUT_TORCH = [
     "unsplit", "_typing", "errors", "datasets", "devices", "metrics", "plots",
-    "data.labels", "data.memory", "data.saving", "data.text_files", "networks.training.progress",
+    "data.labels", "data.memory", "data.saving", "networks.training.progress",
     "pairwise.result", "pairwise.stored_pairs", "pairwise.scores", "pairwise.statistics",
     "pairwise.groups", "merging", "report",
 ]  # fmt: skip
@@ -286,10 +286,3 @@ def test_type_checkers_see_the_names_that_are_imported_later():
     (block,) = filter(for_type_checkers, tree.body)
     seen = set(imported_names("\n".join(ast.unparse(node) for node in block.body)))
     assert seen == {f"{module}.{name}" for name, module in unsplit._DEFINED_IN.items()}
-
-
-def test_rows_are_found_in_the_package_of_data():
-    assert unsplit.data.Rows is import_module("unsplit.data.rows.base").Rows
-    assert unsplit.data.observations is import_module("unsplit.data.rows.kinds").observations
-    with pytest.raises(AttributeError, match=r"module 'unsplit\.data' has no attribute 'Row'"):
-        unsplit.data.Row  # noqa: B018

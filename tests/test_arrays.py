@@ -282,8 +282,8 @@ def test_values_that_are_no_numbers_are_refused_with_their_place(X, where):
 @pytest.mark.parametrize("wrap", [np.asarray, scipy.sparse.csr_array], ids=["dense", "sparse"])
 def test_values_beyond_single_precision_are_refused(wrap):
     sentence = (
-        "X has values as large as 3e+200, beyond what single precision holds; rescale the features "
-        "first."
+        "X has values as large as 3e+200 (observation 0 of X, feature 1), beyond what single "
+        "precision holds; rescale the features first."
     )
     with pytest.raises(InputError, match=exactly(sentence)):
         vector_rows(wrap(np.array([[1.0, -3e200], [0.0, 1.0]])), CPU)

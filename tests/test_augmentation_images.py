@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tests.checks import containing
 from unsplit.errors import InputError
-from unsplit.networks.augmentation import ImageAugmentation
-from unsplit.networks.augmentation.images import shifted, tinted, zoomed
+from unsplit.networks.augmentation import ImageAugmentation, shifted, tinted, zoomed
 
 quick = settings(deadline=None, max_examples=40, derandomize=True)
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from tests.checks import containing
 from unsplit.errors import InputError
-from unsplit.networks.augmentation import PointAugmentation
-from unsplit.networks.augmentation.points import thinned, turned
+from unsplit.networks.augmentation import PointAugmentation, thinned, turned
 
 quick = settings(deadline=None, max_examples=25, derandomize=True)
 

@@ -10,15 +10,19 @@ from hypothesis import strategies as st
 from tests.checks import containing
 from unsplit.errors import InputError
 from unsplit.networks.backbones.sequences import (
+    FLOOR,
+    AudioNet,
     Block,
+    LogMel,
     MaskedNorm,
     ResNet1d,
     coarse_mask,
     first_stride,
     masked_standard,
+    mel_edges,
+    mel_filters,
     pooled,
 )
-from unsplit.networks.backbones.spectrogram import FLOOR, AudioNet, LogMel, mel_edges, mel_filters
 
 quick = settings(deadline=None, max_examples=25, derandomize=True)
 

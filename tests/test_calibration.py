@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
+from scipy.special import log_softmax, logsumexp
 
 from tests.merging_cases import gaussian_estimate
 from unsplit import datasets, pairwise_tvd
 from unsplit.pairwise import heldout_scores
+from unsplit.pairwise.api import Settings, fit
 from unsplit.pairwise.heldout_scores import best_factor, scaled
 
 
@@ -80,3 +81,13 @@ def test_estimates_are_calibrated_and_say_by_how_much():
     assert result.temperature != 1
     # What is left to correct is nothing.
     assert best_factor(result.scores) == pytest.approx(1.0, abs=0.02)
+
+
+def test_new_observations_are_scored_as_surely_as_those_that_were_held_out():
+    X, labels = datasets.gaussians([[0, 0], [1, 0], [0, 1]], 80)
+    fitted = fit(X, labels, Settings(cv=2, epochs=5, device="cpu"), random_state=0)
+    factor = 1 / fitted.result.temperature
+    assert factor != 1
+    first = replace(fitted.scorer, networks=fitted.networks[:1])
+    plain = replace(first, temperature=1.0).log_posterior(X)
+    np.testing.assert_allclose(first.log_posterior(X), log_softmax(factor * plain, axis=1))

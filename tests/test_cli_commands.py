@@ -16,7 +16,7 @@ from tests.cli_cases import (
     unsplit,
 )
 from unsplit.cli.summary import of_distances, of_overclustering
-from unsplit.data.readers.tables_and_arrays import read_observations
+from unsplit.data.readers.observations import read_observations
 from unsplit.pairwise.api import Settings
 
 # Every test works in a folder of its own, with data.csv in it.

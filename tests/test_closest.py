@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unsplit.merging.closest_pairs import ClosestPairs
+from unsplit.merging.pairs import ClosestPairs
 
 quick = settings(deadline=None, max_examples=60, derandomize=True)
 

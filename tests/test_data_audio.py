@@ -8,8 +8,8 @@ from scipy.io import wavfile
 
 import unsplit
 from tests.checks import about, parsed_here
-from unsplit.data.readers.sound import read_audio, resampled
-from unsplit.data.readers.wav_files import read_wav
+from unsplit.data.readers.media import resampled
+from unsplit.data.readers.parsers import read_wav
 from unsplit.errors import InputError, SkippedWarning
 
 SHAPE = np.array([0.0, 0.5, -1.0, 0.25, -0.125])
@@ -54,34 +54,34 @@ def test_subfolders_are_clusters_and_paths_are_ids():
     write("sounds/b/1.wav", SHAPE)
     write("sounds/a/deep/er/2.WAV", SHAPE[:3])
     write("sounds/a/10.wav", SHAPE[:2])
-    audio = read_audio("sounds")
+    audio = unsplit.read("sounds")
     assert audio.row_ids.tolist() == ["a/10.wav", "a/deep/er/2.WAV", "b/1.wav"]
     assert audio.labels.tolist() == ["a", "a", "b"]
-    assert audio.sounds.lengths.tolist() == [2, 3, 5]
-    assert (audio.rate, audio.broken) == (8000, {})
-    assert audio.sounds.flat.dtype == np.int16
-    assert audio.sounds.flat[-5:, 0].tolist() == [0, 16384, -32768, 8192, -4096]
+    assert audio.X.lengths.tolist() == [2, 3, 5]
+    assert audio.X.rate == 8000
+    assert audio.X.flat.dtype == np.int16
+    assert audio.X.flat[-5:, 0].tolist() == [0, 16384, -32768, 8192, -4096]
 
 
 def test_a_folder_called_like_a_file_is_no_sound():
     folder = two_clusters()
-    expected = read_audio(folder).row_ids.tolist()
+    expected = unsplit.read(folder).row_ids.tolist()
     Path("sounds/yes/folder.wav").mkdir()
-    assert read_audio(folder).row_ids.tolist() == expected
+    assert unsplit.read(folder).row_ids.tolist() == expected
 
 
 def test_both_endings_are_read_in_any_letter_case():
     names = ["a/1.WAV", "a/2.wave", "b/1.Wave", "b/2.wav"]
     for name in names:
         write(f"sounds/{name}")
-    assert read_audio("sounds").row_ids.tolist() == names
+    assert unsplit.read("sounds").row_ids.tolist() == names
 
 
 def test_only_the_training_part_is_read():
     two_clusters(folder="sounds/train")
     two_clusters(folder="sounds/val")
     with pytest.warns(SkippedWarning, match="those in 'val' are ignored"):
-        assert read_audio("sounds").labels.tolist() == ["no", "no", "yes", "yes"]
+        assert unsplit.read("sounds").labels.tolist() == ["no", "no", "yes", "yes"]
 
 
 WIDTHS = {
@@ -122,7 +122,7 @@ def test_two_loud_channels_do_not_overflow():
 def test_files_of_different_widths_are_joined_in_one_unit():
     write("sounds/a/1.wav", SHAPE)
     write("sounds/b/1.wav", SHAPE.astype(np.float32))
-    flat = read_audio("sounds").sounds.flat.ravel()
+    flat = unsplit.read("sounds").X.flat.ravel()
     np.testing.assert_array_equal(flat[:5], flat[5:])
 
 
@@ -131,10 +131,10 @@ def test_other_rates_are_resampled_to_that_of_most():
     write("sounds/a/fast.wav", np.sin(2 * np.pi * 300 * time) / 2, rate=16_000)
     for i in range(2):
         write(f"sounds/b/{i}.wav", np.sin(2 * np.pi * 300 * time[::2]) / 2)
-    audio = read_audio("sounds")
-    assert audio.rate == 8000
-    assert audio.sounds.lengths.tolist() == [2000, 2000, 2000]
-    fast, slow = audio.sounds.batch(np.array([0, 1]))[:, 0, 50:-50].numpy() / 2**15
+    audio = unsplit.read("sounds")
+    assert audio.X.rate == 8000
+    assert audio.X.lengths.tolist() == [2000, 2000, 2000]
+    fast, slow = audio.X.batch(np.array([0, 1]))[:, 0, 50:-50].numpy() / 2**15
     np.testing.assert_allclose(fast, slow, atol=0.01)
 
 
@@ -150,7 +150,7 @@ def test_a_sound_of_one_sample_survives():
     write("sounds/a/1.wav", [0.5])
     write("sounds/b/1.wav", [0.5], rate=44_100)
     write("sounds/b/2.wav", [0.5])
-    assert read_audio("sounds").sounds.lengths.tolist() == [1, 1, 1]
+    assert unsplit.read("sounds").X.lengths.tolist() == [1, 1, 1]
 
 
 def cut(path, n_bytes):
@@ -177,14 +177,12 @@ def test_broken_files_are_left_out_and_named_with_the_reason(damage, why):
     folder = two_clusters(n=10)
     damage(folder / "yes/3.wav")
     with pytest.warns(UserWarning, match=r"^1 of 20 \.wav files in sounds cannot be read and") as w:
-        audio = read_audio(folder)
-    assert "'yes/3.wav' (" in str(w[0].message)
-    assert list(audio.broken) == ["yes/3.wav"]
-    assert audio.broken["yes/3.wav"].startswith(why)
-    assert len(audio.sounds) == len(audio.labels) == len(audio.row_ids) == 19
+        audio = unsplit.read(folder)
+    assert f"'yes/3.wav' ({why}" in str(w[0].message)
+    assert len(audio.X) == len(audio.labels) == len(audio.row_ids) == 19
     assert "yes/3.wav" not in audio.row_ids
     expected = [10 + int(Path(name).stem) for name in audio.row_ids]
-    assert audio.sounds.lengths.tolist() == expected
+    assert audio.X.lengths.tolist() == expected
 
 
 def test_too_many_broken_files_are_an_error_that_names_three(monkeypatch):
@@ -193,12 +191,12 @@ def test_too_many_broken_files_are_an_error_that_names_three(monkeypatch):
         write(f"sounds/yes/{i}.wav", np.zeros(0, np.int16))
     named = ", ".join(f"'yes/{i}.wav' (it holds no sound)" for i in range(3))
     with pytest.raises(InputError) as caught:
-        read_audio(folder)
+        unsplit.read(folder)
     for part in ("4 of 10 .wav files in sounds", "5%", f"{named} and 1 more", "repair"):
         assert part in str(caught.value)
     monkeypatch.setattr("unsplit.data.readers.broken.MOST_BROKEN", 0.4)
     with pytest.warns(SkippedWarning, match=r"cannot be read and are left out: .* and 1 more\.$"):
-        assert len(read_audio(folder).broken) == 4
+        assert len(unsplit.read(folder).X) == 6
 
 
 def test_nothing_but_broken_files_is_an_error_whatever_share_is_allowed(monkeypatch):
@@ -207,7 +205,7 @@ def test_nothing_but_broken_files_is_an_error_whatever_share_is_allowed(monkeypa
     for cluster in ("no", "yes"):
         write(f"sounds/{cluster}/0.wav", np.zeros(0, np.int16))
     with pytest.raises(InputError, match=r"^none of the 2 \.wav files in sounds can be read"):
-        read_audio(folder)
+        unsplit.read(folder)
 
 
 def test_remarks_beside_the_sound_are_no_damage():
@@ -228,11 +226,11 @@ def test_a_path_that_leads_nowhere_or_to_one_sound_is_refused():
 
 def test_npz_with_all_samples_in_a_row():
     np.savez("sounds.npz", audio=np.arange(6, dtype=np.int16), offsets=[0, 1, 6], digit=[3, 4])
-    audio = unsplit.read("sounds.npz").X
-    assert audio.sounds.flat.dtype == np.int16
-    assert audio.sounds.lengths.tolist() == [1, 5]
-    assert (audio.labels, audio.rate, audio.broken) == (None, None, {})
-    assert audio.row_ids.tolist() == [0, 1]
+    found = unsplit.read("sounds.npz")
+    assert found.X.flat.dtype == np.int16
+    assert found.X.lengths.tolist() == [1, 5]
+    assert (found.labels, found.X.rate) == (None, None)
+    assert found.row_ids.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("name", ["rate", "sample_rate"])
@@ -255,7 +253,7 @@ def test_npz_with_a_rate_that_is_none_is_refused(rate):
 def test_npz_in_stereo_is_averaged():
     stereo = np.array([[1, 3], [5, 6], [32_767, 32_767]], np.int16)
     np.savez("sounds.npz", audio=stereo, offsets=[0, 1, 3])
-    assert unsplit.read("sounds.npz").X.sounds.flat.tolist() == [[2.0], [5.5], [32_767.0]]
+    assert unsplit.read("sounds.npz").X.flat.tolist() == [[2.0], [5.5], [32_767.0]]
 
 
 def test_npz_with_wrong_offsets_is_refused_with_its_name():

@@ -11,7 +11,7 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from tests.checks import about, exactly, parsed_here
 from unsplit.data.readers.folders import FileList
-from unsplit.data.readers.images import ImageFiles, inspect
+from unsplit.data.readers.media import ImageFiles, read_images
 from unsplit.data.rows.datasets import Decoder, default_workers
 from unsplit.errors import InputError
 
@@ -248,10 +248,10 @@ def test_workers_see_what_is_seen_without(files, monkeypatch):
     monkeypatch.setattr("unsplit.data.readers.broken.MOST_BROKEN", 0.1)
     found = FileList("", np.array(files), np.array(["a", "b"] * 6 + ["a"]))
     with pytest.warns(UserWarning, match="^1 of 13 images cannot be read and are left out: "):
-        helped, kept = inspect(found)
+        helped, kept = read_images(found)
     monkeypatch.setattr("unsplit.data.readers.isolated.parse_all", parsed_here)
     with pytest.warns(UserWarning, match="^1 of 13 images cannot be read and are left out: "):
-        alone, left = inspect(found)
+        alone, left = read_images(found)
     np.testing.assert_array_equal(left.row_ids, kept.row_ids)
     np.testing.assert_array_equal(alone.keys, helped.keys)
     assert (alone.size, alone.channels, alone.depth) == (helped.size, helped.channels, helped.depth)

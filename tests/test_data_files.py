@@ -8,7 +8,7 @@ import scipy.sparse
 import unsplit
 from tests.checks import parsed_here
 from tests.data_file_cases import X, refuses, table, write
-from unsplit.data.readers.tables_and_arrays import read_observations
+from unsplit.data.readers.observations import read_observations
 from unsplit.errors import InputError
 
 
@@ -248,7 +248,7 @@ def test_an_npz_of_any_kind_is_read_once(case, monkeypatch):
     assert len(calls) == 1
     assert read.labels.tolist() == [4, 5, 4]
     if shape is None:
-        assert (read.X.rate, read.X.sounds.lengths.tolist()) == (8000, [1, 2, 3])
+        assert (read.X.rate, read.X.lengths.tolist()) == (8000, [1, 2, 3])
     else:
         assert read.X.shape == shape
 

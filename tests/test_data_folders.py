@@ -6,9 +6,9 @@ from scipy.io import wavfile
 
 import unsplit
 from tests.checks import about
-from unsplit.data.readers.cloud_files import ENDINGS as CLOUD_ENDINGS
 from unsplit.data.readers.folders import IMAGE_ENDINGS, clusters_in, find_images
-from unsplit.data.readers.sound import SOUND_ENDINGS
+from unsplit.data.readers.media import SOUND_ENDINGS
+from unsplit.data.readers.parsers import CLOUD_ENDINGS
 from unsplit.errors import InputError, SkippedWarning
 
 KINDS = {

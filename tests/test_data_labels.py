@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tests.data_file_cases import X, refuses, table, write
 from unsplit.data.labels import encode_labels
+from unsplit.data.readers.observations import read_observations
 from unsplit.data.readers.tables import MISSING, as_written, listing
-from unsplit.data.readers.tables_and_arrays import read_observations
 from unsplit.errors import InputError
 
 quick = settings(

@@ -19,8 +19,7 @@ from tests.cloud_cases import (
     save_xyz,
     write,
 )
-from unsplit.data.readers.cloud_files import ENDINGS
-from unsplit.data.readers.clouds import read_clouds
+from unsplit.data.readers.parsers import CLOUD_ENDINGS as ENDINGS
 from unsplit.errors import InputError, SkippedWarning
 
 
@@ -29,7 +28,7 @@ def folder(tmp_path, monkeypatch):
     """Every test works in a folder of its own, so that sentences hold short names."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("unsplit.data.readers.isolated.parse_all", parsed_here)
-    monkeypatch.setattr("unsplit.data.readers.clouds.N_POINTS", 40)
+    monkeypatch.setattr("unsplit.data.readers.media.N_POINTS", 40)
     return tmp_path
 
 
@@ -78,7 +77,7 @@ def test_labels_in_one_column_and_text_are_read_from_hdf5():
 
 
 def test_a_folder_has_a_subfolder_for_each_cluster():
-    read = read_clouds(two_clusters())
+    read = unsplit.read(two_clusters())
     assert read.X.shape == (6, 40, 3)
     assert read.X.dtype == np.float32
     assert read.labels.tolist() == ["a", "a", "a", "b", "b", "b"]
@@ -100,7 +99,7 @@ def test_files_lie_at_any_depth_as_in_modelnet():
     for part in ("train", "test"):
         export(ball, f"m/ball/{part}/ball_0001.off")
         export(box, f"m/box/{part}/box_0001.OFF")
-    read = read_clouds("m")
+    read = unsplit.read("m")
     assert read.labels.tolist() == ["ball", "ball", "box", "box"]
     assert read.row_ids[0] == "ball/test/ball_0001.off"
     radius = np.linalg.norm(read.X[:2], axis=2)
@@ -119,17 +118,17 @@ def test_every_ending_is_found_and_nothing_else():
     for name in ("f/read.me", "f/.hidden.npy", "f/a/._m.off", "f/.cache/c/x.npy", "f/b/x.mtl"):
         write(name, "no cloud")
     with pytest.warns(SkippedWarning, match=r"skipped 1 file in f .*: 'b/x\.mtl'"):
-        read = read_clouds("f")
+        read = unsplit.read("f")
     assert {Path(name).suffix for name in read.row_ids} == set(ENDINGS)
     assert len(read.row_ids) == 8
 
 
 def test_what_is_drawn_from_a_file_depends_on_its_name_alone():
-    read = read_clouds(two_clusters())
-    np.testing.assert_array_equal(read_clouds("clouds").X, read.X)
+    read = unsplit.read(two_clusters())
+    np.testing.assert_array_equal(unsplit.read("clouds").X, read.X)
     save_npy("clouds/a/00.npy", POINTS[5])
     save_npy("clouds/A/0.npy", POINTS[5])
-    more = read_clouds("clouds")
+    more = unsplit.read("clouds")
     kept = np.isin(more.row_ids, read.row_ids)
     assert kept.sum() == 6
     np.testing.assert_array_equal(more.X[kept], read.X)
@@ -140,7 +139,7 @@ def test_the_callers_random_numbers_are_left_alone():
     expected = np.random.get_state()[1].copy()  # noqa: NPY002
     export(trimesh.creation.box(), "f/a/m.off")
     export(trimesh.creation.box(), "f/b/m.off")
-    read_clouds("f")
+    unsplit.read("f")
     np.testing.assert_array_equal(np.random.get_state()[1], expected)  # noqa: NPY002
 
 
@@ -151,7 +150,7 @@ def test_a_broken_file_is_named_and_left_out(monkeypatch):
     write("clouds/a/1.off", off_of_a_box()[:100])
     sentence = r"^2 of 13 point clouds in clouds cannot be read .*: 'a/1.off' \(it is cut short"
     with pytest.warns(UserWarning, match=sentence):
-        read = read_clouds("clouds")
+        read = unsplit.read("clouds")
     assert len(read.X) == len(read.labels) == len(read.row_ids) == 11
     assert np.isfinite(read.X).all()
     assert not {"a/1.off", "b/5.npy"} & set(read.row_ids.tolist())
@@ -164,7 +163,7 @@ def test_too_many_broken_files_are_an_error():
     why = "it has coordinates that are NaN or infinite"
     named = ", ".join(f"'a/x{i}.xyz' ({why})" for i in range(3))
     with pytest.raises(InputError) as caught:
-        read_clouds("clouds")
+        unsplit.read("clouds")
     for part in ("4 of 10 point clouds in clouds", "5%", f"{named} and 1 more", "repair"):
         assert part in str(caught.value)
 
@@ -174,14 +173,14 @@ def test_nothing_but_broken_files_is_an_error_whatever_the_share(monkeypatch):
     write("clouds/a/1.xyz", "")
     write("clouds/b/1.xyz", "")
     with pytest.raises(InputError, match=r"^none of the 2 point clouds in clouds .*it is empty"):
-        read_clouds("clouds")
+        unsplit.read("clouds")
 
 
 def test_only_the_training_part_is_read():
     two_clusters("clouds/train")
     two_clusters("clouds/test")
     with pytest.warns(SkippedWarning, match="those in 'test' are ignored"):
-        read = read_clouds("clouds")
+        read = unsplit.read("clouds")
     assert read.row_ids[0] == "a/0.npy"
     assert len(read.row_ids) == 6
 
@@ -225,7 +224,7 @@ def test_a_missing_package_is_named(monkeypatch, ending, package):
     monkeypatch.setitem(sys.modules, package, None)
     sentence = f"reading .{ending} files needs {package}: pip install unsplit[points]"
     with pytest.raises(ImportError, match=about(sentence)):
-        read_clouds("f")
+        unsplit.read("f")
 
 
 def test_h5py_is_named_if_it_is_missing(monkeypatch):
@@ -242,4 +241,4 @@ def test_arrays_and_clouds_need_no_optional_package(monkeypatch):
     np.save("c.npy", POINTS)
     assert len(unsplit.read("c.npy").X) == 6
     with warnings.catch_warnings(action="error"):
-        assert len(read_clouds(two_clusters()).X) == 6
+        assert len(unsplit.read(two_clusters()).X) == 6

@@ -44,7 +44,7 @@ def few_epochs(monkeypatch):
         self.max_epochs = 1
 
     monkeypatch.setattr(Training, "__init__", shortened)
-    monkeypatch.setattr("unsplit.report.pictures.FEWEST_FOR_NEIGHBOURS", 10**6)  # PCA is quick
+    monkeypatch.setattr("unsplit.report.collect.FEWEST_FOR_NEIGHBOURS", 10**6)  # PCA is quick
 
 
 @pytest.mark.filterwarnings("ignore")

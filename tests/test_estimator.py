@@ -32,7 +32,7 @@ ONLY_FOR_CLASSIFIERS = dict.fromkeys(
 
 
 @parametrize_with_checks(
-    [ClusterMerger(n_clusters=3, epochs=1, cv=2, backbone="single-layer", device="cpu")],
+    [ClusterMerger(n_clusters=3, epochs=1, cv=2, device="cpu")],
     expected_failed_checks=lambda _: ONLY_FOR_CLASSIFIERS,
 )
 @pytest.mark.filterwarnings(

@@ -35,6 +35,7 @@ def test_distances_rank_pairs_of_tracks(quick):
     assert verdict["Q lecam"] > verdict["Q pixels"] + 0.05
 
 
+@pytest.mark.slow
 def test_most_merges_are_right(quick):
     verdict, _ = quick
     assert verdict["merges"] >= 30  # a track has twelve frames, so many pairs stay undecided
@@ -42,6 +43,7 @@ def test_most_merges_are_right(quick):
     assert verdict["ARI"] > 0.25  # 0.40; chance is 0
 
 
+@pytest.mark.slow
 def test_the_files_tell_the_merges(quick):
     verdict, out = quick
     with (out / "tracks.csv").open(encoding="utf-8", newline="") as file:

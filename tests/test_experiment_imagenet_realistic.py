@@ -121,7 +121,7 @@ def test_chance_decides_between_pairs_that_are_as_close():
 def test_one_training_gives_every_ranking(case):
     trial = {"representation": "sscd", "subset": 1, "s": 8, "method": "cross-fitted"}
     found = run.run({**trial, "variant": "no augmentation"}, HERE)
-    assert len(found["CM"]) == 3 + len(methods.DIVERGENCES) + 2 + 3
+    assert len(found["CM"]) == 2 + len(methods.DIVERGENCES) + 2 + 3
     for curve in found["CM"].values():
         assert len(curve) == 5
         assert all(0 <= b - a <= 1 for a, b in zip([0, *curve], curve, strict=False))

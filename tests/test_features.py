@@ -9,8 +9,7 @@ from torch.utils.data import Dataset
 
 import unsplit
 from tests.checks import exactly
-from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.readers.vectors import with_vectors
+from unsplit.data.readers.observations import Observations, with_vectors
 from unsplit.errors import InputError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 6, 4, 3), dtype=np.uint8)
@@ -107,14 +106,12 @@ class Returns(nn.Module):
         (
             lambda x: x,
             "the network must turn a batch (b, ...) into features (b, h), but turned (7, 3, 6, 4) "
-            "into (7, 3, 6, 4); wrap it in a module that returns only the features, such as "
-            "nn.Sequential(network, nn.Flatten()).",
+            "into (7, 3, 6, 4); flatten its output, as nn.Sequential(network, nn.Flatten()) does.",
         ),
         (
             lambda x: {"features": x},
             "the network must turn a batch (b, ...) into features (b, h), but turned (7, 3, 6, 4) "
-            "into dict; wrap it in a module that returns only the features, such as "
-            "nn.Sequential(network, nn.Flatten()).",
+            "into dict; flatten its output, as nn.Sequential(network, nn.Flatten()) does.",
         ),
         (
             lambda x: torch.where(torch.arange(7)[:, None] == 4, torch.nan, x.mean((2, 3))),

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.checks import about, names_in
-from unsplit.data.saving import output_folder, replacing
-from unsplit.data.text_files import write_csv, write_json
+from unsplit.data.saving import output_folder, replacing, write_csv, write_json
 from unsplit.errors import InputError
 
 quick = settings(deadline=None, max_examples=60, derandomize=True)

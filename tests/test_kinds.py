@@ -1,5 +1,7 @@
 """What X is taken for, sparse batches, and sequences of different lengths."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,18 +14,17 @@ from torch.utils.data import IterableDataset
 
 from tests.any_data_cases import CPU, Items, clouds, everything, images, ragged
 from tests.checks import about
-from unsplit.data.rows.base import Rows, kind_of, require_kind
+from unsplit.data.rows.base import Rows, TensorRows, kind_of, require_kind
 from unsplit.data.rows.datasets import DatasetRows
 from unsplit.data.rows.kinds import CountRows, VectorRows, differ_in_length, observations
-from unsplit.data.rows.sequences import Audio, Ragged, RaggedRows
-from unsplit.data.rows.tensors import TensorRows
+from unsplit.data.rows.sequences import Ragged, RaggedRows
 from unsplit.errors import InputError
 from unsplit.networks.network import StandardizeSequences
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 
 TABLE = np.arange(12.0).reshape(4, 3) % 5
-SOUND = Audio(Ragged.of([[1, 2, 3], [4, 5]]), None, np.arange(2), 8000, {})
+SOUND = Ragged.of([[1, 2, 3], [4, 5]], rate=8000)
 
 
 class ArrayLike:
@@ -349,7 +350,7 @@ def test_other_sound_must_have_the_same_rate():
     rows = observations(SOUND, CPU).first(1)
     assert len(rows.another(SOUND)) == 2
     assert rows.another(SOUND).rate == 8000
-    other = Audio(SOUND.sounds, None, SOUND.row_ids, 16000, {})
+    other = replace(SOUND, rate=16000)
     sentence = "X has 16000 samples per second, but … trained on 8000; resample X."
     with pytest.raises(InputError, match=about(sentence)):
         rows.another(other)

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 import unsplit
 from unsplit.cli.program import main
-from unsplit.data.readers import arrow
-from unsplit.data.readers.arrow import parquet_files
+from unsplit.data.readers import tables
+from unsplit.data.readers.tables import parquet_files
 from unsplit.data.rows.base import is_mapped
 from unsplit.errors import InputError
 
@@ -27,7 +27,7 @@ def table(n=40):
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    monkeypatch.setattr(arrow, "available_memory", lambda: 100)
+    monkeypatch.setattr(tables, "available_memory", lambda: 100)
 
 
 @pytest.mark.parametrize("ending", ["parquet", "feather"])
@@ -37,8 +37,9 @@ def test_features_on_disk_are_the_same_and_leave_nothing_behind(ending, tmp_path
     getattr(table(), f"to_{ending}")(path)
     inside = unsplit.read(path, "cluster")
     assert not is_mapped(inside.X)
-    monkeypatch.setattr(arrow, "available_memory", lambda: 100)
-    outside = unsplit.read(path, "cluster", cache=cache)
+    monkeypatch.setattr(tables, "available_memory", lambda: 100)
+    monkeypatch.setattr(tables.tempfile, "tempdir", str(cache))
+    outside = unsplit.read(path, "cluster")
     assert is_mapped(outside.X)
     assert os.listdir(cache) == []
     np.testing.assert_array_equal(outside.X, inside.X)
@@ -96,27 +97,23 @@ def test_a_broken_file_of_a_folder_is_named(tmp_path):
 
 def test_no_room_on_the_disk_is_said_with_numbers(tmp_path, little_memory, monkeypatch):
     table().to_parquet(tmp_path / "x.parquet")
-    with pytest.raises(InputError, match=r"there is no folder .*nowhere for temporary files"):
-        unsplit.read(tmp_path / "x.parquet", "cluster", cache=tmp_path / "nowhere")
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(arrow, "_reserve", full)
-    with pytest.raises(InputError, match=r"takes 0.0 GiB, more than memory .* with cache"):
-        unsplit.read(tmp_path / "x.parquet", "cluster", cache=tmp_path)
+    monkeypatch.setattr(tables, "_reserve", full)
+    with pytest.raises(InputError, match=r"takes 0.0 GiB, more than memory .* TMPDIR"):
+        unsplit.read(tmp_path / "x.parquet", "cluster")
 
 
-def test_the_command_keeps_a_table_in_the_cache_and_merges_it(tmp_path, little_memory):
+def test_the_command_keeps_a_table_on_disk_and_merges_it(tmp_path, little_memory, monkeypatch):
     table().to_parquet(tmp_path / "cells.parquet")
     cache, out = tmp_path / "cache", tmp_path / "out"
     options = ["--labels", "cluster", "--epochs", "3", "--seed", "0", "--n-clusters", "2"]
     given = ["merge", str(tmp_path / "cells.parquet"), "--out", str(out), *options]
-    refused = CliRunner().invoke(main, [*given, "--cache", str(cache)])
-    assert refused.exit_code == 2
-    assert "there is no folder" in refused.output
     cache.mkdir()
-    done = CliRunner().invoke(main, [*given, "--cache", str(cache)])
+    monkeypatch.setattr(tables.tempfile, "tempdir", str(cache))
+    done = CliRunner().invoke(main, given)
     assert done.exit_code == 0, done.output
     assert os.listdir(cache) == []
     assert len(pd.read_csv(out / "labels.csv")) == 120
@@ -132,9 +129,9 @@ import unsplit
 from unsplit.merging.neighbours import graph
 graph.MOST_CONNECTED, graph.SAMPLED = 20_000, 2_000
 used = [line for line in open("/proc/self/status") if line.startswith("VmData:")]
-limit = 1024 * int(used[0].split()[1]) + int(sys.argv[3])
+limit = 1024 * int(used[0].split()[1]) + int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-read = unsplit.read(sys.argv[1], "cluster", cache=sys.argv[2])
+read = unsplit.read(sys.argv[1], "cluster")
 try:
     np.ones(read.X.shape, np.float32)
 except MemoryError:
@@ -159,11 +156,12 @@ def test_a_table_larger_than_the_memory_of_a_process_is_merged(tmp_path):
         frame = pd.DataFrame(X, columns=names).assign(cluster=labels)
         frame.to_parquet(folder / f"{i}.parquet", row_group_size=10_000, compression=None)
     run = subprocess.run(
-        [sys.executable, "-c", LIMITED, folder, cache, str(600 * 2**20)],
+        [sys.executable, "-c", LIMITED, folder, str(600 * 2**20)],
         capture_output=True,
         text=True,
         # Arrow's own allocator reserves a gibibyte that it does not use.
-        env=os.environ | {"OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"},
+        env=os.environ
+        | {"OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system", "TMPDIR": cache},
         check=False,
     )
     assert run.stdout.split("\n")[:2] == ["does not fit", f"2 {540_000 * 250 * 4}"], run.stderr

@@ -25,7 +25,7 @@ from unsplit.merging.neighbours.evidence import (
     weight_of_edges,
 )
 from unsplit.merging.neighbours.graph import NeighbourGraph
-from unsplit.merging.origin import _from_elsewhere, are_cores, at_random_like_most
+from unsplit.merging.plan import _from_elsewhere, are_cores, at_random_like_most
 from unsplit.merging.remerge import sure_merges
 from unsplit.merging.review import Merge, Row
 from unsplit.pairwise import statistics as stats

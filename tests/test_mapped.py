@@ -6,7 +6,7 @@ import torch
 
 import unsplit
 from tests.any_data_cases import CPU, mapped
-from unsplit.data.readers import formats
+from unsplit.data.readers import observations as reading
 from unsplit.data.rows.base import blocks_of, gathered, is_mapped
 from unsplit.data.rows.kinds import VectorRows, numeric_matrix
 from unsplit.errors import InputError
@@ -52,7 +52,7 @@ def test_large_matrices_are_mapped_when_they_are_read(tmp_path, monkeypatch):
     X, _ = four_clusters()
     np.save(tmp_path / "x.npy", X)
     assert not is_mapped(unsplit.read(tmp_path / "x.npy").X)
-    monkeypatch.setattr(formats, "MAPPED_FROM", 100)
+    monkeypatch.setattr(reading, "MAPPED_FROM", 100)
     found = unsplit.read(tmp_path / "x.npy").X
     assert is_mapped(found)
     np.testing.assert_array_equal(found, X)
@@ -65,7 +65,7 @@ def test_large_matrices_are_mapped_when_they_are_read(tmp_path, monkeypatch):
 
 def test_gaps_in_a_matrix_on_disk_are_counted(tmp_path, monkeypatch):
     monkeypatch.setattr("unsplit.data.rows.base.BLOCK", 8)
-    monkeypatch.setattr(formats, "MAPPED_FROM", 100)
+    monkeypatch.setattr(reading, "MAPPED_FROM", 100)
     X, _ = four_clusters()
     X[[3, 100, 200], [0, 2, 2]] = np.nan
     np.save(tmp_path / "x.npy", X)

@@ -57,7 +57,7 @@ def test_data_that_do_not_fit_are_refused_with_the_number_of_features(monkeypatc
 
 
 def free_for(monkeypatch, free):
-    monkeypatch.setattr("unsplit.pairwise.memory.free_memory", lambda device: free)
+    monkeypatch.setattr("unsplit.pairwise.api.free_memory", lambda device: free)
 
 
 def refusal(call):
@@ -86,8 +86,8 @@ def test_networks_that_do_not_fit_are_refused_before_they_are_made(monkeypatch):
 def test_pairs_that_do_not_fit_are_refused(monkeypatch):
     X, _ = data()
     labels = np.arange(180) % 45
-    monkeypatch.setattr("unsplit.pairwise.memory.MATRICES", 10**4)
-    monkeypatch.setattr("unsplit.pairwise.memory.available_memory", lambda: 8 * 10**4 * 45**2)
+    monkeypatch.setattr("unsplit.pairwise.api.MATRICES", 10**4)
+    monkeypatch.setattr("unsplit.pairwise.api.available_memory", lambda: 8 * 10**4 * 45**2)
     call = lambda **more: unsplit.pairwise_tvd(X, labels, epochs=1, cv=5, **more)  # noqa: E731
     said = refusal(lambda: call(form="dense"))
     assert said.startswith("comparing 45 clusters of 180 observations would need")

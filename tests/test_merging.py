@@ -19,7 +19,7 @@ from unsplit import InputError, merge, neighbour_graph, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.merging.api import merge_with
 from unsplit.merging.options import MergeOptions
-from unsplit.merging.ranking import Linked
+from unsplit.merging.pairs import Linked
 from unsplit.merging.review import members_of_nodes
 
 quick = settings(deadline=None, max_examples=25, derandomize=True)

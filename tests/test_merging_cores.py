@@ -7,7 +7,7 @@ import pytest
 
 import unsplit
 from unsplit.merging.neighbours.graph import Connected, graph_of_scores
-from unsplit.merging.ranking import mean_rank
+from unsplit.merging.pairs import mean_rank
 
 
 @pytest.fixture(scope="module")

@@ -166,31 +166,19 @@ class Divides(nn.Module):
 
 
 NOT_FINITE = {
-    "a layer": (broken_inside(), "'2.1' (Linear)"),
-    "between layers": (nn.Sequential(Divides(), nn.ReLU()), "'0' (Divides)"),
-    "the last step": (Divides(), "'the backbone' (Divides)"),
-    "infinite": (Returns(lambda x: x.flatten(1) * torch.inf), "'the backbone' (Returns)"),
+    "a layer": broken_inside(),
+    "between layers": nn.Sequential(Divides(), nn.ReLU()),
+    "the last step": Divides(),
+    "infinite": Returns(lambda x: x.flatten(1) * torch.inf),
 }
 
 
 @pytest.mark.parametrize("case", NOT_FINITE)
-def test_features_that_are_not_finite_name_the_layer(case):
-    backbone, layer = NOT_FINITE[case]
+def test_features_that_are_not_finite_are_refused(case):
+    backbone = NOT_FINITE[case]
     with pytest.raises(InputError, match="NaN or infinite features") as caught:
         built(images(), backbone)
     assert "batch of shape (2, 3, 6, 6)" in str(caught.value)
-    assert f"the first layer to do so is {layer}" in str(caught.value)
-
-
-def test_features_that_are_not_finite_now_and_then_are_refused_too():
-    calls = []
-
-    def at_first(x):
-        calls.append(1)
-        return x.flatten(1) * (torch.nan if len(calls) == 1 else 1)
-
-    with pytest.raises(InputError, match="the first layer to do so differs from call to call"):
-        n_features_out(nn.Sequential(Returns(at_first)), observations(images(), CPU))
 
 
 def test_trying_a_backbone_leaves_it_as_it_was():
@@ -200,7 +188,6 @@ def test_trying_a_backbone_leaves_it_as_it_was():
     assert n_features_out(body, rows) == 5
     assert body.training
     assert all(torch.equal(v, before[name]) for name, v in body.state_dict().items())
-    assert not body[0]._forward_hooks
 
 
 @pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")

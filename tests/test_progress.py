@@ -355,8 +355,14 @@ def test_on_a_terminal():
     assert places == sorted(places)
 
 
-def test_in_pipes():
+def test_in_pipes_and_without_the_compiler_of_torch():
+    program = (
+        "import sys; from unsplit.cli import main; "
+        "main(sys.argv[1:]); print('torch._dynamo' in sys.modules)"
+    )
+    typed = [sys.executable, "-c", program, *map(str, arguments())]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command(), capture_output=True, text=True, env=environment, check=True)
+    done = subprocess.run(typed, capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.startswith("Merged 4 clusters into 2.")
+    assert done.stdout.endswith("\nFalse\n")  # it would take seconds to load
     assert done.stderr == ""

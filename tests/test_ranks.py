@@ -14,7 +14,7 @@ import torch
 import unsplit
 from benchmarks import plan
 from tests.cli_cases import read_csv
-from unsplit.data import observations
+from unsplit.data.rows.kinds import observations
 from unsplit.devices import ALONE, Ranks, computing_with, current
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold, LargeHeadAdamW, tensors_of

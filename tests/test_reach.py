@@ -36,7 +36,7 @@ def test_auto_asks_about_the_ten_nearest_of_each_and_no_others(monkeypatch):
 
     def noted(greedy, a, b, stage):
         if not asked:
-            distances[:] = greedy.state.ranking.distances()
+            distances[:] = greedy.state.pairs.ranking.distances()
         # Before the cut, and not on resampled data.
         if stage == BY_RULE and not isinstance(greedy.state, Remerge):
             asked.add((a, b))

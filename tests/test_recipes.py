@@ -12,7 +12,7 @@ from torch import nn
 from tests.any_data_cases import CPU, clouds, images, ragged
 from tests.checks import exactly
 from unsplit.data.rows.kinds import observations
-from unsplit.data.rows.sequences import Audio, Ragged
+from unsplit.data.rows.sequences import Ragged
 from unsplit.errors import InputError
 from unsplit.networks.augmentation import ImageAugmentation, PointAugmentation, SequenceAugmentation
 from unsplit.networks.backbones import (
@@ -24,7 +24,7 @@ from unsplit.networks.backbones import (
     ResNet1d,
     SingleLayer,
 )
-from unsplit.networks.backbones.foreign import without_classifier
+from unsplit.networks.backbones.images import without_classifier
 from unsplit.networks.registry import (
     RECIPES,
     augmentation_for,
@@ -40,7 +40,7 @@ ROWS = {
     "images": observations(images(), CPU),
     "points": observations(clouds(), CPU),
     "sequences": observations(ragged(), CPU),
-    "sound": observations(Audio(Ragged.of(ragged(channels=1)), None, np.arange(24), 8000, {}), CPU),
+    "sound": observations(Ragged.of(ragged(channels=1), rate=8000), CPU),
 }
 
 AUTO = {
@@ -202,19 +202,19 @@ def test_how_networks_of_others_are_trained_depends_on_the_data():
     [
         (
             lambda: 7,
-            "backbone '<lambda>' returned an object of type int; pass a torch.nn.Module, or a "
+            "backbone '<lambda>' did not return a network, but 7; pass a torch.nn.Module, or a "
             "function without parameters that returns one.",
         ),
         (
             lambda: Own,
-            "backbone '<lambda>' returned an object of type type; pass a torch.nn.Module, or a "
-            "function without parameters that returns one.",
+            "backbone '<lambda>' did not return a network, but <class 'tests.test_recipes.Own'>; "
+            "pass a torch.nn.Module, or a function without parameters that returns one.",
         ),
         (
             nn.Flatten().forward,
-            "backbone 'forward' did not return a network (Flatten.forward() missing 1 required "
-            "positional argument: 'input'); pass a torch.nn.Module, or a function without "
-            "parameters that returns one.",
+            "backbone 'forward' did not return a network, but TypeError(\"Flatten.forward() "
+            "missing 1 required positional argument: 'input'\"); pass a torch.nn.Module, or a "
+            "function without parameters that returns one.",
         ),
     ],
 )

@@ -41,6 +41,19 @@ def test_no_single_move_would_raise_the_modularity(seed):
             assert modularity(adjacency, other) <= reached + 1e-6
 
 
+def test_a_small_group_beside_a_large_one_keeps_what_chance_would_not_explain():
+    """Most neighbours of many of its observations are in the large one, but only for its size."""
+    X, labels = make_blobs([150, 15], 3, centers=[[0, 0, 0], [2, 0, 0]], random_state=0)
+    graph = neighbour_graph(X, labels)
+    moving = Moving.of(graph, labels[graph.rows], 2)
+    moving.move_all(np.random.default_rng(0))
+    reached = moving.modularity()
+    for i in range(len(labels)):
+        other = moving.clusters.copy()
+        other[i] = 1 - other[i]
+        assert modularity(graph.adjacency.toarray(), other) <= reached + 1e-6
+
+
 def test_mistaken_observations_come_back():
     X, truth, mistaken = overlapping()
     found = refine(mistaken, neighbour_graph(X, mistaken))

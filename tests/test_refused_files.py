@@ -9,7 +9,7 @@ import scipy.sparse
 
 from tests.checks import parsed_here
 from tests.test_data_files import KINDS, X, refuses, save_csv, save_parquet, table, write
-from unsplit.data.readers.tables_and_arrays import read_observations
+from unsplit.data.readers.observations import read_observations
 from unsplit.errors import InputError, SkippedWarning
 
 

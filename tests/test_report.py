@@ -16,7 +16,7 @@ from tests.cli_cases import merge, snapshot, succeeds, write_data
 from tests.cli_cases import unsplit as command
 from tests.merging_cases import gaussian_estimate
 from unsplit.data.array_files import save_arrays
-from unsplit.data.rows.sequences import Audio, Ragged
+from unsplit.data.rows.sequences import Ragged
 from unsplit.report import sections
 from unsplit.report.collect import FORMAT, Kept, Source, collect, grid_of, png
 from unsplit.report.sections import View
@@ -95,6 +95,14 @@ def test_names_cannot_leave_their_text():
     assert "<!-- <script>" not in page
 
 
+def test_names_in_the_words_of_the_page_are_escaped_too():
+    result, _ = gaussian_estimate([[0], [0.4]], 20, names=HOSTILE[:2])
+    page = unsplit.merge(result).report(result).html
+    words = page.split('<script type="application/json"')[0]
+    assert "&lt;img src=x" in words
+    assert not [name for name in HOSTILE if "<" in name and name in words]
+
+
 def test_a_large_tree_is_folded_by_its_first_merges():
     tree = linked_tree(np.random.default_rng(0).normal(size=(60, 2)), 10)
     view = View(tree, most=20)
@@ -148,10 +156,7 @@ def test_pictures_for_few_dimensions_and_for_a_given_one():
         (np.random.default_rng(0).normal(size=(20, 64, 3)), "point clouds"),
         (Ragged.of([np.sin(np.arange(50 + i)) for i in range(20)]), "waveforms"),
         (
-            Audio(
-                Ragged.of([np.sin(np.arange(50 + i)) for i in range(20)]),
-                *(None, np.arange(20), 8000, {}),
-            ),
+            Ragged.of([np.sin(np.arange(50 + i)) for i in range(20)], rate=8000),
             "waveforms above spectrograms",
         ),
     ],

@@ -68,18 +68,18 @@ def watched():
     X, labels, donor = ragged_donors()
     seen, records = [], []
 
-    def spy(group, rows, subclusters):
-        found = measure(group, rows, subclusters)
-        (network,), (fold,) = group.means, group.folds
+    def spy(networks, folds, rows, subclusters):
+        found = measure(networks, folds, rows, subclusters)
+        (network,), (fold,) = networks, folds
         names = np.arange(len(subclusters.cluster))
         z = network(rows.take(torch.from_numpy(fold.watch))).detach().numpy()
         scores = scores_of([network], rows, subclusters.of_rows, [fold.watch], names)
         seen.append((subclusters, fold, z, scores, found))
         return found
 
-    measure = api.accuracy_within_batches
+    measure = api.validation_accuracy
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "accuracy_within_batches", spy)
+        patch.setattr(api, "validation_accuracy", spy)
         tell = lambda _, record: records.append(record)  # noqa: E731
         with pytest.warns(BatchWarning) as caught:
             quick({"one": layer(8)}, X, labels, batch=donor, epochs=5, progress=tell)

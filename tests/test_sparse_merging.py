@@ -12,10 +12,7 @@ from tests.sparse_cases import both_forms, scores_of_means, whole_scores
 from tests.test_tiny_clusters import EveryPair
 from unsplit import ClusterMerger, InputError, merge, neighbour_graph
 from unsplit.merging.decision import UNCONNECTED, Always
-from unsplit.merging.sparse.closest import ClosestStoredPairs
-from unsplit.merging.sparse.evidence import SparseNeighbourhoods
-from unsplit.merging.sparse.rankings import LinkedPairs
-from unsplit.merging.sparse.state import SparseMergeState
+from unsplit.merging.sparse_pairs import ClosestStoredPairs, LinkedPairs
 from unsplit.pairwise import api
 
 N_GROUPS, PER_GROUP = 12, 120
@@ -56,13 +53,13 @@ def test_labels_are_those_of_the_dense_form(options, kind, seed):
 def test_many_clusters_without_a_graph():
     rng = np.random.default_rng(0)
     # Large enough for the test, with which the graph of scores of the dense form then agrees.
-    truth = rng.permutation(np.repeat(np.arange(12), 240))
-    X = 2 * rng.normal(size=(12, 8))[truth] + rng.normal(size=(len(truth), 8))
+    truth = rng.permutation(np.repeat(np.arange(8), 200))
+    X = 2 * rng.normal(size=(8, 8))[truth] + rng.normal(size=(len(truth), 8))
     dense, sparse = both_forms(scores_of_means(X, truth * 10 + rng.integers(10, size=len(X))))
-    for options in ({}, {"n_clusters": 12}):
+    for options in ({}, {"n_clusters": 8}):
         trees = [merge(form, **options) for form in (dense, sparse)]
         np.testing.assert_array_equal(trees[0].groups, trees[1].groups)
-    assert trees[1].n_clusters == 12
+    assert trees[1].n_clusters == 8
 
 
 def test_the_evidence_of_merges_is_that_of_the_dense_form():
@@ -170,33 +167,6 @@ def test_a_user_can_bring_a_rule():
     assert tree.stopped == "no pair is left to merge"
 
 
-def test_what_comes_soon_is_nearest_to_a_slot_that_has_changed():
-    search = ClosestStoredPairs([{1: 0.1, 2: 0.2}, {0: 0.1}, {0: 0.2, 3: 0.3}, {2: 0.3}])
-    assert search.soon() == [(0.1, 0, 1), (0.2, 0, 2), (0.3, 2, 3)]
-    assert search.soon() == []
-    search.forbid(0, 1)
-    assert search.soon() == [(0.2, 0, 2)]
-    assert search.closest() == (0, 2)
-
-
-def test_neighbours_are_counted_only_if_a_pair_is_asked_about(monkeypatch):
-    *_, graph, _, _ = estimates(0, "kmeans")
-    counted = []
-    count = SparseNeighbourhoods._count
-    monkeypatch.setattr(
-        SparseNeighbourhoods, "_count", lambda judged: counted.append(judged) or count(judged)
-    )
-    later, now = (SparseNeighbourhoods(graph, np.random.default_rng(0)) for _ in range(2))
-    now.connection(7, 8)
-    for a, b in ((0, 1), (5, 6), (0, 5)):
-        later.merge(a, b)
-        now.merge(a, b)
-    assert counted == [now]
-    for a, b in ((0, 2), (3, 4)):
-        assert later.connection(a, b) == now.connection(a, b)
-    assert counted == [now, later]
-
-
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), k=st.integers(2, 12), reach=st.sampled_from([None, 1, 2, 3]))
 def test_the_heap_finds_what_looking_at_all_pairs_finds(seed, k, reach):
@@ -244,29 +214,6 @@ def test_merges_of_stored_pairs_are_those_of_scipy():
     np.testing.assert_allclose(heights, linkage(distances, "average")[:, 2])
 
 
-@pytest.mark.filterwarnings("ignore::unsplit.errors.PartitionWarning")
-@pytest.mark.parametrize(
-    ("split", "has_graph", "options"),
-    [
-        ("cut", True, {}),
-        ("random", False, {"rank_by": "tv"}),
-        ("random", True, {"n_clusters": 5}),
-        ("cut", False, {"max_tvd": 0.4}),
-        ("random", True, {"max_clusters": 3}),
-    ],
-)
-def test_comparing_pairs_ahead_changes_nothing(monkeypatch, split, options, has_graph):
-    _, sparse, graph, *_ = estimates(1, split)
-    neighbours = graph if has_graph else None
-    ahead = merge(sparse, neighbours=neighbours, **options)
-    monkeypatch.setattr(SparseMergeState, "_ahead", lambda state: [])
-    one_by_one = merge(sparse, neighbours=neighbours, **options)
-    assert repr(ahead.merges) == repr(one_by_one.merges)
-    assert repr(ahead.apart) == repr(one_by_one.apart)
-    assert ahead.stopped == one_by_one.stopped
-    np.testing.assert_array_equal(ahead.taken, one_by_one.taken)
-
-
 @pytest.mark.parametrize("options", [{}, {"max_tvd": 0.9}, {"n_clusters": 1}])
 def test_a_merge_of_everything_says_so(options):
     rng = np.random.default_rng(0)
@@ -281,17 +228,6 @@ def test_clusters_too_small_to_compare_are_merged_as_in_the_dense_form(seed):
     assert sparse.too_small.any()
     trees = [merge(form, must_link=[(0, 10)], max_tvd=0.3) for form in (dense, sparse)]
     np.testing.assert_array_equal(trees[0].groups, trees[1].groups)
-
-
-def test_matrix_products_give_the_same_evidence(monkeypatch):
-    _, sparse, graph, *_ = estimates(1, "random")
-    trees = []
-    for enough in (0, 10**9):
-        monkeypatch.setattr("unsplit.merging.sparse.evidence.ENOUGH_FOR_PRODUCTS", enough)
-        trees.append(merge(sparse, neighbours=graph))
-    np.testing.assert_array_equal(trees[0].groups, trees[1].groups)
-    tvd = [[m.tvd for m in tree.merges] for tree in trees]
-    np.testing.assert_allclose(*tvd, atol=1e-6)
 
 
 def test_an_estimator_of_many_clusters_is_sparse(monkeypatch):

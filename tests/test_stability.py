@@ -14,7 +14,7 @@ from unsplit.cli.outputs import describe_tree
 from unsplit.errors import InputError, PartitionWarning
 from unsplit.merging import api, remerge
 from unsplit.merging.neighbours.graph import renumbered
-from unsplit.merging.stability import Stability
+from unsplit.merging.review import Stability
 from unsplit.merging.tree import with_stability
 from unsplit.report.sections import answer, merge_entry
 
@@ -120,7 +120,7 @@ def test_necks_that_are_left_out_change_no_decision(touching, monkeypatch):
             self.neighbourhoods.only_decides = False
             super().__post_init__()
 
-    monkeypatch.setattr(api, "Remerge", Thorough)
+    monkeypatch.setattr(remerge, "Remerge", Thorough)
     assert (merged(TOUCHING).stability.groups == touching.stability.groups).all()
 
 

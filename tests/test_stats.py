@@ -135,6 +135,13 @@ def test_stderr_of_nothing_is_that_of_two_uniform_variables():
     assert stderr[0, 1] == pytest.approx(np.sqrt(2 / 12))
 
 
+def test_errors_grow_with_the_folds_only_where_clusters_cannot_be_told_apart():
+    n = np.array([200, 200])
+    for hits, factor in ((0.5, np.sqrt(stats.CROSSFIT_VARIANCE)), (1.0, 1.0)):
+        one, five = (stats.tvd_stderr(rates(hits, hits), n, n_folds)[0, 1] for n_folds in (1, 5))
+        assert five == pytest.approx(factor * one)
+
+
 def test_stderr_is_symmetric_when_sizes_and_rates_are_not():
     rng = np.random.default_rng(0)
     stderr = stats.tvd_stderr(rng.random((5, 5)), np.array([0, 3, 50, 7, 1000]))

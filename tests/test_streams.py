@@ -9,11 +9,11 @@ from torch.utils.data import TensorDataset
 
 from tests.any_data_cases import CPU, Items, clouds, everything, images
 from tests.checks import about
+from unsplit.data.rows import base
 from unsplit.data.rows import datasets as streams
-from unsplit.data.rows import tensors
+from unsplit.data.rows.base import TensorRows
 from unsplit.data.rows.datasets import DatasetRows
 from unsplit.data.rows.kinds import observations
-from unsplit.data.rows.tensors import TensorRows
 from unsplit.errors import InputError
 
 CHANNELS_FIRST = np.ascontiguousarray(images().transpose(0, 3, 1, 2))
@@ -49,10 +49,9 @@ def test_items_of_every_kind_give_what_arrays_give(source, wrapped):
     items, kind, array = SOURCES[source]
     rows = rows_of([WRAPPED[wrapped](item) for item in items])
     assert rows.kind == kind
-    if array is None:
-        expected = torch.from_numpy(items)
-    else:
-        expected = everything(TensorRows.of(array, kind, CPU))
+    expected = (
+        torch.from_numpy(items) if array is None else everything(TensorRows.of(array, kind, CPU))
+    )
     assert rows.shape == tuple(expected.shape[1:])
     for index, streamed in zip(BATCHES, rows.stream(BATCHES), strict=True):
         assert torch.equal(rows.take(index), expected[index])
@@ -134,7 +133,7 @@ def test_items_that_cannot_be_of_this_kind_are_refused(items, kind, sentence):
 @pytest.mark.parametrize("source", SOURCES)
 def test_moments_are_those_of_arrays(source, monkeypatch):
     items, kind, array = SOURCES[source]
-    monkeypatch.setattr(tensors, "CHUNK_ELEMENTS", 200)
+    monkeypatch.setattr(base, "CHUNK_ELEMENTS", 200)
     index = np.array([7, 0, 3, 8, 9, 1, 20])
     found = rows_of(items).moments(index)
     if array is None:

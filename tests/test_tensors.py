@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from tests.any_data_cases import CPU, clouds, everything, images, mapped
 from tests.checks import about
-from unsplit.data.rows import tensors
-from unsplit.data.rows.base import LOOKED_AT, evenly, is_mapped
-from unsplit.data.rows.tensors import TensorRows, as_stored
+from unsplit.data.rows import base
+from unsplit.data.rows.base import LOOKED_AT, TensorRows, as_stored, evenly, is_mapped
 from unsplit.errors import InputError
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
@@ -283,7 +282,7 @@ def test_moments_are_those_of_a_loop(case, monkeypatch):
     mean, scale = naive_moments(kind, values[index])
     mean[: values.shape[-1]] -= rows.origin
     for chunk in (2**22, 100):
-        monkeypatch.setattr(tensors, "CHUNK_ELEMENTS", chunk)
+        monkeypatch.setattr(base, "CHUNK_ELEMENTS", chunk)
         found = rows.moments(index)
         for given_, expected in zip(found, (mean, scale), strict=True):
             np.testing.assert_allclose(given_.ravel(), expected, rtol=1e-5, atol=1e-6)
@@ -386,7 +385,7 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_arrays_get_one_sentence_when_new_and_when_fitted(case, monkeypatch):
-    monkeypatch.setattr(tensors, "CHUNK_ELEMENTS", 300)  # of 108 numbers, two at a time
+    monkeypatch.setattr(base, "CHUNK_ELEMENTS", 300)  # of 108 numbers, two at a time
     X, sentence = BAD[case]
     with pytest.raises(InputError, match=about(sentence)):
         rows_of(X)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from benchmarks.tiny_clusters import LEARNED, PATHS, estimate, split_groups
 from tests.merging_cases import same_merges
 from unsplit import merge, neighbour_graph
-from unsplit.merging import loop
-from unsplit.merging.closest_pairs import Refused
+from unsplit.merging import loop, pairs
 from unsplit.merging.decision import Reason
+from unsplit.merging.pairs import Refused
 
 K = 24
 
@@ -65,7 +65,7 @@ class PlainRefused(dict):
 
 def by_all_pairs(monkeypatch, path, *arguments, **merge_options):
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "ClosestPairs", EveryPair)
+        patch.setattr(pairs, "ClosestPairs", EveryPair)
         patch.setattr(loop, "Refused", PlainRefused)
         return path(*arguments, **merge_options)
 

@@ -10,7 +10,7 @@ from tests.merging_cases import gaussian_estimate
 from unsplit import merge, neighbour_graph
 from unsplit.errors import SmallClusterWarning
 from unsplit.merging.loop import MergeState
-from unsplit.merging.origin import needs_both_at_random, split_at_random
+from unsplit.merging.plan import needs_both_at_random, split_at_random
 
 
 @pytest.fixture
@@ -21,9 +21,10 @@ def checked(monkeypatch):
 
     def joined(state, *arguments, **options):
         if not initial:
-            names = ("small", "at_random", "tvd", "sizes")
+            names = ("small", "at_random", "sizes")
             initial.update({name: getattr(state, name).copy() for name in names})
             initial["cannot"] = state.constraints.cannot
+            initial["tvd"] = state.pairs.tvd.copy()
         changed = join(state, *arguments, **options)
         check(state, initial)
         n_checked.append(1)
@@ -43,7 +44,7 @@ def check(state, initial):
         assert state.at_random[a] == initial["at_random"][members[a]].any()
         for b in alive[alive != a]:
             between = np.ix_(members[a], members[b])
-            assert state.tvd[a, b] == initial["tvd"][between].min()
+            assert state.pairs.tvd[a, b] == initial["tvd"][between].min()
             pairs = {(i, j) for i in members[a] for j in members[b]}
             links = {link for pair in initial["cannot"] for link in (pair, pair[::-1])}
             assert state.is_forbidden(a, b) == bool(links & pairs)

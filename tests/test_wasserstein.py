@@ -10,9 +10,8 @@ from scipy.stats import chi, expon, wasserstein_distance
 from tests.wasserstein_cases import clusters_at, normal
 from unsplit import MergeTree, merge
 from unsplit.errors import InputError
-from unsplit.pairwise.wasserstein import api
-from unsplit.pairwise.wasserstein.api import pairwise_wasserstein
-from unsplit.pairwise.wasserstein.result import FORMAT, PairwiseWasserstein
+from unsplit.pairwise import lipschitz_maps
+from unsplit.pairwise.wasserstein import FORMAT, PairwiseWasserstein, pairwise_wasserstein
 
 # Known distances.
 
@@ -136,7 +135,7 @@ def test_unit_and_origin_of_x_carry_over(three, monkeypatch):
     X, labels, _ = three
     # Other numbers would come in another order, and so in other folds.
     as_given = lambda keys, clusters: (np.arange(len(keys)), clusters)  # noqa: E731
-    monkeypatch.setattr(api, "canonical_order", as_given)
+    monkeypatch.setattr(lipschitz_maps, "canonical_order", as_given)
     one, other = (
         pairwise_wasserstein(values, labels, cv=2, epochs=3, random_state=0)
         for values in (X, 1024 * X + 4096)

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wasserstein_cases import clusters_at, exact, normal
+from unsplit.pairwise import lipschitz_maps as lipschitz
 from unsplit.pairwise.folds import crossfit_folds
-from unsplit.pairwise.wasserstein import api as heldout
-from unsplit.pairwise.wasserstein import maps as lipschitz
-from unsplit.pairwise.wasserstein.maps import (
+from unsplit.pairwise.lipschitz_maps import (
     ClusterMeans,
     LipschitzMaps,
     fold_coordinates,
@@ -262,8 +261,8 @@ def test_values_and_errors_are_those_of_a_loop_over_pairs(overlapping):
     rng = np.random.default_rng(0)
     choice = np.triu(rng.integers(0, 7, (3, 4, 4)), 1)
     choice = choice + choice.swapaxes(1, 2)
-    sums = heldout.heldout_sums(maps, x, clusters, folds, means, choice)
-    value, stderr = heldout.combine_folds(*sums)
+    sums = lipschitz.heldout_sums(maps, x, clusters, folds, means, choice)
+    value, stderr = lipschitz.combine_folds(*sums)
     expected, plain = loops_over_pairs(clusters, maps, x, folds, means, choice)
     np.testing.assert_allclose(value, expected, atol=1e-5)
     z = expected / np.where(plain > 0, plain, 1.0)
@@ -275,7 +274,7 @@ def test_no_fold_exceeds_exact_transport_between_its_heldout_samples(overlapping
     clusters, maps, x, folds, means, _ = overlapping
     for b in range(7):
         choice = np.where(np.eye(4, dtype=bool), 0, b)[None].repeat(3, axis=0)
-        first, _, counts = heldout.heldout_sums(maps, x, clusters, folds, means, choice)
+        first, _, counts = lipschitz.heldout_sums(maps, x, clusters, folds, means, choice)
         side = first / counts[:, :, None]
         for f, i, j in np.ndindex(3, 4, 4):
             test = [folds[f].test[clusters[folds[f].test] == c] for c in (i, j)]
@@ -288,13 +287,13 @@ def test_the_identity_is_taken_where_trained_maps_only_learned_their_rows():
     lengths = means.lengths(slice(0, 5))
     upper = np.triu_indices(5, 1)
     assert (lengths[:, 1:].max(axis=1) > lengths[:, 0])[:, *upper].all()
-    choice = heldout.choose_maps(maps, x, clusters, folds, means)
+    choice = lipschitz.choose_maps(maps, x, clusters, folds, means)
     assert (choice[:, *upper] == 0).mean() > 0.5
 
 
 def test_trained_maps_are_taken_where_means_say_nothing(overlapping):
     clusters, maps, x, folds, means, _ = overlapping
-    choice = heldout.choose_maps(maps, x, clusters, folds, means)
+    choice = lipschitz.choose_maps(maps, x, clusters, folds, means)
     assert (choice[:, 0, 2] > 0).all()
     np.testing.assert_array_equal(choice, choice.swapaxes(1, 2))
     np.testing.assert_array_equal(choice[:, range(4), range(4)], 0)
@@ -303,10 +302,10 @@ def test_trained_maps_are_taken_where_means_say_nothing(overlapping):
 def test_rows_that_are_counted_have_no_say_in_the_choice(overlapping):
     clusters, maps, x, folds, means, _ = overlapping
     assert all(fold_.watches_test for fold_ in folds)
-    choice = heldout.choose_maps(maps, x, clusters, folds, means)
+    choice = lipschitz.choose_maps(maps, x, clusters, folds, means)
     moved = x.clone()
     moved[folds[0].test] = x[folds[0].test].mean(dim=0)  # trained maps now gain nothing there
-    again = heldout.choose_maps(maps, moved, clusters, folds, means)
+    again = lipschitz.choose_maps(maps, moved, clusters, folds, means)
     np.testing.assert_array_equal(again[0], choice[0])
     assert (again[1:] != choice[1:]).any()
 
@@ -333,6 +332,6 @@ def test_choice_of_maps_is_that_of_a_loop(overlapping):
                 others = np.mean([lost[kind, g] for g in range(3) if g != f])
                 worth |= {b: length[f, b, i, j] - others for b in kinds[kind]}
             expected[f, i, j] = expected[f, j, i] = max(worth, key=worth.get)
-    choice = heldout.choose_maps(maps, x, clusters, folds, means)
+    choice = lipschitz.choose_maps(maps, x, clusters, folds, means)
     np.testing.assert_array_equal(choice, expected)
     assert len(set(choice.ravel())) > 2

@@ -16,7 +16,7 @@ from experiments.imagenet_realistic.overclustering import Overclustering
 from unsplit import PairwiseTVD
 from unsplit.errors import PartitionWarning
 from unsplit.merging.neighbours.graph import Connected, NeighbourGraph, graph_of_scores
-from unsplit.merging.ranking import mean_rank
+from unsplit.merging.pairs import mean_rank
 
 FOLDS = 5
 

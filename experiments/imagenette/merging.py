@@ -17,7 +17,7 @@ from experiments.imagenet_realistic.methods import FOLDS, linked, with_graph
 from experiments.imagenet_realistic.overclustering import Overclustering
 from unsplit import PairwiseTVD
 from unsplit.merging.neighbours.graph import NeighbourGraph, graph_of_scores
-from unsplit.merging.ranking import mean_rank
+from unsplit.merging.pairs import mean_rank
 
 DIVERGENCES = ("tv", "lecam", "overlap")
 

@@ -15,7 +15,7 @@ from experiments.wasserstein.transport import (
     value_of_best_function,
 )
 from unsplit import pairwise_wasserstein
-from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
+from unsplit.pairwise.wasserstein import PairwiseWasserstein
 
 # Of two clusters there is but one pair, so it is drawn several times.
 PAIRS_OF_TWO = 3

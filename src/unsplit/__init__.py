@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # the table below, for type checkers
     from unsplit.original import paper as paper
     from unsplit.pairwise.api import pairwise_tvd as pairwise_tvd
     from unsplit.pairwise.result import PairwiseTVD as PairwiseTVD
-    from unsplit.pairwise.wasserstein.api import pairwise_wasserstein as pairwise_wasserstein
+    from unsplit.pairwise.wasserstein import pairwise_wasserstein as pairwise_wasserstein
     from unsplit.selection import select as select
 
 __version__ = "0.1.0"
@@ -49,7 +49,7 @@ _DEFINED_IN = {
     "neighbour_graph": "unsplit.merging.neighbours.graph",
     "overclustering": "unsplit",
     "pairwise_tvd": "unsplit.pairwise.api",
-    "pairwise_wasserstein": "unsplit.pairwise.wasserstein.api",
+    "pairwise_wasserstein": "unsplit.pairwise.wasserstein",
     "paper": "unsplit.original",
     "plots": "unsplit",
     "read": "unsplit.data.readers.api",

@@ -43,7 +43,7 @@ from unsplit.merging.neighbours.graph import (
 )
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions
-from unsplit.merging.origin import looks_like_partition
+from unsplit.merging.plan import looks_like_partition
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.registry import Augment, Backbone
 from unsplit.networks.training.checkpoint import Checkpoint
@@ -52,6 +52,7 @@ from unsplit.networks.training.progress import MERGING, NEIGHBOURS, TRAINING
 from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.overclustering.clusterers import check_clusterer
 from unsplit.pairwise.api import (
+    LESS_DATA,
     Progress,
     Settings,
     check_progress,
@@ -59,7 +60,6 @@ from unsplit.pairwise.api import (
     reporting,
 )
 from unsplit.pairwise.heldout_scores import Fitted
-from unsplit.pairwise.memory import LESS_DATA
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import nothing_held_out
 

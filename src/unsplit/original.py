@@ -28,7 +28,7 @@ from unsplit.errors import InputError, check_choice, check_whole, shown
 from unsplit.merging.decision import Always
 from unsplit.merging.loop import MergeRecord, MergeState, agglomerate
 from unsplit.merging.options import Constraints, MergeOptions
-from unsplit.merging.ranking import Linked
+from unsplit.merging.pairs import Linked, Pairs
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.network import (
     Network,
@@ -176,14 +176,13 @@ def _closest_first(ranking: "Retrained", sizes: Index, constraints: Constraints)
     k = len(sizes)
     nowhere = np.zeros(k, bool)
     state = MergeState(
-        ranking=ranking,
+        pairs=Pairs(ranking),
         evidence=None,
         neighbourhoods=None,
         at_random=nowhere,
         both_at_random=False,
         small=nowhere,
         assigned=np.full(k, -1),
-        tvd=ranking.matrix,
         n_pairs=1,
         constraints=constraints,
         sizes=sizes,

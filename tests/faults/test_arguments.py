@@ -16,7 +16,7 @@ import torch
 import unsplit
 from unsplit import datasets, metrics, overclustering, plots
 from unsplit.data.saving import verify_folder
-from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
+from unsplit.pairwise.wasserstein import PairwiseWasserstein
 from unsplit.selection import Candidate
 
 RNG = np.random.default_rng(0)
@@ -139,7 +139,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         unsplit.read,
         {"path": "x.csv"},
         {
-            **dict.fromkeys(("labels", "batch", "groups", "cache"), "str None"),
+            **dict.fromkeys(("labels", "batch", "groups"), "str None"),
             **dict.fromkeys(("id", "features", "progress", "use_rep", "layer"), "None"),
             "scale": "bool",
         },
@@ -172,7 +172,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     ),
     "ClusterMerger": (to_fit, {}, {**TRAIN, **MERGE, "overclusterer": "None"}),
     "ClusterMerger.fit": (merger().fit, FIT, DATA),
-    "ClusterMerger.fit_predict": (merger().fit_predict, FIT, DATA),
     "ClusterMerger.predict": (FITTED.predict, {"X": X}, {"X": "square"}),
     "ClusterMerger.predict_proba": (FITTED.predict_proba, {"X": X}, {"X": "square"}),
     "ClusterMerger.transform": (FITTED.transform, {"X": X}, {"X": "square"}),
@@ -308,6 +307,7 @@ WITHIN = {
     "Candidate.training",
     "History.of",
     "ClusterMerger.set_fit_request",
+    "ClusterMerger.fit_predict",  # it calls fit
     "Reporter",
     *(f"Reporter.on_{what}" for what in ("phase", "progress", "step", "epoch", "resume")),
 }

@@ -11,8 +11,8 @@ import torch
 from torch.utils.data import Dataset
 
 import unsplit
-from unsplit.data import observations
 from unsplit.data.labels import encode_labels
+from unsplit.data.rows.kinds import observations
 from unsplit.data.rows.sequences import Ragged, RaggedRows
 
 CPU = torch.device("cpu")
@@ -326,7 +326,7 @@ def test_too_many_features_are_refused(name: str) -> None:
 
 def test_the_guard_counts_the_weights_of_the_first_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     # Measured: 24 x 10**7 needed more than 9 GB before it was stopped.
-    monkeypatch.setattr("unsplit.pairwise.memory.free_memory", lambda device: 9 * 2**30)
+    monkeypatch.setattr("unsplit.pairwise.api.free_memory", lambda device: 9 * 2**30)
     with pytest.raises(unsplit.InputError, match=r"2 networks .* 10,000,000 numbers each .* GiB"):
         tvd(wide(10**7))
 

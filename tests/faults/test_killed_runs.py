@@ -22,7 +22,6 @@ import itertools, os, signal, sys
 import anndata, h5py, torch, torch._dynamo
 import unsplit.cli.merge
 from unsplit.cli import main
-from unsplit.data import saving
 
 typed, way = sys.argv[2:], sys.argv[1]
 steps, at = itertools.count(), -1
@@ -35,16 +34,9 @@ def step(name):
 
 def stopped(do):
     def done(source, target):
-        if way == "swap" or ".out.new-" not in str(target):  # once is enough for those in there
-            step(os.path.basename(target))
+        step(os.path.basename(target))
         return do(source, target)
     return done
-
-def exchanged(first, second):
-    step("before the exchange")
-    found = exchange(first, second)
-    step("after the exchange")
-    return found
 
 def run(folder, seed):
     if not (child := os.fork()):
@@ -68,9 +60,7 @@ def status(child):
 if way == "eight":
     print(*map(status, [run(0, seed) for seed in range(1, 9)]))
 else:
-    exchange = saving.exchange
     os.rename, os.replace = stopped(os.rename), stopped(os.replace)
-    saving.exchange = exchanged if way == "swap" else lambda *_: False
     for at in itertools.count():
         if (code := status(run(at, 1))) != -signal.SIGKILL:
             break
@@ -127,15 +117,14 @@ def hidden(*folders):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["swap", "move"])
-def test_a_run_killed_at_any_rename_leaves_the_old_or_the_new_result(way):
+def test_a_run_killed_at_any_rename_leaves_a_whole_result_or_one_that_is_recognised():
     write_old_result(Path("0/out"))
     for at in range(1, 60):
         shutil.copytree("0", str(at))
-    n_renames, code = runs(way)
+    n_renames, code = runs("move")
     assert code == 0, Path(str(n_renames), "said-1").read_text()
     renamed = Path("renamed").read_text().split("\n")
-    assert set(renamed) >= (set(RENAMED) if way == "swap" else FILES | {MANIFEST})
+    assert set(renamed) >= FILES | {MANIFEST}
     seen = []
     for at in range(n_renames + 1):
         out = Path(str(at), "out")
@@ -144,8 +133,8 @@ def test_a_run_killed_at_any_rename_leaves_the_old_or_the_new_result(way):
             (new / "labels.csv").write_text("next")
         assert verify_folder(out) == ["labels.csv"]
         assert not hidden(out, out.parent)
-    # Files that are moved one by one can be cut off, and verify_folder notices it.
-    possible = [0, 1] if way == "swap" else [0, None, 1]
+    # Files are moved one by one and can be cut off, which verify_folder notices.
+    possible = [0, None, 1]
     assert list(dict.fromkeys(seen)) == possible
     assert seen == sorted(seen, key=possible.index)
 
@@ -160,5 +149,5 @@ def test_of_eight_whole_runs_at_once_one_writes_and_the_others_are_refused():
     assert seed_of(Path("0/out")) in won
     refusals = [text for text, code in zip(said, codes, strict=True) if code == 2]
     for text in refusals:
-        assert "out/ is in use by another run (process " in text
+        assert "out/ is in use by another run; wait" in text
     assert not hidden(Path("0"), Path("0/out"))

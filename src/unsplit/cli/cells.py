@@ -11,7 +11,7 @@ import scipy.sparse
 from unsplit.anndata import annotations
 from unsplit.data.cells import groups_in
 from unsplit.data.readers.h5ad import open_cells, write_extended
-from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.data.readers.observations import Observations
 from unsplit.estimator import Merged
 from unsplit.merging.options import MergeOptions
 from unsplit.report.collect import Source

@@ -19,9 +19,8 @@ from unsplit.cli.run import (
     interruptible,
     merge_into,
 )
-from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.saving import output_folder
-from unsplit.data.text_files import write_csv
+from unsplit.data.readers.observations import Observations
+from unsplit.data.saving import output_folder, write_csv
 from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.progress import PHASES
 from unsplit.pairwise.api import Settings

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
 from unsplit._typing import Index
-from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.data.readers.observations import Observations
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.tree import MergeTree

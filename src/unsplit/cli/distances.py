@@ -11,9 +11,8 @@ from unsplit.cli.reading import Input, observations_named, read_clustered
 from unsplit.cli.run import checkpoint_beside, interruptible
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
-from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.saving import output_folder
-from unsplit.data.text_files import write_csv
+from unsplit.data.readers.observations import Observations
+from unsplit.data.saving import output_folder, write_csv
 from unsplit.devices import current
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.ranks import together

@@ -22,7 +22,7 @@ from unsplit.cli.run import (
 )
 from unsplit.cli.select import NAME as CANDIDATES
 from unsplit.cli.select import selected
-from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.data.readers.observations import Observations
 from unsplit.data.saving import output_folder
 from unsplit.merging.answers import read_answers
 from unsplit.merging.options import LABELS_FROM

@@ -192,15 +192,7 @@ cells = together(
     ),
 )
 
-cache = click.option(
-    "--cache",
-    type=click.Path(),
-    metavar="FOLDER",
-    help="Where .parquet and Arrow tables too large for memory are kept during the run.  "
-    "[default: the folder for temporary files]",
-)
-
-source = packed("source", Input, data, labels, batch, groups, vectors, columns, cells, cache)
+source = packed("source", Input, data, labels, batch, groups, vectors, columns, cells)
 
 folder = click.option("--out", required=True, type=click.Path(), help="Folder for the results.")
 

@@ -21,10 +21,9 @@ from unsplit.cli.progress import Console
 from unsplit.cli.select import settings_dict
 from unsplit.data.labels import as_named
 from unsplit.data.readers.folders import find_images
+from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.shards import shards_of
-from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.saving import MANIFEST, earlier_results
-from unsplit.data.text_files import write_csv, write_json
+from unsplit.data.saving import MANIFEST, earlier_results, write_csv, write_json
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
 from unsplit.estimator import Merged

@@ -17,9 +17,8 @@ from unsplit.cli.progress import Console
 from unsplit.cli.run import interruptible
 from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.readers.h5ad import read_cells
-from unsplit.data.readers.tables_and_arrays import Observations, read_observations
-from unsplit.data.saving import replacing
-from unsplit.data.text_files import write_csv
+from unsplit.data.readers.observations import Observations, read_observations
+from unsplit.data.saving import replacing, write_csv
 from unsplit.errors import InputError, typed
 
 # Not the docstring: there \b would be two characters, and click would join the lines.

@@ -17,9 +17,8 @@ from unsplit.data.cells import clusterings_in
 from unsplit.data.readers.api import read
 from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.readers.h5ad import open_cells
+from unsplit.data.readers.observations import Observations, with_vectors
 from unsplit.data.readers.tables import listing, shortened
-from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.readers.vectors import with_vectors
 from unsplit.errors import InputError
 from unsplit.report.collect import checked_picture
 
@@ -42,7 +41,6 @@ class Input:
     use_rep: str | None = None
     layer: str | None = None
     use_raw: bool = False
-    cache: str | None = None
     groups: str | None = None
 
     @property
@@ -82,7 +80,6 @@ def read_clustered(source: Input, console: Console) -> Observations:
             source.batch,
             **columns,
             progress=progress,
-            cache=source.cache,
             groups=source.groups,
             **source.of_cells,
         )

@@ -17,15 +17,14 @@ from unsplit.cli.progress import Console
 from unsplit.cli.reading import Input, read_clustered, read_picture
 from unsplit.data.labels import encode_labels
 from unsplit.data.memory import memory_errors
-from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.data.readers.observations import Observations
 from unsplit.data.saving import MANIFEST
 from unsplit.devices import current
 from unsplit.errors import InputError
 from unsplit.estimator import Merged, merge_overclustering, seeds_of
 from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.pairwise.api import Settings, fit
-from unsplit.pairwise.memory import LESS_DATA
+from unsplit.pairwise.api import LESS_DATA, Settings, fit
 from unsplit.report.api import PAGE
 from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Source

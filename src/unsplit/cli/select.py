@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from unsplit.cli.progress import Console
-from unsplit.data.readers.tables_and_arrays import Observations
-from unsplit.data.text_files import write_csv
+from unsplit.data.readers.observations import Observations
+from unsplit.data.saving import write_csv
 from unsplit.errors import BatchWarning, InputError
 from unsplit.pairwise.api import Settings
 from unsplit.selection import select

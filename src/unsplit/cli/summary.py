@@ -7,8 +7,8 @@ import numpy as np
 
 from unsplit._typing import Index
 from unsplit.data.labels import is_missing
+from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.tables import listing
-from unsplit.data.readers.tables_and_arrays import Observations
 from unsplit.merging.decision import CANNOT_LINK, UNCLEAR
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.options import MergeOptions

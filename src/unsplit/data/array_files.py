@@ -54,14 +54,9 @@ class Array(NamedTuple):
 
 
 def checksum(values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None) -> str:
-    """Compute the SHA-256 of plain values and arrays.
+    """Compute the SHA-256 of plain values, except an entry "sha256", and of arrays.
 
-    Parameters
-    ----------
-    values : mapping of str to plain values
-        Hashed as JSON with sorted keys, without the entry "sha256".
-    arrays : mapping of str to ndarray, optional
-        Names, types, shapes and bytes are hashed.
+    Values are hashed as JSON with sorted keys; of arrays, names, types, shapes and bytes.
 
     Examples
     --------
@@ -97,17 +92,9 @@ def save_arrays(
 ) -> None:
     """Write arrays and plain values to one .npz file, without pickle and with a checksum.
 
-    Parameters
-    ----------
-    path : str or path
-    kind : str
-        What the file holds and in which version, such as "unsplit.PairwiseTVD/1".
-    meta : mapping of str to plain values
-        Stored as JSON.
-    arrays : mapping of str to ndarray
-        None may be called "meta".
-    compressed : bool
-        Compressing takes long for what is large and random.
+    ``kind`` says what the file holds and in which version, such as "unsplit.PairwiseTVD/1".
+    ``meta`` is stored as JSON; no array may have this name.  Compressing takes long for what is
+    large and random.
 
     Examples
     --------
@@ -132,19 +119,7 @@ def load_arrays(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the plain values and the arrays that :func:`save_arrays` wrote.
 
-    A file that is damaged or was changed is refused.
-
-    Parameters
-    ----------
-    path : str or path
-    kind : str
-        What the file must hold; another kind or version is an error.
-    advice : str
-        What to do about a file that is refused.
-
-    Examples
-    --------
-    See :func:`save_arrays`.
+    A file that is damaged, was changed, or is of another kind or version is refused, with advice.
     """
     check_path("path", path)
     try:
@@ -183,18 +158,7 @@ def load_checked(
 ) -> tuple[dict[str, Any], "ContentCheck"]:
     """Return the arrays that :func:`save_arrays` wrote, compared with a table.
 
-    Parameters
-    ----------
-    path, kind, advice
-        As for :func:`load_arrays`.
-    table, optional
-        As for :meth:`ContentCheck.content`.
-
-    Returns
-    -------
-    content : dict of str to ndarrays and single values
-    check : ContentCheck
-        For further checks of the same file.
+    Single values are no arrays any more.  The second result is for further checks of the file.
 
     Examples
     --------
@@ -230,16 +194,7 @@ def saved_meta(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 class ContentCheck:
-    """Refuses a saved file in one sentence if its content cannot be true.
-
-    Parameters
-    ----------
-    path : str or path
-        The file, for the sentence.
-    kind : str
-        What the file should hold, such as "unsplit.PairwiseTVD/1".
-    advice : str
-        What to do about a file that is refused.
+    """Refuses a saved file of a kind in one sentence, with advice, if its content cannot be true.
 
     Examples
     --------
@@ -264,15 +219,7 @@ class ContentCheck:
     def content(
         self, found: Mapping[str, Any], table: Mapping[str, Array], optional: Collection[str] = ()
     ) -> dict[str, Any]:
-        """Check all arrays, and return them in the order of the table; single ones as values.
-
-        Parameters
-        ----------
-        found : mapping of str to ndarray
-        table : mapping of str to Array
-        optional : collection of str
-            Which of them may be missing.
-        """
+        """Check all arrays, and return them in the order of the table; single ones as values."""
         for name in sorted(table.keys() - found.keys() - set(optional)):
             self.require(False, f"{name} is missing")
         for name in sorted(found.keys() - table.keys()):

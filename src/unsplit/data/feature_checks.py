@@ -37,24 +37,10 @@ def warn_of_other_uses(
     labels: NDArray[Any] | None,
     advice: Sequence[str] | None = None,
 ) -> list[int]:
-    """Warn of features that count the rows, or that have one value in each cluster.
+    """Warn of features that count the rows, or that have one value in each cluster; return them.
 
-    Such a column is more likely an id or another clustering than a measurement.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    names : sequence of str
-        What messages call the features.
-    labels : ndarray of shape (n,) or None
-        The clusters.
-    advice : sequence of str, optional
-        How to leave out each feature.
-
-    Returns
-    -------
-    list of int
-        The features that were warned of.
+    Such a column is more likely an id or another clustering than a measurement.  Messages call the
+    features by their ``names``, and may have ``advice`` how to leave each of them out.
     """
     if len(X) < FEWEST_ROWS:
         return []
@@ -91,7 +77,8 @@ def warn_of_scales(X: NDArray[Any], names: Sequence[str], but: Sequence[int] = (
     count, because they should be left out anyway.
     """
     counted = np.setdiff1d(np.arange(X.shape[1]), but)
-    few = dominant(X[:, counted])
+    some = X[:: max(1, len(X) // SAMPLED_ROWS)]  # all of a table on disk would fill the memory
+    few = dominant(some[:, counted])
     if len(few) == 0:
         return
     named = [names[counted[j]] for j in few[:3]]

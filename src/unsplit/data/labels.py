@@ -1,4 +1,4 @@
-"""Cluster labels, batches and groups: integers or strings, with noise and missing values."""
+"""Cluster labels, batches and groups, with noise and missing values; and what is no array."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -359,3 +359,37 @@ def like(values: Any, given: Any, name: str) -> Any:
     if not hasattr(given, "iloc") or getattr(given, "ndim", 0) != 1:
         return values
     return type(given)(values, index=given.index, name=name)
+
+
+# Classes by package and name, because none of these packages needs to be installed.  NumPy would
+# take such an object for a sequence and read it cell by cell, without an end in sight.
+INSTEAD = {
+    ("anndata", "AnnData"): "write unsplit.anndata.merge(adata, groupby='leiden') to merge its "
+    "clusters, or pass one of its arrays, such as adata.obsm['X_pca']",
+    ("anndata", "Raw"): "pass its matrix, adata.raw.X",
+    ("anndata", "BaseCompressedSparseDataset"): "read it into memory first with X.to_memory()",
+    ("mudata", "MuData"): "write unsplit.anndata.merge(mdata.mod['rna'], groupby='leiden'), with "
+    "the name of one of its modalities",
+    ("spatialdata", "SpatialData"): "write unsplit.anndata.merge(sdata.tables['table'], "
+    "groupby='leiden'), with the name of one of its tables",
+}
+
+
+def refuse_annotated(X: Any, name: str = "X") -> None:
+    """Raise an error if X is an AnnData or a similar container, which is not an array.
+
+    Examples
+    --------
+    >>> refuse_annotated([[1.0, 2.0]])
+    >>> class AnnData:
+    ...     __module__ = "anndata"
+    >>> refuse_annotated(AnnData())
+    Traceback (most recent call last):
+    unsplit.errors.InputError: X is an AnnData, not an array; write unsplit.anndata.merge(adata, ...
+    """
+    for base in type(X).__mro__[:-1]:
+        advice = INSTEAD.get((base.__module__.split(".")[0], base.__name__))
+        if advice is not None:
+            kind = type(X).__name__.lstrip("_")
+            article = "an" if kind[0] in "AEIOU" else "a"
+            raise InputError(f"{name} is {article} {kind}, not an array; {advice}.")

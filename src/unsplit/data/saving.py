@@ -1,49 +1,140 @@
-"""Replace a file or a whole folder of results at once, so that none is ever left half written."""
+"""Results as text and data frames; files and folders of results, replaced when complete."""
 
 import contextlib
-import ctypes
-import errno
+import csv
 import hashlib
 import json
 import os
-import platform
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from glob import escape
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from unsplit.data.text_files import write_json
+import numpy as np
+from filelock import FileLock, Timeout
+
 from unsplit.errors import InputError, KeptWarning, check_path, warn
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = "unsplit.manifest/1"
-
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # from <fcntl.h> and <linux/fs.h>
 # Begins the names of temporary files and folders.
 TEMPORARY = ".unsplit-"
 
 
+# --- text and frames ------------------------------------------------------------------------------
+
+
+def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Iterable[Any]]) -> None:
+    """Write columns of equal length; numbers read back the same, NaN and None are left empty.
+
+    Names that cannot be written in UTF-8 get backslashes and digits instead.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "pairs.csv"
+    >>> write_csv(path, {"pair": ["a–b", "a–c"], "tvd": np.array([0.1, np.nan])})
+    >>> print(path.read_text(encoding="utf-8"))
+    pair,tvd
+    a–b,0.1
+    a–c,
+    """
+    with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        writer = csv.writer(_UnixLines(file))
+        writer.writerow(columns)
+        writer.writerows(zip(*map(_written, columns.values()), strict=True))
+
+
+def _written(column: Iterable[Any]) -> list[Any]:
+    """Values as they are written; those of arrays of whole numbers or names need no check."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "iuU":
+        return column.tolist()
+    return ["" if _is_missing(value) else str(value) for value in column]
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+
+
+class _UnixLines:
+    r"""A file whose lines end in \n; csv itself would then not quote a \r in a name."""
+
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+
+    def write(self, line: str) -> int:
+        return self.file.write(line.removesuffix("\r\n") + "\n")
+
+
+def write_json(path: str | os.PathLike[str], content: Any) -> None:
+    """Write mappings, sequences, arrays and scalars; NaN and infinity become null.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "result.json"
+    >>> write_json(path, {"k": np.int64(3), "tvd": np.array([0.5, np.nan])})
+    >>> json.loads(path.read_text())
+    {'k': 3, 'tvd': [0.5, None]}
+    """
+    text = json.dumps(plain_values(content), ensure_ascii=False, indent=2, allow_nan=False)
+    # A name that is not valid UTF-8 becomes an escape that JSON reads back as the same name.
+    Path(path).write_text(text + "\n", "utf-8", errors="backslashreplace", newline="\n")
+
+
+def plain_values(value: Any) -> Any:
+    """Turn mappings, sequences, arrays and scalars into what JSON has; NaN becomes None.
+
+    Examples
+    --------
+    >>> plain_values({"k": np.int64(3), "tvd": (0.5, np.nan)})
+    {'k': 3, 'tvd': [0.5, None]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain_values(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain_values(item) for item in value]
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def data_frame(columns: Mapping[str, Any], method: str, without: str) -> Any:
+    """Make a pandas DataFrame of columns of the same length.
+
+    If pandas is missing, the message says what the user called, and what works without pandas.
+
+    Examples
+    --------
+    >>> data_frame({"cluster": ["a", "b"], "size": [3, 4]}, "to_frame", "table").shape
+    (2, 2)
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        raise ImportError(
+            f"{method} needs pandas: pip install unsplit[tables], or call {without}(), which "
+            "returns the same columns without pandas."
+        ) from None
+    return pd.DataFrame(columns)
+
+
+# --- one file -------------------------------------------------------------------------------------
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Provide a temporary file that replaces ``path`` once it is complete.
+    """Provide a temporary file that replaces the file ``path`` once it is complete.
 
     If writing fails or is interrupted, the temporary file is removed, and an older file at
     ``path`` stays as it was.  After a kill the temporary file stays, hidden.
-
-    Parameters
-    ----------
-    path : str or path
-        The file to write.
 
     Examples
     --------
@@ -75,24 +166,47 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         new.unlink(missing_ok=True)
 
 
+def reason_of(error: OSError) -> str:
+    """Why the system refused, in a few words."""
+    if isinstance(error, (NotADirectoryError, FileExistsError)):
+        return "there is a file where a folder should be"
+    return (error.strerror or str(error)).lower()
+
+
+def _temporary(folder: Path, target: Path) -> Path:
+    return folder / f"{TEMPORARY}{secrets.token_hex(4)}.{target.name}"
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until a file or the entries of a folder are on the disk, to survive a power cut."""
+    if sys.platform == "win32":
+        return
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    except OSError:
+        if not path.is_dir():  # some file systems cannot do this for folders
+            raise
+    finally:
+        os.close(file)
+
+
+# --- a folder of results --------------------------------------------------------------------------
+
+
 @contextlib.contextmanager
 def output_folder(
     path: str | os.PathLike[str],
     versions: Mapping[str, str] | None = None,
     removable: Set[str] = frozenset(),
 ) -> Iterator[Path]:
-    """Provide a temporary folder that becomes the result folder ``path`` in one step, at the end.
+    """Provide a temporary folder whose files become those of the result folder ``path`` at the end.
 
-    An earlier result in ``path`` is replaced as a whole: its files do not stay beside the new
-    ones.  All other files in the folder stay; those that have the name of a new file, and those
-    that were changed since they were written, under another name, with a warning.  If writing
-    fails or is interrupted, nothing changes.  ``manifest.json`` lists the files with their
-    checksums; see :func:`verify_folder`.
-
-    A folder that holds other files too cannot be replaced in one step, nor can the current folder,
-    a mount point, a folder of another user or group, and any folder on systems other than Linux.
-    There, the earlier files are removed and the new ones moved one by one, and
-    :func:`verify_folder` recognises a result that was cut off.
+    A new folder appears in one step.  In a folder that is there already, files of an earlier result
+    are removed and the new ones moved one by one; :func:`verify_folder` recognises a result that
+    was cut off then.  All other files stay; those that have the name of a new file, and those that
+    were changed since they were written, under another name, with a warning.  If writing fails or
+    is interrupted, nothing changes.  ``manifest.json`` lists the files with their checksums.
 
     Parameters
     ----------
@@ -125,14 +239,7 @@ def output_folder(
 def added_file(path: str | os.PathLike[str], name: str) -> Iterator[Path]:
     """Provide a file that becomes part of a result, which gets a new ``manifest.json``.
 
-    Nobody else changes the result meanwhile.
-
-    Parameters
-    ----------
-    path : str or path
-        A folder that :func:`output_folder` wrote.
-    name : str
-        The file, which may be there already.
+    The file may be there already.  Nobody else changes the result meanwhile.
 
     Examples
     --------
@@ -188,8 +295,6 @@ def verify_folder(path: str | os.PathLike[str], ignore: Set[str] = frozenset()) 
     unsplit.errors.InputError: .../out/ is not the complete result of one run, because ...
     """
     check_path("path", path)
-    if not isinstance(ignore, Set):
-        raise InputError(f"ignore must be a set of file names, got {type(ignore).__name__}.")
     folder, shown = Path(path), os.path.join(os.fspath(path), "")
     if not (folder / MANIFEST).is_file():
         raise InputError(
@@ -210,62 +315,8 @@ def verify_folder(path: str | os.PathLike[str], ignore: Set[str] = frozenset()) 
 
 
 def earlier_results(path: str | os.PathLike[str]) -> list[str]:
-    """Return the names of the files that an earlier run wrote to a folder.
-
-    Parameters
-    ----------
-    path : str or path
-        A folder; it may be missing.
-
-    Examples
-    --------
-    >>> earlier_results("missing")
-    []
-    """
+    """Return the names of the files that an earlier run wrote to a folder, which may be missing."""
     return list(_manifest_of(Path(path), os.path.join(os.fspath(path), ""))["files"])
-
-
-def reason_of(error: OSError) -> str:
-    """Why the system refused, in a few words."""
-    if isinstance(error, (NotADirectoryError, FileExistsError)):
-        return "there is a file where a folder should be"
-    return (error.strerror or str(error)).lower()
-
-
-def _temporary(folder: Path, target: Path) -> Path:
-    return folder / f"{TEMPORARY}{secrets.token_hex(4)}.{target.name}"
-
-
-@contextlib.contextmanager
-def _only_run(lock: Path, shown: str) -> Iterator[bool]:
-    """Hold the lock file of a folder, which the system releases however the process ends.
-
-    Whether there are locks here is yielded.
-    """
-    # Never through a link, which someone else could have put there.
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-    with open(os.open(lock, flags, 0o666), "r+", errors="replace") as file:
-        try:
-            if held := fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            in_use = os.fstat(file.fileno()).st_nlink == 0  # its owner has just removed it
-        except BlockingIOError:
-            in_use = True
-        except OSError:  # some network file systems have no locks
-            held = in_use = False
-        if in_use:
-            raise InputError(
-                f"{shown} is in use by another run ({file.read() or 'which has just begun'}); wait "
-                "until it has finished, or choose another --out."
-            )
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}")
-        file.flush()
-        try:
-            yield held
-        finally:
-            with contextlib.suppress(OSError):
-                lock.unlink()
 
 
 @contextlib.contextmanager
@@ -273,35 +324,37 @@ def _new_result(path: str | os.PathLike[str]) -> Iterator[tuple[Path, Path, str]
     """Lock a result folder; yield an empty folder for its next result, its path and its name."""
     target = Path(os.path.realpath(path))
     shown = os.path.join(os.fspath(path), "")
+    place = target if target.is_dir() else target.parent
+    lock = place / f".{target.name}.unsplit-lock"
     with contextlib.ExitStack() as stack:
         try:
-            place = _place_for(target)
-            held = stack.enter_context(_only_run(place / f".{target.name}.unsplit-lock", shown))
+            if target.exists() and not target.is_dir():
+                raise NotADirectoryError
+            place.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(FileLock(lock, timeout=0))
+            stack.callback(_remove, lock)
             _manifest_of(target, shown)
             # What killed runs left: whoever holds the lock is the only living one.
-            for left in place.glob(f"{TEMPORARY}????????.{escape(target.name)}") if held else ():
+            for left in place.glob(f"{TEMPORARY}????????.{escape(target.name)}"):
                 shutil.rmtree(left, ignore_errors=True)
             new = _temporary(place, target)
             new.mkdir()
+        except Timeout:
+            raise InputError(
+                f"{shown} is in use by another run; wait until it has finished, or choose another "
+                "--out."
+            ) from None
         except OSError as error:
             raise InputError(
                 f"cannot write to {shown}: {reason_of(error)}; choose another --out."
             ) from None
-        stack.callback(shutil.rmtree, new, ignore_errors=True)  # or, at the end, the earlier result
+        stack.callback(shutil.rmtree, new, ignore_errors=True)
         yield new, target, shown
 
 
-def _place_for(target: Path) -> Path:
-    """Return where the lock and the temporary folder go: beside the target where possible."""
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        return target.parent
-    if not target.is_dir():
-        raise NotADirectoryError
-    if not os.access(target, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    beside = os.access(target.parent, os.W_OK) and not os.path.ismount(target)
-    return target.parent if beside else target
+def _remove(lock: Path) -> None:
+    with contextlib.suppress(OSError):  # as on Windows, where nobody can remove an open file
+        lock.unlink()
 
 
 def _manifest_of(folder: Path, shown: str) -> dict[str, Any]:
@@ -382,14 +435,20 @@ def _put_in_place(
             )
     listed, known = _manifest_of(target, shown)["files"], names | removable
     # A file that was changed after it was written is no longer ours to replace or to remove.
-    ours = {name for name in listed if name in known and _is_unchanged(target / name, listed[name])}
-    if _holds_only(target, ours) and exchange(new, target):
-        _to_disk(target.parent)
-        for entry in new.iterdir():
-            if entry.name not in ours | {MANIFEST}:  # it appeared since
-                shutil.move(entry, target / entry.name)
-        return
-    kept = _move(new, [MANIFEST, *sorted(names)], ours, target)
+    for name in listed:
+        if name in known and _is_unchanged(target / name, listed[name]):
+            (target / name).unlink()
+    kept = {}
+    # Until all files are there, the manifest is false.
+    for name in [MANIFEST, *sorted(names)]:
+        place = target / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if place.is_file() and name != MANIFEST:
+            numbered = (place.with_stem(f"{place.stem}.kept-{n}") for n in count(1))
+            other = next(other for other in numbered if not os.path.lexists(other))
+            os.rename(place, other)
+            kept[name] = other.name
+        os.replace(new / name, place)
     _to_disk(target)
     if kept:
         told = ", ".join(f"{name} is now {other}" for name, other in kept.items())
@@ -398,70 +457,3 @@ def _put_in_place(
             f"were changed since; they are kept: {told}.",
             KeptWarning,
         )
-
-
-def _holds_only(target: Path, ours: Set[str]) -> bool:
-    """Whether a folder holds only a result, and another may take its place and its name."""
-    with contextlib.suppress(FileNotFoundError):  # the current folder may have been removed
-        if Path.cwd().is_relative_to(target):
-            return False
-    return {entry.name for entry in target.iterdir()} <= ours | {MANIFEST}
-
-
-def exchange(new: Path, target: Path) -> bool:
-    """Let two folders of one user exchange their names in one step; False if that is impossible.
-
-    The new one gets the permissions of the target.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> (folder / "new").mkdir()
-    >>> exchange(folder / "new", folder)  # which is in it
-    False
-    """
-    one, other = new.stat(), target.stat()
-    if new.parent == target or (one.st_uid, one.st_gid) != (other.st_uid, other.st_gid):
-        return False
-    try:
-        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError, TypeError):  # not Linux, or an old C library
-        return False
-    shutil.copymode(target, new)
-    names = os.fsencode(new), os.fsencode(target)
-    return bool(renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
-
-
-def _move(new: Path, names: list[str], ours: Set[str], target: Path) -> dict[str, str]:
-    """Remove the earlier files and move the new ones; until all are there, the manifest is false.
-
-    Files of the user are given other names, which are returned.
-    """
-    for name in ours:
-        (target / name).unlink()
-    kept = {}
-    for name in names:
-        place = target / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if place.is_file() and name != MANIFEST:
-            numbered = (place.with_stem(f"{place.stem}.kept-{n}") for n in count(1))
-            other = next(other for other in numbered if not os.path.lexists(other))
-            os.rename(place, other)
-            kept[name] = other.name
-        shutil.move(new / name, place)
-    return kept
-
-
-def _to_disk(path: Path) -> None:
-    """Wait until a file or the entries of a folder are on the disk, to survive a power cut."""
-    if sys.platform == "win32":
-        return
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    except OSError:
-        if not path.is_dir():  # some file systems cannot do this for folders
-            raise
-    finally:
-        os.close(file)

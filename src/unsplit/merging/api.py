@@ -3,66 +3,24 @@
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unsplit._typing import Index
-from unsplit.data.frames import refuse_annotated
+from unsplit.data.labels import refuse_annotated
 from unsplit.data.memory import available_memory, memory_errors, require_memory
-from unsplit.devices import check_seed, generator_of
+from unsplit.devices import check_seed
 from unsplit.errors import InputError, option
-from unsplit.merging.decision import (
-    NEIGHBOURS,
-    NO_SHARED_BATCH,
-    ONE_GROUP,
-    Always,
-    Auto,
-    Rule,
-    WithinBatches,
-)
-from unsplit.merging.evidence import Evidence, evidence_of
-from unsplit.merging.loop import MergeRecord, MergeState, agglomerate, assigned_slots
-from unsplit.merging.neighbours.evidence import Neighbourhoods
-from unsplit.merging.neighbours.graph import (
-    Connected,
-    NeighbourGraph,
-    graph_of_scores,
-    renumbered,
-)
-from unsplit.merging.options import (
-    OVERLAP_AND_EDGES,
-    Constraints,
-    Link,
-    MergeOptions,
-    check_links,
-    check_same_clusters,
-)
-from unsplit.merging.origin import (
-    are_cores,
-    needs_both_at_random,
-    origin,
-    ranking_statistic,
-    split_at_random,
-    stopping_rule,
-)
-from unsplit.merging.ranking import Linked, mean_rank
-from unsplit.merging.remerge import Remerge, can_be_repeated, remerged, sure_merges
-from unsplit.merging.sparse.evidence import (
-    GroupScores,
-    SparseNeighbourhoods,
-    ranking_of_pairs,
-)
-from unsplit.merging.sparse.rankings import MergedRows
-from unsplit.merging.sparse.state import SparseMergeState, agglomerate_sparse
-from unsplit.merging.stability import Stability
+from unsplit.merging.decision import NEIGHBOURS, Always, Auto, Rule
+from unsplit.merging.loop import MergeState, agglomerate, assigned_slots
+from unsplit.merging.neighbours.graph import NeighbourGraph, graph_of_scores, renumbered
+from unsplit.merging.options import Link, MergeOptions, check_links, check_same_clusters
+from unsplit.merging.plan import MergeInputs, Plan, are_cores, neighbourhoods_of
+from unsplit.merging.remerge import can_be_repeated, stability_of
 from unsplit.merging.tree import MergeTree, with_stability
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.wasserstein.result import PairwiseWasserstein
-
-State = TypeVar("State", bound=MergeState)
+from unsplit.pairwise.wasserstein import PairwiseWasserstein
 
 # Matrices of all pairs that merging holds at the same time, measured at 3,500 clusters: distances,
 # their copies, links, evidence, edges between neighbours and working space.
@@ -158,7 +116,7 @@ def merge(
         n_clusters, max_tvd, alpha, rank_by, *links, min_clusters, max_clusters, rule, labels_from
     )
     if constraints is not None:
-        options = options.with_answers(constraints, _cluster_ids(distances))
+        options = options.with_answers(constraints, merge_inputs(distances).ids)
     with memory_errors("merging the clusters", FEWER_CLUSTERS):
         if neighbours is None and isinstance(distances, PairwiseTVD):
             neighbours = _own_graph(distances, options)
@@ -172,12 +130,6 @@ def _own_graph(result: PairwiseTVD, options: MergeOptions) -> NeighbourGraph | N
     # Between cores observations were left out, so a number of them is reached closest first.
     closest_first = options.n_clusters is not None and are_cores(result)
     return graph_of_scores(result) if options.asks_neighbours and not closest_first else None
-
-
-def _cluster_ids(distances: Any) -> NDArray[Any]:
-    if isinstance(distances, PairwiseTVD):
-        return distances.cluster_ids
-    return merge_inputs(distances).ids
 
 
 def merge_with(
@@ -202,82 +154,32 @@ def merge_with(
         Called after every merge with the number of merges so far.
     """
     inputs = merge_inputs(distances, neighbours)
-    result, k = inputs.result, len(inputs.ids)
-    if result is not None and result.is_sparse:
+    _check(inputs, options)
+    plan = Plan.of(inputs, options, assigned_slots(assigned, inputs.order))
+    rule, pairs = plan.rule(), plan.pairs(inputs)
+    judged = neighbourhoods_of(inputs, pairs, random_state)
+    state = plan.state(
+        MergeState,
+        (inputs, pairs, judged),
+        on_merge=on_merge,
+        compare_all=not inputs.is_sparse or rule not in (Always(), Auto(NEIGHBOURS)),
+    )
+    record = agglomerate(state, rule)
+    sizes = inputs.sizes[np.argsort(inputs.order)]
+    tree = record.tree(inputs.ids, sizes, inputs.order, pairs.ranking.statistic, options)
+    if not can_be_repeated(inputs.result, options):
+        return tree
+    return with_stability(tree, stability_of(plan, record, judged))
+
+
+def _check(inputs: MergeInputs, options: MergeOptions) -> None:
+    """Refuse options that need more than there is, and more clusters than fit into memory."""
+    result = inputs.result
+    if inputs.is_sparse:
         options.check_sparse()
     else:
-        check_memory(k, MATRICES if result is None else MATRICES_OF_SCORES)
+        check_memory(len(inputs.ids), MATRICES if result is None else MATRICES_OF_SCORES)
     options.check_input(result is not None, inputs.graph is not None)
-    constraints = options.constraints(inputs.ids[inputs.order])
-    at_random, by, statistic = np.zeros(k, bool), "", "distance"
-    if result is not None:
-        at_random, by = origin(result, inputs.graph, split_at_random(result), options)
-        statistic = ranking_statistic(
-            options, result, by, None if inputs.graph is None else inputs.graph.source
-        )
-
-    def rule_of(options: MergeOptions) -> Rule:
-        rule = stopping_rule(result, options, by)
-        if result is None or result.is_sparse or result.comparable.all():
-            return rule
-        return WithinBatches(rule, NO_SHARED_BATCH if result.n_groups is None else ONE_GROUP)
-
-    def state_of(
-        kind: Callable[..., State],
-        inputs: MergeInputs,
-        ranking: Any,
-        constraints: Constraints,
-        neighbourhoods: Neighbourhoods | None,
-        **more: Any,
-    ) -> State:
-        result = inputs.result
-        return kind(
-            ranking,
-            _evidence(inputs, options.alpha is not None),
-            neighbourhoods,
-            at_random,
-            needs_both_at_random(by, inputs.graph),
-            np.zeros(k, bool) if result is None else result.too_small,
-            assigned_slots(assigned, inputs.order),
-            np.ones((k, k)) if result is None else _initial_tvd(result),
-            1 if result is None else result.n_possibly_equal,
-            constraints,
-            inputs.sizes,
-            **more,
-        )
-
-    def tree_of(record: MergeRecord) -> MergeTree:
-        sizes = inputs.sizes[np.argsort(inputs.order)]
-        return record.tree(inputs.ids, sizes, inputs.order, ranking.statistic, options)
-
-    rule = rule_of(options)
-    ranking = _ranking(inputs, statistic)
-    neighbourhoods = _neighbourhoods(inputs, ranking, random_state)
-    parts = inputs, ranking, constraints, neighbourhoods
-    if result is not None and result.is_sparse:
-        compare_all = rule not in (Always(), Auto(NEIGHBOURS))
-        sparse = state_of(SparseMergeState, *parts, on_merge=on_merge, compare_all=compare_all)
-        return tree_of(agglomerate_sparse(sparse, rule))
-    state = state_of(MergeState, *parts, on_merge=on_merge)
-    record = agglomerate(state, rule)
-    tree = tree_of(record)
-    if result is None or not can_be_repeated(result, options):
-        return tree
-
-    # Whatever number was requested, re-merges stop by themselves: only that says how sure it is.
-    free = replace(options, n_clusters=None, min_clusters=None, max_clusters=None)
-    unbounded = free.constraints(inputs.ids[inputs.order])
-    sure = sure_merges(record.merges[: record.n_taken], k)
-
-    def again(
-        part: PairwiseTVD, graph: NeighbourGraph | None, judged: Neighbourhoods | None
-    ) -> Remerge:
-        parts = replace(inputs, result=part, graph=graph)
-        ranking = _ranking(parts, statistic)
-        return state_of(Remerge, parts, ranking, unbounded, judged, record=MergeRecord(sure))
-
-    groups = remerged(result, inputs.graph, neighbourhoods, again, rule_of(free), by)
-    return with_stability(tree, Stability(groups[:, np.argsort(inputs.order)]))
 
 
 def check_memory(n_clusters: int, matrices: int) -> None:
@@ -299,22 +201,6 @@ def check_memory(n_clusters: int, matrices: int) -> None:
     fitting = math.isqrt(available // (8 * matrices))
     advice = f"at most {fitting:,} would fit: {FEWER_CLUSTERS}"
     require_memory(needed, available, f"merging {n_clusters:,} clusters", advice)
-
-
-@dataclass(frozen=True, eq=False)
-class MergeInputs:
-    """The input with its clusters in the order in which they first appear in the data.
-
-    Among equally close pairs the first is merged first; in this order that does not depend on the
-    names of the clusters.  ``ids`` are in the user's order, ``ids[order]`` in the new one.
-    """
-
-    ids: NDArray[Any]
-    order: Index
-    sizes: Index
-    matrix: NDArray[np.float64] | None = None
-    result: PairwiseTVD | None = None
-    graph: NeighbourGraph | None = None
 
 
 def merge_inputs(
@@ -391,51 +277,3 @@ def _square(distances: ArrayLike) -> NDArray[np.float64]:
     if not np.allclose(matrix, matrix.T):
         raise InputError("distances must be symmetric; average the matrix with its transpose.")
     return (matrix + matrix.T) / 2
-
-
-def _ranking(inputs: MergeInputs, statistic: str) -> Any:
-    """The Ranking of all pairs, or a SparseRanking."""
-    if inputs.matrix is not None:
-        return Linked(inputs.matrix, statistic)
-    if inputs.result is not None and inputs.result.is_sparse:
-        return ranking_of_pairs(inputs.result, inputs.graph, statistic)
-    assert inputs.result is not None
-    if statistic == "edges":
-        assert inputs.graph is not None
-        return Connected(inputs.graph)
-    if statistic == OVERLAP_AND_EDGES:
-        assert inputs.graph is not None
-        edges = Connected(inputs.graph).distances()
-        matrix = mean_rank(inputs.result.divergence("overlap"), edges)
-    else:
-        matrix = inputs.result.divergence(statistic)
-    return Linked(matrix, statistic, inputs.result.comparable)
-
-
-def _initial_tvd(result: PairwiseTVD) -> Any:
-    """The TVDs of all or of the stored pairs, in a form that can be merged."""
-    if not result.is_sparse:
-        return result.tvd.copy()
-    pairs = result.pairs
-    return MergedRows(result.n_clusters, pairs.left, pairs.right, result.tvd.values, min)
-
-
-def _evidence(inputs: MergeInputs, all_pairs: bool) -> Evidence | None:
-    """The held-out scores of the clusters, if there are any."""
-    if inputs.result is None:
-        return None
-    if inputs.result.is_sparse:
-        return GroupScores(inputs.result)
-    return evidence_of(inputs.result, all_pairs)
-
-
-def _neighbourhoods(
-    inputs: MergeInputs, ranking: Any, random_state: object
-) -> Neighbourhoods | None:
-    if inputs.graph is None:
-        return None
-    # Without a seed the same graph still gives the same result.
-    rng = generator_of(0 if random_state is None else random_state)
-    if inputs.result is not None and inputs.result.is_sparse:
-        return SparseNeighbourhoods(inputs.graph, rng, ranking)
-    return Neighbourhoods(inputs.graph, rng)

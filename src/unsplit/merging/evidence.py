@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.data.memory import available_memory, require_memory
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.groups import (
     counts_of_pair,
@@ -52,25 +50,18 @@ class Contrast:
     groups: Index | None = None
 
     @classmethod
-    def within_batches(
+    def of(
         cls,
+        scores: HeldoutScores,
         values: NDArray[np.float64],
         of_a: NDArray[np.bool_],
         strata: Index,
-        n_strata: int,
-        n_batches: int,
+        groups: Index | None,
     ) -> "Contrast":
-        """A contrast that leaves out the batches in which only one of the two occurs.
-
-        Parameters
-        ----------
-        values, of_a : ndarrays of shape (n,)
-            As for the contrast itself.
-        strata : ndarray of shape (n,)
-            Fold and batch of each observation: fold · ``n_batches`` + batch.
-        n_strata, n_batches : int
-            How many there are of each.
-        """
+        """A contrast that leaves out the batches in which only one of the two occurs."""
+        n_strata, n_batches = len(scores.bias), scores.n_batches
+        if groups is not None:
+            return cls(values, of_a, strata, n_strata, groups=groups)
         if n_batches > 1:
             batch = strata % n_batches
             counts = np.bincount(2 * batch + ~of_a, minlength=2 * n_batches).reshape(-1, 2)
@@ -164,66 +155,45 @@ def _hit_rate(values: NDArray[np.float64], of_a: NDArray[np.bool_]) -> NDArray[n
 MOST_SCORES = 2**28
 
 
-class Evidence(Protocol):
-    """Compares two clusters, also after merges."""
-
-    def merge(self, a: int, b: int) -> Sequence[int]:
-        """Merge b into a."""
-
-    def contrast(self, a: int, b: int) -> Contrast:
-        """Compare two slots by their scores."""
-
-    def known_p_value(self, a: int, b: int) -> float | None:
-        """p-value of "same distribution" if it is known already; otherwise None."""
-
-
 class Mixtures:
     """Evidence from one estimate, computed when it is needed.
 
     A merged cluster is the mixture of its members.  This needs no memory, but time for every
-    member of the two clusters.
-
-    Parameters
-    ----------
-    result : PairwiseTVD
-        The estimate.
-    lookup : bool
-        Whether p-values of initial clusters are taken from the result, which is faster if most
-        pairs are compared.
+    member of the two clusters.  With ``lookup``, p-values of initial clusters are taken from the
+    result, which is faster if most pairs are compared.
     """
 
     def __init__(self, result: PairwiseTVD, lookup: bool = True) -> None:
         self.result = result
         self.lookup = lookup
         self.slot = result.scores.clusters.copy()
+        order = np.argsort(self.slot, kind="stable")
+        starts = np.searchsorted(self.slot[order], np.arange(1, result.n_clusters))
+        self.rows = np.split(order, starts)
         self.members = [[slot] for slot in range(result.n_clusters)]
 
     def merge(self, a: int, b: int) -> Sequence[int]:
         """Add the members of b to a."""
         self.members[a] += self.members[b]
-        self.slot[self.slot == b] = a
+        self.slot[self.rows[b]] = a
+        self.rows[a] = np.concatenate([self.rows[a], self.rows[b]])
+        self.members[b], self.rows[b] = [], self.rows[b][:0]
         return (a,)
 
     def contrast(self, a: int, b: int) -> Contrast:
         """Score differences between the two mixtures."""
         scores, sizes = self.result.scores, self.result.sizes
-        index = np.flatnonzero((self.slot == a) | (self.slot == b))
+        index = np.sort(np.concatenate([self.rows[a], self.rows[b]]))
         z_a, z_b = (scores.composed(index, self.members[slot], sizes) for slot in (a, b))
         difference = (z_a - z_b).astype(np.float64)
         groups = None if scores.groups is None else scores.groups[index]
-        return _contrast(scores, difference, self.slot[index] == a, scores.strata[index], groups)
+        return Contrast.of(scores, difference, self.slot[index] == a, scores.strata[index], groups)
 
     def known_p_value(self, a: int, b: int) -> float | None:
         """From the result, if ``lookup`` is set and neither cluster has changed."""
         if self.lookup and len(self.members[a]) == len(self.members[b]) == 1:
             return float(self.result.p_value[a, b])
         return None
-
-
-def evidence_of(result: PairwiseTVD, lookup: bool) -> Evidence:
-    """The faster kind of evidence if it needs at most a gibibyte, otherwise the smaller one."""
-    few = len(result.scores.rows) * result.n_clusters <= MOST_SCORES
-    return Columns(result, lookup) if few else Mixtures(result, lookup)
 
 
 class Columns:
@@ -238,13 +208,7 @@ class Columns:
     """
 
     def __init__(self, result: PairwiseTVD, lookup: bool = True) -> None:
-        scores, k = result.scores, result.n_clusters
-        require_memory(
-            5 * len(scores.rows) * k,
-            available_memory(),
-            f"composing the scores of {len(scores.rows):,} observations for {k:,} clusters",
-            "hold out fewer observations, with holdout or a smaller cv, or merge fewer clusters",
-        )
+        scores = result.scores
         self.result = result
         self.lookup = lookup
         # Sorted by row, not by cluster, so that sums do not depend on the names of the clusters.
@@ -272,7 +236,7 @@ class Columns:
         difference = (self.z[index, a] - self.z[index, b]).astype(np.float64)
         of_a, strata = self.slot[index] == a, self.strata[index]
         groups = None if self.groups is None else self.groups[index]
-        return _contrast(self.result.scores, difference, of_a, strata, groups)
+        return Contrast.of(self.result.scores, difference, of_a, strata, groups)
 
     def known_p_value(self, a: int, b: int) -> float | None:
         """From the result, if ``lookup`` is set and neither cluster has changed."""
@@ -280,6 +244,15 @@ class Columns:
             return None
         unchanged = self.sizes[:, [a, b]].sum(axis=0) == self.result.sizes[[a, b]]
         return float(self.result.p_value[a, b]) if unchanged.all() else None
+
+
+Evidence = Columns | Mixtures
+
+
+def evidence_of(result: PairwiseTVD, lookup: bool) -> Evidence:
+    """The faster kind of evidence if it needs at most a gibibyte, otherwise the smaller one."""
+    few = len(result.scores.rows) * result.n_clusters <= MOST_SCORES
+    return Columns(result, lookup) if few and not result.is_sparse else Mixtures(result, lookup)
 
 
 def _columns(scores: HeldoutScores, order: Index) -> NDArray[np.float32]:
@@ -290,16 +263,3 @@ def _columns(scores: HeldoutScores, order: Index) -> NDArray[np.float32]:
         z[place[done : done + len(block)]] = block.numpy()
         done += len(block)
     return z
-
-
-def _contrast(
-    scores: HeldoutScores,
-    difference: NDArray[np.float64],
-    of_a: NDArray[np.bool_],
-    strata: Index,
-    groups: Index | None,
-) -> Contrast:
-    n_strata, n_batches = len(scores.bias), scores.n_batches
-    if groups is not None:
-        return Contrast(difference, of_a, strata, n_strata, groups=groups)
-    return Contrast.within_batches(difference, of_a, strata, n_strata, n_batches)

@@ -10,37 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
 from unsplit.errors import InputError, option
-from unsplit.merging.closest_pairs import ClosestPairs, Refused
-from unsplit.merging.decision import (
-    ASSIGNED,
-    AT_LEAST,
-    BEYOND,
-    BOTH_SMALL,
-    BY_RULE,
-    CANNOT_LINK,
-    MUST_LINK,
-    NOT_ASKED,
-    NUMBER,
-    ONE_LEFT,
-    ONE_SMALL,
-    OUT_OF_REACH,
-    REACHED,
-    REQUESTED,
-    TOO_FEW,
-    Ending,
-    Pair,
-    Reason,
-    Rule,
-)
+from unsplit.merging import decision
+from unsplit.merging.decision import Ending, Pair, Reason, Rule
 from unsplit.merging.evidence import Evidence
+from unsplit.merging.limits import LARGE_TVD
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.options import Constraints, MergeOptions
-from unsplit.merging.ranking import Ranking
+from unsplit.merging.pairs import Pairs, Refused
 from unsplit.merging.review import Merge
+from unsplit.merging.sparse_pairs import SparsePairs
 from unsplit.merging.tree import MergeTree, renumbered
-
-# How many nearest ones of each remaining cluster are reported as kept apart.
-N_NEAREST = 10
 
 
 @dataclass
@@ -64,7 +43,7 @@ class MergeRecord:
     merges: list[Merge] = field(default_factory=list)
     n_taken: int | None = None
     n_allowed: int = 0
-    ending: Ending = field(default_factory=lambda: Ending(ONE_LEFT))
+    ending: Ending = field(default_factory=lambda: Ending(decision.ONE_LEFT))
     apart: list[Merge] = field(default_factory=list)
 
     def tree(
@@ -121,8 +100,8 @@ class MergeState:
 
     Parameters
     ----------
-    ranking : Ranking
-        Says which pair is closest.
+    pairs : Pairs or SparsePairs
+        Say which pair is closest.
     evidence : Evidence or None
         The held-out scores; None for a plain matrix.
     neighbourhoods : Neighbourhoods or None
@@ -135,8 +114,6 @@ class MergeState:
         Whether a cluster is too small to hold out observations; of merged ones, whether all are.
     assigned : ndarray of shape (k,)
         The cluster to which the networks assign a small cluster; −1 for none.
-    tvd : ndarray of shape (k, k)
-        Distances between the initial clusters.
     n_pairs : int
         Number of pairs of initial clusters that may be equal.
     constraints : Constraints
@@ -146,21 +123,24 @@ class MergeState:
         Called after every merge with the number of merges so far.
     record : MergeRecord
         The merges to begin with; usually none.
+    compare_all : bool
+        Whether the rule needs the scores of every pair; otherwise only pairs are compared that may
+        be alike or were split at random.
     """
 
-    ranking: Ranking
+    pairs: Pairs | SparsePairs
     evidence: Evidence | None
     neighbourhoods: Neighbourhoods | None
     at_random: NDArray[np.bool_]
     both_at_random: bool
     small: NDArray[np.bool_]
     assigned: Index
-    tvd: Any
     n_pairs: int
     constraints: Constraints
     sizes: Index
     on_merge: Callable[[int], None] | None = None
     record: MergeRecord = field(default_factory=MergeRecord)
+    compare_all: bool = True
 
     def __post_init__(self) -> None:
         k = len(self.sizes)
@@ -170,17 +150,6 @@ class MergeState:
         self.at_random = self.at_random.copy()
         self.small = self.small.copy()
         self.height = 0.0
-        self._prepare()
-        slot_of = dict(enumerate(range(k)))
-        for step, merge in enumerate(self.record.merges):
-            a, b = slot_of.pop(merge.left), slot_of.pop(merge.right)
-            slot_of[k + step] = a
-            self.height = merge.height
-            self._unite(a, b, k + step)
-
-    def _prepare(self) -> None:
-        """Make what is known of slots."""
-        k = len(self.sizes)
         self.alive = np.ones(k, bool)
         self.members = [[leaf] for leaf in range(k)]
         # With path halving: the slot of a leaf is where these numbers lead.
@@ -189,18 +158,12 @@ class MergeState:
         for a, b in self.constraints.cannot:
             self.forbidden.setdefault(a, set()).add(b)
             self.forbidden.setdefault(b, set()).add(a)
-
-    def pairs(
-        self, respect_links: bool = True, reach: int | None = None, limit: float = math.inf
-    ) -> ClosestPairs:
-        """The remaining pairs, within reach and below the limit; none is refused yet."""
-        if self.n_left == 1:  # no pair, so no new estimate is needed
-            return ClosestPairs(np.full((len(self.sizes), len(self.sizes)), np.inf))
-        matrix = self.ranking.distances().copy()
-        matrix[~self.alive] = matrix[:, ~self.alive] = np.inf
-        for slot, others in self.forbidden.items() if respect_links else ():
-            matrix[slot, list(others)] = np.inf
-        return ClosestPairs(matrix, reach, limit)
+        slot_of = dict(enumerate(range(k)))
+        for step, merge in enumerate(self.record.merges):
+            a, b = slot_of.pop(merge.left), slot_of.pop(merge.right)
+            slot_of[k + step] = a
+            self.height = merge.height
+            self._unite(a, b, k + step)
 
     @property
     def limits_fall(self) -> bool:
@@ -208,16 +171,18 @@ class MergeState:
         return self.neighbourhoods is not None and self.neighbourhoods.limits_fall
 
     def candidate(self, a: int, b: int, statistic: float) -> Pair:
-        """The pair of two slots, with everything known about it."""
+        """The pair of two slots, with everything known about it that may matter."""
+        nearest_tvd, at_random = self.pairs.nearest_tvd(a, b), self.split_at_random(a, b)
+        compared = self.compare_all or at_random or nearest_tvd <= LARGE_TVD
         return Pair(
             a,
             b,
             statistic,
             self.n_pairs,  # until the end, because the last pairs were selected from all
-            self.evidence,
+            self.evidence if compared else None,
             self.neighbourhoods,
-            self.split_at_random(a, b),
-            self.nearest_tvd(a, b),
+            at_random,
+            nearest_tvd,
             int(min(self.size[a], self.size[b])),
             self._size(a, b),
         )
@@ -230,14 +195,6 @@ class MergeState:
         """
         one, other = bool(self.at_random[a]), bool(self.at_random[b])
         return one and other if self.both_at_random else one or other
-
-    def nearest_tvd(self, a: int, b: int) -> float:
-        """Smallest TVD between an initial cluster of one slot and one of the other."""
-        return float(self.tvd[a, b])
-
-    def statistic(self, a: int, b: int) -> float:
-        """What ranks the pair of two slots."""
-        return float(self.ranking.row(a)[b])
 
     def is_forbidden(self, a: int, b: int) -> bool:
         """Whether ``cannot_link`` keeps two slots apart."""
@@ -264,11 +221,11 @@ class MergeState:
         if not self.small[a] and not self.small[b]:
             return None
         if self.small[a] and self.small[b]:
-            return BOTH_SMALL
+            return decision.BOTH_SMALL
         small, other = (a, b) if self.small[a] else (b, a)
         larger = self.assigned[self.members[small]].tolist()
         assigned = all(leaf >= 0 and self.slot_of(leaf) == other for leaf in larger)
-        return ASSIGNED if assigned else ONE_SMALL
+        return decision.ASSIGNED if assigned else decision.ONE_SMALL
 
     def join(self, pair: Pair, stage: str, reason: Reason, linked: bool = False) -> Sequence[int]:
         """Merge b into a and return the slots whose distances have changed."""
@@ -329,72 +286,62 @@ class MergeState:
 
     def _unite_pairs(self, a: int, b: int) -> Sequence[int]:
         """Update what is known of pairs and return the slots whose distances have changed."""
-        self._unite_tvd(a, b)
+        if self.record.n_taken is not None and isinstance(self.pairs, SparsePairs):
+            return ()  # nothing is judged any more
         if self.neighbourhoods is not None:
             self.neighbourhoods.merge(a, b)
-        changed = self.ranking.merge(a, b)
         if self.evidence is not None:
             self.evidence.merge(a, b)
-        return changed
-
-    def _unite_tvd(self, a: int, b: int) -> None:
-        self.tvd[a] = self.tvd[:, a] = np.minimum(self.tvd[a], self.tvd[b])
-
-    def nearby(self) -> list[tuple[int, int, float]]:
-        """Pairs of each remaining cluster and its nearest ones, with their statistic."""
-        left = np.flatnonzero(self.alive)
-        distances = self.ranking.distances()[np.ix_(left, left)]
-        np.fill_diagonal(distances, np.inf)
-        nearest = np.argsort(distances, axis=1, kind="stable")[:, :N_NEAREST]
-        near = np.zeros(distances.shape, bool)
-        np.put_along_axis(near, nearest, values=True, axis=1)
-        near = np.triu(near | near.T) & np.isfinite(distances)
-        return [(int(left[i]), int(left[j]), float(distances[i, j])) for i, j in np.argwhere(near)]
+        return self.pairs.merge(a, b)
 
     def refresh(
-        self, pairs: ClosestPairs, gone: int, changed: Sequence[int], respect_links: bool = True
+        self, search: Any, gone: int, changed: Sequence[int], respect_links: bool = True
     ) -> None:
         """Update the search for the closest pair after a merge."""
-        pairs.remove(gone)
-        if self.n_left > 1:
-            for slot in changed:
-                row = np.where(self.alive, self.ranking.row(slot), np.inf)
-                row[list(self.forbidden.get(slot, ()) if respect_links else ())] = np.inf
-                pairs.set_row(slot, row)
+        search.remove(gone)
+        for slot in changed:
+            kept = self.forbidden.get(slot, ()) if respect_links else ()
+            search.set_row(slot, self.pairs.row(slot, self.alive, kept))
 
 
 def agglomerate(state: MergeState, rule: Rule) -> MergeRecord:
-    """Merge must_link pairs, then what the rule allows, then the rest to complete the tree."""
+    """Merge must_link pairs, then what the rule allows, then the rest to complete the tree.
+
+    Where only some pairs are stored, the rest is not judged: the closest of the stored pairs are
+    joined (single linkage of the distances at the cut), then what no stored pair connects, largest
+    first, then what ``cannot_link`` keeps apart.
+    """
     record, limits = state.record, state.constraints
     join_linked(state)
     join_assigned(state, rule)
     greedy = GreedyMerge(state, rule)
     record.ending = greedy.go(limits.fewest, limits.most)
+    if state.n_left > limits.most and isinstance(state.pairs, SparsePairs):
+        _join_unconnected(state, limits.most, decision.NUMBER)
+        record.ending = Ending(decision.REQUESTED, limits.most)
     if state.n_left > limits.most:
-        raise cannot_reach(state.n_left, limits.most)
-    end_of_result(state, rule)
-    greedy.go(1, 1, BEYOND)
+        raise InputError(
+            f"merging the closest pairs first, {option('cannot_link')} leaves {state.n_left} "
+            f"clusters, more than the {limits.most} requested; drop some of these links, add "
+            f"{option('must_link')} for clusters that belong together, or request more clusters."
+        )
+    _end_of_result(state, rule)
+    if isinstance(state.pairs, SparsePairs):
+        _join_stored(state, state.pairs)
+    else:
+        greedy.go(1, 1, decision.BEYOND)
     record.n_allowed = len(record.merges)
     _join_forbidden(state)
     return record
 
 
-def cannot_reach(n_left: int, most: int) -> InputError:
-    """The error that links leave more clusters than were requested."""
-    return InputError(
-        f"merging the closest pairs first, {option('cannot_link')} leaves {n_left} clusters, more "
-        f"than the {most} requested; drop some of these links, add {option('must_link')} for "
-        "clusters that belong together, or request more clusters."
-    )
-
-
-def end_of_result(state: MergeState, rule: Rule) -> None:
+def _end_of_result(state: MergeState, rule: Rule) -> None:
     """Record what is known of the clusters of the result, before the tree is completed."""
     record = state.record
     record.n_taken = len(record.merges)
     record.apart = _kept_apart(state, rule)
     if record.ending.kind == rule.ending.kind:
-        too_few = any(pair.reason in TOO_FEW for pair in record.apart)
+        too_few = any(pair.reason in decision.TOO_FEW for pair in record.apart)
         record.ending = record.ending._replace(too_few=too_few)
 
 
@@ -403,20 +350,20 @@ def _kept_apart(state: MergeState, rule: Rule) -> list[Merge]:
     if state.n_left == 1:
         return []
     described = []
-    for a, b, statistic in state.nearby():
+    for a, b, statistic in state.pairs.nearby(state.alive):
         pair = state.candidate(a, b, statistic)
-        decision = rule.judge(pair)
-        stage = _kept_by(state, a, b) if decision.merge else BY_RULE
-        described.append(state.described(pair, stage, decision.reason))
+        said = rule.judge(pair)
+        stage = _kept_by(state, a, b) if said.merge else decision.BY_RULE
+        described.append(state.described(pair, stage, said.reason))
     return described
 
 
 def _kept_by(state: MergeState, a: int, b: int) -> str:
     """What keeps two slots apart that the rule would merge."""
     if state.is_forbidden(a, b):
-        return CANNOT_LINK
-    ending = state.record.ending
-    return REACHED if ending.kind in (REQUESTED, AT_LEAST) else OUT_OF_REACH
+        return decision.CANNOT_LINK
+    by_number = state.record.ending.kind in (decision.REQUESTED, decision.AT_LEAST)
+    return decision.REACHED if by_number else decision.OUT_OF_REACH
 
 
 def join_linked(state: MergeState) -> None:
@@ -424,8 +371,8 @@ def join_linked(state: MergeState) -> None:
     for left, right in state.constraints.must:
         a, b = sorted((state.slot_of(left), state.slot_of(right)))
         if a != b:
-            pair = state.candidate(a, b, state.statistic(a, b))
-            state.join(pair, MUST_LINK, Reason(NOT_ASKED), linked=True)
+            pair = state.candidate(a, b, state.pairs.distance(a, b))
+            state.join(pair, decision.MUST_LINK, Reason(decision.NOT_ASKED), linked=True)
 
 
 def join_assigned(state: MergeState, rule: Rule) -> None:
@@ -437,22 +384,59 @@ def join_assigned(state: MergeState, rule: Rule) -> None:
         a, b = sorted((state.slot_of(leaf), state.slot_of(int(state.assigned[leaf]))))
         if a == b or state.is_forbidden(a, b) or state.n_left <= state.constraints.fewest:
             continue
-        pair = state.candidate(a, b, state.statistic(a, b))
+        pair = state.candidate(a, b, state.pairs.distance(a, b))
         reason = rule.judge(pair).reason
-        if reason.kind == ASSIGNED:
-            state.join(pair, BY_RULE, reason, linked=True)
+        if reason.kind == decision.ASSIGNED:
+            state.join(pair, decision.BY_RULE, reason, linked=True)
 
 
 def _join_forbidden(state: MergeState) -> None:
     """Merge what ``cannot_link`` keeps apart, closest first, only to complete the tree."""
-    if state.n_left == 1:
+    if isinstance(state.pairs, SparsePairs):
+        slots = np.flatnonzero(state.alive).tolist()
+        for slot in slots[1:]:
+            _join_unjudged(state, slots[0], slot, 1.0, decision.CANNOT_LINK, decision.NOT_ASKED)
         return
-    pairs = state.pairs(respect_links=False)
-    while (closest := pairs.closest()) is not None:
+    search = state.pairs.search(state.alive, {})
+    while (closest := search.closest()) is not None:
         a, b = closest
-        pair = state.candidate(a, b, pairs.distance(a, b))
-        changed = state.join(pair, CANNOT_LINK, Reason(NOT_ASKED))
-        state.refresh(pairs, b, changed, respect_links=False)
+        pair = state.candidate(a, b, search.distance(a, b))
+        changed = state.join(pair, decision.CANNOT_LINK, Reason(decision.NOT_ASKED))
+        state.refresh(search, b, changed, respect_links=False)
+
+
+def _join_stored(state: MergeState, pairs: SparsePairs) -> None:
+    """Join what is left and may be joined, by what was known of pairs at the cut."""
+    for distance, *sides in pairs.closest_first(state.alive):
+        a, b = sorted(map(state.slot_of, sides))
+        if a != b and not state.is_forbidden(a, b):
+            _join_unjudged(state, a, b, distance, decision.BEYOND, decision.CLOSEST)
+    _join_unconnected(state, 1, decision.BEYOND)
+
+
+def _join_unconnected(state: MergeState, most: int, stage: str) -> None:
+    """Join clusters without a stored pair, largest first, until at most so many are left.
+
+    Each joins the largest one that it may be joined with.
+    """
+    slots = np.flatnonzero(state.alive)
+    joined: list[int] = []
+    for slot in slots[np.argsort(-state.size[slots], kind="stable")].tolist():
+        if state.n_left <= most:
+            return
+        target = next((other for other in joined if not state.is_forbidden(slot, other)), None)
+        if target is None:
+            joined.append(slot)
+            continue
+        a, b = sorted((target, slot))
+        _join_unjudged(state, a, b, 1.0, stage, decision.UNCONNECTED)
+        joined[joined.index(target)] = a
+
+
+def _join_unjudged(
+    state: MergeState, a: int, b: int, statistic: float, stage: str, kind: str
+) -> None:
+    state.join(Pair(a, b, statistic, state.n_pairs, None), stage, Reason(kind))
 
 
 class GreedyMerge:
@@ -461,16 +445,18 @@ class GreedyMerge:
     def __init__(self, state: MergeState, rule: Rule) -> None:
         self.state, self.rule = state, rule
         # Pairs without any connection are left until nothing else can be merged.
-        self.limit = state.ranking.unlinked
+        self.limit = state.pairs.ranking.unlinked
         self._look_again()
 
     def _look_again(self) -> None:
         """Take up every remaining pair, whether it was refused or not."""
-        self.pairs = self.state.pairs(reach=self.rule.reach, limit=self.limit)
+        state = self.state
+        reach = self.rule.reach
+        self.search = state.pairs.search(state.alive, state.forbidden, reach, self.limit)
         self.refused = Refused()
         self.looked_at = self.state.n_left
 
-    def go(self, fewest: int, most: int, stage: str = BY_RULE) -> Ending:
+    def go(self, fewest: int, most: int, stage: str = decision.BY_RULE) -> Ending:
         """Merge until the rule allows no more or ``fewest`` clusters are left; return why.
 
         While more than ``most`` are left, the refused pair with the weakest objection is merged.
@@ -478,7 +464,7 @@ class GreedyMerge:
         """
         state = self.state
         while state.n_left > fewest:
-            closest = self.pairs.closest()
+            closest = self.search.closest()
             if closest is not None:
                 self._judge(*closest, stage)
             elif state.limits_fall and state.n_left < self.looked_at:
@@ -487,21 +473,21 @@ class GreedyMerge:
                 self.limit = math.inf
                 self._look_again()
             elif state.n_left > most and self.refused:
-                self._force(NUMBER if stage == BY_RULE else stage)
+                self._force(decision.NUMBER if stage == decision.BY_RULE else stage)
             else:
                 return self.rule.ending._replace(links=state.any_forbidden())
         if state.n_left == 1:
-            return Ending(ONE_LEFT)
-        return Ending(REQUESTED if fewest == most else AT_LEAST, fewest)
+            return Ending(decision.ONE_LEFT)
+        return Ending(decision.REQUESTED if fewest == most else decision.AT_LEAST, fewest)
 
     def _judge(self, a: int, b: int, stage: str) -> None:
-        candidate = self.state.candidate(a, b, self.pairs.distance(a, b))
-        decision = self.rule.judge(candidate)
-        if decision.merge:
-            self._join(candidate, stage, decision.reason)
+        candidate = self.state.candidate(a, b, self.search.distance(a, b))
+        said = self.rule.judge(candidate)
+        if said.merge:
+            self._join(candidate, stage, said.reason)
         else:
-            self.refused.add((a, b), (decision.objection, candidate.statistic, decision.reason))
-            self.pairs.forbid(a, b)
+            self.refused.add((a, b), (said.objection, candidate.statistic, said.reason))
+            self.search.forbid(a, b)
 
     def _force(self, stage: str) -> None:
         (a, b), (_, statistic, reason) = self.refused.weakest()
@@ -510,6 +496,6 @@ class GreedyMerge:
 
     def _join(self, candidate: Pair, stage: str, reason: Reason) -> None:
         changed = self.state.join(candidate, stage, reason)
-        self.state.refresh(self.pairs, candidate.b, changed)
+        self.state.refresh(self.search, candidate.b, changed)
         for slot in (candidate.b, *changed):
             self.refused.forget(slot)

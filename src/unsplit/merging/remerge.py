@@ -6,19 +6,20 @@ Networks are not trained again, no neighbours are searched for, and edges are co
 structureless data.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from unsplit._typing import Index
 from unsplit.merging import limits
-from unsplit.merging.decision import BY_RULE, NEIGHBOURS, Pair, Reason, Rule
-from unsplit.merging.loop import GreedyMerge, MergeState, join_assigned, join_linked
+from unsplit.merging.decision import BY_RULE, NEIGHBOURS, Pair, Reason
+from unsplit.merging.loop import GreedyMerge, MergeRecord, MergeState, join_assigned, join_linked
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import NeighbourGraph, graph_of_some
 from unsplit.merging.options import MergeOptions
-from unsplit.merging.review import Merge
+from unsplit.merging.plan import MergeInputs, Plan
+from unsplit.merging.review import Merge, Stability
 from unsplit.pairwise.result import PairwiseTVD, estimate_of_some
 
 N_REMERGES = 20
@@ -37,11 +38,16 @@ class Remerge(MergeState):
         return self._unite(pair.a, pair.b, -1)
 
 
-def can_be_repeated(result: PairwiseTVD, options: MergeOptions) -> bool:
+def can_be_repeated(result: PairwiseTVD | None, options: MergeOptions) -> bool:
     """Whether re-merges are cheap and mean something: by *auto* or to a number of clusters."""
-    limits = (options.max_tvd, options.alpha, options.rule)
-    known = all(limit is None for limit in limits)
-    return known and result.has_scores and result.n_clusters <= MOST_CLUSTERS
+    if (
+        result is None
+        or result.is_sparse
+        or not result.has_scores
+        or result.n_clusters > MOST_CLUSTERS
+    ):
+        return False
+    return all(limit is None for limit in (options.max_tvd, options.alpha, options.rule))
 
 
 def sure_merges(merges: Sequence[Merge], k: int) -> list[Merge]:
@@ -57,28 +63,33 @@ def sure_merges(merges: Sequence[Merge], k: int) -> list[Merge]:
     return found
 
 
-def remerged(
-    result: PairwiseTVD,
-    graph: NeighbourGraph | None,
-    judged: Neighbourhoods | None,
-    state_of: Callable[[PairwiseTVD, NeighbourGraph | None, Neighbourhoods | None], Remerge],
-    rule: Rule,
-    by: str,
-) -> Index:
-    """Merge again and again, and return the new cluster of every initial one, shape (r, k).
+def stability_of(plan: Plan, record: MergeRecord, judged: Neighbourhoods | None) -> Stability:
+    """Merge again and again, judging by the same structureless data as ``judged``.
 
-    Parameters
-    ----------
-    result : PairwiseTVD
-    graph : NeighbourGraph, optional
-    judged : Neighbourhoods, optional
-        The evidence from the graph that the merge itself was judged by.
-    state_of : callable
-        Makes the state of a merge from a resampled estimate, graph, and evidence from the graph.
-    rule : Rule
-    by : str
-        What decides: one of those of :class:`unsplit.merging.decision.Auto`.
+    Whatever number was requested, re-merges stop by themselves: only that says how sure it is.
     """
+    inputs = plan.inputs
+    free = replace(plan.options, n_clusters=None, min_clusters=None, max_clusters=None)
+    plan = replace(plan, options=free)
+    rule = plan.rule()
+    sure = sure_merges(record.merges[: record.n_taken], len(inputs.ids))
+    found = []
+    for part, evidence in _redrawn(inputs, judged, plan.by):
+        known = part, plan.pairs(part), evidence
+        state = plan.state(Remerge, known, record=MergeRecord(sure))
+        join_linked(state)
+        join_assigned(state, rule)
+        GreedyMerge(state, rule).go(state.constraints.fewest, state.constraints.most)
+        found.append(np.unique(state.slot, return_inverse=True)[1])
+    return Stability(np.stack(found)[:, np.argsort(inputs.order)])
+
+
+def _redrawn(
+    inputs: MergeInputs, judged: Neighbourhoods | None, by: str
+) -> Iterator[tuple[MergeInputs, Neighbourhoods | None]]:
+    """Resampled estimates and graphs, and the evidence from these graphs."""
+    result, graph = inputs.result, inputs.graph
+    assert result is not None
     # Always the same draws, and from no generator that anything else draws from.
     rng = np.random.default_rng(0)
     by_content = result.scores.by_content
@@ -86,22 +97,16 @@ def remerged(
     groups = None if result.scores.groups is None else result.scores.groups[by_content]
     n_edges = None if graph is None else graph.edges_between().toarray()
     most = MOST_HELD_OUT if by == NEIGHBOURS else len(clusters)
-    found = []
     for _ in range(N_REMERGES):
         part = estimate_of_some(result, np.sort(by_content[_drawn(clusters, most, rng, groups)]))
         drawn, evidence = None, None
-        if graph is not None and judged is not None and n_edges is not None:
+        if judged is not None and n_edges is not None:
             drawn = _some_of(judged.sample, rng)
             evidence = Neighbourhoods(drawn, rng)
             # What was too rare in the sample is still judged by all edges.
             evidence.n_edges, evidence.is_sample = n_edges.copy(), judged.is_sample
             evidence.curve, evidence.only_decides = judged.curve, True
-        state = state_of(part, drawn, evidence)
-        join_linked(state)
-        join_assigned(state, rule)
-        GreedyMerge(state, rule).go(state.constraints.fewest, state.constraints.most)
-        found.append(np.unique(state.slot, return_inverse=True)[1])
-    return np.stack(found)
+        yield replace(inputs, result=part, graph=drawn), evidence
 
 
 def _drawn(

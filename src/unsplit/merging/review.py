@@ -1,28 +1,18 @@
-"""A merge or a pair as a record, and the table of pairs in order of urgency."""
+"""What is reported of merges: records, pairs to check, why two clusters are together, how often."""
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from unsplit.merging import limits
-from unsplit.merging.decision import (
-    BEYOND,
-    CANNOT_LINK,
-    CLOSEST,
-    DIFFERENT,
-    MUST_LINK,
-    NUMBER,
-    PROBABLY_SAME,
-    REACHED,
-    SAME,
-    UNCLEAR,
-    PairEvidence,
-    Reason,
-    doubt,
-    verdict,
-)
-from unsplit.merging.words import because, why
+import numpy as np
+
+from unsplit._typing import Index, Matrix
+from unsplit.errors import InputError, shown
+from unsplit.merging import decision, limits
+from unsplit.merging.decision import PairEvidence, Reason, because, doubt, verdict, why
 
 
 @dataclass(frozen=True)
@@ -136,6 +126,8 @@ def members_of_nodes(merges: Sequence[Merge], n_initial: int) -> list[list[int]]
 
 
 MERGED, APART = "merged", "kept apart"
+# How pairs come about that a link or a number decides.
+NOT_BY_RULE = (decision.MUST_LINK, decision.CANNOT_LINK, decision.NUMBER, decision.REACHED)
 
 
 @dataclass(frozen=True)
@@ -158,16 +150,16 @@ class Row:
     def against_evidence(self) -> bool:
         """Whether it was merged though different, or kept apart though the same."""
         if self.step is None:
-            return self.pair.verdict in (SAME, PROBABLY_SAME)
-        return self.pair.verdict == DIFFERENT
+            return self.pair.verdict in (decision.SAME, decision.PROBABLY_SAME)
+        return self.pair.verdict == decision.DIFFERENT
 
     @property
     def told(self) -> bool:
         """Whether a link, a cut or a requested number decided, not the rule."""
         stage = self.pair.stage
-        cut = self.taken_apart if self.step is None else stage == BEYOND
-        any_pair = self.pair.reason == CLOSEST
-        return cut or any_pair or stage in (MUST_LINK, CANNOT_LINK, NUMBER, REACHED)
+        cut = self.taken_apart if self.step is None else stage == decision.BEYOND
+        any_pair = self.pair.reason == decision.CLOSEST
+        return cut or any_pair or stage in NOT_BY_RULE
 
     @property
     def urgency(self) -> tuple[int, bool, float, float]:
@@ -176,7 +168,13 @@ class Row:
         Pairs of tiny clusters are always unclear and come after those that a person can decide.
         """
         word, pair = self.pair.verdict, self.pair
-        order = (UNCLEAR, "against", PROBABLY_SAME, DIFFERENT, SAME)
+        order = (
+            decision.UNCLEAR,
+            "against",
+            decision.PROBABLY_SAME,
+            decision.DIFFERENT,
+            decision.SAME,
+        )
         rank = order.index("against" if self.against_evidence else word)
         tiny = min(pair.size_left, pair.size_right) < limits.FEW
         if math.isnan(pair.tvd):
@@ -216,3 +214,214 @@ def review_table(
         columns[name] = [getattr(pair, name) for pair in pairs]
     columns["why"] = [pair.why for pair in pairs]
     return columns
+
+
+MOST_NAMES = 8
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why two initial clusters are together or apart.
+
+    Parameters
+    ----------
+    a, b : str
+        Their names.
+    together : bool
+        Whether they are in the same cluster of this cut.
+    step : int
+        The merge of the tree that joins them, made or not.
+    left, right : tuple of str
+        The initial clusters on both sides of the pair that was judged; ``a`` is on the left.
+    pair : Merge
+        The evidence about that pair.
+    reason : str
+        Why it was merged or kept apart, in words.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> found = tree.why(1, 2)
+    >>> found.together, found.step, found.left, found.right
+    (False, 1, ('0', '1'), ('2',))
+    """
+
+    a: str
+    b: str
+    together: bool
+    step: int
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    pair: Merge
+    reason: str
+
+    @property
+    def verdict(self) -> str:
+        """The evidence in a word: same, probably same, unclear or different."""
+        return self.pair.verdict
+
+    def __str__(self) -> str:
+        where = "one cluster" if self.together else "different clusters"
+        done = f"step {self.step} merged" if self.together else "kept apart"
+        lines = [
+            f"{self.a} and {self.b} are in {where}",
+            f"{done}: {_listed(self.left)} and {_listed(self.right)}",
+            f"reason: {self.reason}",
+            f"verdict: {self.verdict}",
+        ]
+        if not math.isnan(self.pair.stability):
+            lines.append(f"stability: together in {self.pair.stability:.0%} of the re-merges")
+        if not self.together:
+            lines.append(f"step {self.step} of the tree would merge them")
+        return "\n  ".join(lines)
+
+
+def explained(
+    tree: Any, known: Mapping[frozenset[int], tuple[Merge, bool]], a: Any, b: Any
+) -> Explanation:
+    """Do what :meth:`unsplit.MergeTree.why` does.
+
+    Parameters
+    ----------
+    tree : MergeTree
+    known : mapping of sets of two nodes to pairs
+        The pairs of which the evidence is known, and whether merging had merged them.
+    a, b : str or int
+        Names of two initial clusters.
+    """
+    leaves = _leaf(tree, "a", a), _leaf(tree, "b", b)
+    if leaves[0] == leaves[1]:
+        raise InputError(f"a and b are both cluster {shown(a)}; name two different clusters.")
+    step = _joining_step(tree, leaves)
+    roots = [_root(tree, leaf) for leaf in leaves]
+    together = roots[0] == roots[1]
+    # A pair of clusters of this cut, if it was compared; otherwise the pair that joins them.
+    joining = frozenset((tree.merges[step].left, tree.merges[step].right))
+    pair, was_merged = known.get(frozenset(roots), known[joining])
+    if together:
+        pair = tree.merges[step]
+    sides = sorted((pair.left, pair.right), key=lambda node: leaves[0] not in _below(tree, node))
+    names = [tuple(str(tree.cluster_ids[i]) for i in sorted(_below(tree, n))) for n in sides]
+    reason = _reason(pair, together, was_merged and not together)
+    return Explanation(str(a), str(b), together, step, names[0], names[1], pair, reason)
+
+
+def _reason(pair: Merge, together: bool, taken_apart: bool) -> str:
+    if pair.stage == decision.BEYOND:
+        return f"{pair.because}; merged by this cut" if together else pair.because
+    return f"{pair.why}; taken apart by a cut or an undo" if taken_apart else pair.why
+
+
+def _leaf(tree: Any, name: str, cluster: Any) -> int:
+    names = [str(one) for one in tree.cluster_ids.tolist()]
+    if str(cluster) not in names:
+        first = f"{', '.join(names[:MOST_NAMES])}{', …' if len(names) > MOST_NAMES else ''}"
+        raise InputError(
+            f"{name} names {shown(cluster)}, which is not a cluster of the tree; the clusters are "
+            f"{first}."
+        )
+    return names.index(str(cluster))
+
+
+def _joining_step(tree: Any, leaves: tuple[int, int]) -> int:
+    """The first merge of the tree that has both leaves below it."""
+    nodes, k = set(leaves), tree.n_initial
+    for step, merge in enumerate(tree.merges):
+        sides = {merge.left, merge.right}
+        if nodes == sides:
+            return step
+        if nodes & sides:
+            nodes = nodes - sides | {k + step}
+    raise AssertionError("a tree joins all its clusters")
+
+
+def _root(tree: Any, node: int) -> int:
+    """The node of this cut that holds a node."""
+    for step in np.flatnonzero(tree.taken).tolist():
+        if node in (tree.merges[step].left, tree.merges[step].right):
+            node = tree.n_initial + step
+    return node
+
+
+def _below(tree: Any, node: int) -> set[int]:
+    """The initial clusters in a node."""
+    found, nodes = set(), [node]
+    while nodes:
+        node = nodes.pop()
+        if node < tree.n_initial:
+            found.add(node)
+        else:
+            merge = tree.merges[node - tree.n_initial]
+            nodes += [merge.left, merge.right]
+    return found
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = [f"{len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
+    return " + ".join([*names[:MOST_NAMES], *more])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stability:
+    """Re-merges of the same initial clusters, each with another part of the observations.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (r, k)
+        New cluster of every initial one in each of r re-merges, numbered from 0.
+
+    Examples
+    --------
+    >>> two = Stability(np.array([[0, 0, 1], [0, 1, 2]]))
+    >>> two.shares[0]
+    array([1. , 0.5, 0. ])
+    >>> two.numbers
+    {2: 1, 3: 1}
+    >>> two
+    Stability: 2 re-merges of resampled data leave 2 to 3 clusters
+    """
+
+    groups: Index
+
+    def __post_init__(self) -> None:
+        self.groups.flags.writeable = False
+
+    def __repr__(self) -> str:
+        return f"Stability: {self.sentence}"
+
+    @cached_property
+    def numbers(self) -> dict[int, int]:
+        """How many re-merges leave each number of clusters."""
+        return dict(sorted(Counter((self.groups.max(axis=1) + 1).tolist()).items()))
+
+    @property
+    def sentence(self) -> str:
+        """How many clusters the re-merges leave, in words."""
+        least, most = min(self.numbers), max(self.numbers)
+        span = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+        clusters = "cluster" if most == 1 else "clusters"
+        return f"{len(self.groups)} re-merges of resampled data leave {span} {clusters}"
+
+    @cached_property
+    def shares(self) -> Matrix:
+        """Share of the re-merges in which two initial clusters are together, shape (k, k)."""
+        k = self.groups.shape[1]
+        found = np.zeros((k, k))
+        for groups in self.groups:
+            found += groups[:, None] == groups
+        return found / len(self.groups)
+
+    def between(self, left: list[int], right: list[int], sizes: Index) -> float:
+        """Mean share of all pairs of an initial cluster of one side and one of the other.
+
+        Parameters
+        ----------
+        left, right : lists of int
+            The initial clusters of both sides.
+        sizes : ndarray of shape (k,)
+            Number of observations in each; larger clusters count more.
+        """
+        weights = np.outer(sizes[left], sizes[right])
+        share = float(np.average(self.shares[np.ix_(left, right)], weights=weights))
+        return min(1.0, round(share, 6))

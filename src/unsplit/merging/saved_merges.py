@@ -18,8 +18,7 @@ from unsplit.data.array_files import (
 )
 from unsplit.merging.answers import listed_answers
 from unsplit.merging.decision import ENDINGS, REASONS, STAGES, Ending
-from unsplit.merging.review import Merge
-from unsplit.merging.stability import Stability
+from unsplit.merging.review import Merge, Stability
 
 FORMAT = "unsplit.MergeTree/7"
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
-from unsplit.data.frames import data_frame
 from unsplit.data.labels import encode_labels, like
+from unsplit.data.saving import data_frame
 from unsplit.errors import InputError, is_number, is_whole, option, shown
 from unsplit.merging.answers import Answer
 from unsplit.merging.decision import (
@@ -23,12 +23,18 @@ from unsplit.merging.decision import (
     MUST_LINK,
     REQUESTED,
     Ending,
+    stopped,
 )
-from unsplit.merging.explanation import Explanation, explained
-from unsplit.merging.review import Merge, Row, members_of_nodes, review_table
+from unsplit.merging.review import (
+    Explanation,
+    Merge,
+    Row,
+    Stability,
+    explained,
+    members_of_nodes,
+    review_table,
+)
 from unsplit.merging.saved_merges import read_tree, write_tree
-from unsplit.merging.stability import Stability
-from unsplit.merging.words import stopped
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from unsplit.data.readers.api import read
-from unsplit.data.readers.tables_and_arrays import Observations
+from unsplit.data.readers.observations import Observations
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import Generators, choose_device, usual_settings
 from unsplit.errors import InputError, check_choice, check_flag, check_whole, shown
-from unsplit.networks.backbones.foreign import without_classifier
+from unsplit.networks.backbones.images import without_classifier
 from unsplit.networks.network import refuse_gaps
+from unsplit.networks.registry import features_of
 
 Transform = Callable[[Tensor], Tensor]
 KINDS = ("images", "vectors", "points", "sequences")
@@ -86,7 +87,10 @@ def features(
     with tqdm(total=len(rows), desc="features", unit=" rows", disable=not progress) as bar:
         for index, batch in zip(batches, rows.stream(batches), strict=True):
             with generators.lent(where):
-                values = _features_of(ready, _prepared(batch, transform), len(index))
+                values = features_of(ready, _prepared(batch, transform), "the network")
+            if values.is_complex():
+                raise InputError("the network returned complex numbers; return real features.")
+            values = values.float()
             refuse_gaps(values, index)
             if found is None:
                 found = np.empty((len(rows), values.shape[1]), np.float32)
@@ -125,32 +129,5 @@ def _prepared(batch: Tensor, transform: Transform | None) -> Tensor:
         return transform(batch)
     except Exception as error:  # a user's function may raise anything
         raise InputError(
-            f"transform cannot take a batch of shape {tuple(batch.shape)}: {_reason(error)}"
+            f"transform cannot take a batch of shape {tuple(batch.shape)}: {error}"
         ) from error
-
-
-def _features_of(network: nn.Module, batch: Tensor, n: int) -> Tensor:
-    """Features (n, h) of a batch, as float32."""
-    try:
-        values = network(batch)
-    except Exception as error:  # a user's network may raise anything
-        raise InputError(
-            f"the network cannot take a batch of shape {_shape(batch)}: {_reason(error)}"
-        ) from error
-    if not isinstance(values, Tensor) or values.ndim != 2 or len(values) != n or not values.numel():
-        raise InputError(
-            f"the network must turn a batch (b, ...) into features (b, h), but turned "
-            f"{_shape(batch)} into {_shape(values)}; wrap it in a module that returns only the "
-            "features, such as nn.Sequential(network, nn.Flatten())."
-        )
-    if values.is_complex():
-        raise InputError("the network returned complex numbers; return real features.")
-    return values.float()
-
-
-def _shape(value: object) -> str:
-    return str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

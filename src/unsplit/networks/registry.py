@@ -18,21 +18,9 @@ from unsplit.data.rows.kinds import CountRows
 from unsplit.data.rows.sequences import RaggedRows
 from unsplit.devices import current
 from unsplit.errors import InputError, shown
-from unsplit.networks.augmentation import ImageAugmentation, PointAugmentation, for_sequences
-from unsplit.networks.backbones import (
-    MLP,
-    AudioNet,
-    BagOfWords,
-    ConvNet,
-    CountScaling,
-    PointNet2,
-    ResNet1d,
-    ResNet18,
-    Shrink,
-    SingleLayer,
-)
+from unsplit.networks import augmentation, backbones
 from unsplit.networks.backbones.classifiers import Classifier, ClassifierNetwork
-from unsplit.networks.backbones.foreign import without_classifier
+from unsplit.networks.backbones.images import without_classifier
 from unsplit.networks.network import (
     LARGE_HEAD,
     Network,
@@ -72,30 +60,14 @@ MOST_STEPS = 256
 
 @dataclass(frozen=True)
 class Recipe:
-    """A backbone, the data it is for, and how it is trained.
-
-    Parameters
-    ----------
-    name : str
-    kind : str or None
-        The kind of data; None for any.
-    build : callable
-        Makes an untrained backbone.  It is called with the rows and the indices of the training
-        rows.
-    training : TrainConfig
-        Default settings of training.
-    image_side : int or None
-        Images whose shorter side has more pixels than this are reduced to it first.
-    more_augmentation : bool
-        Whether photographs are changed more than a little in training.
-    """
+    """A backbone, the data it is for, and how it is trained."""
 
     name: str
-    kind: str | None
-    build: Callable[[Rows, Index], nn.Module]
+    kind: str | None  # of data; None for any
+    build: Callable[[Rows, Index], nn.Module]  # from the rows and the indices of the training rows
     training: TrainConfig = field(default_factory=TrainConfig)
-    image_side: int | None = None
-    more_augmentation: bool = False
+    image_side: int | None = None  # images with a longer shorter side are reduced to it first
+    more_augmentation: bool = False  # whether photographs are changed more than a little
 
     def training_for(self, n_draws: int) -> TrainConfig:
         """Settings of training for so many observations in an epoch: long ones get larger batches.
@@ -114,8 +86,25 @@ class Recipe:
         return replace(self.training, batch_size=batch)
 
 
-def _mlp(rows: Rows, train: Index) -> nn.Module:
-    return MLP(rows.shape[0])
+def _bag_of_words(rows: Rows, train: Index) -> nn.Module:
+    assert isinstance(rows, CountRows)
+    return backbones.BagOfWords(backbones.CountScaling.of(rows.values[train]))
+
+
+def _resnet18(rows: Rows, train: Index) -> nn.Module:
+    return backbones.ResNet18(rows.shape[0], min(rows.shape[1:]))
+
+
+def _convnet(rows: Rows, train: Index) -> nn.Module:
+    return backbones.ConvNet(rows.shape[0], min(*rows.shape[1:], CPU_SIDE))
+
+
+def _pointnet(rows: Rows, train: Index) -> nn.Module:
+    return backbones.PointNet2(rows.shape[1])
+
+
+def _resnet1d(rows: Rows, train: Index) -> nn.Module:
+    return backbones.ResNet1d(rows.shape[0] - 1, rows.shape[1])
 
 
 def _single_layer(rows: Rows, train: Index) -> nn.Module:
@@ -123,39 +112,16 @@ def _single_layer(rows: Rows, train: Index) -> nn.Module:
         raise InputError(
             'backbone "single-layer" cannot read sequences of different lengths; use "resnet1d".'
         )
-    return SingleLayer(rows.shape)
-
-
-def _resnet18(rows: Rows, train: Index) -> nn.Module:
-    channels, *size = rows.shape
-    return ResNet18(channels, min(size))
-
-
-def _convnet(rows: Rows, train: Index) -> nn.Module:
-    channels, *size = rows.shape
-    return ConvNet(channels, min(*size, CPU_SIDE))
-
-
-def _pointnet(rows: Rows, train: Index) -> nn.Module:
-    return PointNet2(rows.shape[1])
-
-
-def _resnet1d(rows: Rows, train: Index) -> nn.Module:
-    return ResNet1d(rows.shape[0] - 1, rows.shape[1])
+    return backbones.SingleLayer(rows.shape)
 
 
 def _logmel(rows: Rows, train: Index) -> nn.Module:
     if rows.rate is None:
         raise InputError(
             'backbone "logmel" needs to know the number of samples per second; read the sound with '
-            'unsplit.data.readers.sound.Audio, or use "resnet1d".'
+            'unsplit.read, or use "resnet1d".'
         )
-    return AudioNet(rows.rate)
-
-
-def _bag(rows: Rows, train: Index) -> nn.Module:
-    assert isinstance(rows, CountRows)
-    return BagOfWords(rows.n_features, scaling=CountScaling.of(rows.values[train]))
+    return backbones.AudioNet(rows.rate)
 
 
 def _of_classifier(name: str, model: Any) -> Recipe:
@@ -172,11 +138,12 @@ CLASSIFIERS = {
 }
 
 
+_MLP = Recipe("mlp", "vectors", lambda rows, train: backbones.MLP(rows.shape[0]))
 RECIPES = {
     recipe.name: recipe
     for recipe in (
-        Recipe("mlp", "vectors", _mlp),
-        Recipe("bag-of-words", "counts", _bag),
+        _MLP,
+        Recipe("bag-of-words", "counts", _bag_of_words),
         Recipe("resnet18", "images", _resnet18, DEEP, more_augmentation=True),
         Recipe("convnet", "images", _convnet, ON_CPU, CPU_SIDE),
         Recipe("pointnet++", "points", _pointnet, CLOUDS),
@@ -184,14 +151,14 @@ RECIPES = {
         Recipe("logmel", "sequences", _logmel, DEEP),
         Recipe("single-layer", None, _single_layer),
         *(_of_classifier(name, model) for name, model in CLASSIFIERS.items()),
-        Recipe(BEST, "vectors", _mlp),
+        replace(_MLP, name=BEST),
     )
 }
 
 # What it chooses from.  Integer columns need less weight decay than many noisy ones.
 CANDIDATES = (
-    RECIPES["mlp"],
-    Recipe("mlp with less weight decay", "vectors", _mlp, TrainConfig(weight_decay=0.1)),
+    _MLP,
+    replace(_MLP, name="mlp with less weight decay", training=TrainConfig(weight_decay=0.1)),
     RECIPES["trees"],
     RECIPES["lda"],
 )
@@ -292,17 +259,14 @@ def _of_network(backbone: Any, rows: Rows) -> Recipe:
 def _network_of(backbone: Any) -> nn.Module:
     if isinstance(backbone, nn.Module):
         return backbone
-    advice = "pass a torch.nn.Module, or a function without parameters that returns one"
     try:
         made = backbone()
     except TypeError as error:
-        raise InputError(
-            f"backbone {_name_of(backbone)!r} did not return a network ({error}); {advice}."
-        ) from error
+        made = error
     if not isinstance(made, nn.Module):
         raise InputError(
-            f"backbone {_name_of(backbone)!r} returned an object of type {type(made).__name__}; "
-            f"{advice}."
+            f"backbone {_name_of(backbone)!r} did not return a network, but {shown(made)}; pass a "
+            "torch.nn.Module, or a function without parameters that returns one."
         )
     return made
 
@@ -337,7 +301,11 @@ def check_augment(augment: object) -> None:
 
 
 # Classes whose modules draw from the generator of the run.
-OUR_AUGMENTATIONS = (ImageAugmentation, PointAugmentation)
+OUR_AUGMENTATIONS = (
+    augmentation.ImageAugmentation,
+    augmentation.PointAugmentation,
+    augmentation.SequenceAugmentation,
+)
 
 
 def is_users(backbone: object, augment: object) -> bool:
@@ -347,7 +315,7 @@ def is_users(backbone: object, augment: object) -> bool:
     --------
     >>> is_users("mlp", "auto"), is_users(nn.Dropout(), "auto")
     (False, True)
-    >>> is_users("resnet18", ImageAugmentation(crop=0.125))
+    >>> is_users("resnet18", augmentation.ImageAugmentation(crop=0.125))
     False
     """
     if isinstance(augment, nn.Module) and type(augment) not in OUR_AUGMENTATIONS:
@@ -366,10 +334,10 @@ def augmentation_for(augment: Augment, rows: Rows, more: bool = False) -> nn.Mod
     if augment is False:
         return None
     if rows.kind == "images":
-        return ImageAugmentation.for_images(rows.shape[0], more)
+        return augmentation.ImageAugmentation.for_images(rows.shape[0], more)
     if rows.kind == "points":
-        return PointAugmentation.for_points()
-    return for_sequences() if rows.kind == "sequences" else None
+        return augmentation.PointAugmentation.for_points()
+    return augmentation.SequenceAugmentation() if rows.kind == "sequences" else None
 
 
 # Units of the first layer, whose size grows with the number of features.
@@ -384,52 +352,30 @@ def build_network(
     loss: str,
     augment: Augment = "auto",
 ) -> Network:
-    """Build an untrained network that standardises its input by the training rows of the fold.
-
-    Parameters
-    ----------
-    rows : Rows
-    fold : Fold
-    recipe : Recipe
-        The backbone and how to build it.
-    n_clusters : int
-        Number of outputs.
-    loss : str
-        One of :data:`unsplit.networks.network.LOSSES`.
-    augment : "auto", False or torch.nn.Module
-        Random changes to observations in training.
-    """
+    """Build an untrained network that standardises its input by the training rows of the fold."""
     with OwnNumbers():
-        return _built(rows, fold, recipe, n_clusters, loss, augment)
+        before = _before_backbone(rows, fold, recipe, augment)
+        backbone = recipe.build(rows, fold.train)
+        if isinstance(backbone, Classifier):
+            scale = nn.Sequential(*before)
+            return ClassifierNetwork(scale, backbone, n_clusters, BIG_BATCH).to(rows.device)
+        body = nn.Sequential(*before, backbone).to(rows.device)
+        head = _head(n_features_out(body, rows), n_clusters, loss, rows.device)
+    most = BIG_BATCH if rows.kind in SMALL_NETWORKS else 2 * recipe.training.batch_size
+    return Network(body, head, most)
 
 
-def _built(
-    rows: Rows,
-    fold: Fold,
-    recipe: Recipe,
-    n_clusters: int,
-    loss: str,
-    augment: Augment,
-) -> Network:
+def _before_backbone(rows: Rows, fold: Fold, recipe: Recipe, augment: Augment) -> list[nn.Module]:
+    """What changes the observations before the backbone gets them."""
     parts: list[nn.Module] = []
     if recipe.image_side is not None:
-        parts.append(Shrink(recipe.image_side))
+        parts.append(backbones.Shrink(recipe.image_side))
     if rows.kind == "sequences":
         parts.append(StandardizeSequences(*rows.moments(fold.train)))
     elif rows.kind != "counts":
         parts.append(Standardize(*rows.moments(fold.train)))
-    augmentation = augmentation_for(augment, rows, recipe.more_augmentation)
-    if augmentation is not None:
-        parts.append(augmentation)
-    backbone = recipe.build(rows, fold.train)
-    if isinstance(backbone, Classifier):
-        scale = nn.Sequential(*parts)
-        return ClassifierNetwork(scale, backbone, n_clusters, BIG_BATCH).to(rows.device)
-    parts.append(backbone)
-    body = nn.Sequential(*parts).to(rows.device)
-    head = _head(n_features_out(body, rows), n_clusters, loss, rows.device)
-    most = BIG_BATCH if rows.kind in SMALL_NETWORKS else 2 * recipe.training.batch_size
-    return Network(body, head, most)
+    changes = augmentation_for(augment, rows, recipe.more_augmentation)
+    return parts if changes is None else [*parts, changes]
 
 
 def _head(n_features: int, n_clusters: int, loss: str, device: torch.device) -> ScoreHead:
@@ -445,40 +391,29 @@ def n_features_out(body: nn.Sequential, rows: Rows) -> int:
     """Find the number of features of a backbone by passing two rows through it."""
     training = body.training
     two = rows.take(torch.zeros(2, dtype=torch.long, device=rows.device))
-    shape = tuple(two.shape)
-    try:
-        probe = body.eval()(two)
-    except Exception as error:  # a user's network may raise anything
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"backbone cannot take a batch of shape {shape}: {reason}") from error
+    probe = features_of(body.eval(), two, "backbone")
     body.train(training)
-    if not isinstance(probe, Tensor) or probe.ndim != 2 or len(probe) != 2 or not probe.numel():
-        got = tuple(probe.shape) if isinstance(probe, Tensor) else type(probe).__name__
-        raise InputError(
-            f"backbone must turn a batch (b, ...) into features (b, h), but turned {shape} into "
-            f"{got}; flatten its output."
-        )
     if not torch.isfinite(probe).all():
         raise InputError(
-            f"backbone returned NaN or infinite features for a batch of shape {shape}; the first "
-            f"layer to do so {_first_bad_layer(body, two)}; its output must be finite."
+            f"backbone returned NaN or infinite features for a batch of shape {tuple(two.shape)}; "
+            "its output must be finite."
         )
     return int(probe.shape[1])
 
 
-def _first_bad_layer(body: nn.Sequential, batch: Tensor) -> str:
-    """Name the first submodule whose output is not finite: "is NAME (TYPE)"."""
-    found: list[str] = []
-
-    def look(name: str, module: nn.Module) -> Any:
-        def hook(_: nn.Module, __: Any, output: Any) -> None:
-            if isinstance(output, Tensor) and not torch.isfinite(output).all():
-                found.append(f"{name!r} ({type(module).__name__})")
-
-        return module.register_forward_hook(hook)
-
-    hooks = [look(name or "the backbone", module) for name, module in body[-1].named_modules()]
-    body.eval()(batch)
-    for hook in hooks:
-        hook.remove()
-    return f"is {found[0]}" if found else "differs from call to call"
+def features_of(network: nn.Module, batch: Tensor, name: str) -> Tensor:
+    """Features (b, h) of a batch; an error that begins with the name if a network has none."""
+    shape = tuple(batch.shape)
+    try:
+        values = network(batch)
+    except Exception as error:  # a user's network may raise anything
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{name} cannot take a batch of shape {shape}: {reason}") from error
+    right = isinstance(values, Tensor) and values.ndim == 2 and len(values) == len(batch)
+    if not right or not values.numel():
+        got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise InputError(
+            f"{name} must turn a batch (b, ...) into features (b, h), but turned {shape} into "
+            f"{got}; flatten its output, as nn.Sequential(network, nn.Flatten()) does."
+        )
+    return values

@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 
-from unsplit.data.frames import refuse_annotated
-from unsplit.data.labels import encode_labels, label_array
+from unsplit.data.labels import encode_labels, label_array, refuse_annotated
 from unsplit.devices import check_seed, generator_of, seeded
 from unsplit.errors import InputError, check_whole, is_number, numeric_array, shown
 

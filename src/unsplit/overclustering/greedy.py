@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from unsplit._typing import Index
-from unsplit.data.frames import refuse_annotated
+from unsplit.data.labels import refuse_annotated
 from unsplit.devices import choose_device
 from unsplit.errors import InputError, check_whole, numeric_array, option
 

@@ -8,8 +8,10 @@ the largest likelihood of the held-out labels (temperature scaling: Guo et al. 2
 of modern neural networks").
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,18 +23,21 @@ from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels, Subclusters
 from unsplit.data.rows.base import Rows
 from unsplit.devices import ALONE, Generators, Ranks, current, device_for_sums, usual_settings
+from unsplit.errors import ConfusionWarning, warn
 from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.group import Fold, Group
+from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, Training, judge_of
 from unsplit.networks.training.progress import History, Reporter
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.confusions import sparse_estimate
+from unsplit.pairwise.confusions import MOST_CONFUSIONS, count_confusions
 from unsplit.pairwise.divergences import directed_means, hit
 from unsplit.pairwise.groups import shared_batches
 from unsplit.pairwise.result import PairwiseTVD, by_groups
 from unsplit.pairwise.scores import HeldoutScores
+
+log = logging.getLogger("unsplit")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,13 +79,10 @@ class Scorer:
         index = np.arange(len(new))
         total = np.zeros((len(new), int(self.clusters.max()) + 1))
         for network in self.networks:
-            features = np.empty((len(new), network.head.in_features), np.float32)
             # A user's network may draw, which here too must not touch torch's own generator.
             with Generators(0).lent(new.device):
-                network.features_of(new, index, features)
-            scores = network.head(torch.from_numpy(features).to(new.device)).double()
-            scores = scores / self.temperature
-            total += self._of_clusters(scores).cpu().numpy()
+                scores = _scores_of_rows(network, new, index).double()
+            total += self._of_clusters(scores / self.temperature).cpu().numpy()
         return total / len(self.networks)
 
     def _of_clusters(self, scores: Tensor) -> Tensor:
@@ -140,15 +142,21 @@ class Fitted:
         known = torch.from_numpy(~result.too_small)
         share = np.zeros((len(index), int(known.sum())))
         for network in self.networks:
-            features = np.empty((len(index), network.head.in_features), np.float32)
-            network.features_of(self.rows, index, features)
-            scores = network.head(torch.from_numpy(features).to(self.rows.device)).cpu()
+            scores = _scores_of_rows(network, self.rows, index).cpu()
             in_order = scores[:, np.argsort(self.names)].double()[:, known] / result.temperature
             share += torch.softmax(in_order, dim=1).numpy() / len(self.networks)
         sure = share.max(axis=1) > 0.5
         best = np.flatnonzero(~result.too_small)[share.argmax(axis=1)]
         assigned[self.subclusters.of_rows[index[sure]]] = best[sure]
         return assigned
+
+
+def _scores_of_rows(network: Network, rows: Rows, index: Index) -> Tensor:
+    """Scores of some rows for all outputs of a network."""
+    features = np.empty((len(index), network.head.in_features), np.float32)
+    network.features_of(rows, index, features)
+    found: Tensor = network.head(torch.from_numpy(features).to(rows.device))
+    return found
 
 
 def heldout_scores(
@@ -260,28 +268,21 @@ def within_batches(scores: HeldoutScores, subclusters: Subclusters) -> HeldoutSc
     )
 
 
-def accuracy_within_batches(
-    group: Group, rows: Rows, subclusters: Subclusters
-) -> NDArray[np.float64]:
-    """Mean pairwise accuracy A of each network on its validation rows, compared within batches.
-
-    It is the ``mean_accuracy`` of the estimate that the networks would give with their averaged
-    weights.  Their outputs are numbered as ``subclusters``.
-    """
-    names = np.arange(len(subclusters.cluster))
-    clusters = subclusters.of_rows
-    return _validation_accuracy(group.means, group.folds, rows, clusters, names, subclusters)
-
-
-def _validation_accuracy(
+def validation_accuracy(
     networks: Sequence[Network],
     folds: Sequence[Fold],
     rows: Rows,
-    clusters: Index,
-    names: Index,
     subclusters: Subclusters,
+    clusters: Index | None = None,
+    names: Index | None = None,
 ) -> NDArray[np.float64]:
-    """A of each network on its validation rows; clusters and names are those of the networks."""
+    """A of each network on its validation rows, compared within batches.
+
+    It is the ``mean_accuracy`` of the estimate that the networks would give.  Clusters and names
+    are those of the networks, if their outputs are not numbered as ``subclusters``.
+    """
+    clusters = subclusters.of_rows if clusters is None else clusters
+    names = np.arange(len(subclusters.cluster)) if names is None else names
     found = []
     for network, fold in zip(networks, folds, strict=True):
         scores = scores_of([network], rows, clusters, [fold.watch], names)
@@ -307,7 +308,7 @@ def best_of(
     """
     judge = judge_of(folds, candidates[0].config)
     accuracy = [
-        judge(_validation_accuracy(one.networks, folds, rows, clusters, names, subclusters))
+        judge(validation_accuracy(one.networks, folds, rows, subclusters, clusters, names))
         for one in candidates
     ]
     chosen = np.nan_to_num(accuracy, nan=-1.0).argmax(axis=0)
@@ -351,19 +352,47 @@ def summarize(
     """
     factor = best_factor(scores)
     scores = within_batches(scaled(scores, factor), subclusters)
-    if is_sparse:
-        return sparse_estimate(scores, labels, history, 1 / factor)
-    result = PairwiseTVD(
-        cluster_ids=labels.cluster_ids,
-        sizes=np.bincount(labels.clusters[labels.clusters >= 0]),
-        n_heldout=scores.counts.sum(axis=0),
-        hit_rate=directed_means(scores, hit, device_for_sums(), current()),
-        scores=scores,
-        history=history,
-        n_noise=labels.n_noise,
-        temperature=1 / factor,
-    )
+    result = estimate_of(scores, labels, history, 1 / factor, is_sparse)
     return result if groups is None else by_groups(result, groups[scores.rows])
+
+
+def estimate_of(
+    scores: HeldoutScores,
+    labels: EncodedLabels,
+    history: History,
+    temperature: float = 1.0,
+    is_sparse: bool = False,
+    most: int = MOST_CONFUSIONS,
+) -> PairwiseTVD:
+    """Compute hit rates, or count at most so many confusions of one observation, and say so."""
+    known: dict[str, Any] = {
+        "cluster_ids": labels.cluster_ids,
+        "sizes": np.bincount(labels.clusters[labels.clusters >= 0]),
+        "n_heldout": scores.counts.sum(axis=0),
+        "scores": scores,
+        "history": history,
+        "n_noise": labels.n_noise,
+        "temperature": temperature,
+    }
+    if not is_sparse:
+        return PairwiseTVD(
+            hit_rate=directed_means(scores, hit, device_for_sums(), current()), **known
+        )
+    misses, capped = count_confusions(scores, most=most, ranks=current())
+    result = PairwiseTVD(hit_rate=None, misses=misses, capped=capped, **known)
+    log.info("sparse estimate: %s confused pairs are stored", f"{len(result.pairs):,}")
+    if capped.any():
+        share = capped / np.maximum(result.n_heldout, 1)
+        largest: list[float] = np.sort(share)[-2:].tolist()
+        warn(
+            f"{int(capped.sum()):,} of {int(result.n_heldout.sum()):,} held-out observations "
+            f"score higher for more than {most} other clusters than for their own, and only {most} "
+            f"of these are kept: a TVD may be too large, by up to {min(1.0, sum(largest)):.2g} for "
+            "the worst pair (see tvd_error); train longer or with a larger network if that is "
+            "much.",
+            ConfusionWarning,
+        )
+    return result
 
 
 # This many observations are enough to find the factor.

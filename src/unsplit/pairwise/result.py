@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.frames import data_frame
-from unsplit.data.saving import replacing
+from unsplit.data.saving import data_frame, replacing
 from unsplit.errors import InputError, check_choice, check_flag, is_number, numeric_array, shown
 from unsplit.networks.training.progress import History
 from unsplit.pairwise import groups as of_groups

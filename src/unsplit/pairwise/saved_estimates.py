@@ -26,6 +26,7 @@ from unsplit.pairwise.stored_pairs import StoredPairs
 FORMAT, SPARSE_FORMAT = "unsplit.PairwiseTVD/5", "unsplit.SparsePairwiseTVD/2"
 SCORES_FORMAT = "unsplit.HeldoutScores/2"
 
+_CSR = ("indptr", "indices", "data")
 _HISTORY = ("epoch", "loss", "accuracy", "seconds", "kept_epoch")
 _SHARE = Array("f8", ("k", "k"), 0, 1, ROUNDING)
 # What all estimates have.
@@ -81,12 +82,7 @@ def scores_path(path: str | os.PathLike[str]) -> Path:
 
 def write_estimate(path: str | os.PathLike[str], result: Any, with_scores: bool) -> None:
     """Write a PairwiseTVD and, on demand, its scores, which name the distances they belong to."""
-    scores = result.scores
-    content = _of_misses(result) if result.is_sparse else _of_all_pairs(result)
-    content |= {name: getattr(result, name) for name in _SHARED}
-    content["temperature"] = float(result.temperature)
-    content |= {"n_folds": scores.n_folds, "counts": scores.counts}
-    content |= {f"history.{name}": getattr(result.history, name) for name in _HISTORY}
+    scores, content = result.scores, _content(result)
     if with_scores:
         parts = {name: getattr(scores, name) for name in (*_SCORES, *_OF_SCORES)}
         parts = {name: array for name, array in parts.items() if array is not None}
@@ -95,19 +91,20 @@ def write_estimate(path: str | os.PathLike[str], result: Any, with_scores: bool)
     save_arrays(path, SPARSE_FORMAT if result.is_sparse else FORMAT, {}, content)
 
 
-def _of_all_pairs(result: Any) -> dict[str, Any]:
-    names = ["hit_rate", "p_value", *([] if result.n_groups is None else _GROUPS)]
-    content = {name: getattr(result, name) for name in names}
-    if result.scores.subclusters is not None:
-        content["subclusters"] = result.scores.subclusters
-    return content
-
-
-def _of_misses(result: Any) -> dict[str, Any]:
-    content = {"capped": result.capped, "p_value": result.p_value.values}
-    content |= {f"misses.{name}": getattr(result.misses, name) for name in ("indptr", "indices")}
-    content = {name: array.astype(_SPARSE[name].dtype) for name, array in content.items()}
-    return content | {"misses.data": result.misses.data}
+def _content(result: Any) -> dict[str, Any]:
+    """Everything in the file of an estimate."""
+    scores, p_value, table = result.scores, result.p_value, _COMMON | _DENSE
+    found = {name: getattr(result, name) for name in (*_SHARED, "hit_rate", *_GROUPS)}
+    found |= {f"history.{name}": getattr(result.history, name) for name in _HISTORY}
+    found |= {"n_folds": scores.n_folds, "counts": scores.counts, "p_value": p_value}
+    found["subclusters"] = scores.subclusters
+    if result.is_sparse:
+        table = _COMMON | _SPARSE
+        found |= {f"misses.{name}": getattr(result.misses, name) for name in _CSR}
+        found |= {"capped": result.capped, "p_value": p_value.values}
+    found = {name: value for name, value in found.items() if value is not None}
+    types = {name: None if table[name].dtype == "ids" else table[name].dtype for name in found}
+    return {name: np.asarray(value, types[name]) for name, value in found.items()}
 
 
 def read_estimate(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]:
@@ -116,35 +113,26 @@ def read_estimate(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]
     Where the scores were not saved, ``scores`` is what is known of them.
     """
     if saved_meta(path).get("format") == SPARSE_FORMAT:
-        return _read_sparse(path)
-    optional = ("subclusters", *_GROUPS)
-    content, check = load_checked(path, FORMAT, _COMMON | _DENSE, optional)
-    fields = _fields(path, content, check) | {"hit_rate": content["hit_rate"]}
+        content, check = load_checked(path, SPARSE_FORMAT, _COMMON | _SPARSE)
+    else:
+        optional = ("subclusters", *_GROUPS)
+        content, check = load_checked(path, FORMAT, _COMMON | _DENSE, optional)
+    _check_counts(check, content)
     found = [name for name in _GROUPS if name in content]
     check.require(len(found) != 1, f"{' and '.join(_GROUPS)} belong together")
-    if found:
-        fits = content["n_groups"] <= content["n_heldout"]
-        check.require(fits.all(), "n_groups must not be larger than n_heldout")
-    return fields | {name: content[name] for name in found}, content["p_value"]
+    for name in {"n_groups", "capped"} & content.keys():
+        fits = content[name] <= content["n_heldout"]
+        check.require(fits.all(), f"{name} must not be larger than n_heldout")
+    own = {name: content.get(name) for name in (*_SHARED, "hit_rate", *_GROUPS, "capped")}
+    own["history"] = History(**{name: content[f"history.{name}"] for name in _HISTORY})
+    own["scores"] = _read_scores(path, content)
+    if "capped" in content:
+        own["misses"] = _misses(check, content)
+    return own, content["p_value"]
 
 
-def _read_sparse(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]:
-    content, check = load_checked(path, SPARSE_FORMAT, _COMMON | _SPARSE)
-    fields = _fields(path, content, check)
-    n_heldout, capped = content["n_heldout"], content["capped"]
-    check.require((capped <= n_heldout).all(), "capped must not be larger than n_heldout")
-    misses = _misses(check, content, len(n_heldout))
-    most = np.repeat(n_heldout, np.diff(misses.indptr))
-    check.require((misses.data <= most).all(), "misses must not be more than is held out")
-    pairs = len(StoredPairs(misses, capped, n_heldout, fields["scores"]))
-    check.require(len(content["p_value"]) == pairs, f"p_value must have {pairs} entries")
-    return fields | {"hit_rate": None, "capped": capped, "misses": misses}, content["p_value"]
-
-
-def _fields(
-    path: str | os.PathLike[str], content: dict[str, Any], check: ContentCheck
-) -> dict[str, Any]:
-    """The fields that all kinds of estimates have, with the scores beside the file."""
+def _check_counts(check: ContentCheck, content: dict[str, Any]) -> None:
+    """Refuse numbers of observations that do not fit together."""
     check.require(content["temperature"] > 0, "temperature must be positive")
     counts, sizes, n_folds = content["counts"], content["sizes"], content["n_folds"]
     subclusters = content.get("subclusters", sizes[None])
@@ -157,9 +145,6 @@ def _fields(
     check.require(same.all(), "n_heldout must be the sum of counts")
     fits = counts.reshape(n_folds, *subclusters.shape).sum(axis=0) <= subclusters
     check.require(fits.all(), "subclusters must not be less than is held out")
-    history = History(**{name: content[f"history.{name}"] for name in _HISTORY})
-    scores = _read_scores(path, content)
-    return {name: content[name] for name in _SHARED} | {"history": history, "scores": scores}
 
 
 def _read_scores(path: str | os.PathLike[str], estimate: dict[str, Any]) -> HeldoutScores:
@@ -206,9 +191,11 @@ def _check_scores(
     check.require((found == counts).all(), "its observations must be those of the distances")
 
 
-def _misses(check: ContentCheck, content: dict[str, Any], k: int) -> sparse.csr_array:
-    """The sparse matrix of misses, if its parts make one."""
-    starts, others, data = (content[f"misses.{part}"] for part in ("indptr", "indices", "data"))
+def _misses(check: ContentCheck, content: dict[str, Any]) -> sparse.csr_array:
+    """The sparse matrix of misses, if its parts make one that fits the rest."""
+    starts, others, data = (content[f"misses.{part}"] for part in _CSR)
+    n_heldout = content["n_heldout"]
+    k = len(n_heldout)
     ordered = len(starts) == k + 1 and starts[0] == 0 and starts[-1] == len(others)
     ordered = ordered and bool((np.diff(starts) >= 0).all())
     check.require(ordered, "misses.indptr must divide misses.indices into rows")
@@ -216,4 +203,8 @@ def _misses(check: ContentCheck, content: dict[str, Any], k: int) -> sparse.csr_
     fits = (others < k) & (others != row)
     check.require(fits.all(), "misses must be between different clusters")
     check.require((np.diff(row * k + others) > 0).all(), "misses.indices must increase in a row")
-    return sparse.csr_array((data, others, starts), (k, k))
+    check.require((data <= n_heldout[row]).all(), "misses must not be more than is held out")
+    misses = sparse.csr_array((data, others, starts), (k, k))
+    pairs = len(StoredPairs(misses, *3 * [None]))
+    check.require(len(content["p_value"]) == pairs, f"p_value must have {pairs} entries")
+    return misses

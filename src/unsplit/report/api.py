@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
-from unsplit.data.saving import replacing, verify_folder
-from unsplit.data.text_files import plain_values
+from unsplit.data.saving import plain_values, replacing, verify_folder
 from unsplit.devices import version_of
 from unsplit.errors import InputError, shown
 from unsplit.merging.neighbours.graph import NeighbourGraph

@@ -444,11 +444,10 @@ def tiles_of_rows(X: Any, index: Index) -> tuple[Bytes, str]:
     import torch
 
     from unsplit.data.rows.kinds import observations
-    from unsplit.data.rows.sequences import Audio
 
     rows = observations(X, torch.device("cpu"))
     sequences = (_waveform, "waveforms")
-    if isinstance(X, Audio):
+    if rows.rate is not None:
         sequences = (_sound, "waveforms above spectrograms")
     kinds = {"images": (_image, "images"), "points": (_cloud, "point clouds")}
     draw, kind = (kinds | {"sequences": sequences}).get(rows.kind, (None, ""))

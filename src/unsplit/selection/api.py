@@ -18,7 +18,6 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,11 +25,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
-from unsplit.data.frames import data_frame
 from unsplit.data.labels import Subclusters, encode_labels, refuse_other_order
 from unsplit.data.memory import is_out_of_memory, memory_errors
 from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import observations
+from unsplit.data.saving import data_frame
 from unsplit.devices import (
     check_seed,
     choose_device,
@@ -41,13 +40,12 @@ from unsplit.devices import (
 )
 from unsplit.errors import InputError
 from unsplit.networks.registry import build_network, is_users, recipe_for
-from unsplit.networks.training.group import Fold
+from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, Training, draws_in_epoch
 from unsplit.networks.training.progress import EpochRecord
-from unsplit.pairwise.api import Settings, check_progress, kind_for, subclusters_of
+from unsplit.pairwise.api import LESS_DATA, Settings, check_progress, kind_for, subclusters_of
 from unsplit.pairwise.folds import holdout_fold
-from unsplit.pairwise.heldout_scores import accuracy_within_batches
-from unsplit.pairwise.memory import LESS_DATA
+from unsplit.pairwise.heldout_scores import validation_accuracy
 from unsplit.selection.candidates import Candidate, Candidates, named, usual_candidates, word
 
 log = logging.getLogger("unsplit")
@@ -144,9 +142,11 @@ class Run:
         with private_randomness(seed, self.lent_on):
             network = build_network(rows, fold, recipe, k, settings.loss_name, augment=augment)
         self.n_parameters = sum(p.numel() for p in network.parameters())
-        measure = None
-        if subclusters.n_batches > 1:
-            measure = partial(accuracy_within_batches, rows=rows, subclusters=subclusters)
+
+        def within_batches(group: Group) -> NDArray[np.float64]:
+            return validation_accuracy(group.means, group.folds, rows, subclusters)
+
+        measure = within_batches if subclusters.n_batches > 1 else None
         clusters, rng = torch.from_numpy(subclusters.of_rows), np.random.default_rng(seed)
         self.loop = Training(
             [network], rows, clusters.to(rows.device), [fold], self.training, rng, measure,

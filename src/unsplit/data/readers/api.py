@@ -2,33 +2,36 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from unsplit.data.cells import CellMatrix
-from unsplit.data.readers.arrow import parquet_files
 from unsplit.data.readers.broken import refuse_unreadable
-from unsplit.data.readers.cloud_files import ENDINGS as CLOUD_ENDINGS
-from unsplit.data.readers.clouds import read_clouds
-from unsplit.data.readers.columns import ColumnChoice, refuse_choice
+from unsplit.data.readers.columns import ColumnChoice, RowIds, refuse_choice
 from unsplit.data.readers.folders import (
     IMAGE_ENDINGS,
     FileList,
+    clusters_in,
     files_in,
     find_images,
     lists_images,
 )
 from unsplit.data.readers.h5ad import read_cells
-from unsplit.data.readers.images import inspect
-from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds
+from unsplit.data.readers.media import SOUND_ENDINGS, read_audio, read_clouds, read_images
+from unsplit.data.readers.observations import (
+    BATCH_NAMES,
+    LABEL_NAMES,
+    Observations,
+    read_observations,
+    values_of_rows,
+)
+from unsplit.data.readers.parsers import CLOUD_ENDINGS
 from unsplit.data.readers.shards import find_samples, shards_of
-from unsplit.data.readers.sound import SOUND_ENDINGS, read_audio
-from unsplit.data.readers.tables_and_arrays import Observations, read_observations, values_of_rows
+from unsplit.data.readers.tables import Progress, parquet_files
 from unsplit.errors import InputError, check_flag, check_path, check_type, option, shown
-
-Progress = Callable[[int, int], None]
 
 # Number of files that decide which kind of data a folder holds.
 ENOUGH = 1000
@@ -52,7 +55,6 @@ def read(
     use_rep: str | None = None,
     layer: str | None = None,
     use_raw: bool = False,
-    cache: str | os.PathLike[str] | None = None,
     groups: str | os.PathLike[str] | None = None,
 ) -> Observations:
     """Read observations of any kind, and the cluster of each.
@@ -66,7 +68,7 @@ def read(
         name, folder or a pattern such as "shards/{000..012}.tar"; ``.npy`` or ``.npz`` with an
         array of any shape; ``.npz`` with sound in ``audio`` and ``offsets``; ``.h5``, which is
         read like ``.npz``; ``.h5ad`` with cells; a folder of ``.parquet`` files; or a file that
-        :func:`unsplit.data.readers.tables_and_arrays.read_observations` reads.
+        :func:`unsplit.data.readers.observations.read_observations` reads.
     labels : str or path, optional
         A file with the labels, or the name of a column or array in ``path``.  Without it, the
         subfolders of a folder are the clusters.
@@ -91,9 +93,6 @@ def read(
         For ``.h5ad``: a layer with raw counts, instead of ``use_rep``.
     use_raw : bool
         For ``.h5ad``: take the raw counts in ``raw``, instead of ``use_rep``.
-    cache : str or path, optional
-        For ``.parquet`` and Arrow: the folder for a temporary file, used for features that take
-        more than a quarter of the free memory; by default that for all temporary files.
     groups : str or path, optional
         A file with the groups, or the name of a column or array in ``path``; not together with
         ``batch``.
@@ -115,7 +114,7 @@ def read(
     ((4, 100, 3), [0, 0, 1, 1])
     """
     check_path("path", path)
-    given = {"labels": labels, "batch": batch, "cache": cache, "groups": groups}
+    given = {"labels": labels, "batch": batch, "groups": groups}
     for name, value in given.items():
         if value is not None:
             check_path(name, value)
@@ -124,6 +123,14 @@ def read(
             f"{option('groups')} and {option('batch')} cannot be used together, because whole "
             "groups cannot be held out within batches; leave one of them out."
         )
+    for name, value in {"id": id, "use_rep": use_rep, "layer": layer}.items():
+        if value is not None:
+            check_type(name, value, str, "pass a name")
+    _check_lists({"features": () if features is None else features, "drop": drop})
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function or None, got {shown(progress)}.")
+    check_flag("use_raw", use_raw)
+    check_flag("scale", scale)
     path = Path(path)
     if "\0" in str(path):
         refuse_unreadable(path)
@@ -131,15 +138,28 @@ def read(
         None if name is None else os.fspath(name)
         for name in (labels, batch if groups is None else groups)
     )
-    lists = {"features": () if features is None else features, "drop": drop}
-    _check_options({"id": id, "use_rep": use_rep, "layer": layer}, lists, progress)
-    check_flag("use_raw", use_raw)
-    check_flag("scale", scale)
     only = None if features is None else tuple(features)
     choice = ColumnChoice(id, only, tuple(drop), scale)
     matrix = CellMatrix(use_rep, layer, use_raw)
-    found = _read(path, wanted, within, choice, matrix, progress, cache)
+    if path.suffix.lower() == ".h5ad":
+        refuse_choice(path, choice.given)
+        found = read_cells(path, wanted, within, matrix)
+    elif matrix != CellMatrix():
+        raise InputError(
+            f"{option('use_rep')}, {option('layer')} and {option('use_raw')} are for .h5ad files, "
+            f"got {path}; leave them out."
+        )
+    else:
+        found = _read(path, wanted, within, choice, progress)
     return found if groups is None else replace(found, batch=None, groups=found.batch)
+
+
+def _check_lists(lists: dict[str, object]) -> None:
+    for name, value in lists.items():
+        if not isinstance(value, (list, tuple)) or not all(isinstance(n, str) for n in value):
+            raise InputError(
+                f"{name} must be a list of names, got {shown(value)}; pass the names of columns."
+            )
 
 
 def _read(
@@ -147,83 +167,44 @@ def _read(
     wanted: str | None,
     within: str | None,
     choice: ColumnChoice,
-    matrix: CellMatrix,
     progress: Progress | None,
-    cache: str | os.PathLike[str] | None,
 ) -> Observations:
-    """What :func:`read` does, with the batches or the groups as the batches."""
-    if path.suffix.lower() == ".h5ad":
-        refuse_choice(path, choice.given)
-        return read_cells(path, wanted, within, matrix)
-    if matrix != CellMatrix():
-        raise InputError(
-            f"{option('use_rep')}, {option('layer')} and {option('use_raw')} are for .h5ad files, "
-            f"got {path}; leave them out."
-        )
+    """What :func:`read` does with other files than .h5ad."""
     shards, is_folder = shards_of(path), path.is_dir() and not parquet_files(path)
     if not shards and not is_folder and not lists_images(path):
-        return read_observations(path, wanted, within, choice, progress, cache, any_shape=True)
+        return read_observations(path, wanted, within, choice, progress, any_shape=True)
     refuse_choice(path, choice.given)
     if shards:
         # A name that is no file is that of a field in the .json of every sample.
         field = None if wanted is None or os.path.isfile(wanted) else wanted
         wanted = None if field else wanted
-        found = _decodable(find_samples(shards, field, needed=wanted is None), progress)
-    elif is_folder:
-        found = _from_folder(path, progress)
+        X, files = read_images(find_samples(shards, field, needed=wanted is None), progress)
     else:
-        found = _decodable(find_images(path), progress)
-    rows = RowIds(path, found.row_ids, named=True)
-    if wanted is not None:
-        found = replace(found, labels=values_of_rows(path, {}, wanted, rows, LABEL_NAMES))
-    return replace(found, batch=values_of_rows(path, {}, within, rows, BATCH_NAMES))
+        X, files = _from_files(path, _what_is_in(path) if is_folder else "images", progress)
+    rows = RowIds(path, files.row_ids, named=True)
+    labels = files.labels if wanted is None else values_of_rows({}, wanted, rows, LABEL_NAMES)
+    batches = values_of_rows({}, within, rows, BATCH_NAMES)
+    return Observations(X, None, files.row_ids, labels, batches)
 
 
-def _check_options(
-    names: Mapping[str, object], lists: Mapping[str, object], progress: object
-) -> None:
-    for name, value in names.items():
-        if value is not None:
-            check_type(name, value, str, "pass a name")
-    for name, value in lists.items():
-        if not isinstance(value, (list, tuple)) or not all(isinstance(n, str) for n in value):
-            raise InputError(
-                f"{name} must be a list of names, got {shown(value)}; pass the names of columns."
-            )
-    if progress is not None and not callable(progress):
-        raise InputError(f"progress must be a function or None, got {shown(progress)}.")
-
-
-def _from_folder(folder: Path, progress: Progress | None) -> Observations:
-    kind = _what_is_in(folder)
+def _from_files(path: Path, kind: str, progress: Progress | None) -> tuple[Any, FileList]:
+    """The observations in a folder or a list of files, and the files that could be read."""
     if kind == "point clouds":
-        return read_clouds(folder, progress)
+        return read_clouds(clusters_in(path, CLOUD_ENDINGS, kind), progress)
     if kind == "sounds":
-        sound = read_audio(folder, progress)
-        return Observations(sound, None, sound.row_ids, sound.labels)
-    return _decodable(find_images(folder), progress)
-
-
-def _decodable(listed: FileList, progress: Progress | None) -> Observations:
-    """The images of a list that can be decoded."""
-    files, kept = inspect(listed, progress=progress)
-    return Observations(files, None, kept.row_ids, kept.labels)
+        return read_audio(clusters_in(path, SOUND_ENDINGS, ".wav files"), progress)
+    return read_images(find_images(path), progress)
 
 
 def _what_is_in(folder: Path) -> str:
     """Return the kind of most files in clusters; without any, of most files beside them."""
-    found = _kinds(name for name in files_in(folder) if "/" in name) or _kinds(files_in(folder))
-    if not found:
-        supported = "; ".join(f"{kind}: {', '.join(ENDINGS[kind])}" for kind in ENDINGS)
-        raise InputError(
-            f"{folder} has no files of a supported type ({supported}); put the files of each "
-            "cluster into a subfolder of its own."
-        )
-    return found.most_common(1)[0][0]
-
-
-def _kinds(names: Iterable[str]) -> Counter[str]:
-    """Count the kinds of the first files."""
-    endings = (os.path.splitext(name)[1].lower() for name in names)
-    kinds = (kind for ending in endings for kind in ENDINGS if ending in ENDINGS[kind])
-    return Counter(islice(kinds, ENOUGH))
+    for names in ((name for name in files_in(folder) if "/" in name), files_in(folder)):
+        endings = (os.path.splitext(name)[1].lower() for name in names)
+        found = (kind for ending in endings for kind in ENDINGS if ending in ENDINGS[kind])
+        if kinds := Counter(islice(found, ENOUGH)):
+            return kinds.most_common(1)[0][0]
+    supported = "; ".join(f"{kind}: {', '.join(ENDINGS[kind])}" for kind in ENDINGS)
+    raise InputError(
+        f"{folder} has no files of a supported type ({supported}); put the files of each "
+        "cluster into a subfolder of its own."
+    )

@@ -37,12 +37,9 @@ def shown_place(path: str) -> str:
 
 
 def content_of(path: str | os.PathLike[str]) -> bytes:
-    """Read a whole file, but only a regular one: opening a named pipe would wait forever.
+    """Read a whole file, or the part of one that :func:`place_in` names.
 
-    Parameters
-    ----------
-    path : str or path
-        Or a part of a file as :func:`place_in` names it.
+    Only regular files are read: opening a named pipe would wait forever.
 
     Examples
     --------
@@ -65,13 +62,7 @@ def content_of(path: str | os.PathLike[str]) -> bytes:
 
 
 def size_of(path: str | os.PathLike[str]) -> int:
-    """Return the number of bytes in a file; 0 if it has none, as a link to nowhere.
-
-    Examples
-    --------
-    >>> size_of("nowhere")
-    0
-    """
+    """Return the number of bytes in a file; 0 if it has none, as a link to nowhere."""
     try:
         return os.stat(path).st_size
     except (OSError, ValueError):
@@ -81,19 +72,7 @@ def size_of(path: str | os.PathLike[str]) -> int:
 def leave_out(why: Mapping[int, str], names: NDArray[np.str_], what: str) -> NDArray[np.bool_]:
     """Warn that broken files are left out, or raise an error if there are too many.
 
-    Parameters
-    ----------
-    why : mapping of int to str
-        By position, why a file cannot be read.
-    names : ndarray of str of shape (n,)
-        Names of all files.
-    what : str
-        What the files are, as the sentence calls them.
-
-    Returns
-    -------
-    ndarray of bool of shape (n,)
-        Which files are left.
+    ``why`` has by position what is wrong with a file.  Returns which files are left.
 
     Examples
     --------
@@ -123,18 +102,7 @@ def leave_out(why: Mapping[int, str], names: NDArray[np.str_], what: str) -> NDA
 
 
 def reason(error: Exception) -> str:
-    """Say in one line why a file could not be read.
-
-    Parameters
-    ----------
-    error : Exception
-        What reading the file raised.
-
-    Examples
-    --------
-    >>> reason(ValueError("it is cut short."))
-    'it is cut short'
-    """
+    """Say in one line why a file could not be read."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     if type(error).__name__ == "UnidentifiedImageError":
@@ -145,18 +113,7 @@ def reason(error: Exception) -> str:
 
 
 def refuse_unreadable(path: Path) -> None:
-    """Raise an error if a path is not a regular file with content that may be read.
-
-    Parameters
-    ----------
-    path : Path
-
-    Examples
-    --------
-    >>> refuse_unreadable(Path("nowhere.csv"))
-    Traceback (most recent call last):
-    unsplit.errors.InputError: there is no file nowhere.csv; check its name and folder.
-    """
+    """Raise an error if a path is not a regular file with content that may be read."""
     if "\0" in str(path):
         raise InputError(
             f"{str(path)!r} is not a file name: it holds a null character; correct it."
@@ -178,13 +135,7 @@ def refuse_unreadable(path: Path) -> None:
 
 
 def cannot_be_opened(path: Path, error: OSError) -> InputError:
-    """The error for a file or folder that the system does not open.
-
-    Examples
-    --------
-    >>> cannot_be_opened(Path("d"), PermissionError(13, "Permission denied"))
-    InputError('d cannot be opened (permission denied); check its name and permissions.')
-    """
+    """The error for a file or folder that the system does not open."""
     return InputError(
         f"{shortened(str(path))} cannot be opened ({reason(error)}); check its name and "
         "permissions."
@@ -193,12 +144,7 @@ def cannot_be_opened(path: Path, error: OSError) -> InputError:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn any error of a parser into one sentence.
-
-    Parameters
-    ----------
-    path : Path
-        The file that is read.
+    """Turn any error of a parser of this file into one sentence.
 
     Examples
     --------

@@ -1,14 +1,18 @@
-"""Which columns of a table are the ids, the labels, the batches and the features."""
+"""Which columns of a table are ids, labels, batches and features; and how rows are found by id."""
 
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from unsplit._typing import Index
 from unsplit.data.readers.tables import NUMBER, UNNAMED, Columns, listing
 from unsplit.errors import InputError, SkippedWarning, option, shown, warn
 
@@ -17,6 +21,8 @@ ID_NAMES = ("id", "row_id", "index", UNNAMED.lower())
 
 # A column of text is a feature with mistakes in it if more than this share of it are numbers.
 MOSTLY_NUMBERS = 0.5
+
+_DECIMAL = re.compile(r"[+-]?\d*\.\d+(e[+-]?\d+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -85,34 +91,12 @@ class Roles:
         return self.names + self.features
 
 
-Assign = Callable[[list[str]], Roles]
-
-
-def all_names(names: list[str]) -> Roles:
-    """Read every column as it is written, as in a file of labels.
-
-    Examples
-    --------
-    >>> all_names(["cell", "cluster"]).features
-    []
-    """
-    return Roles(names, [])
-
-
 def assign_roles(
     path: Path, names: Sequence[str], wanted: Sequence[str | None], choice: ColumnChoice
 ) -> Roles:
     """Decide what each column of a table is.
 
-    Parameters
-    ----------
-    path : Path
-        The file, for messages.
-    names : sequence of str
-        All columns of the table.
-    wanted : sequence of str or None
-        Labels and batches: names of columns, or of other files.
-    choice : ColumnChoice
+    ``wanted`` are the labels and the batches: names of columns, or of other files.
 
     Examples
     --------
@@ -127,25 +111,19 @@ def assign_roles(
     ids = [n for n in names if n == choice.id or n.lower() in ID_NAMES]
     ids = [n for n in ids if n not in choice.drop and n not in (chosen or ())]
     own = [n for n in names if n in wanted and n not in ids]
-    left = [n for n in names if n not in ids and n not in own and n not in choice.drop]
+    left = [n for n in names if n not in {*ids, *own, *choice.drop}]
     features = left if chosen is None else [n for n in left if n in chosen]
     if not features:
-        reason = (
-            f"; {option('drop')} names all of them" if choice.drop else "; add columns of numbers"
+        raise InputError(
+            f"{path} has no feature columns left; {option('drop')} names all of them."
+            if choice.drop
+            else f"{path} has no feature columns; add columns of numbers."
         )
-        raise InputError(f"{path} has no feature columns{' left' if choice.drop else ''}{reason}.")
     return Roles(ids + own, features)
 
 
 def refuse_choice(path: Path, given: Sequence[str]) -> None:
-    """Raise an error if something is said of columns where there are none.
-
-    Examples
-    --------
-    >>> refuse_choice(Path("d.npy"), ColumnChoice(features=("depth",)).given)
-    Traceback (most recent call last):
-    unsplit.errors.InputError: d.npy is not a table, so it has no columns that features could be ...
-    """
+    """Raise an error if something is said of columns where there are none."""
     if given:
         options = " and ".join(map(option, given))
         raise InputError(
@@ -159,29 +137,23 @@ def check_choice(
 ) -> None:
     """Raise an error if a choice names columns that do not exist or that have another use.
 
-    Parameters
-    ----------
-    path, names, wanted, choice
-        As for :func:`assign_roles`.
-
     Examples
     --------
     >>> check_choice(Path("d.csv"), ["depth", "c"], ["c"], ColumnChoice(features=("dept",)))
     Traceback (most recent call last):
     unsplit.errors.InputError: d.csv has no column 'dept' (close: 'depth'), which features ...
     """
-    uses = {"id": [choice.id] if choice.id else [], "drop": choice.drop}
-    for use, given in (uses | {"features": choice.features or ()}).items():
+    one, features = [choice.id] if choice.id else [], choice.features or ()
+    for use, given in {"id": one, "drop": choice.drop, "features": features}.items():
         unknown = [name for name in given if name not in names]
         if unknown:
             told = ", ".join(f"{shown(name)}{_close(name, names)}" for name in unknown)
             raise InputError(
                 f"{path} has no column {told}, which {option(use)} names; {_held(names)}."
             )
-    named = dict(zip(["labels", "batch"], wanted, strict=False)) | {"id": choice.id}
-    for name in {choice.id, *(choice.features or ())} - {None}:
-        twice = [option(use) for use, of in named.items() if of == name]
-        twice += [option("features")] if name in (choice.features or ()) else []
+    uses = [("labels", wanted[:1]), ("batch", wanted[1:]), ("id", one), ("features", features)]
+    for name in {*one, *features}:
+        twice = [option(use) for use, of in uses if name in of]
         if len(twice) > 1:
             raise InputError(
                 f"column {name!r} of {path} is named by {' and '.join(twice)}, but a column can "
@@ -270,3 +242,91 @@ def _refuse_mistakes(path: Path, name: str, values: NDArray[Any]) -> None:
             f"column {name!r} of {path} holds numbers, but also {value!r} (row {row:,}); correct "
             f"such values, or leave the column out with {option('drop', [name])}."
         )
+
+
+# --- ids of rows ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class RowIds:
+    """Ids of the rows that labels are matched to.
+
+    Parameters
+    ----------
+    path : Path
+        The file that has the rows, for messages.
+    ids : ndarray of shape (n,)
+        Integers or strings.
+    named : bool
+        True if the ids come from the file; False if they only count the rows, so that labels
+        with other ids are matched by order.
+    column : str or None
+        The column that the user named as the one with the ids; a file of labels may have it too.
+    """
+
+    path: Path
+    ids: NDArray[Any]
+    named: bool
+    column: str | None = None
+
+
+def ids_in(
+    path: Path, columns: Columns, index: NDArray[Any] | None, chosen: str | None
+) -> NDArray[Any] | None:
+    """Return the ids in the columns of a file, or None if there are none.
+
+    The column that the user has chosen comes first, then an index that the file keeps apart from
+    its columns, then a column with a usual name; but not a first column without a name that only
+    counts the rows from zero, as pandas writes it.
+    """
+    if chosen in columns:
+        return _checked_ids(path, chosen, columns[chosen], chosen=True)
+    if index is not None:
+        return _checked_ids(path, "index", index)
+    for usual in ID_NAMES:
+        for name, values in columns.items():
+            counts = name == UNNAMED and np.array_equal(values, np.arange(len(values)))
+            if name.lower() == usual and not counts:
+                return _checked_ids(path, name, values)
+    return None
+
+
+def _checked_ids(path: Path, name: str, values: NDArray[Any], chosen: bool = False) -> NDArray[Any]:
+    """Return ids as integers or strings; raise if they are not unique or not whole numbers."""
+    if values.dtype.kind == "f" and np.array_equal(values, np.rint(values)):
+        values = values.astype(np.int64)
+    texts = ["nan" if value is None else str(value) for value in values]
+    repeated = [text for text, times in Counter(texts).items() if times > 1]
+    wrong = ""
+    if "nan" in texts:
+        wrong = "some are missing"
+    elif texts and all(_DECIMAL.fullmatch(text) for text in texts):
+        wrong = f"{texts[0]} is not a whole number"
+    elif repeated:
+        wrong = f"{repeated[0]!r} occurs more than once"
+    if wrong:
+        advice = "remove the column, or rename it if it is a feature"
+        if chosen:
+            advice = "name a column with a different value in every row"
+        raise InputError(f"column {name!r} of {path} should hold row ids, but {wrong}; {advice}.")
+    return values if values.dtype.kind in "iu" else np.array(texts)
+
+
+def places_of(wanted: NDArray[Any], ids: NDArray[Any]) -> tuple[Index, list[str]]:
+    """Find rows by id as text: the place of each wanted id, or −1, and those that have none.
+
+    Examples
+    --------
+    >>> places_of(np.array([7, 9]), np.array(["8", "7"]))
+    (array([ 1, -1]), ['9'])
+    """
+    place = {str(value): i for i, value in enumerate(ids.tolist())}
+    names = [str(value) for value in wanted.tolist()]
+    lacking = [name for name in names if name not in place]
+    return np.array([place.get(name, -1) for name in names], np.int64), lacking
+
+
+def places_by_name(values: NDArray[Any], rows: RowIds) -> Index | None:
+    """Match rows by a column of any name, but only by text: equal numbers may be chance."""
+    order, lacking = places_of(rows.ids, values)
+    return order if rows.ids.dtype.kind == "U" and not lacking else None

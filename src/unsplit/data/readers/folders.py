@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.data.readers.broken import cannot_be_opened, refuse_unreadable
-from unsplit.data.readers.formats import read_file
+from unsplit.data.readers.observations import read_file
 from unsplit.data.readers.tables import listing
 from unsplit.errors import InputError, SkippedWarning, warn
 
@@ -117,13 +117,7 @@ def find_images(path: str | os.PathLike[str]) -> FileList:
 
 
 def lists_images(path: Path) -> bool:
-    """Return whether a file is a table with the columns of a list of images.
-
-    Examples
-    --------
-    >>> lists_images(Path("nowhere.csv"))
-    False
-    """
+    """Return whether a file is a table with the columns of a list of images."""
     if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
         return False
     try:
@@ -146,15 +140,8 @@ def clusters_in(
     subfolders belong to no cluster and are refused.  Links to folders of clusters and to files
     are followed; links to folders inside a cluster are not, as they may lead back.
 
-    Parameters
-    ----------
-    folder : str or path
-    endings : sequence of str
-        Endings of the wanted files, in lower case; letter case in file names does not matter.
-    what : str
-        What the wanted files are, for messages.
-    alternative : str
-        What else a user could do, appended to the advice of error messages.
+    Letter case does not matter in ``endings``.  Messages call the files ``what`` they are, and may
+    name an alternative.
 
     Examples
     --------
@@ -209,10 +196,6 @@ def clusters_in(
 def training_folder(folder: Path) -> Path:
     """Return the folder that holds the clusters: ``folder``, or its subfolder ``train``.
 
-    Parameters
-    ----------
-    folder : Path
-
     Examples
     --------
     >>> import tempfile
@@ -247,10 +230,6 @@ def _in_utf8(files: FileList) -> FileList:
 
 def files_in(folder: Path) -> Iterator[str]:
     """Yield the path of every file that is not hidden, relative to the folder of the clusters.
-
-    Parameters
-    ----------
-    folder : Path
 
     Examples
     --------

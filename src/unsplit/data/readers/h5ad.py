@@ -11,10 +11,15 @@ import numpy as np
 from unsplit.data.cells import CellMatrix, batches_in, groups_in, require_key
 from unsplit.data.memory import available_memory
 from unsplit.data.readers.broken import reading, refuse_unreadable
+from unsplit.data.readers.columns import RowIds
 from unsplit.data.readers.isolated import parsed
-from unsplit.data.readers.row_ids import BATCH_NAMES, LABEL_NAMES, RowIds
+from unsplit.data.readers.observations import (
+    BATCH_NAMES,
+    LABEL_NAMES,
+    Observations,
+    values_of_rows,
+)
 from unsplit.data.readers.tables import require_module
-from unsplit.data.readers.tables_and_arrays import Observations, values_of_rows
 from unsplit.errors import InputError
 
 
@@ -77,7 +82,7 @@ def open_cells(path: Path, *wanted: Sequence[str]) -> Iterator[CellFile]:
     import h5py
 
     # Cells are too large to be parsed in another process and copied, so that one only tries.
-    parsed(path, "unsplit.data.readers.hdf5:read_through", [["obs"], *map(list, wanted)])
+    parsed(path, "unsplit.data.readers.parsers:read_through", [["obs"], *map(list, wanted)])
     with reading(path), h5py.File(path, "r") as file:
         if "obs" not in file:
             raise InputError(
@@ -131,10 +136,10 @@ def read_cells(
         own: dict[str, Any] = {}
         if batch is not None and batch in cells.obs:
             own[batch] = batches_in(cells.obs[batch])
-        within = values_of_rows(path, own, batch, rows, BATCH_NAMES)
+        within = values_of_rows(own, batch, rows, BATCH_NAMES)
         if labels is not None and labels in cells.obs:
             own[labels] = groups_in(cells.obs[labels], f"column {labels!r} of {path}").labels
-        found = values_of_rows(path, own, labels, rows, LABEL_NAMES)
+        found = values_of_rows(own, labels, rows, LABEL_NAMES)
     return Observations(X, None, rows.ids, found, within, representation=used)
 
 

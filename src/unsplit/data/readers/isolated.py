@@ -12,7 +12,7 @@ import queue
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,13 +41,7 @@ _START = (
 
 @dataclass(frozen=True)
 class Broken:
-    """A file that could not be parsed, and why.
-
-    Examples
-    --------
-    >>> Broken("it is empty").why
-    'it is empty'
-    """
+    """A file that could not be parsed, and why."""
 
     why: str
 
@@ -59,7 +53,7 @@ def parse_all(
     seconds: float | None = None,
     memory: int | None = None,
 ) -> Iterator[tuple[int, Any]]:
-    """Call a function for every request in worker processes; yield results as they come.
+    """Call a function for every request in worker processes; yield results in their order.
 
     Parameters
     ----------
@@ -68,7 +62,7 @@ def parse_all(
     requests : sequence
         One argument for each call; they are pickled, as are the results.
     workers : int
-        Number of processes; 0 parses in this process, without any limit.
+        Number of processes.
     seconds : float, optional
         Longest time for one call; None is ``SECONDS_PER_FILE``.
     memory : int, optional
@@ -84,18 +78,14 @@ def parse_all(
 
     Examples
     --------
-    >>> dict(parse_all("math:sqrt", [9, -1], workers=0))
+    >>> dict(parse_all("math:sqrt", [9, -1]))
     {0: 3.0, 1: Broken(why='math domain error')}
     """
-    if not workers:
-        call = _function(parser)
-        yield from ((i, _outcome(call, request)) for i, request in enumerate(requests))
-        return
     workers = max(1, min(workers, len(requests)))
     if memory is None:
         memory = int(max(FEWEST_BYTES, min(BYTES_PER_WORKER, memory_size() / 2 / workers)))
-    limits = SECONDS_PER_FILE if seconds is None else seconds, memory
-    pool = [_Worker(parser, *limits) for _ in range(workers)]
+    seconds = SECONDS_PER_FILE if seconds is None else seconds
+    pool = [_Worker(parser, seconds, memory) for _ in range(workers)]
     free: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
     for worker in pool:
         free.put(worker)
@@ -120,59 +110,13 @@ def parse_all(
             worker.end()
 
 
-def parse_into(
-    array: Any,
-    parser: str,
-    requests: Sequence[Any],
-    workers: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> dict[int, str]:
-    """Parse many files and store what is found; return why some are broken.
-
-    Parameters
-    ----------
-    array : ndarray or list
-        Entry i receives the result of request i; the entries of broken files stay as they are.
-    parser, requests, workers
-        As for :func:`parse_all`.
-    progress : callable, optional
-        Called with the number of files parsed so far and the number of all.
-
-    Returns
-    -------
-    dict of int to str
-        By position, what is wrong with each broken file.
-
-    Examples
-    --------
-    >>> rows = [0.0, 0.0]
-    >>> parse_into(rows, "math:sqrt", [9, -1], workers=0), rows
-    ({1: 'math domain error'}, [3.0, 0.0])
-    """
-    why: dict[int, str] = {}
-    for done, (index, found) in enumerate(parse_all(parser, requests, workers), start=1):
-        if isinstance(found, Broken):
-            why[index] = found.why
-        else:
-            array[index] = found
-        if progress is not None:
-            progress(done, len(requests))
-    return why
-
-
 def parsed(path: Path, parser: str, *more: Any) -> Any:
     """Parse one file, which may be large, in a process of its own; an error names the file.
 
     Its time grows with the size of the file, and its memory is half of what is free, because the
     result comes to this process as well.
 
-    Parameters
-    ----------
-    path : Path
-    parser : str
-        As for :func:`parse_all`.
-    *more : object
-        If given, the only argument of the function is a tuple of the path and this.
+    If there is ``more``, the only argument of the function is a tuple of the path and this.
 
     Examples
     --------
@@ -197,9 +141,10 @@ class _Worker:
 
     def __init__(self, parser: str, seconds: float, memory: int) -> None:
         path = [os.path.abspath(place) for place in sys.path]
-        limits = {"seconds": seconds, "memory": memory}
-        self.program = _START.format(path=path, module=__name__, parser=parser, **limits)
-        self.parser, self.seconds = parser, seconds
+        self.program = _START.format(
+            path=path, module=__name__, parser=parser, seconds=seconds, memory=memory
+        )
+        self.seconds = seconds
         self.process: Any = None
         self.killed = False
 
@@ -226,12 +171,7 @@ class _Worker:
         )
         if self.killed:
             self.process.kill()
-        try:
-            pickle.load(self.process.stdout)
-        except EOFError:
-            raise RuntimeError(
-                f"a process that reads files could not start ({self.parser})"
-            ) from None
+        pickle.load(self.process.stdout)  # that it is ready; an error if it cannot start
 
     def kill(self) -> None:
         """End the process, also while another thread waits for its answer."""
@@ -254,20 +194,15 @@ class _Worker:
 def serve(parser: str, seconds: float, memory: int) -> None:
     """Answer the requests of the process that started this one, until it has no more.
 
-    Parameters
-    ----------
-    parser : str
-        As for :func:`parse_all`.
-    seconds : float
-        The system ends this process if one call takes longer; not on Windows.
-    memory : int
-        Most bytes that this process may use; only on Linux.
+    The system ends this process if one call takes longer than ``seconds`` (not on Windows), and
+    refuses it more than ``memory`` bytes (on Linux).
     """
     # Ctrl-C reaches all processes of a terminal; the parent decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a parser prints is no answer
-    call = _function(parser)
+    module, name = parser.split(":")
+    call = getattr(import_module(module), name)
     if sys.platform == "linux":
         import resource
 
@@ -283,7 +218,10 @@ def serve(parser: str, seconds: float, memory: int) -> None:
         except EOFError:
             return
         _alarm(seconds)
-        answer = _outcome(call, request)
+        try:
+            answer = call(request)
+        except Exception as error:  # parsers raise many types of error on damaged files
+            answer = Broken(reason(error))
         _alarm(0)
 
 
@@ -291,15 +229,3 @@ def _alarm(seconds: float) -> None:
     """Let the system end this process after some time, even in the middle of a library."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-def _function(parser: str) -> Callable[[Any], Any]:
-    module, name = parser.split(":")
-    return getattr(import_module(module), name)
-
-
-def _outcome(call: Callable[[Any], Any], request: Any) -> Any:
-    try:
-        return call(request)
-    except Exception as error:  # parsers raise many types of error on damaged files
-        return Broken(reason(error))

@@ -73,24 +73,12 @@ def _expanded(text: str) -> Iterator[str]:
         yield from _expanded(text[: found.start()] + choice + text[found.end() :])
 
 
-def find_samples(shards: list[Path], labels: str | None = None, needed: bool = True) -> FileList:
+def find_samples(shards: list[Path], field: str | None = None, needed: bool = True) -> FileList:
     """List the images in .tar files and their clusters; no image is opened.
 
-    Parameters
-    ----------
-    shards : list of Path
-        The .tar files.
-    labels : str, optional
-        The field of the .json of every sample that holds its cluster.  By default the cluster is
-        the content of its .cls.
-    needed : bool
-        Whether a sample without a cluster is an error.
-
-    Returns
-    -------
-    FileList
-        Keys of the samples, as names of rows, and their clusters.  If keys repeat, they begin with
-        the name of their shard.
+    The cluster of a sample is the content of its .cls, or what its .json has in ``field``; that
+    there is none is an error if it is ``needed``.  The names of rows are the keys of the samples,
+    with the name of their shard if keys repeat.
 
     Examples
     --------
@@ -107,7 +95,7 @@ def find_samples(shards: list[Path], labels: str | None = None, needed: bool = T
     """
     images: dict[tuple[Path, str], str] = {}
     named: dict[tuple[Path, str], str | None] = {}
-    n_links = sum(_list_samples(shard, labels, images, named) for shard in shards)
+    n_links = sum(_list_samples(shard, field, images, named) for shard in shards)
     keys = [key for _, key in images]
     if len(set(keys)) < len(keys):
         keys = [f"{shard.name}/{key}" for shard, key in images]
@@ -122,7 +110,7 @@ def find_samples(shards: list[Path], labels: str | None = None, needed: bool = T
         )
     lacking = [key for key, cluster in zip(keys, clusters, strict=True) if cluster is None]
     if lacking and needed:
-        wanted = f"{labels!r} in its .json" if labels else ".cls"
+        wanted = f"{field!r} in its .json" if field else ".cls"
         raise InputError(
             f"{len(lacking):,} of {len(keys):,} images in {where} have no {wanted}, such as "
             f"{shortened(repr(lacking[0]))}; add it, or name a file with their labels by key with "
@@ -154,15 +142,15 @@ def _list_samples(
                 key, ending = _key(member.name)
                 if not member.isreg() or member.issparse() or not key:
                     continue
-                if ending in IMAGE_ENDINGS:
-                    if (shard, key) in images:
-                        raise InputError(
-                            f"{shard} has two images called {shortened(repr(key))}; give every "
-                            "sample one image."
-                        )
-                    images[shard, key] = place_in(shard, member.offset_data, member.size)
-                elif ending == (".cls" if field is None else ".json"):
+                if ending == (".json" if field else ".cls"):
                     labels[shard, key] = _label(shard, archive, member, field)
+                elif ending in IMAGE_ENDINGS and (shard, key) in images:
+                    raise InputError(
+                        f"{shard} has two images called {shortened(repr(key))}; give every sample "
+                        "one image."
+                    )
+                elif ending in IMAGE_ENDINGS:
+                    images[shard, key] = place_in(shard, member.offset_data, member.size)
     return n_links
 
 

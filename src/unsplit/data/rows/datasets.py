@@ -15,13 +15,15 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from unsplit._typing import Index
 from unsplit.data.memory import available_memory
-from unsplit.data.rows.base import kind_of, plain_array, require_kind
-from unsplit.data.rows.pixels import GREY_MODES, channels_first, grey_or_rgb
-from unsplit.data.rows.tensors import (
+from unsplit.data.pixels import GREY_MODES, channels_first, grey_or_rgb
+from unsplit.data.rows.base import (
     SHARE_FOR_DATA,
     TensorRows,
     as_stored,
+    kind_of,
     middle_of,
+    plain_array,
+    require_kind,
     require_like,
 )
 from unsplit.devices import Generators, n_cores

@@ -18,6 +18,7 @@ from unsplit.data.labels import is_gap
 from unsplit.data.memory import available_memory, require_memory
 from unsplit.data.rows.base import (
     Rows,
+    TensorRows,
     as_array,
     blocks_of,
     is_mapped,
@@ -27,8 +28,7 @@ from unsplit.data.rows.base import (
     scrambled,
 )
 from unsplit.data.rows.datasets import DatasetRows
-from unsplit.data.rows.sequences import Audio, Ragged, RaggedRows
-from unsplit.data.rows.tensors import TensorRows
+from unsplit.data.rows.sequences import Ragged, RaggedRows
 from unsplit.errors import InputError, shown
 
 # Types of numbers that need no conversion, so that a mapped array can stay on disk.
@@ -43,7 +43,7 @@ def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
 
     Parameters
     ----------
-    X : array-like, SciPy sparse matrix, list of sequences, Audio, torch Dataset or Rows
+    X : array-like, SciPy sparse matrix, list of sequences, Ragged, torch Dataset or Rows
     device : torch.device
     kind : str, optional
         What they are, such as "images"; if None,
@@ -61,8 +61,6 @@ def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
     if scipy.sparse.issparse(X):
         rows = CountRows if kind in (None, "counts") else VectorRows
         return rows(numeric_matrix(X), device)
-    if isinstance(X, Audio):
-        return RaggedRows(X.sounds, device, X.rate)
     if isinstance(X, Ragged) or differ_in_length(X):
         if kind == "points":
             raise InputError(
@@ -112,7 +110,7 @@ def is_table(X: Any) -> bool:
     >>> is_table([[1, 2], [3, 4]]), is_table([[1, 2], [3]]), is_table(np.zeros((5, 8, 8)))
     (True, False, False)
     """
-    if isinstance(X, (Dataset, Rows, Ragged, Audio)):
+    if isinstance(X, (Dataset, Rows, Ragged)):
         return False
     if isinstance(X, (list, tuple)):
         return not differ_in_length(X)
@@ -150,9 +148,6 @@ class VectorRows(TensorRows):
         if not self.sparse:
             return super()._fetched(places)
         return torch.from_numpy(self.values[places.cpu().numpy()].toarray().astype(np.float32))
-
-    def _width(self) -> int:
-        return self.n_features
 
     @cached_property
     def origin(self) -> NDArray[Any]:

@@ -1,7 +1,7 @@
 """Sequences of different lengths, sound among them, as observations."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -13,13 +13,13 @@ from torch import Tensor
 from unsplit._typing import Index
 from unsplit.data.rows.base import (
     CHUNK_ELEMENTS,
+    TensorRows,
     channel_moments,
     evenly,
     plain_array,
     require_numbers,
     scrambled,
 )
-from unsplit.data.rows.tensors import TensorRows
 from unsplit.errors import InputError
 
 # An offset this many times as large as the range of the values is subtracted from them.  A smaller
@@ -40,6 +40,8 @@ class Ragged:
     origin : ndarray of shape (C,), optional
         A large offset of every channel, such as that of map coordinates or time stamps, which would
         use up float32's digits; None if there is none.
+    rate : int, optional
+        Samples per second of sound, which has one channel in units of 16 bits; None for others.
 
     Examples
     --------
@@ -51,9 +53,10 @@ class Ragged:
     flat: NDArray[Any]
     offsets: Index
     origin: NDArray[np.float64] | None = None
+    rate: int | None = None
 
     @classmethod
-    def of(cls, sequences: Sequence[ArrayLike]) -> "Ragged":
+    def of(cls, sequences: Sequence[ArrayLike], rate: int | None = None) -> "Ragged":
         """Join sequences, each of shape (L,) or (L, C) with the same C.
 
         Examples
@@ -78,10 +81,12 @@ class Ragged:
             )
         origin = _origin(parts)
         flat = np.concatenate([_narrow(part, origin) for part in parts])
-        return cls(flat, np.cumsum([0, *map(len, parts)]), origin)._checked()
+        return cls(flat, np.cumsum([0, *map(len, parts)]), origin, rate)._checked()
 
     @classmethod
-    def of_flat(cls, flat: NDArray[Any], offsets: NDArray[Any]) -> "Ragged":
+    def of_flat(
+        cls, flat: NDArray[Any], offsets: NDArray[Any], rate: int | None = None
+    ) -> "Ragged":
         """Take sequences that are already joined, shape (total,) or (total, C).
 
         Examples
@@ -98,7 +103,7 @@ class Ragged:
                 f"{len(flat):,}; write where each sequence starts, then where the last one ends."
             )
         origin = _origin([flat])
-        return cls(_narrow(flat, origin), offsets, origin)._checked()
+        return cls(_narrow(flat, origin), offsets, origin, rate)._checked()
 
     def _checked(self) -> "Ragged":
         """Return the same sequences, or raise an error that names one with unusable values."""
@@ -123,7 +128,7 @@ class Ragged:
             return self
         move = (0.0 if self.origin is None else self.origin) - (0.0 if origin is None else origin)
         flat = (self.flat + move).astype(np.float32) if np.any(move) else self.flat
-        return Ragged(flat, self.offsets, origin)
+        return Ragged(flat, self.offsets, origin, self.rate)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -233,37 +238,6 @@ def _runs(starts: Index, lengths: Index) -> Index:
     return np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
 
 
-@dataclass(frozen=True, eq=False)
-class Audio:
-    """Sounds, with the label and the id of each.
-
-    Parameters
-    ----------
-    sounds : Ragged of n sequences
-        One channel each; int16, or float32 in the same units.
-    labels : ndarray of str of shape (n,), or None
-        The cluster of each sound; None if it is not known.
-    row_ids : ndarray of shape (n,)
-        Paths relative to a folder, or 0, 1, …, n − 1.
-    rate : int or None
-        Samples per second; None if it is not known.
-    broken : dict of str to str
-        Files that could not be read: the path of each, and why.
-
-    Examples
-    --------
-    >>> audio = Audio(Ragged.of([[1, 2, 3], [4, 5]]), None, np.arange(2), 8000, {})
-    >>> audio.sounds.lengths, audio.rate
-    (array([3, 2]), 8000)
-    """
-
-    sounds: Ragged
-    labels: NDArray[np.str_] | None
-    row_ids: NDArray[Any]
-    rate: int | None
-    broken: dict[str, str]
-
-
 class RaggedRows(TensorRows):
     """Sequences, padded to the longest of each batch, with a mask as last channel.
 
@@ -278,10 +252,10 @@ class RaggedRows(TensorRows):
     kind = "sequences"
     ragged = True
 
-    def __init__(self, sequences: Ragged, device: torch.device, rate: int | None = None) -> None:
+    def __init__(self, sequences: Ragged, device: torch.device) -> None:
         self.sequences = sequences
         self.device = device
-        self.rate = rate
+        self.rate = sequences.rate
         self.on_device = None
 
     def __len__(self) -> int:
@@ -312,21 +286,20 @@ class RaggedRows(TensorRows):
     def first(self, n: int) -> Self:
         """Return the first n sequences, without the others."""
         offsets = self.sequences.offsets[: n + 1].copy()
-        few = Ragged(self.sequences.flat[: offsets[-1]].copy(), offsets, self.sequences.origin)
-        return type(self)(few, self.device, self.rate)
+        flat = self.sequences.flat[: offsets[-1]].copy()
+        return type(self)(replace(self.sequences, flat=flat, offsets=offsets), self.device)
 
     def another(self, X: Any) -> Self:
         """Wrap new sequences with the same channels."""
-        if isinstance(X, Audio) and X.rate != self.rate:
+        new = X if isinstance(X, Ragged) else Ragged.of(X, self.rate)
+        if new.rate != self.rate:
             raise InputError(
-                f"X has {X.rate} samples per second, but the network was trained on {self.rate}; "
+                f"X has {new.rate} samples per second, but the network was trained on {self.rate}; "
                 "resample X."
             )
-        new = X.sounds if isinstance(X, Audio) else X
-        new = new if isinstance(new, Ragged) else Ragged.of(new)
         if new.n_channels != self.sequences.n_channels:
             raise InputError(
                 f"X has sequences with {new.n_channels} channels, but the network was trained on "
                 f"{self.sequences.n_channels}; pass the same channels."
             )
-        return type(self)(new.moved(self.sequences.origin), self.device, self.rate)
+        return type(self)(new.moved(self.sequences.origin), self.device)

@@ -36,6 +36,7 @@ from unsplit.merging.neighbours.graph import (
     membership,
 )
 from unsplit.merging.options import GAPS, IGNORE, KEEP_NUMBER, Constraints
+from unsplit.merging.pairs import Pairs
 from unsplit.pairwise.result import PairwiseTVD
 
 # With more initial clusters, merging again would take minutes; pieces so small rarely cross a gap.
@@ -371,14 +372,13 @@ def _state(graph: NeighbourGraph) -> MergeState:
     """Clusters that are merged by the graph alone, without a network."""
     k = graph.n_clusters
     return MergeState(
-        Connected(graph),
+        pairs=Pairs(Connected(graph)),
         evidence=None,
         neighbourhoods=Neighbourhoods(graph, np.random.default_rng(0)),
         at_random=np.zeros(k, bool),
         both_at_random=True,
         small=np.zeros(k, bool),
         assigned=np.full(k, -1),
-        tvd=np.ones((k, k)),
         n_pairs=1,
         constraints=Constraints([], [], 1, k),
         sizes=np.bincount(graph.clusters[graph.clusters >= 0], minlength=k),

@@ -2,10 +2,8 @@
 
 from unsplit.networks.backbones.counts import BagOfWords, CountScaling
 from unsplit.networks.backbones.images import ConvNet, ResNet18, Shrink
-from unsplit.networks.backbones.points import PointNet2
-from unsplit.networks.backbones.sequences import ResNet1d
-from unsplit.networks.backbones.single_layer import SingleLayer
-from unsplit.networks.backbones.spectrogram import AudioNet, LogMel
+from unsplit.networks.backbones.points import PointNet2, SingleLayer
+from unsplit.networks.backbones.sequences import AudioNet, LogMel, ResNet1d
 from unsplit.networks.network import MLP, Standardize, StandardizeSequences
 
 __all__ = [

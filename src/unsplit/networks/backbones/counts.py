@@ -9,13 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from unsplit.errors import InputError
-
 # Number of rows at a time when means and variances are measured.
 CHUNK_ROWS = 4096
-
-# Default sum to which rows are scaled, as is usual for single cells.
-USUAL_TOTAL = 1e4
 
 TINY = 1e-30
 
@@ -83,21 +78,17 @@ class BagOfWords(nn.Module):
 
     Parameters
     ----------
-    in_features : int
-        d.
+    scaling : CountScaling
+        Measured on the training rows.
     width : int
         Units of both layers.
-    scaling : CountScaling, optional
-        Measured on the training rows.  None scales rows to :data:`USUAL_TOTAL` and takes
-        logarithms; the network then learns more slowly, because features that all rows have
-        dominate at first.
 
     Examples
     --------
     >>> import warnings
     >>> import scipy.sparse
     >>> X = scipy.sparse.csr_array([[4.0, 0.0, 1.0], [0.0, 2.0, 0.0]])
-    >>> backbone = BagOfWords(3, scaling=CountScaling.of(X))
+    >>> backbone = BagOfWords(CountScaling.of(X))
     >>> with warnings.catch_warnings(action="ignore"):  # torch calls such tensors a beta feature
     ...     rows = torch.tensor(X.toarray()).float().to_sparse_csr()
     >>> backbone(rows).shape
@@ -108,22 +99,13 @@ class BagOfWords(nn.Module):
     mean: Tensor
     scale: Tensor
 
-    def __init__(
-        self, in_features: int, width: int = 256, scaling: CountScaling | None = None
-    ) -> None:
+    def __init__(self, scaling: CountScaling, width: int = 256) -> None:
         super().__init__()
-        if scaling is None:
-            scaling = CountScaling(USUAL_TOTAL, torch.zeros(in_features), torch.ones(in_features))
-        if len(scaling.mean) != in_features:
-            raise InputError(
-                f"scaling was measured on {len(scaling.mean)} features, but there are "
-                f"{in_features}; measure it on the training rows."
-            )
         self.register_buffer("total", torch.tensor(scaling.total))
         self.register_buffer("mean", scaling.mean.clone())
         self.register_buffer("scale", scaling.scale.clone())
         self.out_features = width
-        first = nn.Linear(in_features, width)
+        first = nn.Linear(len(scaling.mean), width)
         self.weight = nn.Parameter(first.weight.detach().T.contiguous())
         self.bias = first.bias
         self.layers = nn.Sequential(

@@ -1,13 +1,29 @@
-"""Backbones for images: ResNet-18, and a small network for computers without a GPU."""
+"""Backbones for images: ResNet-18, a small network for CPUs, and networks of other libraries."""
 
 import os
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from unsplit.errors import InputError
+from unsplit.errors import InputError, check_whole
+
+# Names of the classifier in networks of torchvision and timm.
+OUTPUTS = ("fc", "classifier", "head", "heads")
+
+
+def convolution(
+    of: type[nn.Conv1d] | type[nn.Conv2d], n_in: int, n_out: int, kernel: int, stride: int = 1
+) -> Any:
+    """A convolution without bias, whose output is as long as its input divided by the stride."""
+    made = of(n_in, n_out, kernel, stride, padding=kernel // 2, bias=False)
+    nn.init.kaiming_normal_(made.weight, mode="fan_out", nonlinearity="relu")
+    return made
+
+
+_conv = partial(convolution, nn.Conv2d)
 
 
 class ResNet18(nn.Module):
@@ -45,11 +61,10 @@ class ResNet18(nn.Module):
         weights: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__()
-        for name, value in {"in_channels": in_channels, "image_size": image_size}.items():
-            if value < 1:
-                raise InputError(f"{name} must be at least 1, got {value!r}.")
+        check_whole("in_channels", in_channels, 1)
+        check_whole("image_size", image_size, 1)
         kernel, stride, pool = stem(image_size)
-        self.conv1 = _convolution(in_channels, 64, kernel, stride)
+        self.conv1 = _conv(in_channels, 64, kernel, stride)
         self.bn1 = nn.BatchNorm2d(64)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1) if pool else nn.Identity()
         self.layer1 = nn.Sequential(Block(64, 64, 1), Block(64, 64, 1))
@@ -91,15 +106,14 @@ class ConvNet(nn.Module):
 
     def __init__(self, in_channels: int = 3, image_size: int = 32) -> None:
         super().__init__()
-        for name, value in {"in_channels": in_channels, "image_size": image_size}.items():
-            if value < 1:
-                raise InputError(f"{name} must be at least 1, got {value!r}.")
+        check_whole("in_channels", in_channels, 1)
+        check_whole("image_size", image_size, 1)
         layers: list[nn.Module] = []
         for channels, stride in ((32, 1 if image_size <= 16 else 2), (64, 1), (128, 1)):
             if layers:
                 # ceil_mode, so that images of a single pixel pass as well
                 layers.append(nn.MaxPool2d(2, ceil_mode=True))
-            layers.append(_convolution(in_channels, channels, 3, stride))
+            layers.append(_conv(in_channels, channels, 3, stride))
             layers += [nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
             in_channels = channels
         self.layers = nn.Sequential(*layers)
@@ -142,13 +156,13 @@ class Block(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = _convolution(in_channels, out_channels, 3, stride)
+        self.conv1 = _conv(in_channels, out_channels, 3, stride)
         self.bn1 = nn.BatchNorm2d(out_channels)
-        self.conv2 = _convolution(out_channels, out_channels, 3)
+        self.conv2 = _conv(out_channels, out_channels, 3)
         self.bn2 = nn.BatchNorm2d(out_channels)
         self.downsample: nn.Sequential | None = None
         if stride != 1 or in_channels != out_channels:
-            projection = _convolution(in_channels, out_channels, 1, stride)
+            projection = _conv(in_channels, out_channels, 1, stride)
             self.downsample = nn.Sequential(projection, nn.BatchNorm2d(out_channels))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -177,14 +191,6 @@ def stem(image_size: int) -> tuple[int, int, bool]:
     return 3, 1 if image_size <= 32 else 2, image_size >= 64
 
 
-def _convolution(in_channels: int, out_channels: int, kernel: int, stride: int = 1) -> nn.Conv2d:
-    convolution = nn.Conv2d(
-        in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=False
-    )
-    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
-    return convolution
-
-
 def _channels_last(x: Tensor) -> Tensor:
     """Store the channels of a pixel side by side, which is fastest on tensor cores."""
     b, c, h, w = x.shape
@@ -194,23 +200,20 @@ def _channels_last(x: Tensor) -> Tensor:
 
 
 def load_weights(network: ResNet18, path: str | os.PathLike[str]) -> None:
-    """Read all weights of the network from a file; if any does not fit, change nothing."""
-    found, expected = _read_weights(path), network.state_dict()
+    """Read all weights of the network from a file."""
+    found = _read_weights(path)
     first = found.get("conv1.weight")
     if network.conv1.in_channels == 1 and isinstance(first, Tensor) and first.shape[1:2] == (3,):
         # The same as passing the grey image as all three channels.
         found["conv1.weight"] = first.sum(dim=1, keepdim=True)
-    for name in sorted(expected.keys() | found.keys()):
-        # Old files lack these counters; torch then starts them at zero.
-        if name not in found and name.endswith("num_batches_tracked"):
-            continue
-        have, need = (_shape(state.get(name)) for state in (found, expected))
-        if have != need:
-            raise InputError(
-                f"weights in {path} do not fit this ResNet-18: {name} has {have} in the file, but "
-                f"{need} in the network; {_advice(name)}."
-            )
-    network.load_state_dict(found, strict=False)
+    try:
+        network.load_state_dict(found)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[1].strip(" \t.")
+        raise InputError(
+            f"weights in {path} do not fit this ResNet-18: {reason}; pass a file with the weights "
+            "of torchvision's resnet18, and set in_channels to that of the file and image_size=224."
+        ) from None
 
 
 def _read_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -233,13 +236,29 @@ def _read_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
     return {name: value for name, value in named.items() if not name.startswith("fc.")}
 
 
-def _shape(value: Any) -> str:
-    if not isinstance(value, Tensor):
-        return "no value" if value is None else "no tensor"
-    return f"shape {tuple(value.shape)}"
+def without_classifier(network: nn.Module) -> nn.Module:
+    """Remove the last layer of a network of torchvision or timm; leave any other unchanged.
+
+    Examples
+    --------
+    >>> without_classifier(nn.Linear(3, 2))
+    Linear(in_features=3, out_features=2, bias=True)
+    """
+    reset: Any = getattr(network, "reset_classifier", None)
+    if callable(reset):
+        reset(0)
+    elif type(network).__module__.startswith("torchvision."):
+        for name in OUTPUTS:
+            if isinstance(getattr(network, name, None), nn.Module):
+                setattr(network, name, _without_last_linear(getattr(network, name)))
+                break
+    return network
 
 
-def _advice(name: str) -> str:
-    if name == "conv1.weight":
-        return "set in_channels to that of the file, and image_size=224 for the standard layers"
-    return "pass a file with the weights of torchvision's resnet18"
+def _without_last_linear(classifier: nn.Module) -> nn.Module:
+    """Keep the layers before the last linear one; an identity if there are none."""
+    if not isinstance(classifier, nn.Sequential):
+        return nn.Identity()
+    linear = [i for i, layer in enumerate(classifier) if isinstance(layer, nn.Linear)]
+    # Without a linear layer, as in SqueezeNet, the layers turn a feature map into a vector.
+    return classifier[: linear[-1]] if linear else classifier

@@ -1,4 +1,6 @@
-"""Backbone for sequences of different lengths: a residual network that ignores padding.
+"""Backbones for sequences of different lengths: a residual network that ignores padding.
+
+Sound is turned into a spectrogram in mel bands first.
 
 A batch (b, C + 1, L) has C channels and a mask, which is 1 for real positions and 0 for padding.
 All values are zero where the mask is zero, and position i of the output of a convolution lies over
@@ -6,17 +8,31 @@ position i·stride of its input.  The features of a sequence thus do not depend 
 follows it.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from unsplit.errors import InputError
+from unsplit.errors import InputError, check_whole
+from unsplit.networks.backbones.images import convolution
 
 # The first layer leaves about this many positions, with a stride of at most the second number.
 POSITIONS = 256
 LONGEST_STRIDE = 32
 
 EPSILON = 1e-5
+
+# Mel bands are made for human hearing and mean nothing below this many samples per second.
+LEAST_RATE = 1000
+
+# Length of a frame and distance between frames, in seconds.
+WINDOW, HOP = 0.025, 0.01
+
+# Power added before taking the logarithm; 60 dB below the mean power of the data, which is 1.
+FLOOR = 1e-6
+
+_conv = partial(convolution, nn.Conv1d)
 
 
 class ResNet1d(nn.Module):
@@ -45,12 +61,13 @@ class ResNet1d(nn.Module):
 
     def __init__(self, in_channels: int, length: int = POSITIONS, width: int = 64) -> None:
         super().__init__()
-        numbers = {"in_channels": in_channels, "length": length, "width": width}
-        for name, value in numbers.items():
-            if value < 1:
-                raise InputError(f"{name} must be at least 1, got {value!r}.")
+        check_whole("in_channels", in_channels, 1)
+        check_whole("length", length, 1)
+        check_whole("width", width, 1)
         self.stride = first_stride(length)
-        self.first = _convolution(in_channels + 1, width, max(7, 2 * self.stride + 1), self.stride)
+        self.first = convolution(
+            nn.Conv1d, in_channels + 1, width, max(7, 2 * self.stride + 1), self.stride
+        )
         self.norm = MaskedNorm(width)
         self.blocks = nn.ModuleList(
             [
@@ -79,12 +96,12 @@ class Block(nn.Module):
     def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
         self.stride = stride
-        self.conv1 = _convolution(in_channels, out_channels, 3, stride)
+        self.conv1 = _conv(in_channels, out_channels, 3, stride)
         self.norm1 = MaskedNorm(out_channels)
-        self.conv2 = _convolution(out_channels, out_channels, 3)
+        self.conv2 = _conv(out_channels, out_channels, 3)
         self.norm2 = MaskedNorm(out_channels)
         same = stride == 1 and in_channels == out_channels
-        self.shortcut = None if same else _convolution(in_channels, out_channels, 1, stride)
+        self.shortcut = None if same else _conv(in_channels, out_channels, 1, stride)
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Compute features (b, out_channels, ⌈L / stride⌉) of x, and their mask."""
@@ -183,9 +200,111 @@ def first_stride(length: int) -> int:
     return min(LONGEST_STRIDE, 2 ** (max(1, length // POSITIONS).bit_length() - 1))
 
 
-def _convolution(in_channels: int, out_channels: int, kernel: int, stride: int = 1) -> nn.Conv1d:
-    convolution = nn.Conv1d(
-        in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=False
-    )
-    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
-    return convolution
+class LogMel(nn.Module):
+    """Turns sound and its mask (b, 2, L) into log-mel bands and their mask.
+
+    The result has the shape (b, bands + 1, ⌈L / hop⌉).
+
+    Frame i is centred on sample i · hop, and is real if any sample before the next frame is real.
+    Each recording is then standardised by one mean and one standard deviation over all its bands
+    and real frames.  This removes loudness; one mean per band would also remove the timbre of a
+    steady sound.
+
+    Parameters
+    ----------
+    rate : int
+        Samples per second.
+    bands : int
+        Number of mel bands, from 0 Hz to half the rate.
+
+    Examples
+    --------
+    >>> LogMel(rate=8000)(torch.ones(3, 2, 4000)).shape  # 10 ms are 80 samples
+    torch.Size([3, 41, 50])
+    """
+
+    window: Tensor
+    filters: Tensor
+
+    def __init__(self, rate: int, bands: int = 40) -> None:
+        super().__init__()
+        if rate < LEAST_RATE:
+            raise InputError(
+                f"rate must be at least {LEAST_RATE:,} samples per second for a spectrogram, got "
+                f"{rate!r}; use ResNet1d on the samples themselves."
+            )
+        self.bands = bands
+        self.hop = round(rate * HOP)
+        size = 2 * round(rate * WINDOW / 2)  # even, so that there is a middle
+        # The narrowest band, the first, must have at least two points of the spectrum.
+        self.n_fft = max(size, int(2 * rate / mel_edges(bands, rate / 2)[1]))
+        self.n_fft += self.n_fft % 2
+        shape = torch.hann_window(size, dtype=torch.float64)
+        # With this scale, noise of variance one has power one at every frequency.
+        self.register_buffer("window", (shape / shape.square().sum().sqrt()).float())
+        self.register_buffer("filters", mel_filters(bands, self.n_fft, rate))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute standardised log-mel bands of x, followed by their mask."""
+        mask = x[:, 1:]
+        # The range of a power spectrum is too large for bfloat16 and half precision.
+        with torch.autocast(x.device.type, enabled=False):
+            spectrum = torch.stft(
+                (x[:, 0] * mask[:, 0]).float(),
+                self.n_fft,
+                self.hop,
+                len(self.window),
+                self.window,
+                pad_mode="constant",
+                return_complex=True,
+            )
+            power = self.filters @ (spectrum.real.square() + spectrum.imag.square())
+            mask = coarse_mask(mask, self.hop)
+            bands = masked_standard(torch.log(power + FLOOR)[..., : mask.shape[-1]], mask)
+        return torch.cat([bands, mask], dim=1)
+
+
+class AudioNet(nn.Sequential):
+    """Turns sound and its mask (b, 2, L) into features: :class:`LogMel`, then :class:`ResNet1d`.
+
+    Examples
+    --------
+    >>> backbone = AudioNet(rate=8000)
+    >>> backbone(torch.ones(2, 2, 4000)).shape, backbone.out_features
+    (torch.Size([2, 256]), 256)
+    """
+
+    def __init__(self, rate: int, bands: int = 40, width: int = 64) -> None:
+        network = ResNet1d(bands, width=width)
+        super().__init__(LogMel(rate, bands), network)
+        self.out_features = network.out_features
+
+
+def mel_edges(bands: int, highest: float) -> Tensor:
+    """Frequencies where bands begin, peak and end: ``bands + 2`` in Hz, evenly spaced in mel.
+
+    Mel is defined as by O'Shaughnessy: 2595 · log10(1 + f / 700).
+
+    Examples
+    --------
+    >>> mel_edges(3, 4000.0).round()
+    tensor([   0.,  427., 1114., 2220., 4000.], dtype=torch.float64)
+    """
+    top = torch.log1p(torch.tensor(highest / 700, dtype=torch.float64))
+    return 700 * torch.expm1(torch.linspace(0, 1, bands + 2, dtype=torch.float64) * top)
+
+
+def mel_filters(bands: int, n_fft: int, rate: int) -> Tensor:
+    """Triangular filters over the spectrum, shape (bands, n_fft // 2 + 1), each with sum one.
+
+    Examples
+    --------
+    >>> mel_filters(2, 8, 8000)
+    tensor([[0.0000, 1.0000, 0.0000, 0.0000, 0.0000],
+            [0.0000, 0.1926, 0.5382, 0.2691, 0.0000]])
+    """
+    frequency = torch.arange(n_fft // 2 + 1, dtype=torch.float64) * (rate / n_fft)
+    low, peak, high = mel_edges(bands, rate / 2).unfold(0, 3, 1).unsqueeze(-1).unbind(1)
+    rising, falling = (frequency - low) / (peak - low), (high - frequency) / (high - peak)
+    triangles = torch.minimum(rising, falling).clamp(min=0)
+    return (triangles / triangles.sum(1, keepdim=True)).float()

@@ -1,38 +1,172 @@
-"""The closest pair of clusters that are still apart, and the pairs that were refused."""
+"""All pairs of clusters in matrices: what ranks them, the closest one, and those refused.
+
+Clusters are slots 0 … k−1; merging b into a empties slot b.  The same for very many clusters, of
+which only some pairs are stored, is in :mod:`unsplit.merging.sparse_pairs`.
+"""
 
 from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from heapq import heappop, heappush
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
-from unsplit._typing import Index
+from unsplit._typing import Index, Matrix
 from unsplit.merging.decision import Reason
 
+# How many nearest ones of each remaining cluster are reported as kept apart.
+N_NEAREST = 10
 # If many clusters are equally near, this many are searched for the next one before all are.
 NEXT = 64
+
+Forbidden = Mapping[int, Collection[int]]
+"""By slot, the slots from which ``cannot_link`` keeps it apart."""
+
+
+class Ranking(Protocol):
+    """How close clusters are, for the merging loop."""
+
+    statistic: str
+    unlinked: float
+    """Clusters at this distance or beyond have no connection."""
+
+    def distances(self) -> Matrix:
+        """Current ranking statistic of all pairs, shape (k, k)."""
+
+    def merge(self, a: int, b: int) -> Sequence[int]:
+        """Merge b into a and return the slots whose distances have changed."""
+
+    def row(self, a: int) -> Matrix:
+        """Ranking statistic between a and all slots, shape (k,)."""
+
+
+def mean_rank(*distances: Matrix) -> Matrix:
+    """Mean over several distances of a pair's rank among all pairs, from 0 to 1.
+
+    Distances that are not on one scale can be ranked together in this way.
+
+    Examples
+    --------
+    >>> near = np.array([[0, 3, 2], [3, 0, 9], [2, 9, 0]])
+    >>> mean_rank(near, near.T)
+    array([[0. , 0.5, 0. ],
+           [0.5, 0. , 1. ],
+           [0. , 1. , 0. ]])
+    """
+    i, j = np.triu_indices(len(distances[0]), 1)
+    ranks = [rankdata(matrix[i, j]) - 1 for matrix in distances]
+    found = np.zeros(distances[0].shape)
+    found[i, j] = found[j, i] = np.mean(ranks, axis=0) / max(1, len(i) - 1)
+    return found
+
+
+class Linked:
+    """Average linkage on a fixed matrix.
+
+    ``statistic`` is the name of what the matrix holds, ``known`` which pairs could be compared; the
+    others count only if no pair of two merged clusters could be compared.
+    """
+
+    unlinked = np.inf
+
+    def __init__(
+        self,
+        matrix: Matrix,
+        statistic: str,
+        known: NDArray[np.bool_] | None = None,
+    ) -> None:
+        self.matrix = np.array(matrix, np.float64)
+        self.statistic = statistic
+        # Number of comparable pairs of initial clusters behind each distance.
+        self.n_pairs = np.ones(self.matrix.shape) if known is None else known.astype(np.float64)
+
+    def distances(self) -> Matrix:
+        """The current matrix."""
+        return self.matrix
+
+    def merge(self, a: int, b: int) -> Sequence[int]:
+        """The Lance–Williams update; every pair of initial clusters counts once, as in SciPy."""
+        pair, n_pairs = self.matrix[[a, b]], self.n_pairs[[a, b]]
+        total = n_pairs.sum(axis=0)
+        known = (n_pairs * pair).sum(axis=0) / np.maximum(total, 1)
+        self.matrix[a] = self.matrix[:, a] = np.where(total > 0, known, pair[0])
+        self.matrix[a, a] = 0.0
+        self.n_pairs[a] = self.n_pairs[:, a] = total
+        return (a,)
+
+    def row(self, a: int) -> Matrix:
+        """Linkage distance between a and all slots."""
+        return self.matrix[a]
+
+
+class Pairs:
+    """All pairs of slots: how close they are, and the smallest TVD between initial clusters.
+
+    ``tvd`` is None for a plain matrix: then the TVD counts as 1.
+    """
+
+    def __init__(self, ranking: Ranking, tvd: Matrix | None = None) -> None:
+        self.ranking = ranking
+        self.tvd = None if tvd is None else tvd.copy()
+
+    def merge(self, a: int, b: int) -> Sequence[int]:
+        """Merge b into a and return the slots whose distances have changed."""
+        if self.tvd is not None:
+            self.tvd[a] = self.tvd[:, a] = np.minimum(self.tvd[a], self.tvd[b])
+        return self.ranking.merge(a, b)
+
+    def nearest_tvd(self, a: int, b: int) -> float:
+        """Smallest TVD between an initial cluster of one slot and one of the other."""
+        return 1.0 if self.tvd is None else float(self.tvd[a, b])
+
+    def distance(self, a: int, b: int) -> float:
+        """What ranks the pair of two slots."""
+        return float(self.ranking.row(a)[b])
+
+    def row(self, slot: int, alive: NDArray[np.bool_], forbidden: Collection[int]) -> Matrix:
+        """Distances from a slot; infinite to those it may not be merged with."""
+        row = np.where(alive, self.ranking.row(slot), np.inf)
+        row[list(forbidden)] = np.inf
+        return row
+
+    def search(
+        self,
+        alive: NDArray[np.bool_],
+        forbidden: Forbidden,
+        reach: int | None = None,
+        limit: float = np.inf,
+    ) -> "ClosestPairs":
+        """The search for the closest pair, of which none is refused yet."""
+        matrix = self.ranking.distances().copy()
+        matrix[~alive] = matrix[:, ~alive] = np.inf
+        for slot, others in forbidden.items():
+            matrix[slot, list(others)] = np.inf
+        return ClosestPairs(matrix, reach, limit)
+
+    def nearby(self, alive: NDArray[np.bool_]) -> list[tuple[int, int, float]]:
+        """Pairs of each remaining slot and its nearest ones, with their distance."""
+        left = np.flatnonzero(alive)
+        distances = self.ranking.distances()[np.ix_(left, left)]
+        np.fill_diagonal(distances, np.inf)
+        nearest = np.argsort(distances, axis=1, kind="stable")[:, :N_NEAREST]
+        near = np.zeros(distances.shape, bool)
+        np.put_along_axis(near, nearest, values=True, axis=1)
+        near = np.triu(near | near.T) & np.isfinite(distances)
+        return [(int(left[i]), int(left[j]), float(distances[i, j])) for i, j in np.argwhere(near)]
 
 
 class ClosestPairs:
     """Distances between clusters, some of which may not be merged.
 
     Every cluster keeps its nearest neighbour, so that finding the closest pair and merging it cost
-    O(k) instead of O(k²).
-
-    Parameters
-    ----------
-    distances : ndarray of shape (k, k)
-        Symmetric; copied.  The diagonal is ignored.
-    reach : int, optional
-        Only pairs are considered in which one is among the ``reach`` nearest clusters of the other,
-        including those that were refused.  None for all pairs.
-    limit : float
-        Pairs at this distance or beyond are not considered.
+    O(k) instead of O(k²).  With ``reach``, only pairs are considered in which one is among so many
+    nearest clusters of the other, including those that were refused; pairs at ``limit`` or beyond
+    are not considered.
     """
 
-    def __init__(
-        self, distances: NDArray[np.float64], reach: int | None = None, limit: float = np.inf
-    ) -> None:
+    def __init__(self, distances: Matrix, reach: int | None = None, limit: float = np.inf) -> None:
         self.distances = np.array(distances, np.float64)
         np.fill_diagonal(self.distances, np.inf)
         k = len(self.distances)
@@ -61,7 +195,7 @@ class ClosestPairs:
         """The distance between two clusters; infinite if they may not be merged."""
         return float(self.distances[a, b])
 
-    def set_row(self, a: int, row: NDArray[np.float64]) -> None:
+    def set_row(self, a: int, row: Matrix) -> None:
         """Set the distances from a to all clusters; infinite where they may not be merged."""
         row = row.copy()
         row[a] = np.inf
@@ -107,22 +241,16 @@ class Horizons:
 
     Refused pairs count.  Counts of nearer clusters tell whether a new distance moves a horizon,
     which is rare.
-
-    Parameters
-    ----------
-    distances : ndarray of shape (k, k)
-        Symmetric and infinite on the diagonal; copied.
-    reach : int
     """
 
-    def __init__(self, distances: NDArray[np.float64], reach: int) -> None:
+    def __init__(self, distances: Matrix, reach: int) -> None:
         self.distances = distances.copy()
         self.reach = reach
         self.farthest = np.partition(self.distances, reach - 1, axis=1)[:, reach - 1].copy()
         self.n_nearer: Index = (self.distances < self.farthest[:, None]).sum(axis=1)
         self.n_within: Index = (self.distances <= self.farthest[:, None]).sum(axis=1)
 
-    def set_row(self, a: int, row: NDArray[np.float64]) -> None:
+    def set_row(self, a: int, row: Matrix) -> None:
         """Set the distances from a to all clusters."""
         old = self.distances[a].copy()
         self.distances[a] = self.distances[:, a] = row
@@ -137,9 +265,7 @@ class Horizons:
         far, limit = self.distances[outward], self.farthest[outward, None]
         self._move(outward, far, np.where(far > limit, far, np.inf).min(axis=1))
 
-    def _move(
-        self, rows: Index, distances: NDArray[np.float64], farthest: NDArray[np.float64]
-    ) -> None:
+    def _move(self, rows: Index, distances: Matrix, farthest: Matrix) -> None:
         self.farthest[rows] = farthest
         self.n_nearer[rows] = (distances < farthest[:, None]).sum(axis=1)
         self.n_within[rows] = (distances <= farthest[:, None]).sum(axis=1)

@@ -1,4 +1,4 @@
-"""How the clusters were made, and which rule and ranking that asks for.
+"""How a merge is to be done: how the clusters were made, and which rule and ranking that asks for.
 
 Clusters that were split at random cannot be told apart from each other, so tests decide.  Clusters
 that were cut out of the features that are now compared all differ, so neighbours decide.
@@ -6,16 +6,21 @@ that were cut out of the features that are now compared all differ, so neighbour
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from unsplit._typing import Index
+from unsplit.devices import generator_of
 from unsplit.errors import PartitionWarning, option, warn
 from unsplit.merging import limits
 from unsplit.merging.decision import (
     NEIGHBOURS,
+    NO_SHARED_BATCH,
+    ONE_GROUP,
     TESTS,
     Alpha,
     Always,
@@ -24,17 +29,147 @@ from unsplit.merging.decision import (
     Pair,
     Rule,
     UsersRule,
+    WithinBatches,
 )
-from unsplit.merging.evidence import CONFIDENCE, Mixtures
-from unsplit.merging.neighbours.graph import OBSERVATIONS, OTHER_FEATURES, SCORES, NeighbourGraph
-from unsplit.merging.options import CLUSTERING, ELSEWHERE, OVERLAP_AND_EDGES, MergeOptions
+from unsplit.merging.evidence import CONFIDENCE, Mixtures, evidence_of
+from unsplit.merging.loop import MergeState
+from unsplit.merging.neighbours.evidence import Neighbourhoods
+from unsplit.merging.neighbours.graph import (
+    OBSERVATIONS,
+    OTHER_FEATURES,
+    SCORES,
+    Connected,
+    NeighbourGraph,
+)
+from unsplit.merging.options import (
+    CLUSTERING,
+    ELSEWHERE,
+    NEED_NEIGHBOURS,
+    OVERLAP_AND_EDGES,
+    MergeOptions,
+)
+from unsplit.merging.pairs import Linked, Pairs, Ranking, mean_rank
+from unsplit.merging.sparse_pairs import SparseNeighbourhoods, SparsePairs, pairs_of
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.statistics import adjust_for_pairs, tvd_interval
 
-Estimated = PairwiseTVD
+State = TypeVar("State", bound=MergeState)
 
 
-def stopping_rule(result: Estimated | None, options: MergeOptions, by: str) -> Rule:
+@dataclass(frozen=True, eq=False)
+class MergeInputs:
+    """The input with its clusters in the order in which they first appear in the data.
+
+    Among equally close pairs the first is merged first; in this order that does not depend on the
+    names of the clusters.  ``ids`` are in the user's order, ``ids[order]`` in the new one.
+    """
+
+    ids: NDArray[Any]
+    order: Index
+    sizes: Index
+    matrix: NDArray[np.float64] | None = None
+    result: PairwiseTVD | None = None
+    graph: NeighbourGraph | None = None
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether only some pairs are stored."""
+        return self.result is not None and self.result.is_sparse
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a merge and its re-merges have in common.
+
+    ``at_random`` are the clusters that were split at random, ``by`` is what decides about most
+    pairs, ``statistic`` what ranks them; ``assigned`` as :func:`assigned_slots` returns it.
+    """
+
+    inputs: MergeInputs
+    options: MergeOptions
+    assigned: Index
+    at_random: NDArray[np.bool_]
+    by: str = ""
+    statistic: str = "distance"
+
+    @classmethod
+    def of(cls, inputs: MergeInputs, options: MergeOptions, assigned: Index) -> "Plan":
+        """Find out how the clusters were made, and what to do about it."""
+        result, graph = inputs.result, inputs.graph
+        if result is None:
+            return cls(inputs, options, assigned, np.zeros(len(inputs.ids), bool))
+        at_random, by = origin(result, graph, split_at_random(result), options)
+        source = None if graph is None else graph.source
+        statistic = ranking_statistic(options, result, by, source)
+        return cls(inputs, options, assigned, at_random, by, statistic)
+
+    def rule(self) -> Rule:
+        """The stopping rule, which keeps pairs apart that cannot be compared."""
+        result = self.inputs.result
+        rule = stopping_rule(result, self.options, self.by)
+        if result is None or result.is_sparse or result.comparable.all():
+            return rule
+        return WithinBatches(rule, NO_SHARED_BATCH if result.n_groups is None else ONE_GROUP)
+
+    def pairs(self, inputs: MergeInputs) -> Pairs | SparsePairs:
+        """What ranks the pairs of a merge, or of a re-merge of other inputs."""
+        result = inputs.result
+        if result is None:
+            assert inputs.matrix is not None
+            return Pairs(Linked(inputs.matrix, self.statistic))
+        if result.is_sparse:
+            return pairs_of(result, inputs.graph, self.statistic)
+        return Pairs(_ranking(result, inputs.graph, self.statistic), result.tvd)
+
+    def state(
+        self,
+        kind: type[State],
+        known: tuple[MergeInputs, Pairs | SparsePairs, Neighbourhoods | None],
+        **more: Any,
+    ) -> State:
+        """The state with which a merge of these inputs begins."""
+        inputs, pairs, neighbourhoods = known
+        result, options = inputs.result, self.options
+        return kind(
+            pairs=pairs,
+            evidence=None if result is None else evidence_of(result, options.alpha is not None),
+            neighbourhoods=neighbourhoods,
+            at_random=self.at_random,
+            both_at_random=needs_both_at_random(self.by, inputs.graph),
+            small=np.zeros(len(inputs.ids), bool) if result is None else result.too_small,
+            assigned=self.assigned,
+            n_pairs=1 if result is None else result.n_possibly_equal,
+            constraints=options.constraints(inputs.ids[inputs.order]),
+            sizes=inputs.sizes,
+            **more,
+        )
+
+
+def _ranking(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) -> Ranking:
+    """What ranks all pairs."""
+    if statistic not in NEED_NEIGHBOURS:
+        return Linked(result.divergence(statistic), statistic, result.comparable)
+    assert graph is not None
+    if statistic != OVERLAP_AND_EDGES:
+        return Connected(graph)
+    both = mean_rank(result.divergence("overlap"), Connected(graph).distances())
+    return Linked(both, statistic, result.comparable)
+
+
+def neighbourhoods_of(
+    inputs: MergeInputs, pairs: Pairs | SparsePairs, random_state: object
+) -> Neighbourhoods | None:
+    """The evidence from the neighbour graph, if there is one."""
+    if inputs.graph is None:
+        return None
+    # Without a seed the same graph still gives the same result.
+    rng = generator_of(0 if random_state is None else random_state)
+    if isinstance(pairs, SparsePairs):
+        return SparseNeighbourhoods(inputs.graph, rng, pairs.ranking)
+    return Neighbourhoods(inputs.graph, rng)
+
+
+def stopping_rule(result: PairwiseTVD | None, options: MergeOptions, by: str) -> Rule:
     """The rule that the options ask for; *auto* if they name none.
 
     Parameters
@@ -70,7 +205,9 @@ def needs_both_at_random(by: str, graph: NeighbourGraph | None) -> bool:
     return by == NEIGHBOURS and graph is not None and graph.source != SCORES
 
 
-def ranking_statistic(options: MergeOptions, result: Estimated, by: str, source: str | None) -> str:
+def ranking_statistic(
+    options: MergeOptions, result: PairwiseTVD, by: str, source: str | None
+) -> str:
     """The statistic that ranks pairs, where "auto" leaves the choice to us.
 
     Clusters cut out of the same features are ranked by their neighbours, clusters split at random
@@ -94,7 +231,7 @@ BY_SOURCE_OF_CORES = {
 }
 
 
-def split_at_random(result: Estimated, level: float = limits.LEVEL) -> NDArray[np.bool_]:
+def split_at_random(result: PairwiseTVD, level: float = limits.LEVEL) -> NDArray[np.bool_]:
     """Which clusters have a twin that they cannot be told apart from, shape (k,).
 
     Such a cluster is one of several random parts of a larger group: tests find no difference
@@ -136,7 +273,7 @@ def at_random_like_most(
     return found | almost_all
 
 
-def _are_alike(result: Estimated, pairs: Index, level: float) -> NDArray[np.bool_]:
+def _are_alike(result: PairwiseTVD, pairs: Index, level: float) -> NDArray[np.bool_]:
     """Whether no difference is significant and the TVD cannot be large, for each pair."""
     n_pairs = math.comb(result.n_clusters, 2)
     if not result.is_sparse:
@@ -152,7 +289,7 @@ def _are_alike(result: Estimated, pairs: Index, level: float) -> NDArray[np.bool
 
 
 def origin(
-    result: Estimated,
+    result: PairwiseTVD,
     graph: NeighbourGraph | None,
     at_random: NDArray[np.bool_],
     options: MergeOptions,
@@ -195,7 +332,9 @@ def origin(
 MOST_GIVEN, MOST_LOOKED_AT = 100, 5_000
 
 
-def _from_elsewhere(result: Estimated, graph: NeighbourGraph, at_random: NDArray[np.bool_]) -> bool:
+def _from_elsewhere(
+    result: PairwiseTVD, graph: NeighbourGraph, at_random: NDArray[np.bool_]
+) -> bool:
     """Whether far more neighbours are in different clusters than after k-means of the features.
 
     Clusters that were split at random have such neighbours anyway, and do not count.
@@ -219,13 +358,13 @@ def _from_elsewhere(result: Estimated, graph: NeighbourGraph, at_random: NDArray
     return bool(outside > limits.FROM_ELSEWHERE * max(usual, limits.LEAST_OUTSIDE * known.sum()))
 
 
-def are_cores(result: Estimated) -> bool:
+def are_cores(result: PairwiseTVD) -> bool:
     """Whether at least half of the observations are in no cluster."""
     n_clustered = int(result.sizes.sum())
     return n_clustered <= limits.CORES * (n_clustered + result.n_noise)
 
 
-def looks_like_partition(result: Estimated) -> bool:
+def looks_like_partition(result: PairwiseTVD) -> bool:
     """Whether most clusters can be told apart even from their nearest neighbour.
 
     This is the case after k-means, Leiden and the like: they cut up the features that are now
@@ -234,7 +373,7 @@ def looks_like_partition(result: Estimated) -> bool:
     return _median_nearest(result) > limits.LARGE_TVD
 
 
-def _median_nearest(result: Estimated) -> float:
+def _median_nearest(result: PairwiseTVD) -> float:
     # A tiny cluster looks close to all others, because a few held-out observations say little.
     large = result.n_heldout >= min(limits.FEW, np.sort(result.n_heldout)[-2])
     nearest = result.nearest(large)[1]
@@ -242,7 +381,7 @@ def _median_nearest(result: Estimated) -> float:
     return float(np.median(nearest)) if len(nearest) else 0.0
 
 
-def _warn_of_partition(result: Estimated) -> None:
+def _warn_of_partition(result: PairwiseTVD) -> None:
     if not looks_like_partition(result):
         return
     warn(

@@ -1,1 +1,0 @@
-"""Wasserstein distances between all pairs of clusters."""
