@@ -118,7 +118,9 @@ def load_everything():
     for name in ("merge", "distances"):
         importlib.import_module(f"unsplit.cli.{name}")
     X = np.random.default_rng(0).standard_normal((20, 2))
-    unsplit.ClusterMerger(epochs=1, cv=2, device="cpu").fit(X, initial_labels=np.arange(20) % 2)
+    unsplit.ClusterMerger(training=unsplit.TrainConfig(epochs=1), cv=2, device="cpu").fit(
+        X, initial_labels=np.arange(20) % 2
+    )
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def test_distances_without_scores_are_written_from_memory(estimate, tmp_path):
 def test_batches_and_single_observations(tmp_path):
     X, labels = unsplit.datasets.gaussians(CENTRES, 20, random_state=0)
     batch = np.arange(len(X)) % 2
-    fast = {"cv": 2, "epochs": 2, "random_state": 0, "device": "cpu"}
+    fast = {"cv": 2, "training": unsplit.TrainConfig(epochs=2), "random_state": 0, "device": "cpu"}
     result = unsplit.pairwise_tvd(X, labels, batch=batch, **fast)
     write_tvd(tmp_path / "tvd.npy", result)
     np.testing.assert_allclose(np.load(tmp_path / "tvd.npy"), result.tvd, atol=1e-6)

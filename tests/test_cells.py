@@ -240,7 +240,7 @@ def test_each_matrix_can_be_compared_by(how, name):
     adata = small()
     if "use_raw" in how:
         adata.raw = anndata.AnnData(adata.layers["counts"], adata.obs, adata.var)
-    unsplit.anndata.merge(adata, **how, **QUICK | {"epochs": 10})
+    unsplit.anndata.merge(adata, **how, **QUICK | {"training": unsplit.TrainConfig(epochs=10)})
     assert adata.uns["unsplit"]["params"]["representation"] == name
     assert counts(adata) == {"2 + 10": 80, "3 + 4": 80}
 
@@ -275,7 +275,9 @@ def test_batches_are_those_of_the_estimator():
 def test_a_backed_file_is_read_as_needed(tmp_path):
     small().write_h5ad(tmp_path / "cells.h5ad")
     backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    unsplit.anndata.merge(backed, use_rep="X", **QUICK | {"epochs": 10})
+    unsplit.anndata.merge(
+        backed, use_rep="X", **QUICK | {"training": unsplit.TrainConfig(epochs=10)}
+    )
     assert backed.isbacked
     assert counts(backed) == {"2 + 10": 80, "3 + 4": 80}
     changed = unsplit.anndata.merge(backed, copy=True, key_added="types", **QUICK)

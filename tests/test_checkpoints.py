@@ -65,10 +65,10 @@ def noisy():
 
 
 CASES = {
-    "stacked": {"epochs": 2, "cv": 2},
-    "one by one": {"epochs": 2, "training": unsplit.TrainConfig(batch_folds=False), "cv": 2},
-    "of the user": {"epochs": 2, "backbone": noisy(), "cv": 2},
-    "holdout": {"epochs": 2, "holdout": 0.3},
+    "stacked": {"training": unsplit.TrainConfig(epochs=2), "cv": 2},
+    "one by one": {"training": unsplit.TrainConfig(epochs=2, batch_folds=False), "cv": 2},
+    "of the user": {"training": unsplit.TrainConfig(epochs=2), "backbone": noisy(), "cv": 2},
+    "cv": {"training": unsplit.TrainConfig(epochs=2), "cv": 0.3},
 }
 
 
@@ -88,15 +88,27 @@ def test_training_continues_to_the_same_bits(case, at_every_step, monkeypatch, t
 
 
 def test_a_checkpoint_changes_nothing(at_every_step, tmp_path):
-    plain = unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=3)
+    plain = unsplit.pairwise_tvd(
+        X, LABELS, training=unsplit.TrainConfig(epochs=2), cv=2, random_state=3
+    )
     same(
-        unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=3, checkpoint=tmp_path), plain
+        unsplit.pairwise_tvd(
+            X,
+            LABELS,
+            training=unsplit.TrainConfig(epochs=2),
+            cv=2,
+            random_state=3,
+            checkpoint=tmp_path,
+        ),
+        plain,
     )
 
 
 def test_short_runs_write_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "save", lambda *_: pytest.fail("written"))
-    unsplit.pairwise_tvd(X, LABELS, epochs=1, checkpoint=tmp_path / "kept")
+    unsplit.pairwise_tvd(
+        X, LABELS, training=unsplit.TrainConfig(epochs=1), checkpoint=tmp_path / "kept"
+    )
     assert not (tmp_path / "kept").exists()
 
 
@@ -104,7 +116,7 @@ def test_a_whole_merge_continues_from_its_checkpoint(at_every_step, monkeypatch,
     rng = np.random.default_rng(0)
     points = rng.normal(size=(240, 2))
     labels = (points[:, 0] > 0) * 1 + (points[:, 1] > 0) * 2
-    settings = {"epochs": 2, "cv": 2, "random_state": 1}
+    settings = {"training": unsplit.TrainConfig(epochs=2), "cv": 2, "random_state": 1}
 
     def merged(**more):
         return unsplit.ClusterMerger(**settings, **more).fit(points, initial_labels=labels)
@@ -126,28 +138,62 @@ def test_without_a_seed_the_drawn_one_is_kept(at_every_step, monkeypatch, tmp_pa
     with monkeypatch.context() as patch:
         stop_after(patch, 5)
         with pytest.raises(Stopped):
-            unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, checkpoint=tmp_path)
+            unsplit.pairwise_tvd(
+                X, LABELS, training=unsplit.TrainConfig(epochs=2), cv=2, checkpoint=tmp_path
+            )
     seed = Checkpoint(tmp_path).seed()
-    again = unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, checkpoint=tmp_path)
-    same(again, unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=seed))
+    again = unsplit.pairwise_tvd(
+        X, LABELS, training=unsplit.TrainConfig(epochs=2), cv=2, checkpoint=tmp_path
+    )
+    same(
+        again,
+        unsplit.pairwise_tvd(
+            X, LABELS, training=unsplit.TrainConfig(epochs=2), cv=2, random_state=seed
+        ),
+    )
 
 
 def test_generators_as_random_state_are_continued_too(at_every_step, monkeypatch, tmp_path):
-    whole = unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=np.random.default_rng(5))
+    whole = unsplit.pairwise_tvd(
+        X,
+        LABELS,
+        training=unsplit.TrainConfig(epochs=2),
+        cv=2,
+        random_state=np.random.default_rng(5),
+    )
     with monkeypatch.context() as patch:
         stop_after(patch, 5)
         rng = np.random.default_rng(5)
         with pytest.raises(Stopped):
-            unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=rng, checkpoint=tmp_path)
+            unsplit.pairwise_tvd(
+                X,
+                LABELS,
+                training=unsplit.TrainConfig(epochs=2),
+                cv=2,
+                random_state=rng,
+                checkpoint=tmp_path,
+            )
     rng = np.random.default_rng(5)
     same(
-        unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=rng, checkpoint=tmp_path),
+        unsplit.pairwise_tvd(
+            X,
+            LABELS,
+            training=unsplit.TrainConfig(epochs=2),
+            cv=2,
+            random_state=rng,
+            checkpoint=tmp_path,
+        ),
         whole,
     )
 
 
 def test_another_run_is_never_continued(at_every_step, monkeypatch, tmp_path):
-    settings = {"epochs": 2, "cv": 2, "random_state": 0, "checkpoint": tmp_path}
+    settings = {
+        "training": unsplit.TrainConfig(epochs=2),
+        "cv": 2,
+        "random_state": 0,
+        "checkpoint": tmp_path,
+    }
     with monkeypatch.context() as patch:
         stop_after(patch, 5)
         with pytest.raises(Stopped):
@@ -156,7 +202,7 @@ def test_another_run_is_never_continued(at_every_step, monkeypatch, tmp_path):
     others = {
         "data": ((X + 1, LABELS), {}),
         "labels": ((X, np.roll(LABELS, 7)), {}),  # the same clusters by other names would do
-        "settings": ((X, LABELS), {"epochs": 3}),
+        "settings": ((X, LABELS), {"training": unsplit.TrainConfig(epochs=3)}),
         "seed": ((X, LABELS), {"random_state": 1}),
     }
     for named, (data, changed) in others.items():
@@ -164,13 +210,22 @@ def test_another_run_is_never_continued(at_every_step, monkeypatch, tmp_path):
             unsplit.pairwise_tvd(*data, **settings | changed)
         assert str(tmp_path / "training.npz") in str(e.value)
         assert snapshot(tmp_path) == before
-    for changed in ({"backbone": "single-layer"}, {"loss": "pairwise"}, {"cv": 3}):
+    for changed in (
+        {"backbone": "single-layer"},
+        {"training": unsplit.TrainConfig(loss="pairwise")},
+        {"cv": 3},
+    ):
         with pytest.raises(InputError, match="a run with different settings"):
             unsplit.pairwise_tvd(X, LABELS, **settings | changed)
 
 
 def test_a_damaged_file_is_refused_in_one_sentence(at_every_step, monkeypatch, tmp_path):
-    settings = {"epochs": 2, "cv": 2, "random_state": 0, "checkpoint": tmp_path}
+    settings = {
+        "training": unsplit.TrainConfig(epochs=2),
+        "cv": 2,
+        "random_state": 0,
+        "checkpoint": tmp_path,
+    }
     with monkeypatch.context() as patch:
         stop_after(patch, 3)
         with pytest.raises(Stopped):
@@ -203,7 +258,12 @@ def test_a_damaged_file_is_refused_in_one_sentence(at_every_step, monkeypatch, t
 
 
 def test_a_state_of_other_networks_is_refused(at_every_step, monkeypatch, tmp_path):
-    settings = {"epochs": 2, "cv": 2, "random_state": 0, "checkpoint": tmp_path}
+    settings = {
+        "training": unsplit.TrainConfig(epochs=2),
+        "cv": 2,
+        "random_state": 0,
+        "checkpoint": tmp_path,
+    }
     with monkeypatch.context() as patch:
         stop_after(patch, 3)
         with pytest.raises(Stopped):
@@ -228,12 +288,14 @@ def test_a_full_disk_does_not_stop_a_run(at_every_step, monkeypatch, tmp_path):
 
     monkeypatch.setattr(checkpoints, "save_arrays", full)
     with pytest.warns(CheckpointWarning, match=r"no space left on device\); the run goes on"):
-        unsplit.pairwise_tvd(X, LABELS, epochs=1, checkpoint=tmp_path / "kept")
+        unsplit.pairwise_tvd(
+            X, LABELS, training=unsplit.TrainConfig(epochs=1), checkpoint=tmp_path / "kept"
+        )
 
 
 def test_what_else_is_in_the_folder_stays(at_every_step, tmp_path):
     (tmp_path / "model.npz").write_text("mine")
-    unsplit.pairwise_tvd(X, LABELS, epochs=1, checkpoint=tmp_path)
+    unsplit.pairwise_tvd(X, LABELS, training=unsplit.TrainConfig(epochs=1), checkpoint=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["model.npz"]
 
 

@@ -29,6 +29,7 @@ from tests.cli_cases import (
 )
 from tests.merging_cases import same_merges
 from unsplit.cli import program
+from unsplit.cli.select import settings_dict
 from unsplit.cli.summary import of_merge, of_review, shortened
 from unsplit.estimator import merge_overclustering
 from unsplit.merging.options import MergeOptions
@@ -38,6 +39,8 @@ TABLES = ["distances.npz", "labels.csv", "linkage.npy", "merges.csv", "review.cs
 FILES = [*TABLES, "tree.npz", "result.json", "manifest.json"]
 
 
+SETTINGS = Settings(cv=2, training=library.TrainConfig(epochs=3), device="cpu")
+
 # Every test works in a folder of its own, with data.csv in it.
 pytestmark = pytest.mark.usefixtures("folder_with_data")
 
@@ -45,8 +48,7 @@ pytestmark = pytest.mark.usefixtures("folder_with_data")
 @pytest.fixture(scope="module")
 def expected():
     """What the library gives for data.csv."""
-    settings = Settings(cv=2, epochs=3, device="cpu")
-    return merge_overclustering(X, LABELS, MergeOptions(), settings, 0)
+    return merge_overclustering(X, LABELS, MergeOptions(), SETTINGS, 0)
 
 
 # merge
@@ -94,7 +96,7 @@ def test_result_has_all_that_is_needed_to_judge_and_to_repeat(expected):
     }
     merge_options = vars(MergeOptions(must_link=[["0", "1"]], cannot_link=[], min_clusters=2))
     del merge_options["answers"]  # they are in the links
-    assert result["settings"] == merge_options | vars(Settings(cv=2, epochs=3, device="cpu"))
+    assert result["settings"] == merge_options | settings_dict(SETTINGS)
     counts = {"n_observations": 160, "n_features": 2, "n_initial": 4, "n_noise": 0, "n_clusters": 2}
     assert result.items() >= counts.items()
     assert result["mapping"] == {"0": 0, "1": 0, "2": 1, "3": 1}

@@ -178,7 +178,9 @@ def test_clouds_with_gaps_and_of_two_sizes():
     refused(merge("gaps.npz", "--labels", "cluster"), "observation 4")
     two = [np.zeros((10 + i, 3)) for i in range(4)]
     with pytest.raises(library.InputError, match="differ in their number of points"):
-        library.pairwise_tvd(two, [0, 0, 1, 1], backbone="pointnet++", cv=2, epochs=1)
+        library.pairwise_tvd(
+            two, [0, 0, 1, 1], backbone="pointnet++", cv=2, training=library.TrainConfig(epochs=1)
+        )
 
 
 def test_an_array_without_labels_asks_for_them():

@@ -20,7 +20,10 @@ def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("unsplit.cli.demo.Settings", lambda: Settings(cv=2, epochs=2, device="cpu"))
+        patch.setattr(
+            "unsplit.cli.demo.Settings",
+            lambda: Settings(cv=2, training=library.TrainConfig(epochs=2), device="cpu"),
+        )
         patch.setattr("unsplit.report.collect.FEWEST_FOR_NEIGHBOURS", 10**6)  # PCA is quick
         return folder, unsplit("demo", "--report")
 

@@ -62,7 +62,7 @@ def test_every_row_of_a_long_table_is_not_needed():
 
 
 def fitted(X, **how):
-    return ClusterMerger(epochs=2, cv=2, random_state=0).fit(X, **how)
+    return ClusterMerger(training=unsplit.TrainConfig(epochs=2), cv=2, random_state=0).fit(X, **how)
 
 
 @pytest.mark.filterwarnings("ignore::unsplit.errors.PartitionWarning")
@@ -89,7 +89,9 @@ def test_labels_passed_as_y_are_not_ignored_in_silence():
     with warnings.catch_warnings():
         warnings.simplefilter("error", LabelsWarning)
         fitted(X, y=WINE.target, initial_labels=CLUSTERS)
-        merger = ClusterMerger(epochs=2, cv=2, random_state=0, overclusterer=KMeans(5))
+        merger = ClusterMerger(
+            training=unsplit.TrainConfig(epochs=2), cv=2, random_state=0, overclusterer=KMeans(5)
+        )
         merger.fit(X, WINE.target)
 
 

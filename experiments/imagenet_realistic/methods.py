@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import unsplit
 from benchmarks.baselines import euclidean
+from benchmarks.common import as_options
 from experiments.artificial import DIVERGENCES, PAPER
 from experiments.core import Result
 from experiments.imagenet_realistic.overclustering import Overclustering
@@ -41,7 +42,7 @@ def trained_once(
     """
     _, labels = case.with_outside()
     start = time.monotonic()
-    result = unsplit.pairwise_tvd(X, labels, cv=FOLDS, **choices)
+    result = unsplit.pairwise_tvd(X, labels, cv=FOLDS, **as_options(**choices))
     seconds = time.monotonic() - start
     graph = unsplit.neighbour_graph(features, labels)
     return {
@@ -111,7 +112,9 @@ def retrained(
     first: PairwiseTVD | None = None
     for node in range(k, k + merges):
         seed = int(rng.integers(2**31))
-        result = unsplit.pairwise_tvd(X, labels, random_state=seed, **PAPER, **choices)
+        result = unsplit.pairwise_tvd(
+            X, labels, random_state=seed, **as_options(**PAPER, **choices)
+        )
         first = result if first is None else first
         epochs += len(result.history.epoch)
         pair = result.cluster_ids[closest(result.balanced_accuracy, rng)]
@@ -134,7 +137,7 @@ def published(
     """The paper's method in one call: :func:`unsplit.paper`."""
     k, start = int(case.labels.max()) + 1, time.monotonic()
     tree, distances = unsplit.paper(
-        X, case.labels, n_clusters=k - merges, random_state=random_state, **choices
+        X, case.labels, n_clusters=k - merges, random_state=random_state, **as_options(**choices)
     )
     return {
         "CM": {"published": case.right(tree.linkage)[:merges]},

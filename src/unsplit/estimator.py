@@ -45,9 +45,9 @@ from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions
 from unsplit.merging.plan import looks_like_partition
 from unsplit.merging.tree import MergeTree
-from unsplit.networks.registry import Augment, Backbone
+from unsplit.networks.registry import Backbone
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
+from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.progress import MERGING, NEIGHBOURS, TRAINING
 from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.overclustering.clusterers import check_clusterer
@@ -145,7 +145,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     overclusterer : scikit-learn clusterer, optional
         Makes the over-clustering when ``fit`` is given none; by default k-means with about √n
         clusters.  See :func:`unsplit.overclustering.default_clusterer`.
-    backbone, augment, training, cv, holdout, loss, epochs, device
+    backbone, training, cv, device
         How distances are estimated.  See :func:`unsplit.pairwise_tvd`.
     random_state : int, Generator, RandomState or None
         The same seed gives the same result.
@@ -224,12 +224,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         labels_from: str = "auto",
         overclusterer: Any = None,
         backbone: Backbone = "auto",
-        augment: Augment = "auto",
         training: TrainConfig | None = None,
-        cv: int | str = "auto",
-        holdout: float | None = None,
-        loss: str | None = None,
-        epochs: int = MAX_EPOCHS,
+        cv: float | str = "auto",
         device: str | torch.device = "auto",
         random_state: Any = None,
         progress: bool | Progress = False,
@@ -248,12 +244,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.labels_from = labels_from
         self.overclusterer = overclusterer
         self.backbone = backbone
-        self.augment = augment
         self.training = training
         self.cv = cv
-        self.holdout = holdout
-        self.loss = loss
-        self.epochs = epochs
         self.device = device
         self.random_state = random_state
         self.progress = progress

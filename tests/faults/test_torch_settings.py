@@ -13,7 +13,7 @@ from unsplit.networks.training.progress import Reporter, StepRecord
 
 X, LABELS = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 1]], 40, random_state=0)
 PICTURES = np.random.default_rng(0).integers(0, 200, (160, 12, 12, 3)).astype(np.uint8)
-QUICK = {"epochs": 2, "random_state": 0, "device": "cpu"}
+QUICK = {"training": unsplit.TrainConfig(epochs=2), "random_state": 0, "device": "cpu"}
 
 
 @contextmanager

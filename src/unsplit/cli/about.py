@@ -10,6 +10,7 @@ from unsplit.cli.options import as_typed
 from unsplit.data.readers.columns import ColumnChoice
 from unsplit.errors import typed
 from unsplit.merging.options import MergeOptions
+from unsplit.networks.training.loop import TrainConfig
 from unsplit.pairwise.api import Settings
 
 ANSWERS = "unsplit-review.json"
@@ -18,7 +19,9 @@ NAMES = (
     "n_clusters", "max_tvd", "alpha", "min_clusters", "max_clusters", "labels_from", "backbone",
     "cv", "epochs", "device",
 )  # fmt: skip
-DEFAULTS = {f.name: f.default for f in (*fields(MergeOptions), *fields(Settings))}
+DEFAULTS = {
+    f.name: f.default for kind in (MergeOptions, Settings, TrainConfig) for f in fields(kind)
+}
 
 
 def about_run(result: Mapping[str, Any]) -> dict[str, Any]:

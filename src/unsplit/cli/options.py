@@ -14,6 +14,7 @@ from unsplit.cli.reading import Input
 from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.readers.shards import shards_of
 from unsplit.networks.registry import RECIPES
+from unsplit.networks.training.loop import TrainConfig
 from unsplit.pairwise.api import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -257,7 +258,7 @@ def settings_from(
 ) -> Settings:
     """The settings of an estimate."""
     augment = False if no_augment else "auto"
-    return Settings(backbone, cv, epochs=epochs, device=device, augment=augment)
+    return Settings(backbone, cv, device, TrainConfig(epochs=epochs, augment=augment))
 
 
 estimation = packed(
@@ -291,7 +292,7 @@ estimation = packed(
         "--epochs",
         type=click.IntRange(min=1),
         metavar="N",
-        default=Settings.epochs,
+        default=TrainConfig.epochs,
         show_default=True,
         help="Maximum number of epochs; training usually stops earlier.",
     ),

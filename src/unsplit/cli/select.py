@@ -9,9 +9,9 @@ from unsplit.cli.progress import Console
 from unsplit.data.readers.observations import Observations
 from unsplit.data.saving import write_csv
 from unsplit.errors import BatchWarning, InputError
+from unsplit.networks.training.loop import TrainConfig
 from unsplit.pairwise.api import Settings
-from unsplit.selection import select
-from unsplit.selection.candidates import usual_candidates
+from unsplit.selection import select, usual_candidates
 
 NAME = "candidates.csv"
 
@@ -35,7 +35,7 @@ def selected(
             read.labels,
             usual_candidates(settings.backbone),
             batch=read.batch,
-            epochs=settings.epochs,
+            training=settings.training,
             device=settings.device,
             random_state=seed,
             progress=lambda _, record: console.on_epoch(record),
@@ -46,5 +46,5 @@ def selected(
 
 def settings_dict(settings: Settings) -> dict[str, Any]:
     """Turn settings into a dict that JSON can hold."""
-    training = None if settings.training is None else asdict(settings.training)
-    return vars(settings) | {"training": training}
+    own = {name: value for name, value in vars(settings).items() if name != "training"}
+    return own | asdict(settings.training or TrainConfig())

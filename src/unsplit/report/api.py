@@ -159,7 +159,7 @@ def report(
     --------
     >>> import unsplit
     >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 40, random_state=0)
-    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
     >>> unsplit.merge(result, n_clusters=2).report(result, X, labels)
     Report: ... MB of HTML; write it with save(path)
     """
