@@ -31,8 +31,7 @@ from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, Training, judge_of
 from unsplit.networks.training.progress import History, Reporter
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.confusions import MOST_CONFUSIONS, count_confusions
-from unsplit.pairwise.divergences import directed_means, hit
+from unsplit.pairwise.divergences import MOST_CONFUSIONS, count_confusions, directed_means, hit
 from unsplit.pairwise.groups import shared_batches
 from unsplit.pairwise.result import PairwiseTVD, by_groups
 from unsplit.pairwise.scores import HeldoutScores
