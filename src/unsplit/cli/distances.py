@@ -102,7 +102,7 @@ def _fit(
     read: Observations, settings: Settings, seed: int, console: Console, checkpoint: Checkpoint
 ) -> Fitted:
     given = read.X, np.asarray(read.labels), settings, seed, console, read.batch
-    return fit(*given, checkpoint=checkpoint.training("training"), groups=read.groups)
+    return fit(*given, checkpoint=checkpoint, groups=read.groups)
 
 
 def _help(

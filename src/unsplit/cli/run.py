@@ -151,7 +151,7 @@ def help_to_train(task: Task, select: bool, checkpoint: Checkpoint) -> None:
         settings = current().share(None) if select else task.settings
         seed = seeds_of(checkpoint.seeded(task.seed))[0]
         given = read.X, np.asarray(read.labels), settings, seed, False, read.batch
-        fit(*given, checkpoint=checkpoint.training("training"), groups=read.groups)
+        fit(*given, checkpoint=checkpoint, groups=read.groups)
 
 
 class Interrupted(click.ClickException):
@@ -192,7 +192,7 @@ def interruptible(
 def _kept(out: str, existed: bool, checkpoint: Checkpoint | None) -> str:
     """What is left of an interrupted run, and how to go on."""
     state = "is unchanged" if existed else "was not made"
-    if checkpoint is None or not checkpoint.files():
+    if checkpoint is None or not checkpoint.exists():
         return f"nothing of this run is kept, and {out} {state}"
     command = shlex.join(["unsplit", *(click.get_current_context().obj or [])])
     return f"{checkpoint.folder} keeps what was done so far, and {out} {state}; to go on: {command}"
