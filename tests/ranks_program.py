@@ -21,7 +21,7 @@ import torch.distributed as dist
 import unsplit
 from unsplit.cli import main
 from unsplit.networks.training import checkpoint
-from unsplit.networks.training.checkpoint import TrainingFile
+from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.pairwise.api import Settings
 
 
@@ -47,7 +47,7 @@ def run(case, rank, port):
     if "kill" in case:
         checkpoint.EVERY = checkpoint.AT_MOST_ONE_IN = 0
         victim, left = case["kill"]
-        due = TrainingFile.due
+        due = Checkpoint.due
 
         def counted(self):
             nonlocal left
@@ -56,7 +56,7 @@ def run(case, rank, port):
                 os.kill(os.getpid(), signal.SIGKILL)
             return due(self)
 
-        TrainingFile.due = counted
+        Checkpoint.due = counted
     if "starve" in case and case["starve"][0] == rank:
         starve(case["starve"][1])
     main(case["typed"], prog_name="unsplit")

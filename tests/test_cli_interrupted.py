@@ -34,21 +34,6 @@ def test_what_is_no_checkpoint_is_refused(content):
     assert Path("out.checkpoint", name).read_text(encoding="utf-8") == content
 
 
-@pytest.mark.parametrize(
-    "name", ["merges.json", "merges.npz", "training.safetensors", "retraining-2.npz"]
-)
-def test_a_checkpoint_of_the_version_before_is_refused(name):
-    Path("out.checkpoint").mkdir()
-    Path("out.checkpoint", name).write_text("{}", encoding="utf-8")
-    result = merge()
-    assert result.exit_code == 2
-    assert result.stderr == (
-        f"unsplit: out.checkpoint/{name} was written by an earlier version of unsplit; use that "
-        "version to go on, or remove out.checkpoint to start again.\n"
-    )
-    assert Path("out.checkpoint", name).exists()
-
-
 # Interrupting
 
 

@@ -593,9 +593,8 @@ def merge_overclustering(
     seeds = seeds_of(random_state)
     with reporting(progress) as reporter:
         reporter.on_phase(TRAINING)
-        file = None if checkpoint is None else checkpoint.training("training")
         given = X, encoded, settings, seeds[0], reporter, batch
-        fitted = fit(*given, checkpoint=file, groups=groups)
+        fitted = fit(*given, checkpoint=checkpoint, groups=groups)
         reporter.on_phase(NEIGHBOURS)
         graph = _neighbours(features, encoded, fitted, settings, batch, groups)
         reporter.on_phase(MERGING)

@@ -271,7 +271,7 @@ def interruptible(
 
 def _kept(checkpoint: Checkpoint | None, state: str) -> str:
     """What is left of an interrupted run, and how to go on."""
-    if checkpoint is None or not checkpoint.files():
+    if checkpoint is None or not checkpoint.exists():
         return f"nothing of this run is kept, and {state}"
     command = shlex.join(["unsplit", *(click.get_current_context().obj or [])])
     return f"{checkpoint.folder} keeps what was done so far, and {state}; to go on: {command}"

@@ -381,7 +381,7 @@ def _estimate(
     read: Observations, network: Network, seed: Any, console: Console, kept: Checkpoint
 ) -> Fitted:
     given = read.X, np.asarray(read.labels), Settings(**network), seed, console, read.batch
-    return fit(*given, checkpoint=kept.training("training"), groups=read.groups)
+    return fit(*given, checkpoint=kept, groups=read.groups)
 
 
 def _selected(

@@ -191,7 +191,7 @@ def checkpoint_beside(out: str) -> Checkpoint:
 
 def kept_by(checkpoint: Checkpoint) -> str:
     """Say what a run leaves behind whose processes have ended."""
-    if not checkpoint.files():
+    if not checkpoint.exists():
         return "nothing of this run is kept."
     return (
         f"{checkpoint.folder} keeps what was done so far, and the same command goes on from there, "
