@@ -7,7 +7,7 @@ import platform
 import secrets
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,7 +33,6 @@ from unsplit.estimator import ClusterMerger
 from unsplit.merging.decision import UNCLEAR
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.loop import TrainConfig
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.saved_estimates import scores_path
 from unsplit.report.api import PAGE, Content, make_page
@@ -208,9 +207,9 @@ def versions() -> dict[str, str]:
 def described_run(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """What is needed to repeat a run: settings, seed, device, versions, and what was typed."""
     named = {name: value for name, value in settings.items() if name not in NO_SETTINGS}
-    training = named["training"] or TrainConfig()
+    training = {} if named["training"] is None else named["training"].given
     return {
-        "settings": named | {"training": asdict(training)},
+        "settings": named | {"training": training},
         "seed": seed,
         "device": str(choose_device(named["device"])),
         "versions": versions(),
@@ -272,21 +271,14 @@ def about_run(result: Mapping[str, Any]) -> dict[str, Any]:
     >>> about_run({"typed": "merge cells.csv --labels leiden --out merged", "seed": 3})["command"]
     'unsplit merge cells.csv --labels leiden --out merged --report --seed 3'
     """
-    tables: dict[str, Any] = {
-        "Data": (
-            "data", "labels", "batch", "groups", "vectors", "representation", "picture",
-            "constraints",
-        ),
-        "Numbers": (
-            "n_observations", "n_features", "n_noise", "n_connected", "mean_accuracy", "n_unclear",
-            "device",
-        ),
-    }  # fmt: skip
-    tables = {title: {name: result.get(name) for name in n} for title, n in tables.items()}
-    tables["Settings"] = dict(result.get("settings") or {})
-    tables["Versions"] = dict(result.get("versions") or {}) | {"seed": result.get("seed")}
-    tables["Seconds"] = dict(result.get("seconds") or {})
+    beside = ("typed", "stopped")  # which the page shows elsewhere
+    plain = {
+        n: v for n, v in result.items() if isinstance(v, str | int | float) and n not in beside
+    }
     warnings = enumerate(result.get("warnings") or (), 1)
+    tables = {"Result": plain} | {
+        title: result.get(title.lower()) or {} for title in ("Settings", "Versions", "Seconds")
+    }
     tables["Warnings"] = {str(number): text for number, text in warnings}
     shown = []
     for title, rows in tables.items():
