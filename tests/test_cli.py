@@ -94,7 +94,7 @@ def test_result_has_all_that_is_needed_to_judge_and_to_repeat(expected):
         "torch": torch.__version__,
         "scikit-learn": sklearn.__version__,
     }
-    merge_options = vars(MergeOptions(must_link=[["0", "1"]], cannot_link=[], min_clusters=2))
+    merge_options = vars(MergeOptions(must_link=[["0", "1"]], cannot_link=[], n_clusters=[2, None]))
     del merge_options["answers"]  # they are in the links
     assert result["settings"] == merge_options | settings_dict(SETTINGS)
     counts = {"n_observations": 160, "n_features": 2, "n_initial": 4, "n_noise": 0, "n_clusters": 2}

@@ -16,7 +16,7 @@ from unsplit.pairwise.api import Settings
 ANSWERS = "unsplit-review.json"
 # Settings that are options with one value; they are left out where they have their default.
 NAMES = (
-    "n_clusters", "max_tvd", "alpha", "min_clusters", "max_clusters", "labels_from", "backbone",
+    "n_clusters", "min_clusters", "max_clusters", "max_tvd", "alpha", "labels_from", "backbone",
     "cv", "epochs", "device",
 )  # fmt: skip
 DEFAULTS = {
@@ -79,8 +79,10 @@ def command_of(result: Mapping[str, Any]) -> str:
             words += [typed(name), str(result[name])]
     words += _columns_and_cells(result)
     words += ["--out", "merged"]
+    if isinstance(settings.get("n_clusters"), list | tuple):
+        settings["min_clusters"], settings["max_clusters"] = settings.pop("n_clusters")
     for name in NAMES:
-        if settings.get(name, DEFAULTS[name]) != DEFAULTS[name]:
+        if settings.get(name, DEFAULTS.get(name)) != DEFAULTS.get(name):
             words += [typed(name), str(settings[name])]
     for name in ("must_link", "cannot_link"):
         for link in settings.get(name) or ():

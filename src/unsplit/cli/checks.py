@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from unsplit.errors import InputError
 from unsplit.merging.options import MergeOptions
 
 
@@ -34,5 +35,12 @@ def merge_options_from(given: dict[str, Any]) -> MergeOptions:
     >>> merge_options_from({"n_clusters": 3, "alpha": None}).n_clusters
     3
     """
+    bounds = given.get("min_clusters"), given.get("max_clusters")
+    if bounds != (None, None):
+        if given.get("n_clusters") is not None:
+            raise InputError(
+                "--n-clusters is the number itself; leave out --min-clusters and --max-clusters."
+            )
+        given = given | {"n_clusters": bounds}
     names = [field.name for field in fields(MergeOptions) if given.get(field.name) is not None]
     return MergeOptions(**{name: given[name] for name in names})

@@ -112,7 +112,7 @@ def merge_into(
     """
     encoded = encode_labels(np.asarray(read.labels), len(read.row_ids))
     source, extra = task.source, task.extra
-    merge_options = task.merge_options.with_answers(task.constraints, encoded.cluster_ids)
+    merge_options = task.merge_options.with_constraints(task.constraints, encoded.cluster_ids)
     picture = None if extra.picture is None else read_picture(extra.picture, encoded.clusters)
     info = outputs.describe_run(task.settings, task.merge_options, task.seed)
     inputs = (read.X, encoded, merge_options, task.settings, checkpoint.seeded(task.seed))

@@ -48,8 +48,8 @@ def of_merge(tree: MergeTree, n_noise: int, options: MergeOptions | None = None)
     'Merged 3 clusters into 2.'
     """
     options = MergeOptions() if options is None else options
-    lines = [_result(tree, requested=options.n_clusters is not None)]
-    if options.n_clusters is None:
+    lines = [_result(tree, requested=options.number is not None)]
+    if options.number is None:
         lines.append(f"Merging stopped because {tree.stopped}.")
     if tree.how_stable is not None:
         lines.append(tree.how_stable)
@@ -65,7 +65,7 @@ def of_merge(tree: MergeTree, n_noise: int, options: MergeOptions | None = None)
     if n_taken < len(tree.merges):
         apart = tree.merges[n_taken]
         # If a number was requested, its own reason may be one to merge.
-        reason = apart.because if options.n_clusters is None else f"because {tree.stopped}"
+        reason = apart.because if options.number is None else f"because {tree.stopped}"
         if apart.stage == CANNOT_LINK:
             reason = apart.why
         lines += [f"First pair kept apart: {_pair(tree, apart)}", f"  {reason}"]
