@@ -227,7 +227,7 @@ def rows(half: str) -> Iterator[tuple[Any, ...]]:
 
 
 HEADER = (
-    "pictures", "purity", "network", "on", "right merges", "A", "ARI, told the number",
+    "pictures", "purity", "network", "on", "right merges", "A", "ARI, number given",
     "clusters left by *auto*", "its ARI", "seconds", "processor seconds",
 )  # fmt: skip
 

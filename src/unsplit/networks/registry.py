@@ -70,7 +70,7 @@ class Recipe:
     more_augmentation: bool = False  # whether photographs are changed more than a little
 
     def training_for(self, n_draws: int) -> TrainConfig:
-        """Settings of training for so many observations in an epoch: long ones get larger batches.
+        """Settings of training for epochs of n observations: long ones get larger batches.
 
         A is not lower for it, and steps of small networks cost time whatever their size
         (docs/scale.md).  Networks for images and the like would take too much memory.

@@ -205,7 +205,7 @@ def _clusters(tree: MergeTree, X: Any, labels: ArrayLike) -> Index:
 
 
 def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
-    """Make the page of a tree, which is folded to so many leaves if it is larger."""
+    """Make the page of a tree, which is folded to ``most_leaves`` leaves if it is larger."""
     tree, kept = content.tree, content.kept
     view = View(tree, most_leaves)
     estimate = _estimate(content.distances)
