@@ -118,7 +118,9 @@ def units_to_merge(analyzer: si.SortingAnalyzer, **options: Any) -> Groups:
         An empty list if nothing is merged, which `merge_units` refuses.
     """
     X, units = spike_features(analyzer)
-    merger = unsplit.ClusterMerger(random_state=0, cannot_link=different_neurons(analyzer.sorting))
+    merger = unsplit.ClusterMerger(
+        random_state=0, constraints={"cannot_link": different_neurons(analyzer.sorting)}
+    )
     return merger.set_params(**options).fit(X, initial_labels=units).tree_.merged_groups()
 
 

@@ -36,7 +36,9 @@ def test_different_holds_for_every_cluster_of_both_sides():
 
 def test_answers_are_added_to_other_links():
     answers = content(("same", ["0"], ["2"]))
-    tree = unsplit.merge(LINE, max_tvd=0.05, must_link=[(1, 4)], constraints=answers)
+    tree = unsplit.merge(
+        LINE, max_tvd=0.05, constraints={"must_link": [(1, 4)], "answers": answers}
+    )
     assert tree.groups.tolist() == [0, 1, 0, 2, 1]
 
 

@@ -20,8 +20,8 @@ ROOT = Path(unsplit.__file__).parent
 
 # Rooms from the ground up: a module imports from its own room and from the lines above its own.
 LAYERS = [
-    {"_typing", "errors", "old_names"},
-    {"devices"},
+    {"_typing", "errors"},
+    {"devices", "old_names"},
     {"data", "datasets"},
     {"metrics", "networks", "overclustering"},
     {"pairwise"},

@@ -144,7 +144,9 @@ def test_scanpy_draws_the_dendrograms_and_the_colours(pbmc):
 def test_a_merged_cluster_has_the_colour_of_its_largest_member():
     adata = small(names=np.where(np.arange(160) < 50, "10", small().obs["leiden"]))
     adata.uns["leiden_colors"] = ["#000002", "#000003", "#000004", "#000010"]
-    unsplit.anndata.merge(adata, must_link=[("2", "10"), ("3", "4")], n_clusters=2, **QUICK)
+    unsplit.anndata.merge(
+        adata, constraints={"must_link": [("2", "10"), ("3", "4")]}, n_clusters=2, **QUICK
+    )
     assert adata.uns["unsplit_colors"].tolist() == ["#000010", "#000003"]
 
 

@@ -141,7 +141,7 @@ def test_where_scores_say_nothing_clusters_count_by_their_size(merger, monkeypat
 def test_probabilities_match_known_posteriors():
     # Two unit Gaussians two apart, one of them in two halves: P(first | x) is logistic in x.
     X, labels = datasets.gaussians([[0.0], [0.0], [2.0]], 300, random_state=0)
-    merger = ClusterMerger(2, must_link=[(0, 1)], device="cpu", random_state=0)
+    merger = ClusterMerger(2, constraints={"must_link": [(0, 1)]}, device="cpu", random_state=0)
     merger.fit(X, initial_labels=labels)
     x = np.linspace(-1, 3, 9)[:, None]
     odds = np.exp(2 * x[:, 0] - 2) / 2
@@ -217,6 +217,28 @@ def test_pickled_it_predicts_the_same_and_leaves_the_data_behind(merger, halves)
     copy = pickle.loads(pickle.dumps(merger))
     assert np.array_equal(copy.predict(X), merger.predict(X))
     assert len(merger._scorer.like) == 1
+
+
+def test_neighbours_and_their_metric_reach_the_graph(halves):
+    X, labels = halves
+    graphs = [
+        ClusterMerger(n_clusters=3, **how, **QUICK).fit(X, initial_labels=labels).neighbours_
+        for how in ({}, {"n_neighbors": 5}, {"metric": "cosine"})
+    ]
+    usual, few, by_angle = graphs
+    assert few.adjacency.nnz < usual.adjacency.nnz
+    assert by_angle.metric == "cosine"
+    assert (by_angle.adjacency != usual.adjacency).nnz > 0
+
+
+def test_cosine_merges_embeddings_by_their_direction():
+    rng = np.random.default_rng(0)
+    angle = np.repeat([0.0, 1.5], 120) + rng.normal(0, 0.1, 240)
+    X = np.column_stack([np.cos(angle), np.sin(angle)]) * rng.uniform(0.5, 20, (240, 1))
+    pieces = np.arange(240) // 120 * 2 + rng.integers(2, size=240)
+    merger = ClusterMerger(metric="cosine", device="cpu", random_state=0)
+    found = merger.fit_predict(X, initial_labels=pieces)
+    assert adjusted_rand_score(pieces // 2, found) == 1.0
 
 
 @pytest.mark.parametrize("rank_by", ["auto", "tv"])

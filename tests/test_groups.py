@@ -408,7 +408,9 @@ def test_a_cluster_of_one_group_is_kept_apart_and_the_reason_says_why(lonely):
         assert tree.mapping[0] != tree.mapping[1] != tree.mapping[2]
         assert "one cluster is a single group" in str(tree.why(0, 1)), options
     assert merge(result, n_clusters=1).n_clusters == 1
-    assert len(set(merge(result, n_clusters=2, must_link=[(0, 1)]).groups[:2])) == 1
+    assert (
+        len(set(merge(result, n_clusters=2, constraints={"must_link": [(0, 1)]}).groups[:2])) == 1
+    )
 
 
 def test_if_no_pair_can_be_compared_nothing_is_trained():

@@ -88,7 +88,7 @@ def test_cuts_are_those_of_fcluster(seed, k):
 def test_heights_never_go_down_though_statistics_do():
     # The closest pair is kept apart, so that it is joined last, to complete the tree.
     matrix = [[0, 0.1, 0.5], [0.1, 0, 0.6], [0.5, 0.6, 0]]
-    tree = merge(matrix, n_clusters=2, cannot_link=[(0, 1)])
+    tree = merge(matrix, n_clusters=2, constraints={"cannot_link": [(0, 1)]})
     assert [m.statistic for m in tree.merges] == pytest.approx([0.5, 0.35])
     assert tree.linkage[:, 2].tolist() == [0.5, 0.5]
 
@@ -303,7 +303,7 @@ def test_pairs_of_a_partition_are_judged_by_the_graph():
 
 def test_links_are_given_as_the_reason():
     result, _ = gaussian_estimate([0, 0, 0, 9], 100)
-    tree = merge(result, alpha=0.05, cannot_link=[(0, 1)], must_link=[(2, 3)])
+    tree = merge(result, alpha=0.05, constraints={"must_link": [(2, 3)], "cannot_link": [(0, 1)]})
     review = tree.review_table()
     rows = zip(review["left"], review["right"], review["why"], review["verdict"], strict=True)
     why = {frozenset((a, b)): (reason, word) for a, b, reason, word in rows}
@@ -379,7 +379,11 @@ def test_repr():
 
 @pytest.mark.parametrize("names", [["10", "2", "9", "新"], [-7, 2, 9, 10], None])
 def test_save_and_load_give_the_same_tree(names, tmp_path):
-    tree = random_tree(4, 2, cannot_link=[(0, 1)]) if names is None else named_tree(names, 2)
+    tree = (
+        random_tree(4, 2, constraints={"cannot_link": [(0, 1)]})
+        if names is None
+        else named_tree(names, 2)
+    )
     tree = tree.undo(0)
     tree.save(tmp_path / "tree.npz")
     again = MergeTree.load(tmp_path / "tree.npz")
@@ -472,14 +476,16 @@ def test_why_two_clusters_are_apart():
 
 
 def test_why_linked_and_forbidden():
-    tree = merge(LINE, max_tvd=0.5, must_link=[(0, 3)], cannot_link=[(0, 1)])
+    tree = merge(LINE, max_tvd=0.5, constraints={"must_link": [(0, 3)], "cannot_link": [(0, 1)]})
     linked, forbidden = tree.why(0, 3), tree.why(0, 1)
     assert (linked.together, linked.reason) == (True, "required by must_link")
     assert not forbidden.together
     assert tree.merges[forbidden.step].stage == CANNOT_LINK
     reached = merge(LINE, n_clusters=3).why(2, 3)
     assert reached.reason == "the requested number of clusters was reached"
-    close = merge([[0, 0.1], [0.1, 0]], max_tvd=0.5, cannot_link=[(0, 1)]).why(0, 1)
+    close = merge([[0, 0.1], [0.1, 0]], max_tvd=0.5, constraints={"cannot_link": [(0, 1)]}).why(
+        0, 1
+    )
     assert close.reason == "kept apart by cannot_link"
 
 

@@ -151,7 +151,7 @@ def test_the_estimator_cuts_unless_the_user_decided():
     for options in (
         MergeOptions(max_tvd=0.2),
         MergeOptions(alpha=0.05),
-        MergeOptions(max_clusters=4),
+        MergeOptions(n_clusters=(None, 4)),
         MergeOptions(cannot_link=[(0, 1)]),
     ):
         assert options.gaps("neighbours") == "ignore"

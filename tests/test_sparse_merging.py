@@ -135,18 +135,20 @@ def test_links_are_obeyed():
     tree = merge(
         sparse,
         neighbours=graph,
-        must_link=[(together[0], other)],
-        cannot_link=[(together[0], together[1])],
+        constraints={
+            "must_link": [(together[0], other)],
+            "cannot_link": [(together[0], together[1])],
+        },
     )
     assert tree.groups[together[0]] == tree.groups[other]
     assert tree.groups[together[0]] != tree.groups[together[1]]
     assert tree.n_forbidden >= 1
     assert "cannot_link" in tree.stopped
     with pytest.raises(InputError, match="more than the 2 requested"):
-        merge(sparse, n_clusters=2, cannot_link=[(0, 5, 10)])
+        merge(sparse, n_clusters=2, constraints={"cannot_link": [(0, 5, 10)]})
 
 
-@pytest.mark.parametrize("bounds", [{"min_clusters": 30}, {"max_clusters": 6}], ids=str)
+@pytest.mark.parametrize("bounds", [{"n_clusters": (30, None)}, {"n_clusters": (None, 6)}], ids=str)
 def test_bounds_hold(bounds):
     dense, sparse, graph, *_ = estimates(2, "kmeans")
     tree, expected = (merge(form, neighbours=graph, **bounds) for form in (sparse, dense))
@@ -226,7 +228,9 @@ def test_a_merge_of_everything_says_so(options):
 def test_clusters_too_small_to_compare_are_merged_as_in_the_dense_form(seed):
     dense, sparse = both_forms(whole_scores(20, 4, 2, seed), most=20)
     assert sparse.too_small.any()
-    trees = [merge(form, must_link=[(0, 10)], max_tvd=0.3) for form in (dense, sparse)]
+    trees = [
+        merge(form, constraints={"must_link": [(0, 10)]}, max_tvd=0.3) for form in (dense, sparse)
+    ]
     np.testing.assert_array_equal(trees[0].groups, trees[1].groups)
 
 

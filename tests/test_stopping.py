@@ -207,7 +207,7 @@ def test_the_warning_says_what_it_saw_and_what_happens_now():
 
 def test_no_warning_where_the_rule_knows_what_to_do():
     # Warnings are errors here.
-    for rule in ({}, {"n_clusters": 2}, {"max_clusters": 3}):
+    for rule in ({}, {"n_clusters": 2}, {"n_clusters": (None, 3)}):
         assert merge(touching(), **rule).n_clusters == 2
 
 
@@ -535,7 +535,7 @@ def test_a_rule_of_ones_own_decides():
     assert tree.merges[0].left == 0
     assert tree.merges[0].why == "the first cluster may be merged"
     assert (tree.merges[0].reason, tree.ending.kind) == (USERS_RULE, "one left")
-    assert merge(D, rule=OnlyTheFirst(), min_clusters=2).n_clusters == 2
+    assert merge(D, rule=OnlyTheFirst(), n_clusters=(2, None)).n_clusters == 2
 
 
 def test_a_rule_must_be_able_to_judge_and_stand_alone():

@@ -96,7 +96,8 @@ def test_the_tree_is_that_of_looking_at_all_pairs(learned, name, monkeypatch):
 @pytest.mark.parametrize("learned", ["trained", "untrained"])
 def test_links_and_limits_change_nothing_of_that(learned, monkeypatch):
     result, graph = tiny(learned, 0)
-    merge_options = {"cannot_link": [(0, 1, 2), (7, 9)], "must_link": [(3, 4)], "max_clusters": 8}
+    links = {"cannot_link": [(0, 1, 2), (7, 9)], "must_link": [(3, 4)]}
+    merge_options = {"constraints": links, "n_clusters": (None, 8)}
     for given_graph in (graph, None):
         tree = merge(result, neighbours=given_graph, **merge_options)
         twin = by_all_pairs(monkeypatch, merge, result, neighbours=given_graph, **merge_options)

@@ -61,7 +61,9 @@ OPTIONS = {
     "auto": {},
     "to one": {"n_clusters": 1},
     "by TVD": {"rank_by": "tv"},
-    "linked": {"must_link": [(0, 6), (3, 7), (5, 6)], "cannot_link": [(0, 3), (1, 8)]},
+    "linked": {
+        "constraints": {"must_link": [(0, 6), (3, 7), (5, 6)], "cannot_link": [(0, 3), (1, 8)]}
+    },
 }
 
 
@@ -81,12 +83,12 @@ def test_a_union_with_a_part_split_at_random_counts_as_split_at_random(n_cluster
 
 
 def test_a_large_cluster_with_a_single_one_is_still_compared():
-    tree = merged([0, 0, 5], [60, 60, 1], must_link=[(0, 2)])
+    tree = merged([0, 0, 5], [60, 60, 1], constraints={"must_link": [(0, 2)]})
     assert tree.n_clusters == 1
 
 
 def test_single_clusters_put_together_are_still_too_small():
-    tree = merged([0, 0, 5, 5], [60, 60, 1, 1], must_link=[(2, 3)])
+    tree = merged([0, 0, 5, 5], [60, 60, 1, 1], constraints={"must_link": [(2, 3)]})
     assert tree.groups.tolist() == [0, 0, 1, 1]
 
 

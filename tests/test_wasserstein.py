@@ -254,7 +254,11 @@ def test_merge_keeps_names_and_sizes():
     assert tree.sizes.tolist() == [30, 30, 25]
     assert tree.merges[0].statistic == result.distance[1, 2]
     assert tree.labels(names).tolist() == [{"a": 0}.get(name, 1) for name in names]
-    assert merge(result, n_clusters=2, must_link=[("a", "c")]).mapping == {"a": 0, "b": 1, "c": 0}
+    assert merge(result, n_clusters=2, constraints={"must_link": [("a", "c")]}).mapping == {
+        "a": 0,
+        "b": 1,
+        "c": 0,
+    }
     # Heights are distances in the unit of X.
     assert merge(result, n_clusters=1).cut(height=10).n_clusters == 2
 

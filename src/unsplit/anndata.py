@@ -76,7 +76,7 @@ def merge(
         A column of ``adata.obs``, such as the donor, whose cells resemble each other: whole groups
         are held out, and errors and tests count groups.  Not together with ``batch_key``.
     **options
-        Options of :class:`unsplit.ClusterMerger`, such as ``n_clusters``, ``must_link`` or
+        Options of :class:`unsplit.ClusterMerger`, such as ``n_clusters``, ``constraints`` or
         ``device``.
 
     Returns

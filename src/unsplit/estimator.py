@@ -28,27 +28,31 @@ from unsplit.devices import check_seed, generator_of, usual_settings
 from unsplit.errors import (
     InputError,
     LabelsWarning,
+    check_choice,
     check_whole,
     in_one_sentence,
     shown,
     warn,
 )
 from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
-from unsplit.merging.decision import Rule
 from unsplit.merging.neighbours.graph import (
+    EUCLIDEAN,
+    METRICS,
+    N_NEIGHBOURS,
     OTHER_FEATURES,
     NeighbourGraph,
     graph_of_scores,
     neighbour_graph,
 )
 from unsplit.merging.neighbours.refine import refine
-from unsplit.merging.options import Link, MergeOptions
+from unsplit.merging.options import MergeOptions
 from unsplit.merging.plan import looks_like_partition
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.registry import Backbone
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.progress import MERGING, NEIGHBOURS, TRAINING
+from unsplit.old_names import refuses_old_options
 from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.overclustering.clusterers import check_clusterer
 from unsplit.pairwise.api import (
@@ -132,21 +136,22 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         automatically.  See :func:`unsplit.merge`.
     rank_by : str
         What says which pair of clusters is closest.  See :func:`unsplit.merge`.
-    must_link, cannot_link : sequences of pairs of cluster names
-        Clusters that are known to belong together, or known to be different.
     constraints : path or mapping, optional
-        Answers that the page of an earlier result exported.  See :func:`unsplit.merge`.
-    min_clusters, max_clusters : int, optional
-        Bounds on the number of clusters.
-    rule : object with a method judge, optional
-        A stopping rule of your own.  See :func:`unsplit.merge`.
+        Clusters that are known to belong together, or to be different, such as
+        ``{"must_link": [("a", "b")]}``, or answers that the page of an earlier result exported.
+        See :func:`unsplit.merge`.
     labels_from : {"auto", "clustering", "elsewhere"}
         Whether the clusters were computed from the features.  See :func:`unsplit.merge`.
     overclusterer : scikit-learn clusterer, optional
         Makes the over-clustering when ``fit`` is given none; by default k-means with about √n
         clusters.  See :func:`unsplit.overclustering.default_clusterer`.
-    backbone, training, cv, device
+    backbone, training, cv
         How distances are estimated.  See :func:`unsplit.pairwise_tvd`.
+    n_neighbors, metric
+        Of the neighbour graph.  See :func:`unsplit.neighbour_graph`.  Data that are not vectors are
+        compared by the scores of the networks, whatever the metric is.
+    device : str or torch.device
+        See :func:`unsplit.pairwise_tvd`.
     random_state : int, Generator, RandomState or None
         The same seed gives the same result.
     progress : bool, callable or Reporter
@@ -208,24 +213,22 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     1  0 + 1     2  kept apart
     """
 
+    @refuses_old_options
     def __init__(
         self,
-        n_clusters: int | None = None,
+        n_clusters: int | Sequence[int | None] | None = None,
         *,
         max_tvd: float | None = None,
         alpha: float | None = None,
         rank_by: str = "auto",
-        must_link: Sequence[Link] = (),
-        cannot_link: Sequence[Link] = (),
         constraints: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-        min_clusters: int | None = None,
-        max_clusters: int | None = None,
-        rule: Rule | None = None,
         labels_from: str = "auto",
         overclusterer: Any = None,
         backbone: Backbone = "auto",
         training: TrainConfig | None = None,
         cv: float | str = "auto",
+        n_neighbors: int = N_NEIGHBOURS,
+        metric: str = EUCLIDEAN,
         device: str | torch.device = "auto",
         random_state: Any = None,
         progress: bool | Progress = False,
@@ -235,17 +238,14 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.max_tvd = max_tvd
         self.alpha = alpha
         self.rank_by = rank_by
-        self.must_link = must_link
-        self.cannot_link = cannot_link
         self.constraints = constraints
-        self.min_clusters = min_clusters
-        self.max_clusters = max_clusters
-        self.rule = rule
         self.labels_from = labels_from
         self.overclusterer = overclusterer
         self.backbone = backbone
         self.training = training
         self.cv = cv
+        self.n_neighbors = n_neighbors
+        self.metric = metric
         self.device = device
         self.random_state = random_state
         self.progress = progress
@@ -304,6 +304,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             )
         X = self._checked(X, reset=True)
         self._warn_of_features(X, initial_labels)
+        self.check_options()
         options, settings = self._options_of(MergeOptions), self._options_of(Settings)
         if self.overclusterer is not None:
             check_clusterer("overclusterer", self.overclusterer)
@@ -316,11 +317,12 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             initial_labels = self._overclustered(X, rng)
         if self.constraints is not None:
             cluster_ids = encode_labels(initial_labels).cluster_ids
-            options = options.with_answers(self.constraints, cluster_ids)
+            options = options.with_constraints(self.constraints, cluster_ids)
         given = X, initial_labels, options, settings, rng, self.progress
         check_progress(self.progress)
+        near = {"n_neighbors": self.n_neighbors, "metric": self.metric}
         with memory_errors("merging the clusters", LESS_DATA):
-            merged = merge_overclustering(*given, batch, features, kept, groups)
+            merged = merge_overclustering(*given, batch, features, kept, groups, near)
         self.initial_labels_ = label_array(initial_labels)
         self.pairwise_ = merged.fitted.result
         self.tvd_ = self.pairwise_.tvd
@@ -493,6 +495,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         """
         self._options_of(MergeOptions)
         self._options_of(Settings)
+        check_whole("n_neighbors", self.n_neighbors, 3)
+        check_choice("metric", self.metric, METRICS)
 
     def _options_of(self, kind: Any) -> Any:
         """The parameters that this kind of options has, checked."""
@@ -500,7 +504,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         return kind(**{name: getattr(self, name) for name in names})
 
     def _overclustered(self, X: Any, rng: np.random.Generator) -> ArrayLike:
-        n = self.n_clusters
+        n = MergeOptions(n_clusters=self.n_clusters).number
         if n is not None:
             check_whole("n_clusters", n, 1)
         if not is_table(X):
@@ -561,6 +565,7 @@ def merge_overclustering(
     features: Any = None,
     checkpoint: Checkpoint | None = None,
     groups: ArrayLike | None = None,
+    near: Mapping[str, Any] | None = None,
 ) -> Merged:
     """Estimate all distances, find neighbours, and merge.
 
@@ -577,6 +582,8 @@ def merge_overclustering(
         What the neighbour graph is made from; by default X, if X holds vectors or counts.
     checkpoint : Checkpoint, optional
         Keeps the training.
+    near : mapping, optional
+        ``n_neighbors`` and ``metric`` of the neighbour graph.
     """
     encoded = encode_labels(labels)
     # Refuse before any training what cannot be merged.
@@ -596,7 +603,7 @@ def merge_overclustering(
         given = X, encoded, settings, seeds[0], reporter, batch
         fitted = fit(*given, checkpoint=checkpoint, groups=groups)
         reporter.on_phase(NEIGHBOURS)
-        graph = _neighbours(features, encoded, fitted, settings, batch, groups)
+        graph = _neighbours(features, encoded, fitted, settings, batch, groups, near or {})
         reporter.on_phase(MERGING)
         tree = merge_with(
             fitted.result,
@@ -621,15 +628,16 @@ def _neighbours(
     settings: Settings,
     batch: ArrayLike | None,
     groups: ArrayLike | None,
+    near: Mapping[str, Any],
 ) -> NeighbourGraph | None:
     """The neighbour graph of the features if there are any, otherwise of the networks' scores."""
     if features is None:
         if not isinstance(fitted.rows, VectorRows):
-            return graph_of_scores(fitted.result)
+            return graph_of_scores(fitted.result, near.get("n_neighbors", N_NEIGHBOURS))
         features = fitted.rows
     with_batches = None if fitted.subclusters.n_batches == 1 else batch
     graph = neighbour_graph(
-        features, labels, batch=with_batches, groups=groups, device=settings.device
+        features, labels, batch=with_batches, groups=groups, device=settings.device, **near
     )
     same = fitted.rows.kind in ("vectors", "counts")
     return graph if same else replace(graph, source=OTHER_FEATURES)

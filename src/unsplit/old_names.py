@@ -1,5 +1,12 @@
 """What was once called otherwise, and what to write now."""
 
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from typing import ParamSpec, TypeVar
+
+from unsplit.errors import InputError
+
 _OF_TRAINING = "unsplit.networks.training.progress"
 
 # Names of ``unsplit`` that moved, and their modules.
@@ -30,6 +37,40 @@ MOVED = {
     "StepRecord": _OF_TRAINING,
     "verify_folder": "unsplit.data.saving",
 }
+
+_RANK_BY = 'write rank_by="tv", "edges" or another ranking; linkage is always average'
+_CONSTRAINTS = 'write constraints={"must_link": [(3, 7)], "cannot_link": [(1, 2)]}'
+_BOUNDS = "write n_clusters=(fewest, most), where one may be None"
+_TRAINING = "write training=unsplit.TrainConfig({}=...)"
+# Options in Python that are gone, and what to do now.
+PYTHON_OPTIONS = {
+    "strategy": _RANK_BY,
+    "statistic": _RANK_BY,
+    "linkage": _RANK_BY,
+    "must_link": _CONSTRAINTS,
+    "cannot_link": _CONSTRAINTS,
+    "min_clusters": _BOUNDS,
+    "max_clusters": _BOUNDS,
+    "rule": "pass it to unsplit.merge, with distances of unsplit.pairwise_tvd",
+    "holdout": "write cv=0.2 for a share to hold out",
+    **{name: _TRAINING.format(name) for name in ("epochs", "loss", "augment")},
+}
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def refuses_old_options(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function say what to write instead of options that it once had."""
+    known = signature(function).parameters
+
+    @wraps(function)
+    def checked(*args: P.args, **options: P.kwargs) -> R:
+        for name in options.keys() & PYTHON_OPTIONS.keys() - known.keys():
+            raise InputError(f"{name} is gone; {PYTHON_OPTIONS[name]}.")
+        return function(*args, **options)
+
+    return checked
 
 
 def refuse_name(name: str) -> None:

@@ -53,6 +53,7 @@ from unsplit.networks.registry import (
 from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.loop import TrainConfig, Training, draws_in_epoch
 from unsplit.networks.training.progress import EpochRecord
+from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.api import (
     LESS_DATA,
     Settings,
@@ -394,6 +395,7 @@ class Selection:
         return "\n".join(lines)
 
 
+@refuses_old_options
 @usual_settings()
 def select(
     X: Any,

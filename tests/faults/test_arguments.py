@@ -76,7 +76,7 @@ def to_fit(**settings: Any) -> unsplit.ClusterMerger:
 # for those that are not named, none is.
 PATH = {"path": "str"}
 MERGE = dict.fromkeys(
-    ("n_clusters", "max_tvd", "alpha", "min_clusters", "max_clusters", "rule", "constraints"),
+    ("n_clusters", "max_tvd", "alpha", "rule", "constraints"),
     "None",
 )
 TRAIN = {

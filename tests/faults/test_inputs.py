@@ -161,11 +161,17 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "max_tvd": (lambda: plain_merge(max_tvd="a"), "max_tvd must lie between 0 and 1, got 'a'"),
     "max_tvd, estimator": (lambda: merger(max_tvd="a"), "max_tvd must lie between 0 and 1"),
     "alpha": (lambda: plain_merge(alpha="a"), "alpha must lie between 0 and 1, got 'a'"),
-    "min_clusters": (
-        lambda: plain_merge(n_clusters=1, min_clusters="a"),
-        "min_clusters must be a whole number .* got 'a'",
+    "fewest": (
+        lambda: plain_merge(n_clusters=("a", None)),
+        r"n_clusters must be a whole number .*, or a pair .* got \('a', None\)",
     ),
-    "must_link": (lambda: merger(must_link=3), r"must_link must be a list of pairs .* got 3"),
+    "must_link": (
+        lambda: merger(constraints={"must_link": 3}),
+        r"must_link must be a list of pairs .* got 3",
+    ),
+    "links": (lambda: merger(constraints={"must": [(0, 1)]}), "constraints must be a file of"),
+    "n_neighbors": (lambda: merger(n_neighbors=2), "n_neighbors must be .* at least 3, got 2"),
+    "metric": (lambda: merger(metric="dice"), "metric must be one of euclidean, cosine"),
     "undo 1.5": (lambda: tree().undo(1.5), "step must be .* got 1.5; choose one of 0, 1"),
     "undo 'a'": (lambda: tree().undo("a"), "step must be .* got 'a'; choose one of 0, 1"),
     "undo True": (lambda: tree().undo(True), "step must be .* got True; choose one of 0, 1"),

@@ -175,13 +175,8 @@ def merge(
     With --report it also writes report.html, the page to look at.
     """
     extra.check(source.data)
-    choices |= {"must_link": must_link, "cannot_link": cannot_link, "constraints": constraints}
-    del choices["metric"]
+    choices["constraints"] = _known(must_link, cannot_link, constraints)
     requested = isinstance(choices["n_clusters"], int)
-    if isinstance(choices["n_clusters"], tuple):
-        choices["min_clusters"], choices["max_clusters"] = choices.pop("n_clusters")
-    if constraints is not None:
-        read_answers(constraints)  # refuses a bad file before any work is done
     task = Task(source, choices, extra, constraints)
     _merger(task, network | {"backbone": "auto"}).check_options()
     console = Console(progress, as_json)
@@ -209,8 +204,8 @@ def _known(must: list[list[str]], cannot: list[list[str]], path: str | None) -> 
     links = {name: pairs for name, pairs in links.items() if pairs}
     if path is None:
         return links or None
-    content = read_answers(path)  # refuses a bad file before any work is done
-    return path if not links else links | {"answers": content}
+    read_answers(path)  # refuses a bad file before any work is done
+    return path if not links else links | {"answers": path}
 
 
 def _merger(task: Task, network: Network, **others: Any) -> ClusterMerger:

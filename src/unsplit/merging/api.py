@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,11 @@ from unsplit.errors import InputError, option
 from unsplit.merging.decision import NEIGHBOURS, Always, Auto, Rule
 from unsplit.merging.loop import MergeState, agglomerate, assigned_slots
 from unsplit.merging.neighbours.graph import NeighbourGraph, graph_of_scores, renumbered
-from unsplit.merging.options import Link, MergeOptions, check_links, check_same_clusters
+from unsplit.merging.options import MergeOptions, check_same_clusters
 from unsplit.merging.plan import MergeInputs, Plan, are_cores, neighbourhoods_of
 from unsplit.merging.remerge import can_be_repeated, stability_of
 from unsplit.merging.tree import MergeTree, with_stability
+from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.wasserstein import PairwiseWasserstein
 
@@ -33,18 +34,15 @@ FEWER_CLUSTERS = (
 )
 
 
+@refuses_old_options
 def merge(
     distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
+    n_clusters: int | Sequence[int | None] | None = None,
     *,
-    n_clusters: int | None = None,
     max_tvd: float | None = None,
     alpha: float | None = None,
     rank_by: str = "auto",
-    must_link: Iterable[Link] = (),
-    cannot_link: Iterable[Link] = (),
     constraints: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-    min_clusters: int | None = None,
-    max_clusters: int | None = None,
     rule: Rule | None = None,
     labels_from: str = "auto",
     neighbours: NeighbourGraph | None = None,
@@ -59,7 +57,8 @@ def merge(
         distances, taken as TVD.  A PairwiseWasserstein keeps its cluster names and sizes, and needs
         ``n_clusters``.
     n_clusters, max_tvd, alpha : optional
-        Pass at most one.  ``n_clusters`` stops at this many clusters.  ``max_tvd`` merges pairs
+        Pass at most one.  ``n_clusters`` stops at this many clusters; a pair (fewest, most), of
+        which one may be None, bounds their number whichever rule applies.  ``max_tvd`` merges pairs
         with a TVD up to this value.  ``alpha`` merges pairs that do not differ significantly at
         this level, adjusted for all pairs.  Without any of them merging stops by itself (*auto*),
         which needs a PairwiseTVD.
@@ -73,13 +72,10 @@ def merge(
         Algorithm 1.  :class:`unsplit.ClusterMerger` ranks such cores by "overlap and edges" if
         ``features`` are passed that the network does not see.  A plain matrix is ranked by its own
         values.
-    must_link, cannot_link : iterables of pairs of cluster names
-        Clusters known to belong together, or known to be different.
     constraints : path or mapping, optional
-        The answers that the page of an earlier result exported, as a JSON file or its content;
-        they are added to ``must_link`` and ``cannot_link``.
-    min_clusters, max_clusters : int, optional
-        Bounds on the number of clusters, whichever rule applies.
+        Clusters known to belong together, or known to be different, by name:
+        ``{"must_link": [("a", "b")], "cannot_link": [(3, 7)]}``.  Or the answers that the page of
+        an earlier result exported, as a JSON file or its content.
     rule : object with a method judge, optional
         A stopping rule of your own, instead of ``n_clusters``, ``max_tvd`` and ``alpha``: a
         :class:`unsplit.merging.decision.Rule`.
@@ -107,16 +103,11 @@ def merge(
     >>> tree.mapping
     {0: 0, 1: 0, 2: 1}
     """
-    for name, links in (("must_link", must_link), ("cannot_link", cannot_link)):
-        check_links(name, links)
     check_seed(random_state)
-    check_wasserstein(distances, n_clusters, max_tvd, rank_by)
-    links = tuple(must_link), tuple(cannot_link)
-    options = MergeOptions(
-        n_clusters, max_tvd, alpha, rank_by, *links, min_clusters, max_clusters, rule, labels_from
-    )
+    options = MergeOptions(n_clusters, max_tvd, alpha, rank_by, rule=rule, labels_from=labels_from)
+    check_wasserstein(distances, options)
     if constraints is not None:
-        options = options.with_answers(constraints, merge_inputs(distances).ids)
+        options = options.with_constraints(constraints, merge_inputs(distances).ids)
     with memory_errors("merging the clusters", FEWER_CLUSTERS):
         if neighbours is None and isinstance(distances, PairwiseTVD):
             neighbours = _own_graph(distances, options)
@@ -128,7 +119,7 @@ def _own_graph(result: PairwiseTVD, options: MergeOptions) -> NeighbourGraph | N
     if result.is_sparse:
         return None
     # Between cores observations were left out, so a number of them is reached closest first.
-    closest_first = options.n_clusters is not None and are_cores(result)
+    closest_first = options.number is not None and are_cores(result)
     return graph_of_scores(result) if options.asks_neighbours and not closest_first else None
 
 
@@ -230,13 +221,11 @@ def merge_inputs(
     return MergeInputs(ids, order, result.sizes, result=result, graph=graph)
 
 
-def check_wasserstein(
-    distances: object, n_clusters: int | None, max_tvd: float | None, rank_by: str
-) -> None:
+def check_wasserstein(distances: object, options: MergeOptions) -> None:
     """Refuse options that take distances for TVDs, if they are Wasserstein distances."""
     if not isinstance(distances, PairwiseWasserstein):
         return
-    if n_clusters is None or max_tvd is not None or rank_by != "auto":
+    if options.number is None or options.rank_by != "auto":
         raise InputError(
             "distances is a PairwiseWasserstein, which is in the unit of X, so it can only be "
             f"merged to a given number of clusters, without {option('rank_by')}; pass "

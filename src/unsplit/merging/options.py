@@ -38,6 +38,7 @@ LABELS_FROM = ("auto", CLUSTERING, ELSEWHERE)
 WITHOUT_OVERLAP = {"overlap": "lecam", OVERLAP_AND_EDGES: "edges"}
 
 Link = Sequence[Any]
+LINKS = ("must_link", "cannot_link")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +69,12 @@ IGNORE, CUT, KEEP_NUMBER = GAPS = ("ignore", "cut", "keep number")
 class MergeOptions:
     """The options of :func:`unsplit.merge`, under the same names, checked when they are made."""
 
-    n_clusters: int | None = None
+    n_clusters: int | Sequence[int | None] | None = None
     max_tvd: float | None = None
     alpha: float | None = None
     rank_by: str = "auto"
     must_link: Sequence[Link] = ()
     cannot_link: Sequence[Link] = ()
-    min_clusters: int | None = None
-    max_clusters: int | None = None
     rule: Rule | None = None
     labels_from: str = "auto"
     # What the links were made from, for the tree to remember; empty if there was no review.
@@ -84,7 +83,7 @@ class MergeOptions:
     def __post_init__(self) -> None:
         check_choice("rank_by", self.rank_by, RANKINGS)
         check_choice("labels_from", self.labels_from, LABELS_FROM)
-        for name in ("must_link", "cannot_link"):
+        for name in LINKS:
             check_links(name, getattr(self, name))
         self._check_rules()
         if self.labels_from != "auto" and not self.asks_neighbours:
@@ -97,6 +96,8 @@ class MergeOptions:
     def _check_rules(self) -> None:
         names = ("n_clusters", "max_tvd", "alpha", "rule")
         chosen = [name for name in names if getattr(self, name) is not None]
+        if self.is_pair:
+            chosen.remove("n_clusters")
         if len(chosen) > 1:
             two = " and ".join(map(option, chosen))
             raise InputError(f"{two} are two stopping rules; choose one.")
@@ -116,39 +117,63 @@ class MergeOptions:
         Clusters are cut only where the neighbour graph has merged them and nothing else was asked
         for: a limit, a rule or links of the user would not hold for parts.
         """
-        told = self.max_tvd, self.alpha, self.rule, self.min_clusters, self.max_clusters
+        told = any(value is not None for value in (self.max_tvd, self.alpha, self.rule))
         linked = self.must_link or self.cannot_link
-        if strategy != "neighbours" or linked or any(value is not None for value in told):
+        if strategy != "neighbours" or linked or told or self.is_pair:
             return IGNORE
         return CUT if self.n_clusters is None else KEEP_NUMBER
 
+    @property
+    def is_pair(self) -> bool:
+        """Whether ``n_clusters`` are bounds (fewest, most), and no number that is requested."""
+        n = self.n_clusters
+        return isinstance(n, Sequence) and not isinstance(n, str | bytes) and len(n) == 2
+
+    @property
+    def number(self) -> int | None:
+        """The requested number of clusters, if there is one."""
+        return None if self.is_pair else self.n_clusters  # type: ignore[return-value]
+
     def constraints(self, cluster_ids: NDArray[Any]) -> Constraints:
         """Links and bounds for these clusters, or an error that says why there can be none."""
-        fewest, most, n = self.min_clusters, self.max_clusters, self.n_clusters
-        if n is not None:
-            k = len(cluster_ids)
-            if not is_whole(n) or not 1 <= n <= k:
+        n: Any = self.n_clusters
+        k = len(cluster_ids)
+        fewest, most = n if self.is_pair else (n, n)
+        for bound in (fewest, most):
+            if bound is not None and not (is_whole(bound) and 1 <= bound <= k):
                 raise InputError(
                     f"{option('n_clusters')} must be a whole number from 1 to {k}, the number of "
-                    f"initial clusters, got {shown(n)}."
+                    f"initial clusters, or a pair (fewest, most), got {shown(n)}."
                 )
-            constraints(cluster_ids, (), (), fewest, most)  # refuses bounds that are no numbers
-            if (fewest is not None and fewest > n) or (most is not None and most < n):
-                raise InputError(
-                    f"{option('n_clusters', n)} contradicts {option('min_clusters', fewest)} and "
-                    f"{option('max_clusters', most)}; pass {option('n_clusters')} alone."
-                )
-            fewest = most = int(n)
+        fewest, most = 1 if fewest is None else int(fewest), k if most is None else int(most)
+        if fewest > most:
+            raise InputError(
+                f"{option('n_clusters')} asks for at least {fewest} and at most {most} clusters; "
+                "swap the two numbers."
+            )
         return constraints(cluster_ids, self.must_link, self.cannot_link, fewest, most)
 
-    def with_answers(
+    def with_constraints(
         self,
         constraints: "str | os.PathLike[str] | Mapping[str, Any] | Answers | None",
         cluster_ids: NDArray[Any],
     ) -> "MergeOptions":
-        """The same options with the answers of a review added to the links."""
+        """The same options with links, or the answers of a review, added to the links."""
         if constraints is None:
             return self
+        if isinstance(constraints, Mapping) and "format" not in constraints:
+            unknown = constraints.keys() - {*LINKS, "answers"}
+            if unknown or not constraints:
+                raise InputError(
+                    "constraints must be a file of answers, or a mapping with must_link and "
+                    f"cannot_link, got {shown(constraints)}; pass for example "
+                    '{"must_link": [(3, 7)]}.'
+                )
+            for name in LINKS:
+                check_links(name, constraints.get(name, ()))
+            joined, apart = ((*getattr(self, n), *constraints.get(n, ())) for n in LINKS)
+            linked = replace(self, must_link=joined, cannot_link=apart)
+            return linked.with_constraints(constraints.get("answers"), cluster_ids)
         given = read_answers(constraints)
         must, cannot = given.links(cluster_ids.tolist())
         return replace(
@@ -177,9 +202,7 @@ class MergeOptions:
 
     def check_input(self, has_scores: bool, has_neighbours: bool) -> None:
         """Refuse options that need more than there is."""
-        knows_when = any(
-            choice is not None for choice in (self.n_clusters, self.max_tvd, self.rule)
-        )
+        knows_when = any(choice is not None for choice in (self.number, self.max_tvd, self.rule))
         if not knows_when and not has_scores:
             raise InputError(
                 f"{option('n_clusters')} or {option('max_tvd')} is required for a plain matrix, "
@@ -205,10 +228,10 @@ def check_same_clusters(cluster_ids: NDArray[Any], neighbours: NeighbourGraph | 
 
 def constraints(
     cluster_ids: NDArray[Any],
-    must_link: Iterable[Link] = (),
-    cannot_link: Iterable[Link] = (),
-    min_clusters: int | None = None,
-    max_clusters: int | None = None,
+    must_link: Iterable[Link],
+    cannot_link: Iterable[Link],
+    fewest: int,
+    most: int,
 ) -> Constraints:
     """Check the user's constraints for contradictions and turn names into indices.
 
@@ -217,17 +240,10 @@ def constraints(
     cluster_ids : ndarray of shape (k,)
         The names of the clusters; their positions are the indices.
     must_link, cannot_link : iterables of pairs of names
-    min_clusters, max_clusters : int, optional
+    fewest, most : int
         Bounds on the number of merged clusters.
     """
     k = len(cluster_ids)
-    fewest = _bound("min_clusters", min_clusters, 1, k)
-    most = _bound("max_clusters", max_clusters, k, k)
-    if fewest > most:
-        raise InputError(
-            f"{option('min_clusters', fewest)} is more than {option('max_clusters', most)}; swap "
-            "or drop one of them."
-        )
     must = _pairs("must_link", must_link, cluster_ids)
     cannot = _pairs("cannot_link", cannot_link, cluster_ids)
     linked = csr_array((np.ones(len(must)), np.array(must, np.int64).reshape(-1, 2).T), (k, k))
@@ -248,17 +264,6 @@ def constraints(
             "drop a link or request fewer clusters."
         )
     return Constraints(must, cannot, fewest, most)
-
-
-def _bound(name: str, value: int | None, default: int, k: int) -> int:
-    if value is None:
-        return default
-    if not is_whole(value) or not 1 <= value <= k:
-        raise InputError(
-            f"{option(name)} must be a whole number from 1 to {k}, the number of initial clusters, "
-            f"got {shown(value)}."
-        )
-    return int(value)
 
 
 def check_links(name: str, links: object) -> None:

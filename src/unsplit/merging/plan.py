@@ -182,7 +182,7 @@ def stopping_rule(result: PairwiseTVD | None, options: MergeOptions, by: str) ->
     """
     if options.rule is not None:
         return UsersRule(options.rule)
-    if options.n_clusters is not None:
+    if options.number is not None:
         # Merge first what auto would merge, so that the tree is the same as that of auto.
         plain = result is None or by == TESTS
         return Always() if plain else Auto(by)
@@ -220,7 +220,7 @@ def ranking_statistic(
     cores = are_cores(result)
     if by == NEIGHBOURS:
         return BY_SOURCE_OF_CORES[source] if cores and source is not None else "edges"
-    return "overlap" if options.n_clusters is not None and cores else "lecam"
+    return "overlap" if options.number is not None and cores else "lecam"
 
 
 # How cores are ranked, by what the neighbours of the graph were found in.

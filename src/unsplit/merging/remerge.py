@@ -69,7 +69,7 @@ def stability_of(plan: Plan, record: MergeRecord, judged: Neighbourhoods | None)
     Whatever number was requested, re-merges stop by themselves: only that says how sure it is.
     """
     inputs = plan.inputs
-    free = replace(plan.options, n_clusters=None, min_clusters=None, max_clusters=None)
+    free = replace(plan.options, n_clusters=None)
     plan = replace(plan, options=free)
     rule = plan.rule()
     sure = sure_merges(record.merges[: record.n_taken], len(inputs.ids))

@@ -64,6 +64,7 @@ from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import USUAL, TrainConfig, draws_in_epoch
 from unsplit.networks.training.progress import Bars, EpochRecord, Reporter
+from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.folds import USUAL_FOLDS, make_folds, require_folds
 from unsplit.pairwise.groups import check_groups, check_overlap
 from unsplit.pairwise.heldout_scores import (
@@ -110,6 +111,7 @@ NOTHING_KNOWN = (
 )
 
 
+@refuses_old_options
 def pairwise_tvd(
     X: Any,
     labels: ArrayLike,

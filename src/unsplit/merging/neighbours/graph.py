@@ -397,7 +397,7 @@ def _require_memory(n: int, d: int) -> None:
     require_memory(n * each, available, what, advice)
 
 
-def graph_of_scores(result: PairwiseTVD) -> NeighbourGraph | None:
+def graph_of_scores(result: PairwiseTVD, n_neighbors: int = N_NEIGHBOURS) -> NeighbourGraph | None:
     """The neighbour graph of held-out observations by their cluster probabilities.
 
     For data that cannot be compared directly, such as images: neighbours are observations to which
@@ -411,9 +411,8 @@ def graph_of_scores(result: PairwiseTVD) -> NeighbourGraph | None:
     share = softmax(scores.dense()[order].astype(np.float64), axis=1)
     clusters = scores.clusters[order]
     groups = None if scores.groups is None else separate_groups(clusters, scores.groups[order])
-    found = connect(
-        np.sqrt(share), clusters, _at(scores.batches, order), None, result.n_clusters, groups
-    )
+    batches, k = _at(scores.batches, order), result.n_clusters
+    found = connect(np.sqrt(share), clusters, batches, None, k, groups, n_neighbors)
     return replace(found, rows=scores.rows[order][found.rows], source=SCORES)
 
 
