@@ -72,9 +72,9 @@ def test_an_h5ad_file_keeps_everything(pbmc, tmp_path):
     assert again.obs["unsplit"].tolist() == pbmc.obs["unsplit"].tolist()
     assert isinstance(again.obs["unsplit"].dtype, pd.CategoricalDtype)
     old, new = pbmc.uns["unsplit"], again.uns["unsplit"]
-    assert new["params"] == {"groupby": "kmeans", "representation": "X_pca", "random_state": 0} | (
-        QUICK
-    )
+    quick = {name: v if isinstance(v, (str, int)) else repr(v) for name, v in QUICK.items()}
+    usual = {"groupby": "kmeans", "representation": "X_pca", "random_state": 0}
+    assert new["params"] == usual | quick
     assert new["stopped"] == old["stopped"]
     for table in ("review", "mapping"):
         assert str(new[table].to_dict("list")) == str(old[table].to_dict("list"))
@@ -327,6 +327,7 @@ BAD = [
      "'counts'?"),
     ({"use_rep": "bad"}, "Input X contains NaN; remove those rows or fill in the values first."),
     ({"use_rep": "raw"}, "raw of adata holds values that are not counts, such as 1."),
+    ({"layer": "counts"}, 'layer is gone; write use_rep="layers/NAME".'),
     ({"key_added": "leiden"}, "key_added must differ from groupby, got 'leiden' for both"),
 ]  # fmt: skip
 

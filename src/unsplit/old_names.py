@@ -53,6 +53,8 @@ PYTHON_OPTIONS = {
     "max_clusters": _BOUNDS,
     "rule": "pass it to unsplit.merge, with distances of unsplit.pairwise_tvd",
     "holdout": "write cv=0.2 for a share to hold out",
+    "layer": 'write use_rep="layers/NAME"',
+    "use_raw": 'write use_rep="raw"',
     **{name: _TRAINING.format(name) for name in ("epochs", "loss", "augment")},
 }
 
