@@ -206,8 +206,8 @@ def no_training(monkeypatch):
         ),
         (
             "--n-clusters 5",
-            "--n-clusters must be a whole number from 1 to 4, the number of initial clusters, got "
-            "5.",
+            "--n-clusters must be a whole number from 1 to 4, the number of initial clusters, or a "
+            "pair (fewest, most), got 5.",
         ),
         (
             "--must-link 0,x",
