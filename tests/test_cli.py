@@ -315,6 +315,15 @@ def test_version_and_help():
             assert "\\b" not in told
 
 
+def test_options_are_listed_in_groups_and_are_not_too_many():
+    text = succeeds(unsplit("merge", "--help"))
+    headings = ["Data", "When to stop", "Your knowledge", "Network", "Output", "Help"]
+    places = [text.index(f"\n{heading}:\n") for heading in headings]
+    assert places == sorted(places)
+    typed = [line for line in text[places[0] :].splitlines() if line.startswith("  --")]
+    assert len(typed) - 1 <= 28  # all but --help
+
+
 def test_loading_is_shown_until_the_command_is_loaded(monkeypatch):
     seen = []
     monkeypatch.setattr(sys, "argv", ["unsplit", "verify", "--help"])
