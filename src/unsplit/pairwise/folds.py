@@ -34,16 +34,8 @@ def make_folds(
 ) -> list[Fold]:
     """Make the folds of an estimate.
 
-    Parameters
-    ----------
-    clusters : ndarray of shape (n,)
-        Cluster of every row, numbered from 0.
-    cv : int, float or "auto"
-        Number of folds, or the share of every cluster that is held out once; "auto" lets the sizes
-        of the clusters decide.
-    rng : numpy.random.Generator
-    groups : ndarray of shape (n,), optional
-        Groups of rows that stay together, numbered from 0.
+    ``cv`` is a number of folds, the share of every cluster that is held out once, or "auto": then
+    the sizes of the clusters decide.  Groups of rows stay together.
     """
     if isinstance(cv, float):
         return [holdout_fold(clusters, cv, rng, groups)]
