@@ -60,10 +60,10 @@ from unsplit.networks.registry import (
     refuse_for_classifiers,
     wanted_kind,
 )
-from unsplit.networks.training.checkpoint import Checkpoint, TrainingFile
+from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import USUAL, TrainConfig, draws_in_epoch
-from unsplit.networks.training.progress import TRAINING, Bars, EpochRecord, Reporter
+from unsplit.networks.training.progress import Bars, EpochRecord, Reporter
 from unsplit.pairwise.folds import (
     USUAL_FOLDS,
     crossfit_folds,
@@ -208,9 +208,9 @@ def pairwise_tvd(
         return fit(X, labels, settings, random_state, progress, batch, groups=groups).result
     check_seed(random_state)
     kept = Checkpoint(checkpoint)
-    seed, file = kept.seeded(random_state), kept.training(TRAINING)
+    seed = kept.seeded(random_state)
     given = X, labels, settings, seed, progress, batch
-    result = fit(*given, checkpoint=file, groups=groups).result
+    result = fit(*given, checkpoint=kept, groups=groups).result
     kept.remove()
     return result
 
@@ -308,7 +308,7 @@ def fit(
     progress: bool | Progress = False,
     batch: ArrayLike | None = None,
     shared: bool = True,
-    checkpoint: TrainingFile | None = None,
+    checkpoint: Checkpoint | None = None,
     groups: ArrayLike | None = None,
 ) -> Fitted:
     """Do what :func:`pairwise_tvd` does, and keep the trained networks.
@@ -321,7 +321,7 @@ def fit(
         All other choices.
     shared : bool
         Whether it is an error that no two clusters can be compared.
-    checkpoint : TrainingFile, optional
+    checkpoint : Checkpoint, optional
         Keeps the training from time to time; if it has one, training continues from there.
     """
     check_progress(progress)
