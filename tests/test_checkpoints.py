@@ -19,7 +19,7 @@ from tests.cli_cases import unsplit as command
 from unsplit.data.array_files import load_arrays, save_arrays, saved_meta
 from unsplit.errors import CheckpointWarning, InputError
 from unsplit.networks.training import checkpoint as checkpoints
-from unsplit.networks.training.checkpoint import Checkpoint, TrainingFile
+from unsplit.networks.training.checkpoint import Checkpoint
 
 X, LABELS = unsplit.datasets.gaussians([[0, 0], [0, 0], [3, 0], [9, 0]], 60, random_state=0)
 
@@ -37,7 +37,7 @@ def at_every_step(monkeypatch):
 
 def stop_after(monkeypatch, n_saved, before=False):
     """Stop a run when so many checkpoints were written, or just before the last of them."""
-    save, count = TrainingFile.save, iter(range(1, 10**6))
+    save, count = Checkpoint.save, iter(range(1, 10**6))
 
     def save_and_stop(self, state):
         last = next(count) == n_saved
@@ -46,7 +46,7 @@ def stop_after(monkeypatch, n_saved, before=False):
         if last:
             raise Stopped
 
-    monkeypatch.setattr(TrainingFile, "save", save_and_stop)
+    monkeypatch.setattr(Checkpoint, "save", save_and_stop)
 
 
 def same(one, other):
@@ -105,7 +105,7 @@ def test_a_checkpoint_changes_nothing(at_every_step, tmp_path):
 
 
 def test_short_runs_write_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(TrainingFile, "save", lambda *_: pytest.fail("written"))
+    monkeypatch.setattr(Checkpoint, "save", lambda *_: pytest.fail("written"))
     unsplit.pairwise_tvd(
         X, LABELS, training=unsplit.TrainConfig(epochs=1), checkpoint=tmp_path / "kept"
     )
@@ -268,7 +268,7 @@ def test_a_state_of_other_networks_is_refused(at_every_step, monkeypatch, tmp_pa
         stop_after(patch, 3)
         with pytest.raises(Stopped):
             unsplit.pairwise_tvd(X, LABELS, **settings)
-    file = TrainingFile(tmp_path / "training.npz", 0)
+    file = Checkpoint(tmp_path)
     file.identity = saved_meta(file.path)["identity"]
     whole = file.load()
     for name in ("networks", "stopping", "epoch", "generators"):
@@ -307,7 +307,7 @@ def test_a_checkpoint_must_be_a_folder(tmp_path):
 
 def test_writing_takes_a_small_part_of_the_time(tmp_path):
     now = [0.0]
-    file = TrainingFile(tmp_path / "a.npz", None, clock=lambda: now[0])
+    file = Checkpoint(tmp_path, clock=lambda: now[0])
     assert not file.due()
     now[0] = checkpoints.EVERY
     assert file.due()
@@ -338,7 +338,8 @@ def test_states_come_back_as_they_were(tmp_path):
         torch.tensor(1.5, dtype=torch.bfloat16),
     ]
     state = {"t": tensors, "a": {"b": [1, 2.5, None]}, "nan": float("inf"), "array": np.eye(2)}
-    file = TrainingFile(tmp_path / "training.npz", 3)
+    file = Checkpoint(tmp_path)
+    file.seeded(3)
     file.save(state)
     found = file.load()
     for one, other in zip(found["t"], tensors, strict=True):
@@ -354,7 +355,7 @@ def test_states_come_back_as_they_were(tmp_path):
 @pytest.mark.parametrize("place", [{}, {"kind": "array"}, {"kind": "torch.float32"}])
 @pytest.mark.parametrize("number", ["9", "../0", 0, [], None])
 def test_a_state_that_names_no_array_is_refused(tmp_path, number, place):
-    file = TrainingFile(tmp_path / "training.npz", 3)
+    file = Checkpoint(tmp_path)
     plain = {"weights": {checkpoints.NUMBER: number, **place}}
     content = {"identity": {}, "seed": 3, "training": plain}
     save_arrays(file.path, checkpoints.FORMAT, content, {"0": np.eye(2)})
@@ -374,7 +375,7 @@ def test_a_checkpoint_with_a_link_is_refused(tmp_path, name):
 
 def test_what_a_killed_run_left_is_removed_with_the_checkpoint(tmp_path):
     kept = Checkpoint(tmp_path / "kept")
-    kept.training("training").save({"step": 1})
+    kept.save({"step": 1})
     (tmp_path / "kept" / ".unsplit-01234567.training.npz").write_text("half")
     kept.remove()
     assert not (tmp_path / "kept").exists()
@@ -445,26 +446,25 @@ def test_a_killed_command_continues_when_it_is_typed_again(at, again):
 @pytest.mark.usefixtures("folder_with_data", "at_every_step")
 def test_ctrl_c_in_training_says_what_is_kept(monkeypatch):
     typed = ("distances", "data.csv", "--labels", "cluster", "--out", "out", *QUICK)
-    where = ("--checkpoint", "kept")
-    save = TrainingFile.save
+    save = Checkpoint.save
 
     def save_and_stop(self, state):
         save(self, state)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingFile, "save", save_and_stop)
-        result = command(*typed, *where)
+        patch.setattr(Checkpoint, "save", save_and_stop)
+        result = command(*typed)
     assert result.exit_code == 130
-    line = " ".join(["unsplit", *typed, *where])
+    line = " ".join(["unsplit", *typed])
     assert result.stderr == (
-        "unsplit: interrupted while training; kept keeps what was done so far, and out was not "
-        f"made; to go on: {line}\n"
+        "unsplit: interrupted while training; out.checkpoint keeps what was done so far, and out "
+        f"was not made; to go on: {line}\n"
     )
-    seed = Checkpoint("kept").seed()
-    told = command(*typed, *where, "--json")
+    seed = Checkpoint("out.checkpoint").seed()
+    told = command(*typed, "--json")
     succeeds(told)
     events = [json.loads(line) for line in told.stderr.splitlines()]
     assert {"event": "resumed", "phase": "training", "epochs": 0} in events
     assert json.loads(told.stdout)["seed"] == seed
-    assert not Path("kept").exists()
+    assert not Path("out.checkpoint").exists()

@@ -113,10 +113,10 @@ def test_every_training_is_counted(strategy, monkeypatch):
 
     def counting(*arguments, **named):
         trainings.append(1)
-        return train(*arguments, **named)
+        return training(*arguments, **named)
 
-    train = heldout.train
-    monkeypatch.setattr(heldout, "train", counting)
+    training = heldout.Training
+    monkeypatch.setattr(heldout, "Training", counting)
     found = run_merging(given, strategy, 0, "cpu", 2)
     assert found["trainings"] == (2 if strategy == "paper" else len(trainings))
     assert len(trainings) == 1

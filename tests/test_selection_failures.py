@@ -12,7 +12,7 @@ from unsplit.data.rows.kinds import vector_rows
 from unsplit.datasets import gaussians
 from unsplit.errors import OutOfMemoryWarning
 from unsplit.networks.registry import RECIPES, build_network
-from unsplit.networks.training.loop import MAX_EPOCHS, USUAL, Training, train
+from unsplit.networks.training.loop import MAX_EPOCHS, USUAL, Training
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.folds import crossfit_folds
 from unsplit.selection import Candidate
@@ -155,7 +155,7 @@ def test_training_by_epochs_is_training_at_once(batch_folds):
             recipe = RECIPES["mlp"]
             networks.append([build_network(rows, fold, recipe, 4, "softmax") for fold in folds])
     clusters = torch.from_numpy(y)
-    history = train(networks[0], rows, clusters, folds, config, np.random.default_rng(0))
+    history = Training(networks[0], rows, clusters, folds, config, np.random.default_rng(0)).run()
     training = Training(networks[1], rows, clusters, folds, config, np.random.default_rng(0))
     n_epochs = 0
     while not training.finished:

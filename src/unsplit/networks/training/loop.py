@@ -25,11 +25,11 @@ from torch import Tensor, nn
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
-from unsplit.devices import ALONE, Ranks, current, own_generators, undisturbed
+from unsplit.devices import ALONE, Ranks, own_generators, undisturbed
 from unsplit.errors import InputError, check_choice, check_flag, check_whole, is_number, shown
 from unsplit.networks.backbones.classifiers import ClassifierNetwork, Fitting
 from unsplit.networks.network import LOSSES, Network
-from unsplit.networks.training.checkpoint import TrainingFile
+from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
 from unsplit.networks.training.progress import EpochRecord, History, Reporter, StepRecord
 from unsplit.networks.training.ranks import Sharded
@@ -226,42 +226,6 @@ class Stopping:
         return bool((self.epoch - self.kept_epoch >= self.patience).all())
 
 
-def train(
-    networks: Sequence[Network],
-    rows: Rows,
-    clusters: Tensor,
-    folds: Sequence[Fold],
-    config: TrainConfig,
-    rng: np.random.Generator,
-    reporter: Reporter | None = None,
-    epochs: int = MAX_EPOCHS,
-    checkpoint: TrainingFile | None = None,
-) -> History:
-    """Train one network per fold in place, on the ``train`` rows of the fold.
-
-    Parameters
-    ----------
-    networks, rows, clusters, folds, config, rng, epochs, checkpoint
-        As for :class:`Training`.
-    reporter : Reporter, optional
-        Is told of steps and epochs.
-    """
-    reporter = reporter or Reporter()
-    on_step = None if type(reporter).on_step is Reporter.on_step else reporter.on_step
-    training = Training(
-        networks, rows, clusters, folds, config, rng, None, epochs, on_step, checkpoint, current()
-    )
-    if training.resumed:
-        reporter.on_resume(len(training.records))
-    while not training.finished:
-        record = training.epoch()
-        with undisturbed():
-            reporter.on_epoch(record)
-    if training.checkpoint is not None:
-        training.checkpoint.save_last(training.state)
-    return training.restore()
-
-
 class Training:
     """Training that can be continued epoch by epoch.
 
@@ -280,9 +244,9 @@ class Training:
         A of each network of a group; by default over all pairs of clusters.
     epochs : int
         The most epochs.
-    on_step : callable, optional
-        Receives a :class:`unsplit.networks.training.progress.StepRecord` after every step.
-    checkpoint : TrainingFile, optional
+    reporter : Reporter, optional
+        Is told of steps and epochs.
+    checkpoint : Checkpoint, optional
         Keeps the state from time to time; if it has one, training continues from there.
     ranks : Ranks
         The processes that train together.
@@ -300,8 +264,8 @@ class Training:
         rng: np.random.Generator,
         measure: Measure | None = None,
         epochs: int = MAX_EPOCHS,
-        on_step: Callable[[StepRecord], None] | None = None,
-        checkpoint: TrainingFile | None = None,
+        reporter: Reporter | None = None,
+        checkpoint: Checkpoint | None = None,
         ranks: Ranks = ALONE,
         draw: Draw | None = None,
     ) -> None:
@@ -309,12 +273,14 @@ class Training:
             # Fitted once, and not by weights that a checkpoint could keep.
             epochs, checkpoint = 1, None
         config = config.over(USUAL)
-        self.on_step, self.checkpoint = on_step, checkpoint
+        self.reporter, self.checkpoint = reporter or Reporter(), checkpoint
         self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
         self.draw = balanced_draws if draw is None else draw
         state = None if checkpoint is None else checkpoint.load()
-        # Networks that were trained one by one go on so.
-        stack = None if state is None else len(state.get("steps_taken", ())) < len(networks)
+        stack = config.batch_folds
+        if checkpoint is not None and state is not None:
+            with checkpoint.refusing():  # networks that were trained one by one go on so
+                stack = len(state["steps_taken"]) < len(networks)
         self.groups = _groups(networks, folds, rows, config, ranks, stack)
         self.stopping = Stopping(len(folds), config.patience, judge_of(folds, config))
         self.max_epochs = epochs
@@ -342,6 +308,18 @@ class Training:
     def steps(self) -> int:
         """Number of steps that each network has taken."""
         return self.groups[0].steps_taken
+
+    def run(self) -> History:
+        """Train to the end; how it went."""
+        if self.resumed:
+            self.reporter.on_resume(len(self.records))
+        while not self.finished:
+            record = self.epoch()
+            with undisturbed():
+                self.reporter.on_epoch(record)
+        if self.checkpoint is not None:
+            self.checkpoint.save_last(self.state)
+        return self.restore()
 
     def epoch(self) -> EpochRecord:
         """Train for one epoch, try the networks, and keep the weights of those that improved."""
@@ -373,8 +351,9 @@ class Training:
         self, place: int, group: Group, n_steps: int, first: int
     ) -> Callable[[], None] | None:
         """Return what a group calls after each of its steps in this epoch."""
-        on_step, checkpoint = self.on_step, self.checkpoint
-        if on_step is None and checkpoint is None:
+        reporter, checkpoint = self.reporter, self.checkpoint
+        listens = type(reporter).on_step is not Reporter.on_step
+        if not listens and checkpoint is None:
             return None
         before, epoch = group.steps_taken - first, len(self.records)
         total, epochs = n_steps * len(self.groups), self._epochs_expected(n_steps)
@@ -383,9 +362,9 @@ class Training:
             done = group.steps_taken - before
             if checkpoint is not None and checkpoint.due():
                 checkpoint.save(self.state(done))
-            if on_step is not None:
+            if listens:
                 with undisturbed():
-                    on_step(StepRecord(epoch, place * n_steps + done, total, *epochs))
+                    reporter.on_step(StepRecord(epoch, place * n_steps + done, total, *epochs))
 
         return tell
 
@@ -498,7 +477,6 @@ def _groups(
     one_by_one = [([n], [f]) for n, f in zip(networks, folds, strict=True)]
     if ranks.size > 1:
         return [Sharded(*one, *rates, ranks) for one in one_by_one]
-    stack = config.batch_folds if stack is None else stack
     if can_be_stacked(networks, rows) if stack is None else stack:
         return [Stacked(networks, folds, *rates)]
     return [Group(*one, *rates) for one in one_by_one]
