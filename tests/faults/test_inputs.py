@@ -162,7 +162,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "max_tvd, estimator": (lambda: merger(max_tvd="a"), "max_tvd must lie between 0 and 1"),
     "alpha": (lambda: plain_merge(alpha="a"), "alpha must lie between 0 and 1, got 'a'"),
     "fewest": (
-        lambda: plain_merge(n_clusters=("a", None)),
+        lambda: plain_merge(n_clusters=("a", None), max_tvd=0.5),
         r"n_clusters must be a whole number .*, or a pair .* got \('a', None\)",
     ),
     "must_link": (
